@@ -160,9 +160,7 @@ func (a *assignment) renewLease(until deadline) {
 				until, due = next, renewAt(next)
 				a.observe(Observation{Kind: KindRenewed, Duration: cfg.Clock.Elapsed() - began})
 				if hook := cfg.Hooks.Renewed; hook != nil {
-					a.hooks.push(func() {
-						a.hook("renewed", func() error { return hook(a.work, a.lease) })
-					})
+					a.queueHook("renewed", func() error { return hook(a.work, a.lease) })
 				}
 				continue
 			case errors.Is(err, ErrFenced):
@@ -239,14 +237,20 @@ func (a *assignment) observe(o Observation) {
 		return
 	}
 	switch o.Kind {
-	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped:
-		a.hooks.push(func() {
-			a.hook("error", func() error { return hook(a.work, a.lease, o.Err) })
-		})
+	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled:
+		a.queueHook("error", func() error { return hook(a.work, a.lease, o.Err) })
 	}
 }
 
 func (a *assignment) failed(err error) { a.observe(Observation{Kind: KindFailed, Err: err}) }
+
+// queueHook has a hook called on the goroutine of the hook queue.
+func (a *assignment) queueHook(name string, fn func() error) {
+	a.hooks.push(func() {
+		defer a.hookQueue.doing(activityHookQueue, 0, 0).done()
+		a.hook(name, fn)
+	})
+}
 
 // hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *assignment) hook(name string, fn func() error) {

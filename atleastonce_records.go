@@ -129,24 +129,60 @@ func (w *atLeastOnceWorker[R]) busy() bool {
 	return !w.queue.empty() || len(w.queue.delayed) > 0 || w.queue.blocked > 0 || w.window.atSink() > 0 || w.results.any()
 }
 
-// makeRecords makes an event's records and queues them.
-func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
-	var records []R
-	ctx := w.recordCtxOf(e)
-	err := guard(func() (err error) { records, err = w.records(ctx, e.event); return err })
-	if err != nil {
-		e.left.Store(1)
-		t := &recordTask[R]{worker: w, event: e}
-		if faultOf(err).counts() {
-			err = Reject(fmt.Errorf("make records: %w", err))
-		}
-		w.recordFailed(t, err)
+// makeAll makes the records of admitted events and queues them. The user's functions run
+// on a goroutine of their own, because one of them may end it.
+func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
+	if len(events) == 0 {
 		return
 	}
-	e.left.Store(int32(len(records)))
-	if len(records) == 0 {
+	track := &w.a.delivery
+	defer track.doing(activityRecords, events[0].event.Sequence, 1).done()
+	for len(events) > 0 {
+		var e *inFlightEvent
+		if !returns(func() {
+			for len(events) > 0 {
+				e, events = events[0], events[1:]
+				track.moveTo(e.event.Sequence)
+				w.makeRecords(e)
+			}
+		}) {
+			w.notMade(e, goexitError("records function"))
+		}
+	}
+}
+
+// makeRecords makes an event's records and queues them.
+func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
+	var tasks []recordTask[R]
+	err := guard(func() (err error) { tasks, err = w.recordsOf(e); return err })
+	switch {
+	case err != nil:
+		w.notMade(e, err)
+		return
+	case len(tasks) == 0:
 		w.complete(e)
 		return
+	}
+	e.left.Store(int32(len(tasks)))
+	for i := range tasks {
+		w.queue.add(&tasks[i])
+	}
+}
+
+// notMade takes an event whose records could not be made.
+func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error) {
+	e.left.Store(1)
+	if faultOf(err).counts() {
+		err = Reject(fmt.Errorf("make records: %w", err))
+	}
+	w.recordFailed(&recordTask[R]{worker: w, event: e}, err)
+}
+
+// recordsOf calls the user's functions for an event's records and their keys.
+func (w *atLeastOnceWorker[R]) recordsOf(e *inFlightEvent) ([]recordTask[R], error) {
+	records, err := w.records(w.recordCtxOf(e), e.event)
+	if err != nil {
+		return nil, err
 	}
 	tasks := make([]recordTask[R], len(records))
 	for i, r := range records {
@@ -162,8 +198,8 @@ func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
 		case OrderPartition:
 			t.ordered = true
 		}
-		w.queue.add(t)
 	}
+	return tasks, nil
 }
 
 // recordCtxOf returns the context in which an event's records are made and
@@ -201,7 +237,9 @@ func (w *atLeastOnceWorker[R]) submit() error {
 	if w.cfg.Rate != nil {
 		var err error
 		w.stats.waitBegins()
+		waiting := w.a.delivery.doing(activityRate, 0, 0)
 		n, err = w.cfg.Rate.wait(w.a.idle, w.a.c.cfg.Clock, n)
+		waiting.done()
 		w.stats.waitEnds()
 		if err != nil {
 			return w.a.ended()
@@ -212,7 +250,7 @@ func (w *atLeastOnceWorker[R]) submit() error {
 		t := w.queue.pop()
 		switch {
 		case !t.made:
-			w.makeRecords(t.event)
+			w.makeAll([]*inFlightEvent{t.event})
 		case t.event.failed.Load():
 			w.finish(t) // another record of the event has failed
 		case w.isHeld(t.event):

@@ -90,6 +90,9 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 func (w *atLeastOnceWorker[R]) startBackground() {
 	ctx, cancel := context.WithCancel(w.a.work)
 	w.endBackground = cancel
+	w.a.sink.polled(activitySink, func() (changes uint64, busy bool) {
+		return uint64(w.window.finished.Load()), w.window.atSink() > 0
+	})
 	w.background.Go(func() { w.storeAndReport(ctx) })
 	w.background.Go(func() { w.timer.run(ctx, w.a.c.cfg.Clock, w.wakeup) })
 }
@@ -317,7 +320,7 @@ func (w *atLeastOnceWorker[R]) redriveOne(d *DeadLetter, mayRead bool) error {
 			return err
 		}
 	}
-	w.makeRecords(&inFlightEvent{event: e, redrive: d})
+	w.makeAll([]*inFlightEvent{{event: e, redrive: d}})
 	return nil
 }
 
@@ -394,6 +397,7 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 	admitted := make([]inFlightEvent, len(events))
 	w.inFlight.add(events, w.a.c.cfg.Clock.Elapsed(), admitted)
 	w.events += uint64(len(events))
+	undone := make([]*inFlightEvent, 0, len(events))
 	for i, e := range events {
 		w.admitted = e.Position()
 		if w.doneBefore(e.Sequence) {
@@ -401,8 +405,9 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 			continue
 		}
 		w.bytes.Add(int64(len(e.Body)))
-		w.makeRecords(&admitted[i])
+		undone = append(undone, &admitted[i])
 	}
+	w.makeAll(undone)
 }
 
 // doneBefore reports whether an earlier assignment has done an event. It must be

@@ -91,9 +91,14 @@ func guard(fn func() error) (err error) {
 // has ended its goroutine.
 func guardGoexit(name string, fn func() error) (err error) {
 	if !returns(func() { err = guard(fn) }) {
-		return fmt.Errorf("%s ended its goroutine (runtime.Goexit): it must return, with an error if it failed", name)
+		return goexitError(name)
 	}
 	return err
+}
+
+// goexitError is the error of a function that has ended its goroutine.
+func goexitError(name string) error {
+	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): it must return, with an error if it failed", name)
 }
 
 // returns runs fn on a goroutine of its own. It reports whether fn has returned, and

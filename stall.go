@@ -72,6 +72,12 @@ func (t *track) set(what *activity, first, events int64) {
 	t.changes.Add(1)
 }
 
+// moveTo says that the activity continues with the event of a sequence number.
+func (t *track) moveTo(sequence int64) {
+	t.first.Store(sequence)
+	t.changes.Add(1)
+}
+
 // moved says that the activity makes progress: it has not stalled.
 func (t *track) moved() { t.changes.Add(1) }
 
@@ -142,7 +148,7 @@ func (a *assignment) watchStalls(ctx context.Context) {
 	cfg := &a.c.cfg
 	w := stallWatch{a: a}
 	for _, t := range a.tracks.delaying() {
-		w.tracks = append(w.tracks, watchedTrack{track: t})
+		w.tracks = append(w.tracks, watchedTrack{track: t, since: cfg.Clock.Elapsed(), reportAt: cfg.StallAfter})
 	}
 	silence := silenceWatch{a: a}
 	for cfg.Clock.Sleep(ctx, min(time.Second, cfg.StallAfter/4)) == nil {

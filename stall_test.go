@@ -44,10 +44,11 @@ func TestHangingHandler(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.send("0", "one", "two", "three")
 		release := make(chan struct{})
+		hooked := 0
 		_, end := s.consume("a", func(context.Context, *sluicetest.Tx, sluice.Batch) error {
 			<-release
 			return nil
-		}, sluice.Config{})
+		}, sluice.Config{Hooks: sluice.Hooks{Error: func(context.Context, sluice.Lease, error) error { hooked++; return nil }}})
 		time.Sleep(29 * time.Second)
 		if got := s.stalls(); len(got) != 0 {
 			s.t.Errorf("stalls before LeaseFor: %q", got)
@@ -64,6 +65,9 @@ func TestHangingHandler(t *testing.T) {
 		time.Sleep(5*time.Minute - 32*time.Second)
 		if got := s.stalls(); len(got) != 4 { // after 30 s, 1, 2 and 4 min
 			s.t.Errorf("%d stalls in five minutes: %q", len(got), got)
+		}
+		if hooked != 4 {
+			s.t.Errorf("the hook Error was called %d times, want 4", hooked)
 		}
 		close(release)
 		time.Sleep(2 * time.Second)
@@ -319,4 +323,115 @@ func TestDeliveryThatIsEndedReleasesItsLease(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// TestRecordsEndTheirGoroutine: runtime.Goexit in the records function, or a panic or
+// runtime.Goexit in the function for the key, makes that event a dead letter.
+func TestRecordsEndTheirGoroutine(t *testing.T) {
+	records := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+		if string(e.Body) == "exit" {
+			runtime.Goexit()
+		}
+		return []*sluice.Event{e}, nil
+	}
+	key := func(e *sluice.Event) string {
+		switch string(e.Body) {
+		case "exit in key":
+			runtime.Goexit()
+		case "panic in key":
+			panic("odd key")
+		}
+		return ""
+	}
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one", "exit", "three", "exit in key", "panic in key", "six")
+		written := newWarehouse(s.t)
+		_, stop := s.run(s.hub, sluice.AtLeastOnce(s.store, records, sluice.Keyed(written, key), nil), sluice.Config{})
+		time.Sleep(time.Minute)
+		if rows := sorted(written.rows()); !slices.Equal(rows, []int64{0, 2, 5}) {
+			s.t.Errorf("rows %v, want 0, 2 and 5", rows)
+		}
+		var errs []string
+		for _, d := range s.letters() {
+			errs = append(errs, d.Error)
+		}
+		const exited = "make records: records function ended its goroutine (runtime.Goexit): it must return, with an error if it failed"
+		if !slices.Equal(errs, []string{exited, exited, "make records: panic: odd key"}) {
+			s.t.Errorf("dead letters %q", errs)
+		}
+		stop()
+	})
+}
+
+// TestSinkThatCompletesNothing: records that the sink has and does not complete are
+// reported.
+func TestSinkThatCompletesNothing(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one", "two")
+		release := make(chan struct{})
+		sink := must(sluice.Workers(2, func(context.Context, *sluice.Event) error { <-release; return nil }))
+		_, stop := s.run(s.hub, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, nil), sluice.Config{})
+		s.stalledUntil(release, "sink has completed no record for 30s")
+		stop()
+	})
+}
+
+// TestHangingRecords: a records function that does not return is reported, with its
+// event.
+func TestHangingRecords(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one", "two")
+		release := make(chan struct{})
+		records := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+			if e.Sequence == 1 {
+				<-release
+			}
+			return []*sluice.Event{e}, nil
+		}
+		_, stop := s.run(s.hub, sluice.AtLeastOnce(s.store, records, newWarehouse(s.t), nil), sluice.Config{})
+		s.stalledUntil(release, "records function has not returned for 30s: batch of 1 events from 1; ")
+		stop()
+	})
+}
+
+// TestHangingHooks: a hook that does not return is reported by its name.
+func TestHangingHooks(t *testing.T) {
+	for name, with := range map[string]func(hang func() error) sluice.Hooks{
+		"Assigned": func(hang func() error) sluice.Hooks {
+			return sluice.Hooks{Assigned: func(context.Context, sluice.Lease, sluice.Checkpoint) error { return hang() }}
+		},
+		"Batch": func(hang func() error) sluice.Hooks {
+			return sluice.Hooks{Batch: func(context.Context, sluice.Batch) error { return hang() }}
+		},
+		"Renewed or Error": func(hang func() error) sluice.Hooks {
+			return sluice.Hooks{Renewed: func(context.Context, sluice.Lease) error { return hang() }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", "one")
+				release := make(chan struct{})
+				hooks := with(func() error { <-release; return nil })
+				_, stop := s.run(s.hub, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{Hooks: hooks})
+				time.Sleep(10 * time.Second)
+				s.stalledUntil(release, "hook "+name+" has not returned for 30s")
+				stop()
+			})
+		})
+	}
+}
+
+// stalledUntil expects one stall that is reported after LeaseFor, and its end when
+// release is closed.
+func (s *scene) stalledUntil(release chan struct{}, want string) {
+	s.t.Helper()
+	time.Sleep(35 * time.Second)
+	if got := s.stalls(); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		s.t.Errorf("stalls %q, want %q", got, want)
+	}
+	close(release)
+	time.Sleep(2 * time.Second)
+	if n := s.count(sluice.KindResumed); n != 1 {
+		s.t.Errorf("resumed %d times, want once", n)
+	}
 }
