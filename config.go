@@ -59,14 +59,23 @@ type Config struct {
 	// AssignEvery is the time between two attempts to acquire a partition, at most
 	// one partition each. Default: 1 s.
 	AssignEvery time.Duration
-	// MaxBatch is the largest number of events in a batch. Default: 1,000.
+	// MaxBatch is the largest number of events in a batch. After an outage batches of
+	// Transactional are smaller for a while. Default: 1,000.
 	MaxBatch int
 	// Attempts is how often a failing event is tried before it becomes a dead
-	// letter. Rejected events are tried once. Default: 3.
+	// letter. Rejected events are tried once; outages and retries that an error asks
+	// for count nothing. Default: 3.
+	//
+	// What every event needs may be broken without an error that says so. So an event
+	// that has used up its attempts becomes a dead letter only if another event
+	// succeeds and one more attempt at it fails, or if there is no other event to try.
+	// If 20 events in a row fail, and none succeeds, the partition is held: it is
+	// reported as [KindFailed] and [KindStalled], one event at a time is tried, at
+	// least once every RetryMax, and none becomes a dead letter until one succeeds.
 	Attempts int
 	// RetryMin and RetryMax bound the waits between attempts and after outages.
-	// Each wait is twice the one before, varied at random by a quarter. Defaults:
-	// 100 ms and 10 s.
+	// Each wait is twice the one before, shortened at random by up to a quarter.
+	// Defaults: 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
 	// RedriveEvery is how often an owner looks for dead letters whose redrive is
 	// due. Default: 1 s.

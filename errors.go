@@ -3,6 +3,7 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -37,6 +38,9 @@ var (
 	// ErrRejected marks a handler's error as final: the event becomes a dead
 	// letter without another attempt. See [Reject].
 	ErrRejected = errors.New("rejected")
+	// ErrOutage marks an error as that of something which every event needs, such as a
+	// store, an API or the network. See [Outage].
+	ErrOutage = errors.New("outage")
 	// ErrLeaseExpired is the cause of a handler's cancelled context when the
 	// lease could not be renewed in time.
 	ErrLeaseExpired = errors.New("lease expired")
@@ -73,7 +77,11 @@ func (e *EventError) Error() string { return fmt.Sprintf("event %d of the batch:
 func (e *EventError) Unwrap() error { return e.Err }
 
 // Reject marks err as final: the event becomes a dead letter at once, without another
-// attempt. Reject(nil) is nil.
+// attempt. It is for what is wrong with the event itself, such as a body that cannot be
+// decoded. Reject(nil) is nil.
+//
+// An error may carry several marks, or wrap errors that do: then [RetryAfter] and Outage
+// apply before Reject.
 func Reject(err error) error {
 	if err == nil {
 		return nil
@@ -86,3 +94,46 @@ type rejection struct{ err error }
 func (r *rejection) Error() string        { return r.err.Error() }
 func (r *rejection) Unwrap() error        { return r.err }
 func (r *rejection) Is(target error) bool { return target == ErrRejected }
+
+// Outage marks err as that of something which every event needs, such as an API that is
+// down: the partition waits with back-off and repeats, for as long as it takes, and no
+// attempt is counted. A [Handler] may return it, also inside an [EventError], and so may
+// the function that makes records and a [Sink]. Outage(nil) is nil.
+//
+// Don't use it for an error that one event alone can cause: the partition would wait at
+// that event for ever.
+func Outage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &outage{err}
+}
+
+type outage struct{ err error }
+
+func (o *outage) Error() string        { return o.err.Error() }
+func (o *outage) Unwrap() error        { return o.err }
+func (o *outage) Is(target error) bool { return target == ErrOutage }
+
+// RetryError asks the engine for another attempt after a time.
+type RetryError struct {
+	After time.Duration // how long to wait; 0: as long as the engine chooses
+	Err   error         // why
+}
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// RetryAfter marks err as one that passes, for example because a store throttles or a
+// request timed out: there is another attempt after d, as often as needed, and none is
+// counted. With [Transactional] the whole partition waits for d, and with back-off if d is
+// 0. With [AtLeastOnce] the record waits, for [AtLeastOnceConfig.RetryAfter] if d is 0.
+// RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &RetryError{After: d, Err: err}
+}

@@ -9,12 +9,21 @@ import (
 
 // Handler applies a batch to the database through tx, whose writes commit together with
 // the checkpoint. It may be called again with the same events: after a failure, or with
-// a part of the batch while the engine searches for the event to blame. The writes of
-// failed calls are rolled back; effects outside tx are not.
+// a part of the batch while the engine searches for the event to blame. It may also be
+// called with a later event alone, to see whether that succeeds where an earlier one has
+// failed. The writes of all these calls are rolled back; effects outside tx are not.
 //
-// An error marked by [Reject] makes the event a dead letter at once, any other error after
-// [Config.Attempts]. A panic is an error. When ctx is cancelled (see [context.Cause])
-// nothing can be committed any more.
+// The error says whose fault it is:
+//   - marked by [Reject]: the event's own. It becomes a dead letter at once;
+//   - marked by [Outage], or by [RetryAfter]: that of something which every event needs,
+//     such as an API. The partition waits and nothing is counted;
+//   - any other error is the event's own failure: see [Config.Attempts]. A panic is such
+//     an error.
+//
+// An error of the database that is about its state, about a right, or about a statement
+// that names something missing is an outage, whatever the handler makes of it. An outage
+// is reported as [KindFailed]. When ctx is cancelled (see [context.Cause]) nothing can be
+// committed any more.
 type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
 
 // Middleware wraps a handler.

@@ -88,8 +88,10 @@ const (
 	KindRedriveFailed
 	// KindStopped: the partition is halted until an operator acts; Err says how.
 	KindStopped
-	// KindFailed: a dependency (log, database, lease store) returned an error and is
-	// retried; Err. Partition and Epoch are empty if it was not about one partition.
+	// KindFailed: a dependency (log, database, lease store, or one that a handler names
+	// by Outage) returned an error and is retried; Err. If Events is not 0, so many
+	// events up to To wait for it. Partition and Epoch are empty if it was not about one
+	// partition.
 	KindFailed
 	// KindHookFailed: a hook returned an error or panicked; Err.
 	KindHookFailed

@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -42,51 +41,13 @@ type keyedSink[R any] struct {
 //     as needed;
 //   - [ErrOutage] (see [Outage]): the store or the way to it is down. The partition
 //     waits, with back-off, and the attempt does not count against the event;
-//   - any other error is the event's own failure. It is tried [Config.Attempts] times
-//     before the event becomes a dead letter.
+//   - any other error is the event's own failure: see [Config.Attempts].
 type WriteResult struct {
 	Err  error
 	Cost float64 // what the store charged for the attempt, in its own unit (RU for Cosmos DB); 0 if unknown
 	// Waited is how long the sink held the attempt back for a limit of its own
 	// (RU for Cosmos DB). If records waited together, only one of them reports it.
 	Waited time.Duration
-}
-
-// ErrOutage marks an error as the store's or the network's, not the event's.
-var ErrOutage = errors.New("outage")
-
-// Outage marks err as an [ErrOutage]. Outage(nil) is nil.
-func Outage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &outage{err}
-}
-
-type outage struct{ err error }
-
-func (o *outage) Error() string        { return o.err.Error() }
-func (o *outage) Unwrap() error        { return o.err }
-func (o *outage) Is(target error) bool { return target == ErrOutage }
-
-// RetryError asks the engine for another attempt.
-type RetryError struct {
-	After time.Duration // how long to wait; 0: [AtLeastOnceConfig.RetryAfter]
-	Err   error         // why
-}
-
-func (e *RetryError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the reason.
-func (e *RetryError) Unwrap() error { return e.Err }
-
-// RetryAfter marks err as one that passes, for example because the store throttles or a
-// request timed out. RetryAfter(nil, d) is nil.
-func RetryAfter(err error, d time.Duration) error {
-	if err == nil {
-		return nil
-	}
-	return &RetryError{After: d, Err: err}
 }
 
 // EventAsRecord makes an event its own record, for sinks like [Workers] that write

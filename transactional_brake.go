@@ -114,8 +114,7 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
 	wait := w.a.c.backoff(w.a.rand)
 	for w.brake.tripped() {
-		w.a.failed(fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so the cause is probably something that every event needs: repair it; events wait, none becomes a dead letter, and one at a time is retried until one succeeds; event %d: %w",
-			len(w.brake.failed), t.event.Sequence, t.failure))
+		w.failed(w.batchOf([]*Event{t.event}), heldError(len(w.brake.failed), t.failure))
 		if err := w.a.pause(wait.Next()); err != nil {
 			return err
 		}
@@ -134,4 +133,9 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 	t.confirmed = true
 	t.retry()
 	return nil
+}
+
+// heldError is reported while a partition is held.
+func heldError(failed int, last error) error {
+	return fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", failed, last)
 }
