@@ -49,9 +49,11 @@ type AtLeastOnceConfig struct {
 	Rate *Rate
 	// CheckpointEvery is the time between two checkpoints. Default: 5 s.
 	CheckpointEvery time.Duration
-	// MaxEvents and MaxBytes (of bodies) are how much may be in flight. Each
-	// partition gets an equal share; when its share is used up, reading stops.
-	// Defaults: 320,000 and 64 MiB.
+	// MaxEvents and MaxBytes are how much may be in flight, in events and in bytes
+	// of their bodies and properties. Each partition gets an equal share; when its
+	// share is used up, reading stops. A partition with less than its share of
+	// bytes in flight admits at least one event, of any size. What is read ahead is
+	// not in flight: see [Config].PrefetchBytes. Defaults: 320,000 and 64 MiB.
 	MaxEvents int
 	MaxBytes  int64
 	// MaxAge is how long an event may be in flight before a [*BacklogError] is

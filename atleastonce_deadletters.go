@@ -145,8 +145,9 @@ func (w *atLeastOnceWorker[R]) storeDeadLetters(ctx context.Context) {
 		}
 		w.deadLetters.added(events)
 		for _, e := range events {
+			at := e.event.Position()
 			w.complete(e)
-			w.a.observe(Observation{Kind: KindParked, To: e.event.Position(), Attempt: e.attempts, Err: e.failure})
+			w.a.observe(Observation{Kind: KindParked, To: at, Attempt: e.attempts, Err: e.failure})
 		}
 		wake(w.wakeup) // there is room
 	}

@@ -13,7 +13,8 @@ import (
 // inFlightEvent is an event that was admitted, until each of its records is
 // finished.
 type inFlightEvent struct {
-	event   *Event
+	event   *Event      // nil once it is done
+	size    int64       // of the event in bytes
 	slot    uint64      // on the work list
 	redrive *DeadLetter // the dead letter, if this is its redrive; it is on no work list
 	left    atomic.Int32
@@ -414,13 +415,16 @@ func (w *atLeastOnceWorker[R]) eventFinished(e *inFlightEvent) {
 	}
 }
 
-// complete marks an event as done.
+// complete marks an event as done. Events that were admitted together share an
+// allocation, so it also releases the event: one that takes long must not keep the
+// others in memory.
 func (w *atLeastOnceWorker[R]) complete(e *inFlightEvent) {
 	if e.redrive != nil {
 		w.redrives.applied(e)
 		return
 	}
-	w.bytes.Add(-int64(len(e.event.Body)))
+	w.bytes.Add(-e.size)
+	e.event = nil
 	w.inFlight.list.Done(e.slot)
 }
 

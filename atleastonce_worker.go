@@ -39,7 +39,7 @@ type atLeastOnceWorker[R any] struct {
 	checkpoints checkpointer
 	watermark   atomic.Pointer[watermark] // of the checkpoint, as last stored
 	window      partitionWindow           // bounds the records that the sink has
-	bytes       atomic.Int64              // of the bodies of events in flight
+	bytes       atomic.Int64              // of the events in flight
 	wakeup      chan struct{}             // wakes the worker: a result, or a retry that is due
 
 	// The worker's goroutine alone uses these.
@@ -49,7 +49,7 @@ type atLeastOnceWorker[R any] struct {
 	loaded    bool                   // the dead letters and held keys of earlier assignments are loaded
 	skip      []driver.SequenceRange // after the checkpoint and done by an earlier assignment
 	maxEvents int                    // in flight
-	maxBytes  int64                  // of their bodies
+	maxBytes  int64                  // of them
 	events    uint64                 // admitted so far
 	completed uint64                 // of those, how many lie below the furthest that is done, when last asked
 	queue     sendQueue[R]
@@ -344,7 +344,7 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 			continue
 		}
 		if w.queue.empty() {
-			events, err := buffer.take(min(w.room(), w.a.c.cfg.MaxBatch))
+			events, err := buffer.take(min(w.room(), w.a.c.cfg.MaxBatch), w.maxBytes-w.bytes.Load())
 			if err != nil {
 				return fmt.Errorf("read log: %w", err)
 			}
@@ -404,7 +404,8 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 			w.inFlight.list.Done(admitted[i].slot)
 			continue
 		}
-		w.bytes.Add(int64(len(e.Body)))
+		admitted[i].size = int64(e.Size())
+		w.bytes.Add(admitted[i].size)
 		undone = append(undone, &admitted[i])
 	}
 	w.makeAll(undone)

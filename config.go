@@ -62,6 +62,10 @@ type Config struct {
 	// MaxBatch is the largest number of events in a batch. After an outage batches of
 	// Transactional are smaller for a while. Default: 1,000.
 	MaxBatch int
+	// PrefetchBytes is how many bytes of events (bodies and properties) a partition
+	// reads ahead of the delivery, besides what the [Source] itself prefetches, and
+	// how many a batch has at most. One event may be larger. Default: 4 MiB.
+	PrefetchBytes int
 	// Attempts is how often a failing event is tried before it becomes a dead
 	// letter. Rejected events are tried once; outages and retries that an error asks
 	// for count nothing. Default: 3.
@@ -114,6 +118,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 1000)
+	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Attempts = cmp.Or(c.Attempts, 3)
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
@@ -147,6 +152,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
 	case c.MaxBatch < 0:
 		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
+	case c.PrefetchBytes < 0:
+		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
 	case c.Attempts < 0:
 		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:

@@ -10,31 +10,31 @@ import (
 )
 
 // prefetchBuffer passes events from the goroutine that fetches to the one that
-// delivers, so that the next batch is read while the last one commits. It holds
-// fewer than twice max events.
+// delivers, so that the next batch is read while the last one commits. Reading stops
+// when it holds max events, or maxBytes. So it holds less than twice max events, and
+// less than maxBytes and what one Read returns.
 type prefetchBuffer struct {
-	max int
+	max, maxBytes int
 
 	mu     sync.Mutex
 	events []*Event
+	sizes  []int // of the events
+	bytes  int   // their sum
 	err    error // why no more events come; returned after the events
 
 	space chan struct{} // wakes fetch: there is room again
 	ready chan struct{} // wakes the delivery: there are events, or an error
 }
 
-func newPrefetchBuffer(max int) *prefetchBuffer {
-	return &prefetchBuffer{max: max, space: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
+func newPrefetchBuffer(max, maxBytes int) *prefetchBuffer {
+	return &prefetchBuffer{max: max, maxBytes: maxBytes, space: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
 }
 
 // fetch fills the buffer until reading fails or ctx ends. It calls fetched with
 // the events of each read.
 func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched func([]*Event)) {
 	for {
-		b.mu.Lock()
-		full := len(b.events) >= b.max
-		b.mu.Unlock()
-		if full {
+		if b.full() {
 			select {
 			case <-b.space:
 				continue
@@ -49,17 +49,34 @@ func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched fun
 		if len(events) > 0 {
 			fetched(events)
 		}
-		b.mu.Lock()
-		b.events = append(b.events, events...)
-		if b.err == nil {
-			b.err = err
-		}
-		b.mu.Unlock()
-		wake(b.ready)
+		b.add(events, err)
 		if err != nil {
 			return
 		}
 	}
+}
+
+// full reports whether reading must wait.
+func (b *prefetchBuffer) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events) >= b.max || b.bytes >= b.maxBytes
+}
+
+// add appends what a read returned.
+func (b *prefetchBuffer) add(events []*Event, err error) {
+	b.mu.Lock()
+	b.events = append(b.events, events...)
+	for _, e := range events {
+		size := e.Size()
+		b.sizes = append(b.sizes, size)
+		b.bytes += size
+	}
+	if b.err == nil {
+		b.err = err
+	}
+	b.mu.Unlock()
+	wake(b.ready)
 }
 
 // fail has the delivery end with an error, after the events that are there.
@@ -72,22 +89,34 @@ func (b *prefetchBuffer) fail(err error) {
 	wake(b.ready)
 }
 
-// take removes up to n events. It returns the reader's error once there are no
-// events left.
-func (b *prefetchBuffer) take(n int) ([]*Event, error) {
+// take removes up to n events of up to maxBytes together, but one of any size if n is
+// positive. It returns the reader's error once there are no events left.
+func (b *prefetchBuffer) take(n int, maxBytes int64) ([]*Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.events) == 0 {
 		return nil, b.err
 	}
-	n = min(n, b.max, len(b.events))
-	taken := b.events[:n:n]
-	b.events = b.events[n:]
+	n, bytes := b.fitting(min(n, b.max, len(b.events)), maxBytes)
+	// A copy: what stays must not keep the taken events in memory.
+	taken := slices.Clone(b.events[:n])
+	clear(b.events[:n])
+	b.events, b.sizes, b.bytes = b.events[n:], b.sizes[n:], b.bytes-bytes
 	if len(b.events) == 0 {
-		b.events = nil
+		b.events, b.sizes = nil, nil
 	}
 	wake(b.space)
 	return taken, nil
+}
+
+// fitting returns how many of the first n events have up to maxBytes together, and how
+// many bytes these have. The first event counts as fitting.
+func (b *prefetchBuffer) fitting(n int, maxBytes int64) (fit, bytes int) {
+	for fit < n && (fit == 0 || int64(bytes+b.sizes[fit]) <= maxBytes) {
+		bytes += b.sizes[fit]
+		fit++
+	}
+	return fit, bytes
 }
 
 // peek returns up to n events with numbers above after, without removing them.

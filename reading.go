@@ -196,7 +196,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	}
 	a.observe(Observation{Kind: KindOpened, To: w.position()})
 
-	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch)
+	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes)
 	ctx, cancel := context.WithCancel(a.idle)
 	var fetching sync.WaitGroup
 	fetching.Go(func() { buffer.fetch(ctx, watchedReader{reader, &a.reader}, a.fetched) })

@@ -148,7 +148,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 		}
-		events, err := buffer.take(w.batchLimit())
+		events, err := buffer.take(w.batchLimit(), int64(cfg.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}

@@ -20,3 +20,21 @@ type Event struct {
 
 // Position returns the position of the event: up to and including it.
 func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offset: e.Offset} }
+
+// Size returns how many bytes the event's body, properties and texts have. Every bound in bytes
+// counts it. In memory an event takes a few hundred bytes more.
+func (e *Event) Size() int {
+	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
+	for name, value := range e.Properties {
+		n += len(name)
+		switch v := value.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		default:
+			n += 8
+		}
+	}
+	return n
+}

@@ -57,10 +57,15 @@ type Source interface {
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 
+// ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most, but
+// for a single event that is larger.
+const ReadBytes = 1 << 20
+
 // Reader reads one partition in order. One goroutine at a time uses it, except that Close may be
 // called during a Read, which then returns.
 type Reader interface {
-	// Read waits for at least one event and returns the events that are there, at most max. Where
+	// Read waits for at least one event and returns the events that are there, at most max, and of
+	// several at most about [ReadBytes], so that the consumer's bounds in bytes hold. Where
 	// the log numbers events consecutively they follow each other without a gap: a gap is a
 	// [*RetentionError]. After an error other than that of ctx the reader is of no further use, and
 	// the consumer opens another. After the end of ctx the reader continues where it was.

@@ -337,9 +337,13 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	}
 	held := p.events[r.at+1-p.first:]
 	held = held[:min(limit, len(held))]
-	events := make([]*sluice.Event, len(held))
-	for i, e := range held {
-		events[i] = clone(e)
+	var events []*sluice.Event
+	for bytes := 0; len(events) < len(held); {
+		e := held[len(events)]
+		if bytes += e.Size(); bytes > driver.ReadBytes && len(events) > 0 {
+			break
+		}
+		events = append(events, clone(e))
 	}
 	r.at += int64(len(events))
 	return events, nil, nil
