@@ -402,6 +402,7 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 		w.admitted = e.Position()
 		if w.doneBefore(e.Sequence) {
 			w.inFlight.list.Done(admitted[i].slot)
+			admitted[i].event = nil
 			continue
 		}
 		admitted[i].size = int64(e.Size())
