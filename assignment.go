@@ -259,7 +259,8 @@ func (a *assignment) hook(name string, fn func() error) {
 	}
 }
 
-// lagEvery is how often the log is asked for a partition's end.
+// lagEvery is how often the log is asked for a partition's end, or three times in
+// [Config].SilentAfter if that is more often.
 const lagEvery = 5 * time.Second
 
 // watchEnd keeps the partition's bounds, which the lag is computed from. It reports if
@@ -280,7 +281,7 @@ func (a *assignment) watchEnd() {
 			failing = now
 			a.failed(fmt.Errorf("get the partition's end, for the lag: %w", err))
 		}
-		if a.c.cfg.Clock.Sleep(a.idle, lagEvery) != nil {
+		if a.c.cfg.Clock.Sleep(a.idle, min(lagEvery, a.c.cfg.SilentAfter/3)) != nil {
 			return
 		}
 	}

@@ -2,9 +2,11 @@ package eventhub
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
@@ -17,7 +19,11 @@ func TestConformance(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
 			b := newBroker(t, nil)
-			return harness(b, func() *Source { return b.source(nil) })
+			link := tcplink.NewTest(t, b.Addr())
+			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
+			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
+			h.Silence = link.Silence
+			return h
 		})
 	})
 	t.Run("tls", func(t *testing.T) {

@@ -95,7 +95,9 @@ func answered(err error) bool {
 //
 // The SDK waits for some responses without regard to the context. So the request
 // runs in a goroutine of its own: a caller whose context ends does not wait, and an
-// overdue response ends with its link.
+// overdue response ends with its link. A link that has worked and gives no answer
+// before the caller's deadline may be silent: it is dropped, which fails other requests
+// over it, and these are sent once more.
 func requestOnce[T any](ctx context.Context, m *management, call func(context.Context, *azeventhubs.ProducerClient) (T, error)) (value T, proven bool, err error) {
 	type reply struct {
 		value  T
@@ -127,15 +129,19 @@ func requestOnce[T any](ctx context.Context, m *management, call func(context.Co
 			closeClient(client)
 		}
 	}()
-	late := make(chan struct{})
+	late, silent := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer m.work.Done()
-		<-bound.Done()
-		if errors.Is(bound.Err(), context.DeadlineExceeded) {
-			m.drop(client)
-			close(late)
-			closeClient(client)
+		select {
+		case <-bound.Done():
+			if !errors.Is(bound.Err(), context.DeadlineExceeded) {
+				return
+			}
+		case <-silent:
 		}
+		m.drop(client)
+		close(late)
+		closeClient(client)
 	}()
 	select {
 	case r := <-replies:
@@ -143,6 +149,9 @@ func requestOnce[T any](ctx context.Context, m *management, call func(context.Co
 	case <-late:
 		return none, false, fmt.Errorf("no answer within %v", m.timeout)
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && m.isProven(client) {
+			close(silent)
+		}
 		return none, false, ctx.Err()
 	}
 }
@@ -171,6 +180,13 @@ func (m *management) markProven(client *managementClient) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	client.proven = true
+}
+
+// isProven reports whether a client has worked.
+func (m *management) isProven(client *managementClient) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return client.proven
 }
 
 // drop makes the next request open a new link. It reports whether this one had

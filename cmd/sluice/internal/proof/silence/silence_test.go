@@ -66,7 +66,7 @@ func (w *watch) Observe(o sluice.Observation) {
 func measure(t *testing.T, w *watch, source driver.Source, leases driver.LeaseStore, delivery sluice.Delivery, strike func()) {
 	t.Helper()
 	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{
-		LeaseFor: leaseFor, AssignEvery: 50 * time.Millisecond, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond, Observer: w,
+		LeaseFor: leaseFor, SilentAfter: leaseFor / 4, AssignEvery: 50 * time.Millisecond, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond, Observer: w,
 	})
 	if err != nil {
 		t.Fatal(err)
