@@ -56,8 +56,9 @@ type AtLeastOnceConfig struct {
 	// not in flight: see [Config].PrefetchBytes. Defaults: 320,000 and 64 MiB.
 	MaxEvents int
 	MaxBytes  int64
-	// MaxAge is how long an event may be in flight before a [*BacklogError] is
-	// observed. With AgeFatal that error ends [Consumer.Run]. Default: 10 min.
+	// MaxAge is how long after it was first submitted to the sink an event may not be
+	// done before a [*BacklogError] is observed. With AgeFatal that error ends
+	// [Consumer.Run]. Default: 10 min.
 	MaxAge   time.Duration
 	AgeFatal bool
 	// RetryAfter is the wait before another attempt where the sink states none.

@@ -6,30 +6,31 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/worklist"
 )
 
-// BacklogError is observed when an event has been in flight for longer than
-// [AtLeastOnceConfig].MaxAge.
+// BacklogError is observed when an event is not done although one of its records was
+// first submitted more than [AtLeastOnceConfig].MaxAge ago.
 type BacklogError struct {
 	Partition string
 	Sequence  int64
-	Age       time.Duration
-	InFlight  int // events of the partition
+	Age       time.Duration // since a record of it was first submitted
+	InFlight  int           // events of the partition
 }
 
 func (e *BacklogError) Error() string {
-	return fmt.Sprintf("partition %s: event %d stuck in flight for %v (%d events of the partition are in flight): check why the store does not accept it",
+	return fmt.Sprintf("partition %s: event %d is not done %v after it was first submitted to the sink (%d events of the partition are in flight): check why the store does not accept it",
 		e.Partition, e.Sequence, e.Age.Round(time.Second), e.InFlight)
 }
 
 // admission is what the work list remembers of an event.
 type admission struct {
 	Position
-	at time.Duration // by Clock.Elapsed
+	submitted *atomic.Int64 // see inFlightEvent
 }
 
 // inFlightList is the work list of a partition with the lock that it needs. The
@@ -49,12 +50,13 @@ func (l *inFlightList) startAt(sequence int64) {
 
 // add puts events on the list, for which there must be room, and sets the in-flight
 // events to them and their slots.
-func (l *inFlightList) add(events []*Event, now time.Duration, admitted []inFlightEvent) {
+func (l *inFlightList) add(events []*Event, admitted []inFlightEvent) {
+	submitted := make([]atomic.Int64, len(events)) // outlives the events until all are done
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, e := range events {
-		admitted[i].event = e
-		admitted[i].slot, _ = l.list.Arrive(admission{e.Position(), now})
+		admitted[i].event, admitted[i].submitted = e, &submitted[i]
+		admitted[i].slot, _ = l.list.Arrive(admission{e.Position(), &submitted[i]})
 	}
 	l.newest = events[len(events)-1].Sequence
 }
@@ -191,8 +193,12 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 // reportAge reports an event that has been in flight for too long, once.
 func (w *atLeastOnceWorker[R]) reportAge() {
 	oldest, ok := w.inFlight.oldest()
-	age := w.a.c.cfg.Clock.Elapsed() - oldest.at
-	if !ok || age <= w.cfg.MaxAge || oldest.Sequence == w.checkpoints.reported {
+	if !ok || oldest.Sequence == w.checkpoints.reported {
+		return
+	}
+	submitted := oldest.submitted.Load()
+	age := w.a.c.cfg.Clock.Elapsed() - time.Duration(submitted)
+	if submitted == 0 || age <= w.cfg.MaxAge { // what was not submitted waits for the rate or the order, not for the store
 		return
 	}
 	w.checkpoints.reported = oldest.Sequence

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // deadLetterWriter holds failed events until they are stored as dead letters, and
@@ -78,6 +81,13 @@ func (d *deadLetterWriter) put(e *inFlightEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waiting = append(d.waiting, e)
+}
+
+// len returns how many events are to be stored.
+func (d *deadLetterWriter) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting)
 }
 
 // next returns up to n events to store. They stay until added is called.
@@ -161,11 +171,48 @@ type redriveQueue struct {
 	running   map[int64]bool   // by id; until they are settled
 	succeeded []*inFlightEvent // to be settled
 	unsettled []*DeadLetter    // failed again; to be settled
+	holding   map[string]int64 // by key: the first event whose redrive failed again; the later ones of the key wait
 
 	nApplied, nFailed int // settled
 }
 
-func (q *redriveQueue) init() { q.running = map[int64]bool{} }
+func (q *redriveQueue) init() { q.running, q.holding = map[int64]bool{}, map[string]int64{} }
+
+// hold keeps the later dead letters of a failed one's key back.
+func (q *redriveQueue) hold(e *inFlightEvent) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key, n := e.event.Key, e.event.Sequence
+	if first, held := q.holding[key]; key != "" && (!held || n < first) {
+		q.holding[key] = n
+	}
+}
+
+// heldBy returns the earlier event of a dead letter's key whose redrive has failed.
+func (q *redriveQueue) heldBy(e *inFlightEvent) (earlier int64, held bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	earlier, held = q.holding[e.event.Key]
+	return earlier, held && earlier < e.event.Sequence
+}
+
+// release ends the holds by dead letters that are there no more. parked are those that
+// are, ascending.
+func (q *redriveQueue) release(parked []int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.DeleteFunc(q.holding, func(_ string, n int64) bool {
+		_, there := slices.BinarySearch(parked, n)
+		return !there
+	})
+}
+
+// holds reports whether any key is held back.
+func (q *redriveQueue) holds() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.holding) > 0
+}
 
 // start reports whether a redrive is to be started: it does not run yet.
 func (q *redriveQueue) start(id int64) bool {
@@ -190,6 +237,9 @@ func (q *redriveQueue) applied(e *inFlightEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.succeeded = append(q.succeeded, e)
+	if q.holding[e.event.Key] == e.event.Sequence {
+		delete(q.holding, e.event.Key)
+	}
 }
 
 // failed takes a redrive that has failed.
@@ -311,6 +361,16 @@ func (w *atLeastOnceWorker[R]) findRedrives(ctx context.Context) {
 	holding := w.deadLetters.holding()
 	rctx, cancel := w.storeRequestCtx(ctx)
 	defer cancel()
+	if w.redrives.holds() {
+		parked, err := w.store.Parked(rctx, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, driver.Origin.Sequence)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.a.failed(fmt.Errorf("look for dead letters: %w", err))
+			}
+			return
+		}
+		w.redrives.release(parked)
+	}
 	due, err := w.store.Due(rctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 	if err == nil && holding {
 		var keys []string

@@ -79,6 +79,52 @@ func TestStreamAgeIsFatal(t *testing.T) {
 	})
 }
 
+// An event that waits for the rate is not too old.
+func TestStreamAgeCountsFromTheSubmission(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 5000, noKey)
+		cfg := &sluice.AtLeastOnceConfig{Rate: must(sluice.NewRate(50)), MaxAge: 5 * time.Second, AgeFatal: true}
+		_, stop := s.pour(newWarehouse(t), cfg, sluice.Config{})
+		time.Sleep(30 * time.Second)
+		if got := s.errorsOf(sluice.KindFailed); len(got) != 0 {
+			t.Errorf("%d errors, the first: %s", len(got), got[0])
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// MaxBytes bounds what is in flight, bodies and properties, to one event more at most.
+func TestStreamMaxBytes(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		const size = 200 << 10
+		events := make([]*sluice.Event, 200)
+		for i := range events {
+			events[i] = &sluice.Event{Body: make([]byte, size/2), Properties: map[string]any{"p": strings.Repeat("x", size/2)}}
+		}
+		s.hub.Append("0", events...)
+		w := newWarehouse(t)
+		w.takes = func(*sluice.Event) time.Duration { return time.Minute }
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{MaxBytes: 1 << 20}, sluice.Config{})
+		time.Sleep(90 * time.Minute)
+		s.mu.Lock()
+		most := 0
+		for _, o := range s.seen {
+			most = max(most, o.InFlight)
+		}
+		s.mu.Unlock()
+		if most < 5 || most > 6 {
+			t.Errorf("%d events of 200 KiB in flight, want 1 MiB at most", most)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestStreamRate(t *testing.T) {
 	stage(t, 4, func(s *scene) {
 		t := s.t

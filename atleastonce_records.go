@@ -1,9 +1,9 @@
 package sluice
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,11 +13,13 @@ import (
 // inFlightEvent is an event that was admitted, until each of its records is
 // finished.
 type inFlightEvent struct {
-	event   *Event      // nil once it is done
-	size    int64       // of the event in bytes
-	slot    uint64      // on the work list
-	redrive *DeadLetter // the dead letter, if this is its redrive; it is on no work list
-	left    atomic.Int32
+	event *Event // nil once it is done
+	size  int64  // of the event in bytes
+	slot  uint64 // on the work list
+	// submitted is when a record of it was first submitted, by Clock.Elapsed; 0: none was.
+	submitted *atomic.Int64
+	redrive   *DeadLetter // the dead letter, if this is its redrive; it is on no work list
+	left      atomic.Int32
 	// failed is set before the last record is finished; failure and attempts
 	// before that.
 	failed   atomic.Bool
@@ -37,6 +39,9 @@ type recordTask[R any] struct {
 	next     *recordTask[R] // waits for this one, for it has the same key
 	attempts int            // that failed and count
 	probe    bool           // sent to test whether an outage is over
+	turn     atomic.Uint32  // counts the results
+	doubted  bool           // it has used up its attempts, and whether that is the event's fault is unknown
+	written  int64          // records of the partition that were written when it failed last
 	result   WriteResult
 	due      time.Duration // by Clock.Elapsed, while it waits for another attempt
 	measured time.Duration // when it was submitted, by Clock.Elapsed, if its latency is measured
@@ -49,7 +54,11 @@ type sendQueue[R any] struct {
 	fresh   []*recordTask[R]
 	lastOf  map[string]*recordTask[R] // the newest unfinished record of each ordering key
 	delayed delayedRecords[R]
-	blocked int // records that wait for an earlier one of their key
+	blocked int  // records that wait for an earlier one of their key
+	turn    bool // the last probe was taken from first
+	// unmade are the events whose records could not be made yet, in their order. The
+	// first one is queued to be tried again; the others wait for it.
+	unmade []*inFlightEvent
 }
 
 func (q *sendQueue[R]) init() { q.lastOf = map[string]*recordTask[R]{} }
@@ -90,9 +99,14 @@ func (q *sendQueue[R]) takeDelayed(now time.Duration) {
 	}
 }
 
-// pop removes the record that is to be submitted next.
-func (q *sendQueue[R]) pop() (t *recordTask[R]) {
-	if len(q.first) > 0 {
+// pop removes the record that is to be submitted next. Probes are taken from both
+// queues in turn, so that records that fail each time don't keep the others from
+// being tried.
+func (q *sendQueue[R]) pop(probe bool) (t *recordTask[R]) {
+	if probe {
+		q.turn = !q.turn
+	}
+	if len(q.first) > 0 && (!probe || q.turn || len(q.fresh) == 0) {
 		t, q.first = q.first[0], q.first[1:]
 	} else {
 		t, q.fresh = q.fresh[0], q.fresh[1:]
@@ -108,6 +122,17 @@ func (q *sendQueue[R]) trim() {
 	if len(q.fresh) == 0 {
 		q.fresh = nil
 	}
+}
+
+// made is called when an event's records are made, or never will be. It returns the
+// events that waited for that, and then more.
+func (q *sendQueue[R]) made(e *inFlightEvent, more []*inFlightEvent) []*inFlightEvent {
+	if len(q.unmade) == 0 || q.unmade[0] != e {
+		return more
+	}
+	waiting := q.unmade[1:]
+	q.unmade = nil
+	return append(waiting, more...)
 }
 
 // unblock queues the next record of a finished record's key.
@@ -130,53 +155,72 @@ func (w *atLeastOnceWorker[R]) busy() bool {
 	return !w.queue.empty() || len(w.queue.delayed) > 0 || w.queue.blocked > 0 || w.window.atSink() > 0 || w.results.any()
 }
 
-// makeAll makes the records of admitted events and queues them. The user's functions run
-// on a goroutine of their own, because one of them may end it.
+// makeAll makes the records of events and queues them. The user's functions run on a
+// goroutine of their own, because one of them may end it.
+//
+// While the records of an event can't be made for now, later events wait, so that the
+// order is kept.
 func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
 	if len(events) == 0 {
 		return
 	}
 	track := &w.a.delivery
 	defer track.doing(activityRecords, events[0].event.Sequence, 1).done()
-	for len(events) > 0 {
+	for len(events) > 0 && w.a.idle.Err() == nil {
 		var e *inFlightEvent
 		if !returns(func() {
-			for len(events) > 0 {
+			for len(events) > 0 && w.a.idle.Err() == nil {
 				e, events = events[0], events[1:]
+				if len(w.queue.unmade) > 0 && w.inOrder(e) && w.queue.unmade[0] != e {
+					w.queue.unmade = append(w.queue.unmade, e)
+					continue
+				}
 				track.moveTo(e.event.Sequence)
-				w.makeRecords(e)
+				events = w.makeRecords(e, events)
 			}
 		}) {
-			w.notMade(e, goexitError("records function"))
+			events = w.notMade(e, goexitError("records function"), events)
 		}
 	}
 }
 
-// makeRecords makes an event's records and queues them.
-func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent) {
+// inOrder reports whether an event's records are made after those of earlier events.
+func (w *atLeastOnceWorker[R]) inOrder(e *inFlightEvent) bool {
+	return e.redrive == nil && w.cfg.Order != OrderNone
+}
+
+// makeRecords makes an event's records and queues them. It returns the events whose
+// records are to be made next: those that waited for this one, and more.
+func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent, more []*inFlightEvent) []*inFlightEvent {
 	var tasks []recordTask[R]
 	err := guard(func() (err error) { tasks, err = w.recordsOf(e); return err })
-	switch {
-	case err != nil:
-		w.notMade(e, err)
-		return
-	case len(tasks) == 0:
+	if err != nil {
+		return w.notMade(e, err, more)
+	}
+	more = w.queue.made(e, more)
+	if len(tasks) == 0 {
 		w.complete(e)
-		return
+		return more
 	}
 	e.left.Store(int32(len(tasks)))
 	for i := range tasks {
 		w.queue.add(&tasks[i])
 	}
+	return more
 }
 
 // notMade takes an event whose records could not be made.
-func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error) {
+func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFlightEvent) []*inFlightEvent {
 	e.left.Store(1)
-	if faultOf(err).counts() {
+	switch {
+	case faultOf(err).counts():
 		err = Reject(fmt.Errorf("make records: %w", err))
+		more = w.queue.made(e, more)
+	case w.inOrder(e) && len(w.queue.unmade) == 0:
+		w.queue.unmade = append(w.queue.unmade, e)
 	}
 	w.recordFailed(&recordTask[R]{worker: w, event: e}, err)
+	return more
 }
 
 // recordsOf calls the user's functions for an event's records and their keys.
@@ -246,9 +290,10 @@ func (w *atLeastOnceWorker[R]) submit() error {
 			return w.a.ended()
 		}
 	}
-	measured := w.a.c.cfg.Clock.Elapsed()
+	now := w.a.c.cfg.Clock.Elapsed()
+	measured := false
 	for ; n > 0 && !w.queue.empty() && w.window.free() > 0; n-- {
-		t := w.queue.pop()
+		t := w.queue.pop(w.breaker.tripped)
 		switch {
 		case !t.made:
 			w.makeAll([]*inFlightEvent{t.event})
@@ -257,33 +302,67 @@ func (w *atLeastOnceWorker[R]) submit() error {
 		case w.isHeld(t.event):
 			w.fail(t, fmt.Errorf("held back: an earlier event of key %q is a dead letter", t.event.event.Key), 0)
 		default:
+			if err := w.redriveHeld(t.event); err != nil {
+				w.fail(t, err, 0)
+				continue
+			}
 			if w.breaker.tripped {
 				w.breaker.probing, t.probe = true, true
 			}
-			t.measured, measured = measured, 0 // one of them is enough
-			w.window.sent.Add(1)
-			w.sink.Submit(w.recordCtxOf(t.event), t.record, t.done)
+			t.measured = 0
+			if !measured { // one of them is enough
+				t.measured, measured = now, true
+			}
+			w.hand(t, now)
 		}
 	}
 	w.queue.trim()
 	return nil
 }
 
-// done takes a record's result, on a goroutine of the sink's.
+// hand submits a record.
+func (w *atLeastOnceWorker[R]) hand(t *recordTask[R], now time.Duration) {
+	if s := t.event.submitted; s != nil && s.Load() == 0 {
+		s.Store(max(int64(now), 1))
+	}
+	if t.attempts == 0 {
+		t.written = w.stats.written.Load()
+	}
+	w.window.sent.Add(1)
+	turn := t.turn.Load()
+	done := func(r WriteResult) {
+		if t.turn.CompareAndSwap(turn, turn+1) {
+			t.done(r)
+		} else {
+			w.doneTwice.Do(func() { w.a.failed(errDoneTwice) })
+		}
+	}
+	err := guard(func() error {
+		w.sink.Submit(w.recordCtxOf(t.event), t.record, done)
+		return nil
+	})
+	if err != nil && t.turn.CompareAndSwap(turn, turn+1) {
+		t.done(WriteResult{Err: Outage(fmt.Errorf("submit to sink: %w", err))})
+	}
+}
+
+var errDoneTwice = errors.New("sink called done more than once for a record: the later results are ignored; a sink must call it exactly once")
+
+// done takes a record's result, on any goroutine.
 func (t *recordTask[R]) done(r WriteResult) {
 	w := t.worker
 	t.result = r
+	if t.measured > 0 {
+		w.window.measure(t.measured, w.a.c.cfg.Clock.Elapsed())
+	}
 	written := r.Err == nil
 	if written && t.event.left.Add(-1) == 0 {
 		w.eventFinished(t.event)
 	}
 	w.stats.add(r)
-	// A success needs the worker only if a record waits for it.
-	if !written || t.ordered || t.probe {
+	// A success needs the worker only if something waits for it.
+	if !written || t.ordered || t.probe || t.doubted {
 		w.results.put(t)
-	}
-	if t.measured > 0 {
-		w.window.measure(t.measured, w.a.c.cfg.Clock.Elapsed())
 	}
 	w.window.finished.Add(1)
 	wake(w.wakeup)
@@ -324,9 +403,11 @@ func (w *atLeastOnceWorker[R]) takeResults() {
 			t.probe, w.breaker.probing = false, false
 			if t.result.Err == nil {
 				w.breaker.reset()
+				w.doubts.released()
 			}
 		}
 		if t.result.Err == nil {
+			w.doubts.end(t.doubted)
 			w.queue.unblock(t)
 		} else {
 			w.recordFailed(t, t.result.Err)
@@ -349,56 +430,6 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 		at = min(at, w.breaker.until)
 	}
 	w.timer.set(at)
-}
-
-// recordFailed decides what happens to a record that was not written.
-func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
-	fault := faultOf(err)
-	switch {
-	case w.a.work.Err() != nil:
-		// Whether the event or the cancellation caused the error is unknown.
-	case fault == faultRetry:
-		w.retry(t, cmp.Or(statedWait(err), w.cfg.RetryAfter), err)
-	case fault == faultEnvironment:
-		if w.breaker.trip(w.a.c.cfg.Clock.Elapsed()) {
-			w.a.failed(err)
-		}
-		w.queue.retryNow(t) // the records of its key stay blocked, so the order is kept
-	case t.event.redrive != nil, w.a.isFinal(err, t.attempts+1):
-		w.fail(t, err, t.attempts+1)
-	default:
-		t.attempts++
-		wait := w.a.c.backoff(w.a.rand)
-		var d time.Duration
-		for range t.attempts {
-			d = wait.Next()
-		}
-		w.retry(t, d, err)
-	}
-}
-
-func (w *atLeastOnceWorker[R]) retry(t *recordTask[R], wait time.Duration, err error) {
-	w.a.observe(Observation{Kind: KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
-	w.queue.retryAt(t, w.a.c.cfg.Clock.Elapsed()+wait)
-}
-
-// fail makes a record's event a failed one.
-func (w *atLeastOnceWorker[R]) fail(t *recordTask[R], err error, attempts int) {
-	e := t.event
-	if !e.failed.Load() {
-		e.failure, e.attempts = err, attempts
-		w.deadLetters.expect(e)
-		e.failed.Store(true)
-	}
-	w.finish(t)
-}
-
-// finish ends a record that is not written and never will be.
-func (w *atLeastOnceWorker[R]) finish(t *recordTask[R]) {
-	w.queue.unblock(t)
-	if t.event.left.Add(-1) == 0 {
-		w.eventFinished(t.event)
-	}
 }
 
 // eventFinished is called when the last record of an event is finished, on any

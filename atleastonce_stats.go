@@ -11,11 +11,12 @@ import (
 // concurrent use; the results of records take no lock.
 type writeStats struct {
 	clock   Clock
-	written atomic.Int64 // records
+	written atomic.Int64 // records, since the beginning
 	cost    atomicFloat  // of all attempts
 	waited  atomic.Int64 // nanoseconds, for limits
 
-	wasBusy bool // events were in flight at the last report; the reporting goroutine's
+	reported int64 // records written at the last report; guarded by mu
+	wasBusy  bool  // events were in flight at the last report; the reporting goroutine's
 
 	mu        sync.Mutex
 	waiting   bool          // for the rate, now
@@ -72,7 +73,9 @@ func (s *writeStats) take() (written int, cost float64, waited time.Duration) {
 		s.waited.Add(int64(now - s.waitingAt))
 		s.waitingAt = now
 	}
-	return int(s.written.Swap(0)), s.cost.take(), time.Duration(s.waited.Swap(0))
+	total := s.written.Load()
+	written, s.reported = int(total-s.reported), total
+	return written, s.cost.take(), time.Duration(s.waited.Swap(0))
 }
 
 // reportStats reports what was written since the last report, and what is in

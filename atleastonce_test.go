@@ -325,7 +325,7 @@ func TestStreamReadsOnAfterACut(t *testing.T) {
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)
 		s.keyed("0", 500, noKey)
-		time.Sleep(4 * time.Minute)
+		time.Sleep(8 * time.Minute)
 		if err := c.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}

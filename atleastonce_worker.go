@@ -54,7 +54,10 @@ type atLeastOnceWorker[R any] struct {
 	completed uint64                 // of those, how many lie below the furthest that is done, when last asked
 	queue     sendQueue[R]
 	breaker   circuitBreaker
+	doubts    doubts
 	draining  bool // nothing more is sent
+
+	doneTwice sync.Once // reports a sink that completes a record more than once
 
 	background    sync.WaitGroup // stores and reports; runs the timer
 	endBackground context.CancelFunc
@@ -395,7 +398,7 @@ func (w *atLeastOnceWorker[R]) room() int {
 // admit puts events on the work list and makes their records.
 func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 	admitted := make([]inFlightEvent, len(events))
-	w.inFlight.add(events, w.a.c.cfg.Clock.Elapsed(), admitted)
+	w.inFlight.add(events, admitted)
 	w.events += uint64(len(events))
 	undone := make([]*inFlightEvent, 0, len(events))
 	for i, e := range events {

@@ -11,10 +11,17 @@ import (
 // own, in any order. Implementations must be safe for concurrent use by all partitions.
 type Sink[R any] interface {
 	// Submit takes a record and returns. The sink calls done exactly once with the
-	// result, from any goroutine, perhaps before Submit returns. The engine bounds
-	// what is in flight, so a sink should queue and not block: a call that blocks
-	// delays its partition. A record whose ctx has ended must not be sent any more,
-	// because the partition may belong to another owner.
+	// result, from any goroutine, perhaps before Submit returns. Later calls are
+	// ignored and reported; while no call comes, the partition is reported as stalled.
+	// A panic of Submit counts as an outage.
+	//
+	// A sink should queue and not block: a call that blocks delays its partition. The
+	// engine measures how fast the sink completes records, and submits about as many as
+	// it completes in a second, in equal shares for the partitions that have more. A
+	// stop waits for those, and for no others.
+	//
+	// A record whose ctx has ended must not be sent any more, because the partition may
+	// belong to another owner.
 	//
 	// The sink must not retry by itself: the engine counts and paces every attempt.
 	Submit(ctx context.Context, record R, done func(WriteResult))
@@ -56,7 +63,7 @@ func EventAsRecord(_ context.Context, e *Event) ([]*Event, error) { return []*Ev
 
 // Workers returns a sink that calls fn for each event, up to n calls at a time, for
 // programs with a store of their own. The error of fn is read as [WriteResult].Err; a
-// panic is an error.
+// panic is an error, and so is a call that ends its goroutine.
 func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("%d workers: must be positive", n)
@@ -94,21 +101,36 @@ func (s *WorkerSink) Submit(ctx context.Context, e *Event, done func(WriteResult
 
 // work handles the waiting events, then ends.
 func (s *WorkerSink) work() {
+	// A function can end its goroutine. Another one takes its place.
+	exited := true
+	defer func() {
+		if exited {
+			go s.work()
+		}
+	}()
 	for {
 		s.mu.Lock()
 		if len(s.waiting) == 0 {
 			s.waiting = nil
 			s.idle++
 			s.mu.Unlock()
+			exited = false
 			return
 		}
 		c := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		s.mu.Unlock()
-		err := c.ctx.Err()
-		if err == nil {
-			err = guard(func() error { return s.fn(c.ctx, c.e) })
-		}
-		c.done(WriteResult{Err: err})
+		s.handle(c)
 	}
+}
+
+// handle calls the function for an event, and completes it.
+func (s *WorkerSink) handle(c call) {
+	err := goexitError("function of Workers")
+	defer func() { c.done(WriteResult{Err: err}) }()
+	if ended := c.ctx.Err(); ended != nil {
+		err = ended
+		return
+	}
+	err = guard(func() error { return s.fn(c.ctx, c.e) })
 }
