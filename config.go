@@ -93,7 +93,8 @@ type Config struct {
 	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.
 	StallAfter time.Duration
 	// SilentAfter is how long a reader may return nothing although the log holds
-	// further events, before it is replaced. Default: LeaseFor.
+	// further events, before it is replaced. Default: two thirds of LeaseFor, so that
+	// it is reported within LeaseFor.
 	SilentAfter time.Duration
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
@@ -124,7 +125,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
 	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
 	c.StallAfter = cmp.Or(c.StallAfter, c.LeaseFor)
-	c.SilentAfter = cmp.Or(c.SilentAfter, c.LeaseFor)
+	c.SilentAfter = cmp.Or(c.SilentAfter, 2*c.LeaseFor/3)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
 	if c.Observer == nil {
 		c.Observer = LogObserver(nil)

@@ -161,11 +161,11 @@ func TestSilentReader(t *testing.T) {
 					s.t.Errorf("opened %d times while the log held nothing more, want 1", n)
 				}
 				s.send("0", "two", "three")
-				time.Sleep(29 * time.Second)
+				time.Sleep(19 * time.Second)
 				if n := s.count(sluice.KindOpened); n != 1 {
 					s.t.Errorf("opened %d times before SilentAfter, want 1", n)
 				}
-				time.Sleep(11 * time.Second)
+				time.Sleep(11 * time.Second) // LeaseFor is over
 				failed := s.of(sluice.KindFailed)
 				var silent *sluice.SilentReaderError
 				if len(failed) != 1 || !errors.As(failed[0].Err, &silent) || silent.Read != 0 || silent.Last != 2 {

@@ -42,12 +42,15 @@ type DedupState struct {
 
 // TxStore keeps checkpoints and dead letters in the database that the handler writes to, so that
 // checkpoint, dead letters and the handler's writes commit in one transaction. Tx is what the handler
-// writes through; it cannot commit. Implementations are safe for concurrent use.
+// writes through; it cannot commit. Implementations are safe for concurrent use. Each method returns
+// soon after its context has ended, also if the database does not answer; the engine limits the time
+// of every call but that of Commit.
 type TxStore[Tx any] interface {
 	// Claim makes the lease's owner and epoch those of the partition's checkpoint and returns the
 	// checkpoint. It creates it, at Unset and with this incarnation, if it is missing. It waits for
 	// a transaction in progress on the checkpoint, or ends it if it may: no earlier transaction can
-	// change what Claim has returned.
+	// change what Claim has returned. It does so within the deadline of ctx, which is a third of the
+	// lease at first: a claim that waits for longer never succeeds.
 	//
 	// Claim increments Claims if the epoch is new. A claim repeated by the same owner in the same
 	// epoch does not count. The error is a [*FencedError] if the checkpoint has a higher epoch, or
@@ -66,6 +69,11 @@ type TxStore[Tx any] interface {
 	//     can, and rolls back.
 	//
 	// If To differs from From, Claims becomes 1 and Attempt is cleared.
+	//
+	// ctx has no deadline, because fn may take as long as it wants: the engine watches it and reports
+	// it. Commit itself limits the time of each of its own requests, before and after fn, well within
+	// a lease. A request before the commit that gets no answer is an outage; a commit that gets none
+	// is [ErrUnknown].
 	//
 	// The error says what happened:
 	//   - nil: committed, or with DryRun: it would have been, and nothing was written;
