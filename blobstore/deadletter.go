@@ -61,14 +61,7 @@ func (s *Store) withIndex(ctx context.Context, group driver.Group) ([]string, er
 
 // selected are the dead letters that a filter selects, lowest id first.
 func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
-	among, err := []string{f.Partition}, error(nil)
-	switch {
-	case f.Partition != "":
-	case len(f.IDs) > 0:
-		among, err = s.partitionsOf(ctx, group, f.IDs)
-	default:
-		among, err = s.withIndex(ctx, group)
-	}
+	among, err := s.partitionsAmong(ctx, group, f)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +87,49 @@ func (s *Store) selected(ctx context.Context, group driver.Group, f *driver.Dead
 	})
 	if f.Limit > 0 {
 		list = list[:min(f.Limit, len(list))]
+	}
+	return list, nil
+}
+
+// partitionsAmong returns the partitions that may have dead letters that a filter selects.
+func (s *Store) partitionsAmong(ctx context.Context, group driver.Group, f *driver.DeadLetterFilter) ([]string, error) {
+	switch {
+	case f.Partition != "":
+		return []string{f.Partition}, nil
+	case len(f.IDs) > 0:
+		return s.partitionsOf(ctx, group, f.IDs)
+	}
+	return s.withIndex(ctx, group)
+}
+
+// Count implements [driver.DeadLetterStore]. It reads the partitions' indexes.
+func (s *Store) Count(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	among, err := s.partitionsAmong(ctx, group, &filter)
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters of %v: %w", group, err)
+	}
+	found := make([]map[driver.DeadLetterStatus]int, len(among))
+	err = forEach(ctx, len(among), func(ctx context.Context, i int) error {
+		r, err := s.open(ctx, group, among[i])
+		if err != nil {
+			return err
+		}
+		found[i] = map[driver.DeadLetterStatus]int{}
+		for j := range r.entries {
+			if d := r.entries[j].deadLetter(group, r.partition); matches(&filter, &d) {
+				found[i][d.Status]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters of %v: %w", group, err)
+	}
+	var list []driver.DeadLetterCount
+	for i, partition := range among {
+		for status, n := range found[i] {
+			list = append(list, driver.DeadLetterCount{Partition: partition, Status: status, Count: n})
+		}
 	}
 	return list, nil
 }

@@ -49,11 +49,21 @@ type DeadLetterFilter struct {
 	Limit         int                // at most this many, lowest ID first; 0: all
 }
 
+// DeadLetterCount is how many dead letters of a partition have a status.
+type DeadLetterCount struct {
+	Partition string
+	Status    DeadLetterStatus
+	Count     int
+}
+
 // DeadLetterStore gives operators access to dead letters: the commands and the dashboard use it.
 // Implementations are safe for concurrent use.
 type DeadLetterStore interface {
 	// List returns the selected dead letters, lowest ID first, without bodies and properties.
 	List(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetter, error)
+	// Count returns how many dead letters are selected, by partition and status, without
+	// those combinations that have none, in no order. The filter's Limit is ignored.
+	Count(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetterCount, error)
 	// Get returns one dead letter with its body. The error is an [ErrNotFound] if there is none.
 	Get(ctx context.Context, group Group, id int64) (DeadLetter, error)
 	// Redrive marks the selected dead letters for a redrive at a time and returns their number. The

@@ -162,6 +162,23 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 	return list, nil
 }
 
+// Count implements [driver.DeadLetterStore].
+func (s *Store) Count(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	defer conn.Release()
+	c := selection(group, filter)
+	sql := s.sql.of(`SELECT partition, status, count(*) FROM @sluice_dead_letters` + c.where() + ` GROUP BY partition, status`)
+	rows, _ := conn.Query(ctx, sql, c.args...) // CollectRows returns the error
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[driver.DeadLetterCount])
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	return list, nil
+}
+
 // Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	c := selection(group, driver.DeadLetterFilter{IDs: []int64{id}})

@@ -46,6 +46,26 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 	return list, nil
 }
 
+// Count implements [driver.DeadLetterStore].
+func (s *Store) Count(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	if err := s.begin(ctx, OpList, sluice.Lease{Group: group}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	filter.Limit = 0
+	counts := map[driver.DeadLetterCount]int{}
+	for _, l := range s.selected(group, filter) {
+		counts[driver.DeadLetterCount{Partition: l.Event.Partition, Status: l.Status}]++
+	}
+	var list []driver.DeadLetterCount
+	for c, n := range counts {
+		c.Count = n
+		list = append(list, c)
+	}
+	return list, nil
+}
+
 // Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group sluice.Group, id int64) (sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpGet, sluice.Lease{Group: group}); err != nil {

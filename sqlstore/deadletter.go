@@ -116,6 +116,34 @@ func (s *Store) List(ctx context.Context, group driver.Group, filter driver.Dead
 	return list, nil
 }
 
+// Count implements [driver.DeadLetterStore].
+func (s *Store) Count(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	filter.Limit = 0
+	cond, args := s.selected(group, filter)
+	query := "SELECT partition, status, count(*) FROM sluice_dead_letters WHERE " + cond + " GROUP BY partition, status"
+	list, err := countDeadLetters(ctx, s.reader, s.dialect.rebind(query), args)
+	if err != nil {
+		return nil, s.outage(ctx, "count dead letters of "+group.String(), err)
+	}
+	return list, nil
+}
+
+func countDeadLetters(ctx context.Context, q querier, query string, args []any) (list []driver.DeadLetterCount, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c driver.DeadLetterCount
+		if err := rows.Scan(&c.Partition, &c.Status, &c.Count); err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, rows.Err()
+}
+
 // Get implements [driver.DeadLetterStore].
 func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.DeadLetter, error) {
 	cond, args := s.selected(group, driver.DeadLetterFilter{IDs: []int64{id}})

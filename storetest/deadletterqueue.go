@@ -471,6 +471,21 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 			h.redrive(t, found[4].ID)
 			held("of old", "A", "a ", `√ "'%_\`)
 		}},
+		{Name: "Count", Run: func(t testing.TB, h DeadLetterQueueHarness) {
+			checkCount(t, h.DeadLetters, "nothing", driver.DeadLetterFilter{})
+			stored := h.park(t, deadLetterOf("0", 1), deadLetterOf("0", 2), deadLetterOf("0", 3), deadLetterOf("1", 4), deadLetterOf("1", 5))
+			h.redrive(t, stored[2].ID, stored[5].ID)
+			h.discard(t, stored[3].ID)
+			for name, filter := range map[string]driver.DeadLetterFilter{
+				"nothing":   {},
+				"partition": {Partition: "1"},
+				"ids":       {IDs: []int64{stored[1].ID, stored[5].ID}},
+				"status":    {Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRedrive}},
+				"limit":     {Limit: 1},
+			} {
+				checkCount(t, h.DeadLetters, name, filter)
+			}
+		}},
 		{Name: "GroupsApart", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			h.park(t, deadLetterWithKey("0", 5, "own"))
 			var deadLetters []driver.DeadLetter

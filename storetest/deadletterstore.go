@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -20,6 +21,27 @@ import (
 // database.
 func TestDeadLetterStore[Tx any](t *testing.T, new func(t testing.TB) TxHarness[Tx]) {
 	suite.Run(t, deadLetterChecks[Tx](), new)
+}
+
+// checkCount compares what Count returns with what List does without a limit.
+func checkCount(t testing.TB, store driver.DeadLetterStore, name string, filter driver.DeadLetterFilter) {
+	t.Helper()
+	counts, err := store.Count(suite.Context(t), testGroup, filter)
+	suite.NoError(t, "count by "+name, err)
+	filter.Limit = 0
+	list, err := store.List(suite.Context(t), testGroup, filter)
+	suite.NoError(t, "list by "+name, err)
+	want := map[driver.DeadLetterCount]int{}
+	for _, d := range list {
+		want[driver.DeadLetterCount{Partition: d.Event.Partition, Status: d.Status}]++
+	}
+	got := map[driver.DeadLetterCount]int{}
+	for _, c := range counts {
+		got[driver.DeadLetterCount{Partition: c.Partition, Status: c.Status}] = c.Count
+	}
+	if len(counts) != len(want) || !maps.Equal(got, want) {
+		t.Errorf("count by %s: got %+v, List has %v", name, counts, want)
+	}
 }
 
 func deadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
@@ -139,6 +161,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
 				}, []int64{1}},
 			} {
+				checkCount(t, h.DeadLetters, c.name, c.filter)
 				list, err := h.DeadLetters.List(suite.Context(t), testGroup, c.filter)
 				suite.NoError(t, "list by "+c.name, err)
 				var got []int64

@@ -223,6 +223,13 @@ func TestSetRefusesWhatIsNotThere(t *testing.T) {
 	})
 }
 
+// countOnly is dead letters that are too many to be listed.
+type countOnly struct{ driver.DeadLetterStore }
+
+func (countOnly) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	return nil, errors.New("a million dead letters")
+}
+
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -238,6 +245,7 @@ func TestList(t *testing.T) {
 		if err := w.store.Commit(t.Context(), driver.Step{Lease: lease, From: sluice.Position{Sequence: 5}, To: at, DeadLetters: []sluice.DeadLetter{letter}}, nil); err != nil {
 			t.Fatal(err)
 		}
+		w.table.DeadLetters = countOnly{w.store}
 		rows, hub, err := w.table.List(t.Context())
 		if err != nil || hub != nil || len(rows) != 2 {
 			t.Fatalf("%+v, %v, %v", rows, hub, err)

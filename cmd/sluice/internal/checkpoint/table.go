@@ -54,7 +54,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	deadLetters, err := t.DeadLetters.List(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
+	deadLetters, err := t.DeadLetters.Count(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,8 +88,8 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 			r.Owner, r.LeaseLeft = l.Owner, l.Remaining
 		}
 	}
-	for _, l := range deadLetters {
-		row(l.Event.Partition).DeadLetters++
+	for _, c := range deadLetters {
+		row(c.Partition).DeadLetters += c.Count
 	}
 	for i := range rows {
 		if hub == nil && slices.Contains(topic.Partitions, rows[i].Partition) {
