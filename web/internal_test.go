@@ -431,3 +431,20 @@ func TestRetriesShown(t *testing.T) {
 		t.Errorf("of more than are shown the newest are not: %+v", list)
 	}
 }
+
+// TestStalledRow: the row of a partition that something holds up says so, and why.
+func TestStalledRow(t *testing.T) {
+	m := NewMeter()
+	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
+	m.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "0", Epoch: 1, Duration: time.Minute, Err: errors.New("handler has not returned for 1m0s")})
+	k := &known{topic: sluice.Topic{Partitions: []string{"0"}}}
+	stats := m.stats()
+	if r := k.rows(&Pipeline{}, &stats, time.Now())[0]; r.State != "stalled" || r.Error != "handler has not returned for 1m0s" {
+		t.Errorf("row %+v", r)
+	}
+	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0", Epoch: 1})
+	stats = m.stats()
+	if r := k.rows(&Pipeline{}, &stats, time.Now())[0]; r.State != "reading" || r.Error != "" || len(stats.events) != 3 {
+		t.Errorf("after it: row %+v, events %+v", r, stats.events)
+	}
+}

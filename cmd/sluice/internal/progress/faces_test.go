@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 	"github.com/sluice-go/sluice/sluiceotel"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -92,8 +93,13 @@ func TestEventsReadAreNotDone(t *testing.T) {
 	})
 }
 
-// lagMetric is the sum of sluice.lag.messages.
+// lagMetric is the lag of the only partition.
 func lagMetric(t *testing.T, reader metric.Reader) int64 {
+	return gauge(t, reader, "sluice.lag.messages")
+}
+
+// gauge is the value of a gauge with one series, -1 without.
+func gauge(t *testing.T, reader metric.Reader, name string) int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
@@ -101,7 +107,7 @@ func lagMetric(t *testing.T, reader metric.Reader) int64 {
 	}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if m.Name == "sluice.lag.messages" {
+			if m.Name == name {
 				return m.Data.(metricdata.Gauge[int64]).DataPoints[0].Value
 			}
 		}
@@ -121,4 +127,65 @@ func lagShown(t *testing.T, dashboard *web.Dashboard) int64 {
 		t.Fatal(fmt.Errorf("%d %s: %v", w.Code, w.Body, err))
 	}
 	return shown.Lag[len(shown.Lag)-1]
+}
+
+// TestAStallIsShown: while a handler hangs, log, metrics and probes say so; when it
+// returns, they say that too.
+func TestAStallIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
+		hub, store := sluicetest.NewHub(group, 1), new(sluicetest.Store)
+		var lines strings.Builder
+		monitor, probes := progress.New(slog.New(slog.NewTextHandler(&lines, nil))), health.NewProbes(nil)
+		reader := metric.NewManualReader()
+		metrics, err := sluiceotel.New(&sluiceotel.Config{Group: group, Meter: metric.NewMeterProvider(metric.WithReader(reader))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		handler := func(context.Context, *sluicetest.Tx, sluice.Batch) error { <-release; return nil }
+		c, err := sluice.New(hub, new(sluicetest.Leases), sluice.Transactional(store, handler), &sluice.Config{Observer: sluice.Observers(monitor, probes, metrics)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := c.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		probe := func(path string) string {
+			w := httptest.NewRecorder()
+			probes.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+			return fmt.Sprint(w.Code, " ", w.Body)
+		}
+		const text = "handler has not returned for 30s: batch of 2 events from 0; look for a lock or a call without a time limit"
+		hub.Append("0", sluicetest.Bodies("one", "two")...)
+		time.Sleep(35 * time.Second)
+		if got := lines.String(); !strings.Contains(got, `level=WARN msg="partition stalled" partition=0 epoch=1 lasted=30s error="`+text+`"`) {
+			t.Errorf("the log is %s", got)
+		}
+		if got := probe("/readyz"); got != "200 ok\npartition 0 stalled: "+text+"\n" {
+			t.Errorf("readyz: %s", got)
+		}
+		if got := gauge(t, reader, "sluice.stalled"); got != 1 {
+			t.Errorf("sluice.stalled is %d, want 1", got)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := probe("/readyz"); !strings.HasPrefix(got, "503 partition 0 stalled: handler has not returned for 4m") {
+			t.Errorf("readyz after five minutes: %s", got)
+		}
+		close(release)
+		time.Sleep(2 * time.Second)
+		if got := probe("/readyz"); got != "200 ok\n" || !strings.Contains(lines.String(), `level=INFO msg="partition moves again" partition=0 epoch=1 lasted=5m`) {
+			t.Errorf("at the end: readyz %s, log %s", got, &lines)
+		}
+		if got := gauge(t, reader, "sluice.stalled"); got != 0 {
+			t.Errorf("at the end sluice.stalled is %d, want 0", got)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+	})
 }
