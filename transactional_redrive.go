@@ -57,8 +57,12 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 			err = a.claim(w, d.store)
 		} else {
 			var due []DeadLetter
-			due, err = w.dueRedrives()
+			var ahead int
+			due, ahead, err = w.dueRedrives()
 			if err == nil && len(due) == 0 {
+				if ahead > 0 {
+					a.failed(fmt.Errorf("%d dead letters are not redriven: the checkpoint, at %v, is before their events, so the next consumer handles the events again; start one", ahead, w.pos))
+				}
 				return w.redriven, w.redriveFailures, nil
 			}
 			before := w.redriven + w.redriveFailures
@@ -76,24 +80,26 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 	return w.redriven, w.redriveFailures, a.ended()
 }
 
-// dueRedrives returns dead letters whose redrive is due. Of an event after the
-// checkpoint there is none: the event is read again, and its step settles the dead
-// letter.
-func (w *transactionalWorker[Tx]) dueRedrives() (due []DeadLetter, err error) {
+// dueRedrives returns dead letters whose redrive is due. Those of events after the
+// checkpoint are only counted: the events are read again, and their steps settle the
+// dead letters.
+func (w *transactionalWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
 	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
 		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 		return err
 	})
-	return slices.DeleteFunc(due, func(d DeadLetter) bool {
+	all := len(due)
+	due = slices.DeleteFunc(due, func(d DeadLetter) bool {
 		return d.Incarnation == w.a.incarnation && d.Event.Sequence > w.pos.Sequence
-	}), err
+	})
+	return due, all - len(due), err
 }
 
 // runRedrives looks for redrives and runs a round of them. It runs between two
 // batches, so never beside the handler.
 func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
 	w.redrives.due = false
-	due, err := w.dueRedrives()
+	due, _, err := w.dueRedrives()
 	if err != nil {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()

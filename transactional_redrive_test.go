@@ -411,7 +411,37 @@ func TestSetBackSettlesDeadLetters(t *testing.T) {
 	}
 }
 
-// The same for the dead letters of events that AtLeastOnce had parked after its checkpoint.
+// A command leaves the dead letters of events after the checkpoint alone, and says so.
+func TestCommandLeavesEventsToTheConsumer(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "reject", "reject", "reject")
+		_, end := s.consume("before", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		s.retry()
+		topic := must(s.hub.Describe(s.t.Context()))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}))
+		lease := must(s.leases.Acquire(s.t.Context(), group, "0", "the command that set it back", time.Minute, 0))
+		if err := s.leases.Release(s.t.Context(), lease); err != nil {
+			s.t.Fatal(err)
+		}
+		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{Observer: s}))
+		if applied, failed, err := c.Redrive(s.t.Context()); applied != 1 || failed != 0 || err != nil {
+			s.t.Errorf("applied %d, failed %d, %v; want event 0 alone", applied, failed, err)
+		}
+		if s.count(sluice.KindFailed) != 1 {
+			s.t.Errorf("%d reports, want one", s.count(sluice.KindFailed))
+		}
+		_, end = s.consume("after", whole, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		if letters := s.letters(sluice.StatusDead); len(letters) != 2 {
+			s.t.Errorf("dead letters %+v, want those of events 1 and 2, which failed again", letters)
+		}
+	})
+}
+
+// A step also settles the dead letters of events that AtLeastOnce had parked after its checkpoint.
 func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.send("0", "good", "good", "good")
