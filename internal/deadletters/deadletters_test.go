@@ -223,3 +223,5 @@ var errAbsent = errors.New("no route")
 type absent struct{ driver.Source }
 
 func (*absent) Describe(context.Context) (sluice.Topic, error) { return sluice.Topic{}, errAbsent }
+
+func (*absent) Bounds(context.Context, string) (driver.Bounds, error) { return driver.Bounds{}, errAbsent }
