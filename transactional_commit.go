@@ -103,14 +103,13 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 
 // commit runs one step with the handler applied to a batch, which may be empty. It
 // returns nil if the step is known to be done, a [*driver.HandlerError] if an event is at
-// fault or a redrive has failed, errReclaimed if the step is to be tried again, or the reason why the assignment
-// must end.
+// fault or a redrive has failed, errReclaimed if the step is to be tried again, or the
+// reason why the assignment must end.
 func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 	committing := w.a.delivery.doing(activityCommit, 0, 0)
 	err := w.store.Commit(w.a.work, step, w.handle(b))
 	committing.done()
 	var failed *driver.HandlerError
-	tooLong := errors.Is(err, driver.ErrTimeLimit)
 	switch {
 	case err == nil:
 		w.outage.Reset()
@@ -121,28 +120,9 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 		return nil
 	case errors.As(err, &failed) && w.a.work.Err() == nil:
 		return w.handlerFailed(b, failed)
-	case errors.Is(err, ErrFenced) && failed == nil:
-		// Observed also after the lease has ended: it shows that a late commit was
-		// refused.
-		w.a.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
-		if w.a.work.Err() != nil {
-			return w.a.ended()
-		}
-	case w.a.work.Err() != nil:
-		return w.a.ended()
-	case errors.Is(err, ErrUnknown):
-		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
-	case tooLong && len(b.Events) == 1:
-		// Whose fault it is shows when the database answers, below.
-	default:
-		w.failed(b, fmt.Errorf("commit: %w", err))
-		if tooLong {
-			break // fewer events are tried at once: the time limit was the wait
-		}
-		w.returned()
-		if err := w.a.pause(w.outage.Next()); err != nil {
-			return err
-		}
+	}
+	if err := w.storeFailed(step, b, err); err != nil {
+		return err
 	}
 	if err := w.reclaim(); err != nil {
 		return err
@@ -151,7 +131,7 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 	case step.From != step.To && w.pos.Sequence == step.To.Sequence:
 		// No other consumer moves the checkpoint in this epoch, so this step did.
 		return nil
-	case tooLong && len(b.Events) == 1:
+	case tookTooLong(b, err):
 		return &driver.HandlerError{Err: err}
 	case errors.Is(err, ErrFenced) && w.pos.Sequence == step.From.Sequence:
 		// Another transaction still holds the checkpoint, or the database has lost
@@ -161,6 +141,40 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 		}
 	}
 	return errReclaimed
+}
+
+// storeFailed reports that the store has not done a step, or does not know whether it
+// has, and waits if that was an outage. It returns an error if the assignment must end.
+func (w *transactionalWorker[Tx]) storeFailed(step driver.Step, b Batch, err error) error {
+	fenced := errors.Is(err, ErrFenced) && !errors.As(err, new(*driver.HandlerError))
+	if fenced {
+		// Observed also after the lease has ended: it shows that a late commit was
+		// refused.
+		w.a.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
+	}
+	switch {
+	case w.a.work.Err() != nil:
+		return w.a.ended()
+	case fenced:
+	case errors.Is(err, ErrUnknown):
+		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
+	case tookTooLong(b, err):
+		// The event is at fault, if the database answers.
+	case errors.Is(err, driver.ErrTimeLimit):
+		w.failed(b, fmt.Errorf("commit: %w", err))
+		// No wait: the next transaction is smaller.
+	default:
+		w.failed(b, fmt.Errorf("commit: %w", err))
+		w.returned()
+		return w.a.pause(w.outage.Next())
+	}
+	return nil
+}
+
+// tookTooLong reports whether a time limit has passed while the handler had one event: no
+// other can be the cause.
+func tookTooLong(b Batch, err error) bool {
+	return len(b.Events) == 1 && errors.Is(err, driver.ErrTimeLimit)
 }
 
 // handlerFailed returns the handler's failure if an event is at fault, or if a dead letter
