@@ -224,4 +224,6 @@ type absent struct{ driver.Source }
 
 func (*absent) Describe(context.Context) (sluice.Topic, error) { return sluice.Topic{}, errAbsent }
 
-func (*absent) Bounds(context.Context, string) (driver.Bounds, error) { return driver.Bounds{}, errAbsent }
+func (*absent) Bounds(context.Context, string) (driver.Bounds, error) {
+	return driver.Bounds{}, errAbsent
+}
