@@ -43,7 +43,7 @@ func (s *Store) advance(ctx context.Context, lease driver.Lease, to driver.Posit
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), to.Sequence, clean(to.Offset), text)
-	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(advanceSQL), args)
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(advanceSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, "and cannot go back to "+to.String())
 	}

@@ -142,7 +142,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 	}
 	defer conn.Release()
 	args := append(leaseArgs(lease), at.Sequence, attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned)
-	tag, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(recordSQL), args)
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(recordSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = s.fenced(ctx, conn.Conn(), lease, notAt(at))
 	}
@@ -163,7 +163,7 @@ func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
 	}
 	defer conn.Release()
-	if _, err := once(ctx, conn.Conn(), s.cfg.LockTimeout, s.sql.of(leaveSQL), leaseArgs(lease)); err != nil {
+	if _, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(leaveSQL), leaseArgs(lease)); err != nil {
 		return fmt.Errorf("leave partition %s: %w", lease.Partition, err)
 	}
 	return nil

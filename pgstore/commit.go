@@ -102,10 +102,9 @@ func (s *Store) roundTrip(ctx context.Context, do func(context.Context) error) e
 // begin opens the transaction and moves the checkpoint, in one round trip. It
 // waits for the answer, so that no COMMIT is sent before the row's lock is held.
 func (st *step) begin(ctx context.Context) error {
-	cfg := st.store.cfg
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
-	b.Queue(limitsSQL, milliseconds(cfg.LockTimeout), milliseconds(cfg.LeaseFor))
+	st.store.cfg.limits().queue(&b)
 	b.Queue(st.store.sql.of(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset))...)
 	b.Queue(unlimitSQL)
 	br := st.conn.SendBatch(ctx, &b)

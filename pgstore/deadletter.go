@@ -234,7 +234,7 @@ func (s *Store) mark(ctx context.Context, group driver.Group, filter driver.Dead
 	defer conn.Release()
 	c := selection(group, filter, args...)
 	sql := `UPDATE @sluice_dead_letters SET ` + set + ` WHERE id IN (SELECT id FROM @sluice_dead_letters` + c.ordered(filter.Limit) + ` FOR UPDATE)`
-	tag, err := once(ctx, conn.Conn(), 0, s.sql.of(sql), c.args)
+	tag, err := once(ctx, conn.Conn(), limits{idle: s.cfg.LeaseFor}, s.sql.of(sql), c.args)
 	return tag.RowsAffected(), err
 }
 

@@ -63,7 +63,7 @@ func (s *Store) batch(ctx context.Context, queue func(b *pgx.Batch, flush func()
 	defer conn.Release() // the pool closes a connection that is still in a transaction
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
-	b.Queue(limitsSQL, milliseconds(s.cfg.LockTimeout), milliseconds(s.cfg.LeaseFor))
+	s.cfg.limits().queue(&b)
 	flush := func() error {
 		br := conn.SendBatch(ctx, &b)
 		for range b.Len() {

@@ -15,8 +15,9 @@ import (
 // Leases keeps leases in PostgreSQL, by the server's clock. Every operation is
 // one statement. It is safe for concurrent use.
 type Leases struct {
-	pool *pgxpool.Pool
-	sql  *statements
+	pool   *pgxpool.Pool
+	sql    *statements
+	limits limits
 }
 
 var _ driver.LeaseStore = (*Leases)(nil)
@@ -56,7 +57,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	defer conn.Release()
 	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	args := []any{group.Namespace, group.Topic, group.Name, partition, owner, above, ttl.Microseconds()}
-	_, err = once(ctx, conn.Conn(), 0, l.sql.of(acquireSQL), args, &lease.Epoch)
+	_, err = once(ctx, conn.Conn(), l.limits, l.sql.of(acquireSQL), args, &lease.Epoch)
 	if err == nil {
 		return lease, nil
 	}
@@ -77,7 +78,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 }
 
 func (l *Leases) renewFuture(ctx context.Context, conn *pgx.Conn, group driver.Group) error {
-	_, err := once(ctx, conn, 0, l.sql.of(futureSQL), []any{group.Namespace, group.Topic, group.Name})
+	_, err := once(ctx, conn, l.limits, l.sql.of(futureSQL), []any{group.Namespace, group.Topic, group.Name})
 	return err
 }
 
@@ -117,7 +118,7 @@ func (l *Leases) exec(ctx context.Context, sql string, lease driver.Lease, args 
 		return false, err
 	}
 	defer conn.Release()
-	tag, err := once(ctx, conn.Conn(), 0, l.sql.of(sql), append(leaseArgs(lease), args...))
+	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.of(sql), append(leaseArgs(lease), args...))
 	return tag.RowsAffected() == 1, err
 }
 

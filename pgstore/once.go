@@ -14,20 +14,32 @@ import (
 // role's defaults are.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 
-// once runs one statement in a transaction of its own, in one round trip. A
-// lock timeout of 0 means that of the session. With dest it scans the only
+// limits bound a transaction of the store.
+type limits struct {
+	lock time.Duration // how long it waits for a lock; 0: the session's own limit
+	idle time.Duration // how long the server waits for its next statement, of which the network may have lost a part
+}
+
+func (cfg *Config) limits() limits { return limits{cfg.LockTimeout, cfg.LeaseFor} }
+
+// queue sets the limits for the transaction that a batch has begun.
+func (l limits) queue(b *pgx.Batch) {
+	if l.lock > 0 {
+		b.Queue(limitsSQL, milliseconds(l.lock), milliseconds(l.idle))
+		return
+	}
+	b.Queue(`SELECT set_config('idle_in_transaction_session_timeout', $1, true)`, milliseconds(l.idle))
+}
+
+// once runs one statement in a transaction of its own, in one round trip. With dest it scans the only
 // row, and returns [pgx.ErrNoRows] if there is none.
-func once(ctx context.Context, conn *pgx.Conn, lockTimeout time.Duration, sql string, args []any, dest ...any) (pgconn.CommandTag, error) {
+func once(ctx context.Context, conn *pgx.Conn, limits limits, sql string, args []any, dest ...any) (pgconn.CommandTag, error) {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
-	skip := 1
-	if lockTimeout > 0 {
-		b.Queue(`SELECT set_config('lock_timeout', $1, true)`, milliseconds(lockTimeout))
-		skip++
-	}
+	limits.queue(&b)
 	b.Queue(sql, args...)
 	b.Queue(`COMMIT`)
-	return finish(conn.SendBatch(ctx, &b), skip, dest)
+	return finish(conn.SendBatch(ctx, &b), 2, dest)
 }
 
 // finish reads the results of a batch: those to skip, then the statement's,

@@ -31,7 +31,7 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args
 		return err
 	}
 	defer conn.Release()
-	_, err = once(ctx, conn.Conn(), s.lockTimeout(ctx), s.sql.of(sql), args, dest...)
+	_, err = once(ctx, conn.Conn(), limits{s.lockTimeout(ctx), s.cfg.LeaseFor}, s.sql.of(sql), args, dest...)
 	if !lockTimedOut(err) {
 		return err
 	}

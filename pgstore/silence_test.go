@@ -129,3 +129,26 @@ func TestSilentPool(t *testing.T) {
 		t.Errorf("the store worked again %v after the silence, want at most %v", took, givenUpWithin)
 	}
 }
+
+// A transaction of which the network has lost the rest does not keep its locks: the server ends it.
+func TestIdleLeases(t *testing.T) {
+	proxy, through := pgtest.NewTestProxy(t, pgtest.Database(t))
+	s := open(t, through, quick)
+	proxy.Intercept(func(statements []string) pgtest.Fault {
+		changes := slices.ContainsFunc(statements, func(sql string) bool {
+			return strings.Contains(sql, "sluice_leases") && !strings.HasPrefix(strings.TrimSpace(sql), "SELECT")
+		})
+		limited := slices.ContainsFunc(statements, func(sql string) bool { return strings.Contains(sql, "idle_in_transaction_session_timeout") })
+		if changes && !limited {
+			t.Errorf("a transaction without a limit: %q", statements)
+		}
+		return pgtest.None
+	})
+	l, err := s.Leases().Acquire(t.Context(), group, "0", "a", time.Minute, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Leases().Renew(t.Context(), l, time.Minute), s.Leases().Release(t.Context(), l)); err != nil {
+		t.Error(err)
+	}
+}

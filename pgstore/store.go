@@ -147,7 +147,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	sql := newStatements(schema)
 	return &Store{
 		cfg: c, pool: pool, control: control, sql: sql,
-		leases: &Leases{pool: control, sql: sql},
+		leases: &Leases{pool: control, sql: sql, limits: limits{idle: c.LeaseFor}},
 	}, nil
 }
 
