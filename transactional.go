@@ -59,7 +59,7 @@ func (d *transactional[Tx]) deliver(a *assignment) error {
 }
 
 // transactionalWorker delivers one partition's events during one assignment,
-// batch by batch, on one goroutine. transactional_apply.go commits the batches,
+// batch by batch, on one goroutine. transactional_apply.go splits the batches,
 // transactional_redrive.go the dead letters that are redriven.
 type transactionalWorker[Tx any] struct {
 	a       *assignment
