@@ -164,7 +164,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 			continue
 		}
 		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
-			w.acquit()
+			w.clearSuspicion()
 		}
 		select {
 		case <-buffer.ready:

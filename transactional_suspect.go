@@ -90,9 +90,9 @@ func (w *transactionalWorker[Tx]) suspicious() bool {
 	return w.claims > 1 || w.suspectUpTo > w.pos.Sequence
 }
 
-// acquit ends the suspicion if there are no events after the checkpoint: those that
+// clearSuspicion ends the suspicion if there are no events after the checkpoint: those that
 // are still to come have not ended a process. Claims count from 1 again.
-func (w *transactionalWorker[Tx]) acquit() {
+func (w *transactionalWorker[Tx]) clearSuspicion() {
 	var bounds driver.Bounds
 	err := w.a.request(w.a.idle, "ask for the log's end", func(ctx context.Context) (err error) {
 		bounds, err = w.a.c.source.Bounds(ctx, w.a.lease.Partition)
@@ -129,11 +129,11 @@ func (w *transactionalWorker[Tx]) killer(e *Event) error {
 // attempt runs in this process, so that its death shows which event it was.
 func (w *transactionalWorker[Tx]) try(e *Event) error {
 	if e.Sequence <= w.suspectUpTo {
-		giveBack, err := w.borrowToken()
+		release, err := w.acquireToken()
 		if err != nil {
 			return err
 		}
-		defer giveBack()
+		defer release()
 		if err := w.recordStart(e.Sequence, 0); err != nil {
 			return err
 		}
@@ -141,13 +141,14 @@ func (w *transactionalWorker[Tx]) try(e *Event) error {
 	return w.transact([]*Event{e}, nil)
 }
 
-// borrowToken waits for the process's token for suspected events. It is lent for
-// LeaseFor: then the next partition may go, so that one handler that hangs does not
-// hold up the suspected events of all partitions. Should the process end while two
-// attempts are in progress, the count of both events rises, which is true of both: it
-// ended while it handled them. An innocent one becomes a dead letter only if that
-// happens three times, each time beside an attempt that hangs for longer than a lease.
-func (w *transactionalWorker[Tx]) borrowToken() (giveBack func(), err error) {
+// acquireToken waits for the process's token for suspected events. The token is released
+// after LeaseFor at the latest, so that one handler that hangs does not hold up the
+// suspected events of all partitions. If the process ends while two attempts are in
+// progress, the count of both events rises, and for both it is true that the process
+// ended while it handled them. An event that is not the cause becomes a dead letter only
+// if that happens three times, each time beside an attempt that hangs for longer than a
+// lease.
+func (w *transactionalWorker[Tx]) acquireToken() (release func(), err error) {
 	defer w.a.delivery.doing(activitySuspect, 0, 0).done()
 	token := w.a.c.suspectToken
 	select {
@@ -155,19 +156,17 @@ func (w *transactionalWorker[Tx]) borrowToken() (giveBack func(), err error) {
 	case <-w.a.idle.Done():
 		return nil, w.a.ended()
 	}
-	var once sync.Once
-	free := func() { once.Do(func() { <-token }) }
 	ctx, cancel := context.WithCancel(context.Background())
-	var lending sync.WaitGroup
-	lending.Go(func() {
+	var holding sync.WaitGroup
+	holding.Go(func() {
 		_ = w.a.c.cfg.Clock.Sleep(ctx, w.a.c.cfg.LeaseFor)
-		free()
+		<-token
 	})
-	return func() { cancel(); lending.Wait() }, nil
+	return func() { cancel(); holding.Wait() }, nil
 }
 
-// recordStart records an attempt before it begins. It counts as one that never
-// returned: who reads it after this process has ended must take it for the cause.
+// recordStart records an attempt before it begins, as one that has not returned: if it
+// ends the process, the next claim finds it so.
 func (w *transactionalWorker[Tx]) recordStart(sequence, deadLetter int64) error {
 	started := w.record.of(sequence, deadLetter)
 	if started.Attempts+started.Unreturned == 0 {
