@@ -125,7 +125,12 @@ func (w *atLeastOnceWorker[R]) storeAndReport(ctx context.Context) {
 
 // storeRequestCtx bounds one request to the store, well within the lease.
 func (w *atLeastOnceWorker[R]) storeRequestCtx(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, w.a.c.cfg.LeaseFor/3)
+	ctx, cancel := w.a.requestCtx(ctx)
+	storing := w.a.storing.doing(activityStore, 0, 0)
+	return ctx, func() {
+		storing.done()
+		cancel()
+	}
 }
 
 // drain waits for the records that the sink has, and stores what became of them:

@@ -24,11 +24,11 @@ var (
 	activityCommit    = &activity{"commit has not returned", "look for locks in the database, and for a connection that gets no answer"}
 	activityRecords   = &activity{"records function has not returned", "look for a lock or a call without a time limit"}
 	activityReplayer  = &activity{"replayer has not returned", "look for a lock or a call without a time limit"}
-	activityRate      = &activity{"rate admits no record", "check the configured rate against the number of partitions"}
+	activityRate      = &activity{"rate has admitted no record", "check the configured rate against the number of partitions"}
 	activitySink      = &activity{"sink has completed no record", "check the sink's store; a sink must call done for each record"}
-	activitySuspect   = &activity{"another partition tries an event that may have ended the process", "look at the partition whose handler has not returned"}
-	activityHold      = &activity{"no event succeeds, the first ones are tried one at a time", "look at what all events need: a table, a right, a service"}
-	activityUnknown   = &activity{"commit outcome is unknown", "check that the database answers"}
+	activitySuspect   = &activity{"an event that may have ended the process has waited", "another partition tries such an event: look at the one whose handler has not returned"}
+	activityHold      = &activity{"no event succeeds", "the first ones are tried one at a time: look at what all events need: a table, a right, a service"}
+	activityStore     = &activity{"request to store checkpoint or dead letters has not returned", "the driver ignores the time limit of its context"}
 	activityAssigned  = &activity{"hook Assigned has not returned", "look for a lock or a call without a time limit"}
 	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
 	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
@@ -78,9 +78,6 @@ func (t *track) moveTo(sequence int64) {
 	t.changes.Add(1)
 }
 
-// moved says that the activity makes progress: it has not stalled.
-func (t *track) moved() { t.changes.Add(1) }
-
 // polled has the watcher ask fn instead: whether the activity is in progress, and a
 // number that changes with any progress. It costs nothing between two questions.
 func (t *track) polled(what *activity, fn func() (changes uint64, busy bool)) {
@@ -107,18 +104,18 @@ func (t *track) load() (what *activity, changes uint64, first, events int64) {
 
 // tracks are the lines of activity of one assignment.
 type tracks struct {
-	delivery   track // the delivery's goroutine
-	waiting    track // what the delivery waits for over several attempts: a brake's hold, an unknown commit
-	background track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
-	sink       track // the records that the sink has
-	hookQueue  track // the goroutine that runs the hooks Renewed and Error
-	reader     track // the goroutine that fetches: driver.Reader.Read
+	delivery  track // the delivery's goroutine
+	waiting   track // what the delivery waits for over several attempts: the hold of the brake
+	storing   track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
+	sink      track // the records that the sink has
+	hookQueue track // the goroutine that runs the hooks Renewed and Error
+	reader    track // the goroutine that fetches: driver.Reader.Read
 }
 
 // delaying returns the tracks whose activities end. That of the reader does not: it waits
 // for events.
 func (t *tracks) delaying() []*track {
-	return []*track{&t.delivery, &t.waiting, &t.background, &t.sink, &t.hookQueue}
+	return []*track{&t.delivery, &t.waiting, &t.storing, &t.sink, &t.hookQueue}
 }
 
 // stallWatch watches the tracks of one assignment. Only the watching goroutine uses it.
@@ -208,7 +205,10 @@ func (w *stallWatch) resumed(t *watchedTrack, now time.Duration) {
 func (a *assignment) stallError(what *activity, took time.Duration, first, events int64) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s for %v", what.what, took.Truncate(time.Second))
-	if events > 0 {
+	switch {
+	case events == 1:
+		fmt.Fprintf(&b, ": event %d", first)
+	case events > 1:
 		fmt.Fprintf(&b, ": batch of %d events from %d", events, first)
 	}
 	switch {

@@ -389,7 +389,7 @@ func TestHangingRecords(t *testing.T) {
 			return []*sluice.Event{e}, nil
 		}
 		_, stop := s.run(s.hub, sluice.AtLeastOnce(s.store, records, newWarehouse(s.t), nil), sluice.Config{})
-		s.stalledUntil(release, "records function has not returned for 30s: batch of 1 events from 1; ")
+		s.stalledUntil(release, "records function has not returned for 30s: event 1; ")
 		stop()
 	})
 }
