@@ -17,6 +17,10 @@ type doubts struct {
 	hold    *span // reported while the partition is held
 }
 
+// heldAttempts is how often an event that keeps all others from being tried is tried again
+// while the partition is held. Then it becomes a dead letter.
+const heldAttempts = 10
+
 // tripped reports whether so many events failed in a row that the partition is held.
 func (d *doubts) tripped() bool { return d.inRow >= brakeAfter }
 
@@ -53,7 +57,7 @@ func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
 		w.convict(t, err)
 	default:
 		if w.doubts.tripped() {
-			w.outage(fmt.Errorf("partition is held: %d events in a row failed and none was written, so the cause is probably something that every event needs: repair it; events wait, none becomes a dead letter, and one at a time is retried until one is written; event %d: %w",
+			w.outage(fmt.Errorf("partition is held: %d events in a row failed and none was written, so the cause is probably something that every event needs: repair it; events wait, and one at a time is retried until one is written; event %d: %w",
 				w.doubts.inRow, t.event.event.Sequence, err))
 		}
 		t.written = w.stats.written.Load()
@@ -91,14 +95,19 @@ func (w *atLeastOnceWorker[R]) isOwn(t *recordTask[R]) bool {
 		d.waiting++
 		d.inRow++
 	}
+	// What waits for an earlier event of its key can't be tried.
+	behind := w.queue.blocked + len(w.queue.unmade)
+	alone := w.inFlight.list.InFlight()-w.deadLetters.len()-behind <= d.waiting
 	if d.tripped() {
 		if d.hold == nil {
 			hold := w.a.waiting.doing(activityHold, t.event.event.Sequence, 1)
 			d.hold = &hold
 		}
-		return false
+		// If nothing else can be tried until this event is out of the way, no success
+		// may ever come.
+		return alone && behind > 0 && t.attempts >= w.a.c.cfg.Attempts+heldAttempts
 	}
-	return w.queue.empty() && w.inFlight.list.InFlight()-w.deadLetters.len() <= d.waiting
+	return alone
 }
 
 // convict makes a record's event a failed one after its last attempt.

@@ -115,6 +115,34 @@ func TestStreamConvicts(t *testing.T) {
 	})
 }
 
+// In the order of the partition nothing can be tried before a bad event is out of the
+// way. It becomes a dead letter also after many that failed in a row.
+func TestStreamConvictsInOrder(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		w := newWarehouse(t)
+		w.says = func(e *sluice.Event, _ int) error {
+			if e.Sequence < 21 {
+				return errors.New("bad")
+			}
+			return nil
+		}
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{Order: sluice.OrderPartition}, sluice.Config{})
+		time.Sleep(30 * time.Second)
+		if got := len(s.letters()); got != 19 {
+			t.Errorf("%d dead letters, want those of 19 failures in a row", got)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.letters()); got != 21 || s.position("0") != 99 {
+			t.Errorf("%d dead letters, want 21; checkpoint at %d", got, s.position("0"))
+		}
+	})
+}
+
 // Events whose records can't be made yet are not overtaken.
 func TestStreamKeepsTheOrderOfUnmadeRecords(t *testing.T) {
 	for name, fail := range map[string]func(error) error{
