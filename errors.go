@@ -23,6 +23,9 @@ var (
 	// ErrRetention means that events were removed from the log before they were
 	// read. The partition is halted until an operator sets its checkpoint.
 	ErrRetention = driver.ErrRetention
+	// ErrUndecodable means that the log holds an event that its driver cannot decode.
+	// The partition is halted until an operator sets its checkpoint.
+	ErrUndecodable = driver.ErrUndecodable
 	// ErrPastEnd means that the checkpoint is after the newest event of the
 	// log. The partition is halted until an operator sets its checkpoint.
 	ErrPastEnd = driver.ErrPastEnd
@@ -60,6 +63,8 @@ type (
 	StolenError = driver.StolenError
 	// RetentionError is an [ErrRetention] that names the events that are gone.
 	RetentionError = driver.RetentionError
+	// UndecodableError is an [ErrUndecodable] that names the event.
+	UndecodableError = driver.UndecodableError
 	// RecreatedError is an [ErrRecreated] that names both incarnations.
 	RecreatedError = driver.RecreatedError
 )

@@ -90,9 +90,9 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 }
 
 // needsOperator reports whether an error of the log will not pass by itself: the
-// events at the position are gone, or were never there.
+// events at the position are gone, were never there, or cannot be decoded.
 func needsOperator(err error) bool {
-	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrPastEnd)
+	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrUndecodable)
 }
 
 // startOvertaken reports whether an error says that retention has passed the start that

@@ -21,6 +21,8 @@ var (
 	ErrStolen = errors.New("partition is read under a higher epoch")
 	// ErrRetention means that retention removed events from the log before they were read.
 	ErrRetention = errors.New("retention removed events before they were read")
+	// ErrUndecodable means that the log holds an event that its driver cannot decode.
+	ErrUndecodable = errors.New("event cannot be decoded")
 	// ErrPastEnd means that the position is after the newest event of the log.
 	ErrPastEnd = errors.New("position is past the end of the partition")
 	// ErrRecreated means that the topic was deleted and created again.
@@ -69,15 +71,37 @@ type RetentionError struct {
 	Partition string
 	After     int64 // sequence number of the checkpoint, or of the last event read
 	First     int64 // sequence number of the next event that the log still holds
+	// Held says that the log holds older events than the missing ones, so that something
+	// else than retention removed them.
+	Held bool
 }
 
 func (e *RetentionError) Error() string {
+	if e.Held {
+		return fmt.Sprintf("partition %s: events %d to %d are missing, though the log holds older ones, so this is not retention: check whether log compaction is on; the partition is read again every 10 s; to continue without the events use `sluice checkpoints set` at sequence %d",
+			e.Partition, e.After+1, e.First-1, e.First)
+	}
 	return fmt.Sprintf("partition %s: retention removed events %d to %d before they were read: recover them from another record, then continue with `sluice checkpoints set` at sequence %d",
 		e.Partition, e.After+1, e.First-1, e.First)
 }
 
 // Is reports whether target is [ErrRetention].
 func (e *RetentionError) Is(target error) bool { return target == ErrRetention }
+
+// UndecodableError is an [ErrUndecodable] that names the event.
+type UndecodableError struct {
+	Partition string
+	Sequence  int64  // of the event
+	Reason    string // what the driver does not decode
+}
+
+func (e *UndecodableError) Error() string {
+	return fmt.Sprintf("partition %s: event %d cannot be decoded (%s): read it with another client if it matters, then continue after it with `sluice checkpoints set` at sequence %d",
+		e.Partition, e.Sequence, e.Reason, e.Sequence+1)
+}
+
+// Is reports whether target is [ErrUndecodable].
+func (e *UndecodableError) Is(target error) bool { return target == ErrUndecodable }
 
 // RecreatedError is an [ErrRecreated] that names both incarnations.
 type RecreatedError struct {

@@ -85,6 +85,8 @@ func (s *Source) explain(thing string, err error) error {
 func (l *link) explain(err error) error {
 	f := brokerErrorOf(err)
 	switch {
+	case l.guard.undecodable() != "":
+		return fmt.Errorf("%s: %w", l.name(), &undecodableError{l.source.oneLine(l.guard.undecodable())})
 	case f.condition == amqp.ErrCondStolen:
 		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
 	case f.advice != "" || l.guard.cause() == nil:
@@ -93,6 +95,13 @@ func (l *link) explain(err error) error {
 		return fmt.Errorf("%s: %w", l.name(), errDetached)
 	}
 	return fmt.Errorf("%s: %s", l.name(), l.source.oneLine(l.guard.cause().Error()))
+}
+
+// undecodableError is the error of a link whose next event the SDK cannot decode.
+type undecodableError struct{ reason string }
+
+func (e *undecodableError) Error() string {
+	return fmt.Sprintf("an event cannot be decoded (%s): start after it, by sequence number", e.reason)
 }
 
 // brokerError is what is known about an error of the SDK.

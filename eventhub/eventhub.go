@@ -36,8 +36,10 @@ type Config struct {
 	// Read, at most 5,000. About as many again may be buffered for Read. Default:
 	// 3,000, three of the consumer's batches.
 	Prefetch int
-	// PrefetchBytes limits Prefetch in bytes, estimated from the sizes of the
-	// events so far, with 1 KiB on top of each body. Default: 16 MiB.
+	// PrefetchBytes is how many bytes of events a partition holds ahead of Read, or
+	// one event. When they are used up, its connection is not read until Read
+	// returns some. It also limits Prefetch, by the sizes of the events so far with
+	// 1 KiB on top of each. Default: 4 MiB.
 	PrefetchBytes int
 	// Timeout bounds each operation at the broker: a connection, a link, a
 	// management request. Default: 30 s.
@@ -63,7 +65,7 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	c.Namespace = cmp.Or(c.Namespace, strings.ToLower(ep.hostname()))
 	c.Owner = cmp.Or(c.Owner, ownername.New())
 	c.Prefetch = cmp.Or(c.Prefetch, 3000)
-	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 16<<20)
+	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	switch {
 	case !validName(c.ConsumerGroup):

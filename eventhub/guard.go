@@ -2,6 +2,7 @@ package eventhub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,8 +12,11 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/go-amqp"
 )
 
 // dial connects to the broker. The SDK gets it as its function for WebSockets, the
@@ -75,19 +79,21 @@ type connectionGuard struct {
 	dial       func(ctx context.Context, url string) (net.Conn, error)
 	path       string        // the source address of the link
 	attachedCh chan struct{} // closed once the link is attached
+	intake     intake
 
 	mu       sync.Mutex
 	dialled  bool
 	attached bool
 	linkUp   bool
-	err      error // the first failure: of the connection, or a second attach
+	err      error  // the first failure: of the connection, or a second attach
+	decode   string // why the SDK could not decode an event; empty if it could
 }
 
-func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string) *connectionGuard {
-	return &connectionGuard{dial: dial, path: path, attachedCh: make(chan struct{})}
+func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string, limit int) *connectionGuard {
+	return &connectionGuard{dial: dial, path: path, attachedCh: make(chan struct{}), intake: intake{limit: limit}}
 }
 
-var errDetached = errors.New("the broker closed the link, or sent an event that cannot be decoded")
+var errDetached = errors.New("the broker closed the link")
 
 func (w *connectionGuard) connect(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
 	w.mu.Lock()
@@ -128,9 +134,25 @@ func (w *connectionGuard) isUp() bool {
 	return w.linkUp
 }
 
-// checkFrame refuses a second attach of the link, before it is sent.
+// undecodable returns why the SDK could not decode an event, empty if it could.
+func (w *connectionGuard) undecodable() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.decode
+}
+
+// checkFrame refuses a second attach of the link, before it is sent. It also learns from
+// a detach that the SDK could not decode an event: the SDK reports that nowhere else.
 func (w *connectionGuard) checkFrame(frame []byte) error {
-	if performative(frame) != attachFrame || !bytes.Contains(frame, []byte(w.path)) {
+	switch kind := performative(frame); {
+	case kind == detachFrame:
+		if reason := decodeError(frame); reason != "" {
+			w.mu.Lock()
+			w.decode = cmp.Or(w.decode, reason)
+			w.mu.Unlock()
+		}
+		return nil
+	case kind != attachFrame || !bytes.Contains(frame, []byte(w.path)):
 		return nil
 	}
 	w.mu.Lock()
@@ -158,14 +180,52 @@ func (w *connectionGuard) frameSent(frame []byte) {
 	}
 }
 
+// decodeError returns the description of the error amqp:internal-error in a detach
+// frame, which the SDK sends when it could not decode an event.
+func decodeError(frame []byte) string {
+	_, rest, found := bytes.Cut(frame, []byte(amqp.ErrCondInternalError))
+	switch {
+	case !found:
+		return ""
+	case len(rest) >= 2 && rest[0] == 0xa1 && len(rest) >= 2+int(rest[1]): // a string of up to 255 bytes
+		return string(rest[2 : 2+int(rest[1])])
+	}
+	return "unknown encoding"
+}
+
 // guardedConn reports reads and writes to the guard. The SDK writes one frame at a time.
 type guardedConn struct {
 	net.Conn
 	guard *connectionGuard
+	idle  atomic.Int64 // how long the SDK lets a Read last, in ns; 0: for ever
 }
 
+// SetReadDeadline implements [net.Conn]. The SDK calls it before each Read.
+func (c *guardedConn) SetReadDeadline(t time.Time) error {
+	var idle time.Duration
+	if !t.IsZero() {
+		idle = max(1, time.Until(t))
+	}
+	c.idle.Store(int64(idle))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Close implements [net.Conn].
+func (c *guardedConn) Close() error {
+	c.guard.intake.close()
+	return c.Conn.Close()
+}
+
+// Read implements [net.Conn]. The time in which it waits for room does not count
+// against the deadline: the broker is not silent.
 func (c *guardedConn) Read(p []byte) (int, error) {
+	if c.guard.intake.await() {
+		if idle := time.Duration(c.idle.Load()); idle > 0 {
+			_ = c.Conn.SetReadDeadline(time.Now().Add(idle))
+		}
+	}
 	n, err := c.Conn.Read(p)
+	c.guard.intake.came(n)
 	if err != nil {
 		c.guard.fail(connectionError(err))
 	}
@@ -200,6 +260,7 @@ func connectionError(err error) error {
 const (
 	attachFrame = 0x12
 	flowFrame   = 0x13
+	detachFrame = 0x16
 )
 
 // performative returns the descriptor of a frame's performative, 0 for an empty

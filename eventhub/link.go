@@ -32,7 +32,7 @@ type link struct {
 // until then.
 func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*azeventhubs.ReceivedEventData, error) {
 	path := fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition)
-	l := &link{source: s, partition: partition, guard: newConnectionGuard(s.dial, path)}
+	l := &link{source: s, partition: partition, guard: newConnectionGuard(s.dial, path, s.cfg.PrefetchBytes)}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error
 	if l.client, err = s.consumer(l.guard); err != nil {
@@ -98,23 +98,25 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// take returns the events that have arrived, at most credit, perhaps none. Once
-// half of the credit is used it lets the broker send up to credit again.
-func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
+// take returns the events that have arrived, at most credit, perhaps none. all says
+// that no others have. Once half of the credit is used it lets the broker send up to
+// credit again.
+func (l *link) take(credit int) (events []*azeventhubs.ReceivedEventData, all bool, err error) {
 	// The SDK grants the difference between the number of events requested here
 	// and what was granted before.
 	if l.credited <= credit/2 {
 		l.credited = credit
 	}
-	events, err := l.receiver.ReceiveEvents(endedContext, l.credited, nil)
+	asked := l.credited
+	events, err = l.receiver.ReceiveEvents(endedContext, asked, nil)
 	switch {
 	case l.life.Err() != nil:
-		return nil, l.closedError()
+		return nil, false, l.closedError()
 	case err != nil && !cancelled(err):
-		return nil, l.explain(err)
+		return nil, false, l.explain(err)
 	}
 	l.credited -= len(events)
-	return events, nil
+	return events, len(events) < asked, nil
 }
 
 // linger waits for d, or until ctx or the link ends.
@@ -130,6 +132,8 @@ func (l *link) linger(ctx context.Context, d time.Duration) {
 
 // wait waits for the next event.
 func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, error) {
+	l.guard.intake.wait(true)
+	defer l.guard.intake.wait(false)
 	events, err := l.receiver.ReceiveEvents(ctx, 1, nil)
 	switch {
 	case err == nil:
@@ -151,6 +155,9 @@ func (l *link) close(ctx context.Context) {
 		l.source.unregister(l)
 		ctx, cancel := context.WithTimeout(ctx, min(closeTimeout, l.source.cfg.Timeout))
 		defer cancel()
+		if l.guard.intake.close() {
+			cancel() // the broker's answer comes after events for which there is no room
+		}
 		_ = l.receiver.Close(ctx) // closing the connection ends the link too
 		_ = l.client.Close(ctx)
 	})

@@ -41,7 +41,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 	r := &reader{next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
 	link, events, err := s.attach(ctx, partition, start, epoch, r.window.credit())
 	if err != nil {
-		return nil, err
+		return nil, undecodableAt(err, partition, after.Sequence+1)
 	}
 	r.link = link
 	r.buffer(events)
@@ -57,6 +57,7 @@ type reader struct {
 	next     int64 // the sequence number that must come next
 	window   window
 	buffered []*driver.Event // received and not yet returned
+	bytes    int             // of buffered
 	err      error           // why no event follows buffered
 	lastRead time.Time       // when events were last returned
 }
@@ -97,13 +98,44 @@ func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 		r.refill()
 	}
 	if len(r.buffered) == 0 {
-		return nil, r.err
+		return nil, r.explainGap(ctx)
 	}
-	n := min(max, len(r.buffered))
-	events := slices.Clip(r.buffered[:n])
-	r.buffered = r.buffered[n:]
 	r.lastRead = time.Now()
-	return events, nil
+	return r.pop(max), nil
+}
+
+// pop removes up to max events, of several at most [driver.ReadBytes].
+func (r *reader) pop(max int) []*driver.Event {
+	n, bytes := 0, 0
+	for n < min(max, len(r.buffered)) {
+		size := r.buffered[n].Size()
+		if n > 0 && bytes+size > driver.ReadBytes {
+			break
+		}
+		bytes += size
+		n++
+	}
+	// A copy: what stays must not keep the returned events in memory.
+	events := slices.Clone(r.buffered[:n])
+	clear(r.buffered[:n])
+	r.buffered, r.bytes = r.buffered[n:], r.bytes-bytes
+	r.link.guard.intake.returned(bytes)
+	return events
+}
+
+// explainGap returns r.err. If that reports a gap, it asks whether retention is the
+// cause: the log then holds no older event.
+func (r *reader) explainGap(ctx context.Context) error {
+	if gap := new(driver.RetentionError); errors.As(r.err, &gap) && !gap.Held {
+		b, err := r.link.source.Bounds(ctx, gap.Partition)
+		if err != nil {
+			return r.err
+		}
+		held := *gap
+		held.Held = b.First <= gap.After+1
+		r.err = &held
+	}
+	return r.err
 }
 
 // Close implements [driver.Reader]. It gives the broker closeTimeout to detach
@@ -118,20 +150,32 @@ func (r *reader) refill() {
 	if r.err != nil {
 		return
 	}
-	events, err := r.link.take(r.window.credit())
+	events, all, err := r.link.take(r.window.credit())
 	if err != nil {
 		r.fail(err)
 		return
 	}
 	r.buffer(events)
+	if all {
+		r.link.guard.intake.empty(r.bytes)
+	}
 }
 
 // fail records why no more events come.
 func (r *reader) fail(err error) {
 	if errors.Is(err, errDetached) {
-		err = fmt.Errorf("%w, after event %d", err, r.next-1) // the next event may be the cause
+		err = fmt.Errorf("%w, after event %d", err, r.next-1)
 	}
-	r.err = err
+	r.err = undecodableAt(err, r.link.partition, r.next)
+}
+
+// undecodableAt adds the event's number to the error of a link whose next event cannot be
+// decoded, and returns any other error as it is.
+func undecodableAt(err error, partition string, sequence int64) error {
+	if u := new(undecodableError); errors.As(err, &u) {
+		return &driver.UndecodableError{Partition: partition, Sequence: sequence, Reason: u.reason}
+	}
+	return err
 }
 
 // buffer adds events for Read, up to the first gap in the sequence numbers.
@@ -140,23 +184,36 @@ func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
 		return
 	}
 	r.buffered = slices.Grow(r.buffered, len(events))
-	allocated := make([]driver.Event, len(events)) // in one allocation
+	// Several in one allocation, but not many bytes: one event keeps the others in memory.
+	together := max(1, allocatedTogether/r.window.size)
+	var allocated []driver.Event
 	bytes := 0
 	for i, in := range events {
 		if r.err = r.checkSequence(in.SequenceNumber); r.err != nil {
-			return
+			break
 		}
-		e := &allocated[i]
+		if len(allocated) == 0 {
+			allocated = make([]driver.Event, min(together, len(events)-i))
+		}
+		e := &allocated[0]
+		allocated = allocated[1:]
 		convert(e, in, r.link.partition)
 		r.buffered = append(r.buffered, e)
-		bytes += len(e.Body)
+		bytes += e.Size()
+		events[i] = nil // the SDK's message with the body
 	}
+	r.bytes += bytes
 	r.window.observe(len(events), bytes)
 }
+
+// allocatedTogether is how many bytes of events share an allocation.
+const allocatedTogether = 64 << 10
 
 // checkSequence checks that the next event has the next sequence number.
 func (r *reader) checkSequence(sequence int64) error {
 	switch {
+	case sequence > r.next && r.link.guard.undecodable() != "":
+		return &driver.UndecodableError{Partition: r.link.partition, Sequence: r.next, Reason: r.link.guard.undecodable()}
 	case sequence > r.next:
 		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
 	case sequence < r.next:

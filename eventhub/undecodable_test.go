@@ -1,0 +1,113 @@
+package eventhub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice"
+)
+
+// The SDK writes no decimals. This unsigned long becomes one on its way: both have eight
+// bytes after the constructor.
+const marker uint64 = 0x0123456789abcdef
+
+// decimalConn makes decimals of the markers that are written to it.
+type decimalConn struct{ net.Conn }
+
+func (c decimalConn) Write(p []byte) (int, error) {
+	text := []byte("\x01\x23\x45\x67\x89\xab\xcd\xef")
+	return c.Conn.Write(bytes.ReplaceAll(p, append([]byte{0x80}, text...), append([]byte{0x84}, text...)))
+}
+
+// sendDecimal sends an event with a property of the AMQP type decimal64, as .NET and Java
+// clients write it.
+func (b *broker) sendDecimal(partition string) {
+	b.t.Helper()
+	producer := b.producer
+	defer func() { b.producer = producer }()
+	var err error
+	b.producer, err = azeventhubs.NewProducerClientFromConnectionString(b.ConnectionString(), hubName, &azeventhubs.ProducerClientOptions{
+		NewWebSocketConn: func(ctx context.Context, _ azeventhubs.WebSocketConnParams) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr())
+			return decimalConn{conn}, err
+		},
+	})
+	b.ok("new producer", err)
+	defer b.producer.Close(b.now)
+	b.sendEvents(partition, &azeventhubs.EventData{Body: []byte("price"), Properties: map[string]any{"price": marker}})
+}
+
+// An event that the SDK cannot decode stops its partition: the error names the event and
+// the way out. It does not pass by itself, and is not the broker's fault.
+func TestUndecodableEvent(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after int
+	}{{"alone", 0, 0}, {"first", 0, 5}, {"last", 5, 0}, {"between", 5, 5}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBroker(t, nil)
+			if c.before > 0 {
+				b.send("0", 0, c.before, 100)
+			}
+			b.sendDecimal("0")
+			if c.after > 0 {
+				b.send("0", c.before+1, c.after, 100)
+			}
+			s := b.source(nil)
+			r, err := s.Open(b.now, "0", driver.Origin, 1)
+			if err == nil {
+				defer r.Close(b.now)
+				if c.before > 0 {
+					b.read(r, c.before, c.before)
+				}
+				_, err = r.Read(b.now, 10)
+			}
+			var u *driver.UndecodableError
+			if !errors.As(err, &u) || !errors.Is(err, sluice.ErrUndecodable) || u.Partition != "0" || u.Sequence != int64(c.before) {
+				t.Fatalf("got %v, want that event %d cannot be decoded", err, c.before)
+			}
+			checkMessage(t, err.Error(), "decimal64 not implemented")
+			checkMessage(t, err.Error(), "`sluice checkpoints set` at sequence")
+			if c.after > 0 {
+				b.read(b.open(s, "0", driver.Position{Sequence: u.Sequence}, 1), c.after, c.after)
+			}
+		})
+	}
+}
+
+// A seek that meets the event says so.
+func TestUndecodableSeek(t *testing.T) {
+	b := newBroker(t, nil)
+	b.sendDecimal("0")
+	s := b.source(nil)
+	_, err := s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	checkMessage(t, err.Error(), "hub flights, partition 0: an event cannot be decoded (decimal64 not implemented): start after it, by sequence number")
+}
+
+// Events that are missing although the log holds older ones were not removed by
+// retention, and the error does not say so.
+func TestGapWithinTheLog(t *testing.T) {
+	b := newBroker(t, nil)
+	b.send("0", 0, 10, 100)
+	r := b.open(b.source(nil), "0", driver.Origin, 1).(*reader)
+	b.read(r, 3, 3)
+	r.buffered = nil
+	r.err = &driver.RetentionError{Partition: "0", After: 2, First: 6} // as if the broker had skipped events
+	_, err := r.Read(b.now, 1)
+	var gap *driver.RetentionError
+	if !errors.As(err, &gap) || !gap.Held {
+		t.Fatalf("got %v, want a gap that is not retention", err)
+	}
+	checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing, though the log holds older ones, so this is not retention")
+}
