@@ -62,7 +62,8 @@ func TestFreshSeeds(t *testing.T) {
 }
 
 // runSeeds runs new seeds, or the one in the variable SLUICE_SIM_<name>. The themes in
-// SLUICE_SIM_THEMES are those of all worlds then.
+// SLUICE_SIM_THEMES are those of all worlds then. With SLUICE_SIM_UNTIL_CAUGHT it runs the
+// seeds from 1 on until one has a violation, for mutants.
 func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) Config, sites []string) {
 	if text := os.Getenv("SLUICE_SIM_THEMES"); text != "" {
 		themes, err := ParseThemes(text)
@@ -100,6 +101,10 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 		seeds = n
 	}
 	first := uint64(time.Now().UnixNano()) / 1000
+	untilCaught := os.Getenv("SLUICE_SIM_UNTIL_CAUGHT") != ""
+	if untilCaught {
+		first, each = 1, 0
+	}
 	fired := map[string]int{}
 	var events, rows, deadLetters int
 	var virtual time.Duration
@@ -116,6 +121,9 @@ func runSeeds(t *testing.T, name string, byDefault, each int, draw func(uint64) 
 			even = append(even, r.BalancedAfter)
 		}
 		if len(r.Violations) > 0 {
+			if untilCaught {
+				t.Fatalf("caught after %d seeds: %s", n+1, r.Violations[0])
+			}
 			t.Errorf("seed %d: %d violations, the first: %s\nrepeat: %s", cfg.Seed, len(r.Violations), r.Violations[0], replay(cfg))
 		}
 		if n%1000 == 999 {

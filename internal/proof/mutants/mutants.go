@@ -1,0 +1,117 @@
+// Package mutants breaks the engine and its stores on purpose, one line at a time, and
+// checks that a test notices. A mutant is built with go's -overlay, so the tree is never
+// changed.
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Mutant is one mistake in the source, and the test that must notice it.
+type Mutant struct {
+	Name  string   // what is broken
+	File  string   // relative to the module's root
+	Old   string   // exactly one place in the file
+	New   string   // what replaces it
+	Test  []string // arguments of go test
+	Env   []string // of the test
+	Quick bool     // it also runs in every run of the tests
+}
+
+// Outcome is what the test of a mutant found.
+type Outcome struct {
+	Mutant
+	Seeds string // after how many seeds of the simulation; empty for another test
+	By    string // the first test that failed
+	Took  time.Duration
+}
+
+// errSurvived means that no test noticed a mutant.
+var errSurvived = errors.New("survived")
+
+// Root returns the directory of the module that holds dir.
+func Root(dir string) (string, error) {
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find the module's root: no go.mod in any parent directory")
+		}
+	}
+}
+
+// Source returns the file of a mutant with its mistake.
+func (m *Mutant) Source(root string) ([]byte, error) {
+	source, err := os.ReadFile(filepath.Join(root, m.File))
+	if err != nil {
+		return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
+	}
+	if n := bytes.Count(source, []byte(m.Old)); n != 1 {
+		return nil, fmt.Errorf("mutant %q: its text is %d times in %s, must be there once: adapt the table in mutants/table.go to the source", m.Name, n, m.File)
+	}
+	return bytes.Replace(source, []byte(m.Old), []byte(m.New), 1), nil
+}
+
+var (
+	seeds      = regexp.MustCompile(`caught after (\d+) seeds`)
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+)
+
+// Run builds a mutant and runs its test, which must fail. dir is for temporary files.
+func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
+	mutated, err := m.Source(root)
+	if err != nil {
+		return Outcome{}, err
+	}
+	file, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.File): file}})
+	if err == nil {
+		err = errors.Join(os.WriteFile(file, mutated, 0o600), os.WriteFile(overlay, replace, 0o600))
+	}
+	if err != nil {
+		return Outcome{}, fmt.Errorf("mutant %q: %w", m.Name, err)
+	}
+	began := time.Now()
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=5m"}, m.Test...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), m.Env...)
+	output, err := cmd.CombinedOutput()
+	o := Outcome{Mutant: *m, Took: time.Since(began)}
+	text := string(output)
+	switch {
+	case err == nil:
+		return o, fmt.Errorf("mutant %q: %w: go %s passed", m.Name, errSurvived, strings.Join(args, " "))
+	case strings.Contains(text, "[build failed]"), strings.Contains(text, "no tests to run"):
+		return o, fmt.Errorf("mutant %q: its test did not run:\n%s", m.Name, text)
+	}
+	if found := seeds.FindStringSubmatch(text); found != nil {
+		o.Seeds = found[1]
+	}
+	if found := failedTest.FindStringSubmatch(text); found != nil {
+		o.By = found[1]
+	} else {
+		o.By = "panic"
+	}
+	return o, nil
+}
+
+// Table returns outcomes as a Markdown table.
+func Table(list []Outcome) string {
+	var b strings.Builder
+	b.WriteString("| what is broken | file | noticed by | after seeds |\n|---|---|---|---:|\n")
+	for _, o := range list {
+		fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s |\n", o.Name, o.File, o.By, o.Seeds)
+	}
+	return b.String()
+}
