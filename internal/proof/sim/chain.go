@@ -192,8 +192,7 @@ func (w *world) chainSettled() bool {
 			return false
 		}
 	}
-	retries, _ := w.store.List(ctx, group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
-	return len(list) == w.cfg.Chain.Partitions && len(retries) == 0
+	return len(list) == w.cfg.Chain.Partitions && !w.redriving(group)
 }
 
 // checkChain returns the violations at the end of the chain, after the first stage's

@@ -45,10 +45,14 @@ func (w *world) isDown(part string) bool {
 
 // dawdle makes the caller hang for a long time, seldom, and until ctx ends at most.
 func (p *process) dawdle(ctx context.Context, topic, partition, key string) error {
-	if !p.w.has(hangingHandlers) || !p.w.troubled() || !p.w.coin(0.01, "hang "+key) {
+	if !p.w.has(hangingHandlers|hangingSinks) || !p.w.troubled() || !p.w.coin(0.01, "hang "+key) {
 		return nil
 	}
-	p.w.count("handler that hangs")
+	if p.w.has(hangingHandlers) {
+		p.w.count("handler that hangs")
+	} else {
+		p.w.count("sink that does not answer")
+	}
 	span := time.Duration(40+5*(len(key)%16)) * time.Second
 	p.w.mu.Lock()
 	p.w.trouble(p, partition, time.Now().Add(span))

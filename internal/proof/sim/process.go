@@ -46,6 +46,10 @@ type process struct {
 	skew        time.Duration
 	monotonic   suspension
 	wall        suspension
+	misled      bool             // all its clocks stood still in a pause
+	submissions []time.Duration  // of records, while there is a rate
+	loads       map[string]*load // by partition
+	queues      map[turn]*queue
 	committing  map[string]context.Context // by partition
 	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
 }
@@ -75,7 +79,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}}
+	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
@@ -213,6 +217,12 @@ func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w
 func request[T any](ctx context.Context, p *process, op, partition string, do func() (T, error)) (T, error) {
 	var none T
 	switch p.w.edge(ctx, p, op, partition, nil) {
+	case answeredLate:
+		v, err := do()
+		if p.w.sleep(ctx, p, p.w.delay(op+" "+partition)) != nil {
+			return none, errNoAnswer
+		}
+		return v, err
 	case lost, delayed:
 		return none, errLost
 	case unanswered:
@@ -264,6 +274,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 		if err != nil {
 			return nil, err
 		}
+		s.opened(partition, after.Sequence)
 		return &reader{s.process, partition, r, false}, nil
 	})
 }
@@ -287,7 +298,11 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) { return r.inner.Read(ctx, max) })
+	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) {
+		events, err := r.inner.Read(ctx, max)
+		r.fetched(events)
+		return events, err
+	})
 }
 
 func (r *reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
@@ -304,7 +319,12 @@ type leases struct{ *process }
 
 func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 	return request(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
-		return l.w.leaseStore().Acquire(ctx, group, partition, owner, ttl, above)
+		lease, err := l.w.leaseStore().Acquire(ctx, group, partition, owner, ttl, above)
+		if err == nil {
+			l.w.acquired(lease)
+			l.forget(partition)
+		}
+		return lease, err
 	})
 }
 
@@ -329,6 +349,9 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
+			if _, ok := s.w.claimedAt[lease]; !ok {
+				s.w.claimedAt[lease] = time.Now()
+			}
 			if lease.Epoch >= s.w.claimed[partitionName(lease)] {
 				s.w.claimed[partitionName(lease)], s.w.claimer[partitionName(lease)] = lease.Epoch, s.process
 			}

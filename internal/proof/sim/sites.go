@@ -68,7 +68,7 @@ func ChainSites() []string {
 
 // themed reports whether a kind of fault belongs to a theme, which only some worlds have.
 func themed(site string) bool {
-	if strings.HasPrefix(site, hung.String()) {
+	if strings.HasPrefix(site, hung.String()) || strings.HasPrefix(site, answeredLate.String()) {
 		return true
 	}
 	for _, list := range themeSites {
@@ -92,6 +92,9 @@ func sites(requests map[string][]string, themes theme, changes string, more ...s
 		list = append(list, "outage of the "+name, "request in an outage of the "+name)
 		for _, op := range ops {
 			list = append(list, lost.String()+" "+op, unanswered.String()+" "+op, "slow "+op)
+			if op != "fetch" && !slices.Contains(strings.Fields(changes), op) {
+				list = append(list, answeredLate.String()+" "+op)
+			}
 			if themes&hangs != 0 && !slices.Contains(neverHung, op) {
 				list = append(list, hung.String()+" "+op)
 			}

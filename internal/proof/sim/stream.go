@@ -17,6 +17,7 @@ type streaming struct {
 	Order   sluice.Ordering
 	Policy  sluice.KeyPolicy
 	Events  int  // at most in flight
+	Rate    int  // records a second and process; 0: no limit
 	Highest bool // a mutant: the checkpoint moves to the highest event that is done
 }
 
@@ -31,8 +32,29 @@ type written struct {
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
 	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
-		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond,
+		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond, Rate: s.rate(),
 	})
+}
+
+// rate returns the rate of one process, nil without a limit.
+func (s *streaming) rate() *sluice.Rate {
+	if s.Rate == 0 {
+		return nil
+	}
+	r, err := sluice.NewRate(s.Rate)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// parked notes who has stored dead letters.
+func (l deadLetters) parked(list []sluice.DeadLetter) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	for i := range list {
+		l.w.parkings[l.w.letterID(&list[i])] = parking{l.process, time.Now()}
+	}
 }
 
 // records returns the event as its record, or fails as its body demands.
@@ -66,11 +88,27 @@ func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.
 type sink struct{ *process }
 
 func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
-	s.w.live.Go(func() { done(sluice.WriteResult{Err: s.put(ctx, e), Cost: 1}) })
+	s.worksUnder(s.topic(), e.Partition, sluice.FencingTokenOf(ctx).Lease.Epoch)
+	finished, completed := s.submitted(e), s.inOrder(ctx, e)
+	s.w.live.Go(func() {
+		err := s.put(ctx, e)
+		finished()
+		completed()
+		done(sluice.WriteResult{Err: err, Cost: 1})
+		if s.w.has(doubleAnswers) && s.w.coin(0.02, "twice "+place(e)) {
+			s.w.count("sink that answers twice")
+			done(sluice.WriteResult{Err: err, Cost: 1})
+		}
+	})
 }
 
 // put writes one record.
 func (s sink) put(ctx context.Context, e *sluice.Event) error {
+	if s.w.has(hangingSinks) {
+		if err := s.dawdle(ctx, s.topic(), e.Partition, "write "+place(e)); err != nil {
+			return err
+		}
+	}
 	if err := s.usable(e); err != nil {
 		return err
 	}
@@ -210,6 +248,7 @@ func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
 			l.w.stored(list)
+			l.parked(list)
 			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
 		}
 		return err
@@ -252,7 +291,7 @@ func (w *world) checkStream() []string {
 			continue
 		}
 		parked[written{d.Event.Partition, d.Event.Sequence, w.life}] = true
-		if d.Status == sluice.StatusRedrive {
+		if w.awaits(d) {
 			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its redrive", d.Event.Partition, d.Event.Sequence))
 		}
 	}
@@ -277,6 +316,9 @@ func DrawStream(seed uint64) Config {
 	c.Stream = &streaming{
 		Order: sluice.Ordering(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
 		Events: []int{8, 40, 1000}[r.IntN(3)] * c.Partitions,
+	}
+	if r.IntN(4) == 0 {
+		c.Stream.Rate = 10 + r.IntN(40)
 	}
 	return c
 }

@@ -24,13 +24,15 @@ const (
 	recreations                       // the topic is deleted and created again
 	staleLogs                         // a log that says wrongly that events are gone, or a position past its end
 	operators                         // they set checkpoints, discard dead letters and have them redriven later
+	hangingSinks                      // sinks that do not answer for a long time
+	doubleAnswers                     // sinks that answer twice
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers"}
 
 // The themes that seeds draw, by the kind of world.
 const (
-	drawn       = 1<<len(themeNames) - 1
+	drawn       = (1<<len(themeNames) - 1) &^ (hangingSinks | doubleAnswers)
 	drawnStream = drawn &^ (timeLimits | hangingHandlers | environments)
 	drawnChain  = drawn &^ (notInChains | hangingHandlers)
 )
@@ -50,6 +52,8 @@ var themeSites = map[string][]string{
 	"retention":        {"retention", "retention of events that are not done", "checkpoint set after a halt"},
 	"recreations":      {"topic recreated", "checkpoint set after a halt"},
 	"stale-logs":       {"log that lies"},
+	"hanging-sinks":    {"sink that does not answer"},
+	"double-answers":   {"sink that answers twice"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
 

@@ -68,6 +68,11 @@ type world struct {
 	setBack map[string]bool      // partitions whose checkpoint an operator has set back
 	halts   map[string]time.Time // when an operator acts on a halted partition
 
+	tenancies  map[string]tenancy         // by topic and partition
+	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
+	parkings   map[eventID]parking
+	leasesLost time.Time // when the lease store last lost its leases
+
 	slots          []*slot
 	commands       int              // started so far
 	sent           map[string]int64 // events per partition
@@ -102,13 +107,14 @@ type ticket struct {
 type fate uint8
 
 const (
-	done       fate = iota // carried out and answered
-	lost                   // never arrived
-	unanswered             // carried out; the answer was lost
-	delayed                // a change: the answer is lost, and the change is made later
-	fatal                  // a change: its process is killed while it is under way
-	hung                   // never answered; carried out or not
-	abandoned              // the caller has given up, or was killed
+	done         fate = iota // carried out and answered
+	lost                     // never arrived
+	unanswered               // carried out; the answer was lost
+	delayed                  // a change: the answer is lost, and the change is made later
+	fatal                    // a change: its process is killed while it is under way
+	answeredLate             // carried out at once, answered after a long time
+	hung                     // never answered; carried out or not
+	abandoned                // the caller has given up, or was killed
 )
 
 // delivery is a commit that is still on its way.
@@ -303,6 +309,11 @@ func (w *world) draw(t *ticket) {
 		return
 	}
 	n := w.rng.IntN(10)
+	if t.apply == nil && t.op != "fetch" && w.rng.IntN(8) == 0 {
+		t.fate, t.site = answeredLate, answeredLate.String()+" "+t.op
+		w.trouble(t.process, t.partition, now.Add(20*time.Second))
+		return
+	}
 	if t.apply != nil {
 		n = w.rng.IntN(16)
 	}
@@ -325,7 +336,7 @@ func (w *world) draw(t *ticket) {
 }
 
 func (f fate) String() string {
-	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "hung", "abandoned"}[f]
+	return [...]string{"done", "lost", "unanswered", "delayed", "fatal", "late answer to", "hung", "abandoned"}[f]
 }
 
 // next returns when the next thing happens, and what: a ticket is released, a late
@@ -394,6 +405,17 @@ func (w *world) deliver(d *delivery) {
 	if err == nil {
 		w.fired["late commit that took effect"]++
 	}
+}
+
+// delay is a time of 1 to 16 s, at no full second.
+func (w *world) delay(key string) time.Duration {
+	d := 1000 * time.Millisecond
+	for i := range 4 {
+		if w.coin(0.5, "late "+key) {
+			d += time.Duration(1<<i) * 999 * time.Millisecond
+		}
+	}
+	return d
 }
 
 // coin returns true with probability p. The result depends on the seed, the key

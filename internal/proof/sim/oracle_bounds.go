@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// load is what a process has of one partition at a time.
+type load struct {
+	handed   int64         // the highest event that the handler has seen
+	inFlight map[int64]int // records that the sink has, by event
+}
+
+func (p *process) loadOf(partition string) *load {
+	l := p.loads[partition]
+	if l == nil {
+		l = &load{handed: -1, inFlight: map[int64]int{}}
+		p.loads[partition] = l
+	}
+	return l
+}
+
+// opened notes where a reader begins.
+func (p *process) opened(partition string, after int64) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.loadOf(partition).handed = after
+}
+
+// fetched checks how far a reader is ahead of the handler: a batch, and less than two in the
+// buffer.
+func (r *reader) fetched(events []*sluice.Event) {
+	if r.w.cfg.Stream != nil || len(events) == 0 {
+		return
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	ahead := events[len(events)-1].Sequence - r.loadOf(r.partition).handed
+	if most := int64(3 * r.w.cfg.MaxBatch); ahead > most {
+		r.w.stale = append(r.w.stale, fmt.Sprintf("partition %s: %d events were read that the handler has not seen, more than %d", r.partition, ahead, most))
+	}
+}
+
+// handed checks the size of a batch.
+func (p *process) handed(b sluice.Batch) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if len(b.Events) > p.w.cfg.MaxBatch {
+		p.w.stale = append(p.w.stale, fmt.Sprintf("partition %s: a batch of %d events, more than %d", b.Partition, len(b.Events), p.w.cfg.MaxBatch))
+	}
+	if l := p.loadOf(b.Partition); !b.Redriven {
+		l.handed = max(l.handed, b.Events[len(b.Events)-1].Sequence)
+	}
+}
+
+// submitted checks how many events of a partition, and how many records in any second, the
+// sink has been given. It returns what to call when the record is finished.
+func (p *process) submitted(e *sluice.Event) (finished func()) {
+	at := p.Elapsed()
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.cfg.Stream
+	l := p.loadOf(e.Partition)
+	l.inFlight[e.Sequence]++
+	share := int(w.cfg.Want)
+	if share <= 0 {
+		share = w.cfg.Partitions
+	}
+	if most := max(1, s.Events/share) + redrivesAtOnce; len(l.inFlight) > most {
+		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d events in flight, more than %d", e.Partition, len(l.inFlight), most))
+	}
+	if s.Rate > 0 {
+		p.submissions = append(p.submissions, at)
+		if n := len(p.submissions) - s.Rate - 1; n >= 0 && at-p.submissions[n] < time.Second-time.Microsecond {
+			w.stale = append(w.stale, fmt.Sprintf("%s: %d records within %v, more than %d a second", p.name, s.Rate+1, at-p.submissions[n], s.Rate))
+		}
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if l.inFlight[e.Sequence]--; l.inFlight[e.Sequence] <= 0 {
+			delete(l.inFlight, e.Sequence)
+		}
+	}
+}
+
+// redrivesAtOnce is how many dead letters may be redriven beside the events in flight.
+const redrivesAtOnce = 100
