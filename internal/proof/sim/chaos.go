@@ -75,8 +75,10 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 		}
 		kind := kindOf(e)
 		key := kind + " " + place(e)
-		if err := p.dawdle(ctx, b.Group.Topic, e.Partition, key); err != nil {
-			return err
+		if p.w.has(hangingHandlers) {
+			if err := p.dawdle(ctx, e.Partition, key); err != nil {
+				return err
+			}
 		}
 		switch {
 		case kind == "reject" && !b.Redriven:
@@ -237,7 +239,7 @@ func (w *world) failOver() {
 	w.fired["failover that loses commits"]++
 	w.trouble(nil, "", time.Now())
 	w.mu.Unlock()
-	restore()
+	w.loseDeadLetters(restore)
 	list, _ := w.store.Read(context.Background(), w.group)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -343,14 +345,14 @@ func (w *world) injectFault() {
 		w.count("clock jump")
 	case n >= 66 && n < 70:
 		w.mu.Lock()
-		w.leases = &sluicetest.Leases{Unsafe: w.cfg.UnsafeLeases}
+		w.leases = w.newLeases()
 		w.leasesLost = time.Now()
 		clear(w.tenancies)
 		w.note("leases are lost")
 		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("loss of the leases")
-	case n >= 86 && n < 90 && w.cfg.Stream == nil:
+	case n >= 86 && n < 90 && w.cfg.Chain == nil:
 		w.mu.Lock()
 		w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
 		w.mu.Unlock()
@@ -414,6 +416,7 @@ func Run(cfg Config) Result {
 	w.mu.Lock()
 	w.quiet, w.restoreReplica = true, nil
 	w.becomeCalm()
+	twins := w.twins
 	clear(w.down)
 	now := time.Now()
 	for _, s := range w.slots {
@@ -425,6 +428,9 @@ func Run(cfg Config) Result {
 		p.pause(0)
 	}
 	w.mu.Unlock()
+	for _, p := range twins {
+		w.kill(p)
+	}
 	w.remind()
 	even := w.settle()
 	uneven := w.checkBalance()
@@ -597,7 +603,7 @@ func newWorld(cfg Config) *world {
 	}
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
-		leases: &sluicetest.Leases{Unsafe: cfg.UnsafeLeases}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
+		leaseOf: map[sluice.Lease]*process{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		lives: map[string]int{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[sluice.Lease]time.Time{}, parkings: map[eventID]parking{}, blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
@@ -605,7 +611,7 @@ func newWorld(cfg Config) *world {
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
-	w.store.Faults = w
+	w.store.Faults, w.leases = w, w.newLeases()
 	w.calm, w.becomeCalm = context.WithCancel(context.Background())
 	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)
 	w.nextThemed = w.start.Add(8 * time.Second)

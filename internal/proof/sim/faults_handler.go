@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -44,14 +45,14 @@ func (w *world) isDown(part string) bool {
 }
 
 // dawdle makes the caller hang for a long time, seldom, and until ctx ends at most.
-func (p *process) dawdle(ctx context.Context, topic, partition, key string) error {
-	if !p.w.has(hangingHandlers|hangingSinks) || !p.w.troubled() || !p.w.coin(0.01, "hang "+key) {
+func (p *process) dawdle(ctx context.Context, partition, key string) error {
+	if !p.w.troubled() || !p.w.coin(0.01, "hang "+key) {
 		return nil
 	}
-	if p.w.has(hangingHandlers) {
-		p.w.count("handler that hangs")
-	} else {
+	if strings.HasPrefix(key, "write ") {
 		p.w.count("sink that does not answer")
+	} else {
+		p.w.count("handler that hangs")
 	}
 	span := time.Duration(40+5*(len(key)%16)) * time.Second
 	p.w.mu.Lock()
@@ -83,7 +84,7 @@ func (p *process) overload(b sluice.Batch) {
 func (w *world) runsOut(lease sluice.Lease) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.owners[lease.Owner]
+	p := w.holderOf(lease)
 	return p != nil && p.overloaded[lease.Partition]
 }
 

@@ -9,7 +9,7 @@ import (
 // tenancy is the newest lease of a partition.
 type tenancy struct {
 	epoch int64
-	owner string
+	by    *process
 	since time.Time
 }
 
@@ -18,12 +18,13 @@ type tenancy struct {
 const overlap = 2 * time.Second
 
 // acquired notes that a process has acquired a lease.
-func (w *world) acquired(l sluice.Lease) {
+func (w *world) acquired(p *process, l sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.leaseOf[l] = p
 	name := partitionName(l)
 	if l.Epoch > w.tenancies[name].epoch {
-		w.tenancies[name] = tenancy{l.Epoch, l.Owner, time.Now()}
+		w.tenancies[name] = tenancy{l.Epoch, p, time.Now()}
 	}
 }
 
@@ -40,8 +41,8 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 		since = p.pausedUntil
 	}
 	late := time.Since(since)
-	if t.epoch <= epoch || t.owner == p.name || late <= overlap || p.misled || p.skew != 0 || p.dead || time.Since(w.leasesLost) < time.Minute || w.cfg.Free {
+	if t.epoch <= epoch || t.by == p || late <= overlap || p.misled || p.skew != 0 || p.dead || time.Since(w.leasesLost) < time.Minute || w.cfg.Free || w.has(twins) {
 		return
 	}
-	w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.owner+" has had for "+late.String())
+	w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.by.name+" has had for "+late.String())
 }

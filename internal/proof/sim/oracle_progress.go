@@ -114,11 +114,11 @@ func (w *world) watchGroup(g sluice.Group) {
 	for _, c := range list {
 		position[c.Partition] = c.Position.Sequence
 	}
-	owner := map[string]string{}
+	owner := map[string]sluice.Lease{}
 	leases, _ := w.leaseStore().List(ctx, g)
 	for _, l := range leases {
 		if l.Live() {
-			owner[l.Partition] = l.Owner
+			owner[l.Partition] = l.Lease
 		}
 	}
 	topic, _ := hub.Describe(ctx)
@@ -131,7 +131,7 @@ func (w *world) watchGroup(g sluice.Group) {
 		if end.Last.Sequence < 0 || ok && at >= end.Last.Sequence {
 			l.moved, l.accused = now, false
 		}
-		p := w.owners[owner[partition]]
+		p := w.holderOf(owner[partition])
 		if p != nil && (p.dead || now.Before(p.pausedUntil)) {
 			p = nil
 		}

@@ -32,8 +32,9 @@ type slot struct {
 type process struct {
 	w           *world
 	name        string
-	slot        *slot // nil for a command that redrives
-	secondStage bool  // of the second stage
+	owner       string // its name, except for a twin
+	slot        *slot  // nil for a command that redrives
+	secondStage bool   // of the second stage
 
 	cancel   context.CancelFunc
 	consumer *sluice.Consumer
@@ -60,7 +61,7 @@ func (w *world) spawn(s *slot) {
 	s.generation++
 	name := fmt.Sprintf("c%d.%d", s.n, s.generation)
 	w.mu.Unlock()
-	p := w.launch(name, s.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	p := w.launch(name, name, s.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.slot, s.process = s, p
@@ -74,12 +75,12 @@ func (w *world) command() {
 	name := fmt.Sprintf("r%d", w.commands)
 	next := w.cfg.Chain != nil && w.commands%2 == 0
 	w.mu.Unlock()
-	w.launch(name, next, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
+	w.launch(name, name, next, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
 }
 
 // launch starts a process.
-func (w *world) launch(name string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}}
+func (w *world) launch(name, owner string, next bool, run func(context.Context, *sluice.Consumer)) *process {
+	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
@@ -92,7 +93,7 @@ func (w *world) launch(name string, next bool, run func(context.Context, *sluice
 	}
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
 		Partitions: w.cfg.Want,
-		Owner:      p.name, Clock: p, Seed: h.Sum64() | 1,
+		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: p,
 	})
@@ -321,7 +322,7 @@ func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owne
 	return request(ctx, l.process, "acquire", partition, func() (sluice.Lease, error) {
 		lease, err := l.w.leaseStore().Acquire(ctx, group, partition, owner, ttl, above)
 		if err == nil {
-			l.w.acquired(lease)
+			l.w.acquired(l.process, lease)
 			l.forget(partition)
 		}
 		return lease, err
@@ -456,8 +457,8 @@ func (w *world) Before(op sluicetest.Op, lease sluice.Lease) error {
 // Commit implements [sluicetest.Faults].
 func (w *world) Commit(step driver.Step, apply func() error) error {
 	w.mu.Lock()
-	p := w.owners[step.Lease.Owner]
-	ctx := p.committing[step.Lease.Partition]
+	p := w.holderOf(step.Lease)
+	ctx := cmp.Or(p.committing[step.Lease.Partition], context.Background())
 	w.mu.Unlock()
 	apply = w.checkedCommit(step, apply)
 	ctx, cancel := bounded(ctx)

@@ -58,7 +58,7 @@ func Sites() []string {
 
 // StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
-	return sites(streamed, drawnStream, "write advance park settle", "late commit that took effect")
+	return sites(streamed, drawnStream, "write advance park settle", "failover that loses commits", "late commit that took effect")
 }
 
 // ChainSites are those of worlds of two stages.

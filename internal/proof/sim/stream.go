@@ -59,8 +59,10 @@ func (l deadLetters) parked(list []sluice.DeadLetter) {
 
 // records returns the event as its record, or fails as its body demands.
 func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
-	if err := p.dawdle(ctx, p.topic(), e.Partition, "make "+place(e)); err != nil {
-		return nil, err
+	if p.w.has(hangingHandlers) {
+		if err := p.dawdle(ctx, e.Partition, "make "+place(e)); err != nil {
+			return nil, err
+		}
 	}
 	switch kind := kindOf(e); {
 	case kind == "exit" && p.w.coin(0.4, "make "+place(e)):
@@ -105,7 +107,7 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 // put writes one record.
 func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	if s.w.has(hangingSinks) {
-		if err := s.dawdle(ctx, s.topic(), e.Partition, "write "+place(e)); err != nil {
+		if err := s.dawdle(ctx, e.Partition, "write "+place(e)); err != nil {
 			return err
 		}
 	}

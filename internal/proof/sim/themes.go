@@ -26,20 +26,22 @@ const (
 	operators                         // they set checkpoints, discard dead letters and have them redriven later
 	hangingSinks                      // sinks that do not answer for a long time
 	doubleAnswers                     // sinks that answer twice
+	leaseClocks                       // the lease store's clock is set forward and back
+	twins                             // two processes of one owner name
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins"}
 
 // The themes that seeds draw, by the kind of world.
 const (
-	drawn       = (1<<len(themeNames) - 1) &^ (hangingSinks | doubleAnswers)
-	drawnStream = drawn &^ (timeLimits | hangingHandlers | environments)
-	drawnChain  = drawn &^ (notInChains | hangingHandlers)
+	drawn       = 1<<len(themeNames) - 1
+	drawnStream = drawn &^ timeLimits // those of a database
+	drawnChain  = drawn &^ notInChains
 )
 
 // notInChains are themes that repeat or skip events of the first stage, which may then take
-// effect again in the second.
-const notInChains = retention | recreations | operators
+// effect again in the second, and those of another sink.
+const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
@@ -53,6 +55,8 @@ var themeSites = map[string][]string{
 	"recreations":      {"topic recreated", "checkpoint set after a halt"},
 	"stale-logs":       {"log that lies"},
 	"hanging-sinks":    {"sink that does not answer"},
+	"lease-clocks":     {"lease store's clock set"},
+	"twins":            {"two processes of one owner name"},
 	"double-answers":   {"sink that answers twice"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
@@ -96,6 +100,8 @@ func (w *world) injectThemed() {
 	}{
 		{apiOutages, func() { w.takeDown(api, span) }},
 		{environments, func() { w.fail(span) }},
+		{leaseClocks, w.setLeaseClock},
+		{twins, w.twin},
 		{retention, w.trim},
 		{recreations, w.recreate},
 		{operators, w.setCheckpoint},

@@ -71,7 +71,10 @@ type world struct {
 	tenancies  map[string]tenancy         // by topic and partition
 	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
 	parkings   map[eventID]parking
-	leasesLost time.Time // when the lease store last lost its leases
+	leaseOf    map[sluice.Lease]*process // who acquired it last
+	leaseSkew  time.Duration             // of the lease store's clock
+	twins      []*process                // of one owner name with another process
+	leasesLost time.Time                 // when the lease store last lost its leases
 
 	slots          []*slot
 	commands       int              // started so far

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// newLeases makes an empty lease store with the world's clock for it.
+func (w *world) newLeases() *sluicetest.Leases {
+	return &sluicetest.Leases{Unsafe: w.cfg.UnsafeLeases, Now: func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return time.Now().Add(w.leaseSkew)
+	}}
+}
+
+// setLeaseClock sets the clock of the lease store forward or back. Forward, every lease
+// expires at once.
+func (w *world) setLeaseClock() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaseSkew += time.Duration(w.rng.IntN(7200)-3600) * time.Second
+	w.leasesLost = time.Now()
+	w.trouble(nil, "", time.Now().Add(30*time.Second)) // a dead owner's lease may begin again
+	w.note("the lease store's clock is off by %v", w.leaseSkew)
+	w.fired["lease store's clock set"]++
+}
+
+// twin starts a process under the owner name of another one.
+func (w *world) twin() {
+	w.mu.Lock()
+	s := w.slots[w.rng.IntN(len(w.slots))]
+	of, n := s.process, len(w.twins)
+	w.mu.Unlock()
+	if of == nil || w.cfg.Want == sluice.Balanced {
+		return
+	}
+	p := w.launch(fmt.Sprintf("%s'%d", of.name, n), of.owner, of.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	w.mu.Lock()
+	w.twins = append(w.twins, p)
+	w.mu.Unlock()
+	w.count("two processes of one owner name")
+}
+
+// holderOf returns the process that acquired a lease last. The lock is held.
+func (w *world) holderOf(l sluice.Lease) *process {
+	if p := w.leaseOf[l]; p != nil {
+		return p
+	}
+	return w.owners[l.Owner]
+}
+
+// loseDeadLetters notes which dead letters of a delivery at least once a failover has lost:
+// they stay lost.
+func (w *world) loseDeadLetters(restore func()) {
+	ctx := context.Background()
+	before, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
+	restore()
+	after, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := map[eventID]bool{}
+	for i := range after {
+		kept[w.letterID(&after[i])] = true
+	}
+	for i := range before {
+		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
+			w.lost[id] = true
+		}
+	}
+}
