@@ -59,8 +59,10 @@ func (d *transactional[Tx]) deliver(a *assignment) error {
 }
 
 // transactionalWorker delivers one partition's events during one assignment,
-// batch by batch, on one goroutine. transactional_apply.go splits the batches,
-// transactional_redrive.go the dead letters that are redriven.
+// batch by batch, on one goroutine. transactional_apply.go splits batches that fail,
+// transactional_commit.go commits them, transactional_brake.go decides whether an event
+// is to blame, transactional_suspect.go finds events that end the process, and
+// transactional_redrive.go redrives dead letters.
 type transactionalWorker[Tx any] struct {
 	a       *assignment
 	store   driver.TxStore[Tx]
@@ -96,6 +98,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 	if cp.Position.Sequence < w.pos.Sequence {
 		// The database has lost commits, and the ids of their events with them.
 		w.dedup = deduplicator{maxWords: w.dedup.maxWords}
+		w.brake = brake{}
 	}
 	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
 	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow

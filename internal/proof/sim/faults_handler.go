@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Parts of the world that only handlers, mappings and sinks use.
@@ -21,7 +22,7 @@ const (
 var (
 	errAPI         = errors.New("the API is down")
 	errEnvironment = errors.New("the environment is down")
-	errTimeLimit   = errors.New("canceling statement due to statement timeout")
+	errTimeLimit   = fmt.Errorf("%w: canceling statement due to statement timeout", driver.ErrTimeLimit)
 )
 
 // usable returns the error of a part that is down.
