@@ -2,6 +2,7 @@ package sluice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -181,4 +182,31 @@ func TestMemoryTransactional(t *testing.T) {
 		}
 		end()
 	})
+}
+
+// TestUndecodableEventHalts: a partition whose next event cannot be decoded is reported as
+// halted, once, and not as a failure that passes.
+func TestUndecodableEventHalts(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		undecodable := &sluice.UndecodableError{Partition: "0", Sequence: 7, Reason: "decimal128 not implemented"}
+		_, end := s.run(refusingLog{newLargeEvents(1, 1, 9), undecodable}, sluice.Transactional(s.store, func(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }), sluice.Config{})
+		time.Sleep(time.Minute)
+		if halted := s.of(sluice.KindStopped); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {
+			t.Errorf("halted: %+v", halted)
+		}
+		if n := s.count(sluice.KindFailed); n > 0 {
+			t.Errorf("%d failures reported", n)
+		}
+		end()
+	})
+}
+
+// refusingLog is a log whose readers do not open.
+type refusingLog struct {
+	*largeEvents
+	err error
+}
+
+func (l refusingLog) Open(context.Context, string, sluice.Position, int64) (driver.Reader, error) {
+	return nil, l.err
 }
