@@ -23,7 +23,7 @@ type BacklogError struct {
 }
 
 func (e *BacklogError) Error() string {
-	return fmt.Sprintf("partition %s: event %d is not done %v after it was first submitted to the sink (%d events of the partition are in flight): check why the store does not accept it",
+	return fmt.Sprintf("partition %s: event %d stuck in flight for %v since its first submission to the sink (%d events of the partition are in flight): check why the store does not accept it",
 		e.Partition, e.Sequence, e.Age.Round(time.Second), e.InFlight)
 }
 
