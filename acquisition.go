@@ -159,6 +159,9 @@ func (c *Consumer) wanted(topic Topic) []string {
 // answer is awaited, other partitions are requested in later rounds, so that one lease
 // that does not answer delays no other.
 func (c *Consumer) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) (next bool) {
+	if c.stopping.Err() != nil {
+		return false // idle ends a moment later, perhaps after a partition was released
+	}
 	c.mu.Lock()
 	c.requested[partition] = true
 	c.mu.Unlock()
