@@ -26,6 +26,10 @@
 // properties keep their types, except that UUIDs and symbols become strings, and
 // lists and maps become JSON. Bytes that are not UTF-8 become U+FFFD in text.
 //
+// The SDK does not decode the AMQP types decimal32, decimal64, decimal128 and char,
+// which clients for .NET and Java can write. Such an event is a
+// [driver.UndecodableError], and its partition halts.
+//
 // Sequence numbers of a partition are consecutive, except in a hub with log
 // compaction. This package reports the gaps of such a hub as
 // [driver.RetentionError] and cannot read it.
