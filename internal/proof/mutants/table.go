@@ -9,6 +9,9 @@ var (
 	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=1500", "SLUICE_SIM_STREAMS=1500", "SLUICE_SIM_CHAINS=1500"}
 )
 
+// suites are the conformance suites of a store.
+const suites = "TestTxStore|TestLeases|TestCheckpointStore|TestDeadLetters|TestLetterStore"
+
 // of returns the arguments for a test of the root package, or of another one.
 func of(test string, pkg ...string) []string { return append(append(pkg, ".")[:1], "-run", test) }
 
@@ -149,32 +152,32 @@ var table = []Mutant{
 	// SQLite.
 	{Name: "SQLite: the disk is not waited for", File: "sqlstore/sqlite.go",
 		Old: "_pragma=synchronous(FULL)", New: "_pragma=synchronous(NORMAL)",
-		Test: of(".", "./sqlstore")},
+		Test: of("TestCommitsAreOnDisk", "./sqlstore")},
 	{Name: "SQLite: no turns between processes", File: "sqlstore/turns.go",
 		Old: "	if idle < interval && time.Since(t.began) < turn {\n		return nil\n	}\n", New: "	if true {\n		return nil\n	}\n",
-		Test: of(".", "./sqlstore")},
+		Test: of("TestTurns", "./sqlstore")},
 	{Name: "SQLite: the fence does not check the position", File: "sqlstore/sqlite_sql.go",
 		Old: "			` + noAttempts + `, done = '', updated_at = ` + now + `\n		WHERE ` + ofLease + ` AND sequence_number = ?`,", New: "			` + noAttempts + `, done = '', updated_at = ` + now + `\n		WHERE ` + ofLease + ` AND sequence_number <= ?`,",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: the fence does not check the owner and the epoch", File: "sqlstore/sqlite_sql.go",
 		Old: "ofLease   = ofKey + ` AND owner = ? AND epoch = ?`", New: "ofLease   = ofKey + ` AND owner <> ? || 'x' AND epoch <> ? + 1000000`",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: a claim of the same epoch by another owner is granted", File: "sqlstore/sqlite_sql.go",
 		Old: "excluded.epoch = known.epoch AND excluded.owner = known.owner", New: "excluded.epoch = known.epoch",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: a lease's epoch does not rise", File: "sqlstore/sqlite_sql.go",
 		Old: "epoch = max(held.epoch + 1, excluded.epoch)", New: "epoch = max(held.epoch, excluded.epoch)",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: a released lease can be renewed", File: "sqlstore/sqlite_sql.go",
 		Old: "		WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,", New: "		WHERE ` + ofLease,",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: the checkpoint of AtLeastOnce goes back", File: "sqlstore/sqlite_sql.go",
 		Old: "		WHERE ` + ofLease + ` AND known.sequence_number <= next.sequence_number`,", New: "		WHERE ` + ofLease,",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: a redrive changes a dead letter in any state", File: "sqlstore/sqlite_sql.go",
 		Old: "ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`", New: "ofRedrive = ofKey + ` AND id = ?`",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 	{Name: "SQLite: a set checkpoint keeps its owner", File: "sqlstore/sqlite_sql.go",
 		Old: "			owner = '', epoch = known.epoch + 1, claims = 0,", New: "			epoch = known.epoch, claims = 0,",
-		Test: of(".", "./sqlstore")},
+		Test: of(suites, "./sqlstore")},
 }
