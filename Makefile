@@ -7,7 +7,7 @@ BENCH       = ./cmd/sluice/internal/proof/bench
 GO_NEXT    ?= go1.27.3
 FUZZTIME   ?= 2m
 
-.PHONY: build test test-next setup lint bench soak fuzz clean
+.PHONY: build test test-next setup lint bench soak mutants fuzz clean
 
 build: ## the binary, in bin/: static, and without the paths of this machine
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
@@ -46,6 +46,9 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak
+
+mutants: ## mistakes in the source, one at a time; the test of each must notice it. Prints a table
+	SLUICE_MUTANTS=all go test -count=1 -timeout 2h -v ./internal/proof/mutants
 
 fuzz: ## every fuzz target, FUZZTIME each
 	@scripts/fuzz $(FUZZTIME)

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	chainSeeds  = 700 // by default
-	eachInChain = 25  // how often each kind of fault must have struck in them
+	chainSeeds  = 500 // by default
+	eachInChain = 15  // how often each kind of fault must have struck in them
 )
 
 // TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;

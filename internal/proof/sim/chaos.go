@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -215,6 +216,9 @@ func (w *world) sendEvents(number func(partition string) int) {
 			e := &sluice.Event{Body: []byte(w.body(n))}
 			if w.cfg.Stream != nil {
 				e.Key = fmt.Sprint("key ", n%5)
+				if w.cfg.Stream.Bytes > 0 {
+					e.Properties = map[string]any{"padding": strings.Repeat("x", w.rng.IntN(600))}
+				}
 			}
 			batch[partition] = append(batch[partition], e)
 			w.blame.sentAs(eventID{w.group.Topic, partition, n, w.life}, string(e.Body))
@@ -345,7 +349,7 @@ func (w *world) injectFault() {
 		w.count("clock jump")
 	case n >= 66 && n < 70:
 		w.mu.Lock()
-		w.leases = w.newLeases()
+		w.leases = w.emptyLeases()
 		w.leasesLost = time.Now()
 		clear(w.tenancies)
 		w.note("leases are lost")
@@ -425,6 +429,7 @@ func Run(cfg Config) Result {
 		}
 	}
 	for _, p := range w.owners {
+		p.cutOff = now
 		p.pause(0)
 	}
 	w.mu.Unlock()
@@ -611,9 +616,12 @@ func newWorld(cfg Config) *world {
 	}
 	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
-	w.store.Faults, w.leases = w, w.newLeases()
+	w.store.Faults, w.leases = w, w.emptyLeases()
 	w.calm, w.becomeCalm = context.WithCancel(context.Background())
 	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)
+	if w.has(newLeases) {
+		w.ageCheckpoints()
+	}
 	w.nextThemed = w.start.Add(8 * time.Second)
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// newLeases makes an empty lease store with the world's clock for it.
-func (w *world) newLeases() *sluicetest.Leases {
+// emptyLeases makes an empty lease store with the world's clock for it.
+func (w *world) emptyLeases() *sluicetest.Leases {
 	return &sluicetest.Leases{Unsafe: w.cfg.UnsafeLeases, Now: func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -70,6 +71,33 @@ func (w *world) loseDeadLetters(restore func()) {
 	for i := range before {
 		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
 			w.lost[id] = true
+		}
+	}
+}
+
+// cutOff cuts one process off from the lease store.
+func (w *world) cutOff(span time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.slots[w.rng.IntN(len(w.slots))].process
+	if p == nil {
+		return
+	}
+	p.cutOff = time.Now().Add(span)
+	w.trouble(p, "", p.cutOff)
+	w.note("%s does not reach the lease store for %v", p.name, span)
+	w.fired["process cut off from the leases"]++
+}
+
+// oldEpoch is the epoch of checkpoints that are older than the lease store.
+const oldEpoch = 400
+
+// ageCheckpoints gives all checkpoints a high epoch.
+func (w *world) ageCheckpoints() {
+	topic, _ := w.hub.Describe(context.Background())
+	for _, p := range topic.Partitions {
+		for range oldEpoch {
+			_, _ = w.store.Reset(context.Background(), w.group, p, topic.Incarnation, driver.Unset)
 		}
 	}
 }

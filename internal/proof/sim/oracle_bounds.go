@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,12 +12,13 @@ import (
 type load struct {
 	handed   int64         // the highest event that the handler has seen
 	inFlight map[int64]int // records that the sink has, by event
+	bytes    map[int64]int // of those events
 }
 
 func (p *process) loadOf(partition string) *load {
 	l := p.loads[partition]
 	if l == nil {
-		l = &load{handed: -1, inFlight: map[int64]int{}}
+		l = &load{handed: -1, inFlight: map[int64]int{}, bytes: map[int64]int{}}
 		p.loads[partition] = l
 	}
 	return l
@@ -57,7 +59,7 @@ func (p *process) handed(b sluice.Batch) {
 
 // submitted checks how many events of a partition, and how many records in any second, the
 // sink has been given. It returns what to call when the record is finished.
-func (p *process) submitted(e *sluice.Event) (finished func()) {
+func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func()) {
 	at := p.Elapsed()
 	w := p.w
 	w.mu.Lock()
@@ -67,10 +69,20 @@ func (p *process) submitted(e *sluice.Event) (finished func()) {
 	l.inFlight[e.Sequence]++
 	share := int(w.cfg.Want)
 	if share <= 0 {
-		share = w.cfg.Partitions
+		share = w.cfg.Partitions - w.cfg.Added // those of the topic when it was described
 	}
 	if most := max(1, s.Events/share) + redrivesAtOnce; len(l.inFlight) > most {
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d events in flight, more than %d", e.Partition, len(l.inFlight), most))
+	}
+	if !p.redriving(ctx, e) {
+		l.bytes[e.Sequence] = len(e.Body) + len(padding(e))
+	}
+	sum, largest := 0, 0
+	for _, n := range l.bytes {
+		sum, largest = sum+n, max(largest, n)
+	}
+	if most := int(s.Bytes)/share + largest; s.Bytes > 0 && sum > most {
+		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d bytes in flight, more than %d", e.Partition, sum, most))
 	}
 	if s.Rate > 0 {
 		p.submissions = append(p.submissions, at)
@@ -83,8 +95,21 @@ func (p *process) submitted(e *sluice.Event) (finished func()) {
 		defer w.mu.Unlock()
 		if l.inFlight[e.Sequence]--; l.inFlight[e.Sequence] <= 0 {
 			delete(l.inFlight, e.Sequence)
+			delete(l.bytes, e.Sequence)
 		}
 	}
+}
+
+// padding is what makes an event large.
+func padding(e *sluice.Event) string {
+	text, _ := e.Properties["padding"].(string)
+	return text
+}
+
+// redriving reports whether an event is a dead letter on redrive, which is beside the bounds.
+func (p *process) redriving(ctx context.Context, e *sluice.Event) bool {
+	stamp, _ := sluice.StampOf(ctx, e, 0)
+	return stamp.Redrive
 }
 
 // redrivesAtOnce is how many dead letters may be redriven beside the events in flight.

@@ -41,7 +41,10 @@ func (p *process) inOrder(ctx context.Context, e *sluice.Event) (finished func()
 	w, s := p.w, p.w.cfg.Stream
 	token := sluice.FencingTokenOf(ctx)
 	stamp, _ := sluice.StampOf(ctx, e, 0)
-	if !stamp.Redrive && s.Policy == sluice.KeyHold && e.Key != "" {
+	w.mu.Lock()
+	restored := w.fired["failover that loses commits"] > 0 // it may bring back a dead letter that was applied
+	w.mu.Unlock()
+	if !stamp.Redrive && s.Policy == sluice.KeyHold && e.Key != "" && !restored {
 		w.checkHeld(p, token.Lease, e)
 	}
 	t := turn{e.Partition, e.Key, token.Lease.Epoch}

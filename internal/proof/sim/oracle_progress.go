@@ -103,6 +103,16 @@ func (w *world) watch() {
 	}
 }
 
+// hasEnded reports whether a process was stopped. Its leases may be live for a while.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 func (w *world) watchGroup(g sluice.Group) {
 	ctx := context.Background()
 	hub := w.hub
@@ -132,7 +142,7 @@ func (w *world) watchGroup(g sluice.Group) {
 			l.moved, l.accused = now, false
 		}
 		p := w.holderOf(owner[partition])
-		if p != nil && (p.dead || now.Before(p.pausedUntil)) {
+		if p != nil && (p.dead || p.hasEnded() || now.Before(p.pausedUntil)) {
 			p = nil
 		}
 		if p != l.holder {

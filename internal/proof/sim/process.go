@@ -47,6 +47,7 @@ type process struct {
 	skew        time.Duration
 	monotonic   suspension
 	wall        suspension
+	cutOff      time.Time        // until when it does not reach the lease store
 	misled      bool             // all its clocks stood still in a pause
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition

@@ -16,9 +16,10 @@ import (
 type streaming struct {
 	Order   sluice.Ordering
 	Policy  sluice.KeyPolicy
-	Events  int  // at most in flight
-	Rate    int  // records a second and process; 0: no limit
-	Highest bool // a mutant: the checkpoint moves to the highest event that is done
+	Events  int   // at most in flight
+	Bytes   int64 // of bodies and properties, at most in flight; 0: the default
+	Rate    int   // records a second and process; 0: no limit
+	Highest bool  // a mutant: the checkpoint moves to the highest event that is done
 }
 
 // written is an event whose record is written.
@@ -32,7 +33,7 @@ type written struct {
 func (p *process) stream() sluice.Delivery {
 	s := p.w.cfg.Stream
 	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
-		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond, Rate: s.rate(),
+		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, MaxBytes: s.Bytes, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond, Rate: s.rate(),
 	})
 }
 
@@ -91,7 +92,7 @@ type sink struct{ *process }
 
 func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
 	s.worksUnder(s.topic(), e.Partition, sluice.FencingTokenOf(ctx).Lease.Epoch)
-	finished, completed := s.submitted(e), s.inOrder(ctx, e)
+	finished, completed := s.submitted(ctx, e), s.inOrder(ctx, e)
 	s.w.live.Go(func() {
 		err := s.put(ctx, e)
 		finished()
@@ -318,6 +319,9 @@ func DrawStream(seed uint64) Config {
 	c.Stream = &streaming{
 		Order: sluice.Ordering(r.IntN(3)), Policy: sluice.KeyPolicy(r.IntN(2)),
 		Events: []int{8, 40, 1000}[r.IntN(3)] * c.Partitions,
+	}
+	if r.IntN(4) == 0 {
+		c.Stream.Bytes = int64(1000 * c.Partitions)
 	}
 	if r.IntN(4) == 0 {
 		c.Stream.Rate = 10 + r.IntN(40)

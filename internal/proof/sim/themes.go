@@ -28,15 +28,18 @@ const (
 	doubleAnswers                     // sinks that answer twice
 	leaseClocks                       // the lease store's clock is set forward and back
 	twins                             // two processes of one owner name
+	cutOffs                           // a process does not reach the lease store, while others do
+	newLeases                         // the lease store is new, the checkpoints are old: their epochs are high
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases"}
 
 // The themes that seeds draw, by the kind of world.
 const (
-	drawn       = 1<<len(themeNames) - 1
-	drawnStream = drawn &^ timeLimits // those of a database
-	drawnChain  = drawn &^ notInChains
+	all         = 1<<len(themeNames) - 1
+	drawn       = all &^ (hangingSinks | doubleAnswers)
+	drawnStream = all &^ timeLimits // those of a database
+	drawnChain  = all &^ notInChains
 )
 
 // notInChains are themes that repeat or skip events of the first stage, which may then take
@@ -55,6 +58,7 @@ var themeSites = map[string][]string{
 	"recreations":      {"topic recreated", "checkpoint set after a halt"},
 	"stale-logs":       {"log that lies"},
 	"hanging-sinks":    {"sink that does not answer"},
+	"cut-offs":         {"process cut off from the leases", "request of a process that is cut off"},
 	"lease-clocks":     {"lease store's clock set"},
 	"twins":            {"two processes of one owner name"},
 	"double-answers":   {"sink that answers twice"},
@@ -102,6 +106,7 @@ func (w *world) injectThemed() {
 		{environments, func() { w.fail(span) }},
 		{leaseClocks, w.setLeaseClock},
 		{twins, w.twin},
+		{cutOffs, func() { w.cutOff(span) }},
 		{retention, w.trim},
 		{recreations, w.recreate},
 		{operators, w.setCheckpoint},

@@ -303,6 +303,10 @@ func (w *world) draw(t *ticket) {
 		t.site = "request in an outage of the " + part(t.op)
 		return
 	}
+	if part(t.op) == "leases" && now.Before(t.process.cutOff) {
+		t.fate, t.site = lost, "request of a process that is cut off"
+		return
+	}
 	if w.quiet || w.rng.Float64() >= max(w.cfg.FaultRate, rare[t.op]) {
 		return
 	}
