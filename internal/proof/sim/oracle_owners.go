@@ -46,3 +46,13 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 	}
 	w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.by.name+" has had for "+late.String())
 }
+
+// releases records a violation if a process releases a partition without having left its
+// checkpoint: the claim would count as one that ended in a crash.
+func (p *process) releases(lease sluice.Lease) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if !lease.Member() && !p.leaving[lease] && !p.dead {
+		p.w.stale = append(p.w.stale, "partition "+partitionName(lease)+": "+p.name+" releases it without leaving its checkpoint")
+	}
+}

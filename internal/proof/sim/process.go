@@ -52,6 +52,7 @@ type process struct {
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition
 	queues      map[turn]*queue
+	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
 	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
 }
@@ -81,7 +82,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}}
+	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())
@@ -335,6 +336,7 @@ func (l leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration
 }
 
 func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
+	l.releases(lease)
 	return requestError(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
 }
 
@@ -414,6 +416,9 @@ func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.
 }
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
+	s.w.mu.Lock()
+	s.leaving[lease] = true
+	s.w.mu.Unlock()
 	return requestError(ctx, s.process, "leave", lease.Partition, func() error {
 		err := s.w.store.Leave(ctx, lease)
 		if err == nil {
