@@ -91,6 +91,13 @@ func (p *partitionWindow) atSink() int64 {
 	return p.sent.Load() - finished
 }
 
+// begin sets what is counted in a round to zero.
+func (p *partitionWindow) begin() {
+	p.base.Store(p.finished.Load())
+	p.measured.Store(0)
+	p.latency.Store(0)
+}
+
 // completed returns how many records were completed in the round.
 func (p *partitionWindow) completed() int64 { return p.finished.Load() - p.base.Load() }
 
@@ -146,16 +153,26 @@ func (s *sinkWindow) filledBy(p *partitionWindow, now time.Duration) {
 	defer s.mu.Unlock()
 	switch {
 	case !p.member.Load():
-		p.member.Store(true)
-		s.members = append(s.members, p)
-		s.divide()
-		s.restart(now)
+		s.join(p, now)
 	case p.free() > 0: // the window was changed just now
 	case !s.settled:
 		p.filled = true
 		s.settle(now)
 	default:
 		s.look(now)
+	}
+}
+
+// join makes a partition a member. The round continues: the size of the window is the
+// same, and partitions that have more to submit now and then would end every round.
+func (s *sinkWindow) join(p *partitionWindow, now time.Duration) {
+	p.member.Store(true)
+	s.members = append(s.members, p)
+	s.divide()
+	p.begin()
+	p.filled = p.free() == 0
+	if len(s.members) == 1 {
+		s.restart(now)
 	}
 }
 
@@ -213,9 +230,7 @@ func (s *sinkWindow) settle(now time.Duration) {
 	}
 	s.settled = true
 	for _, p := range s.members {
-		p.base.Store(p.finished.Load())
-		p.measured.Store(0)
-		p.latency.Store(0)
+		p.begin()
 	}
 	s.began.Store(int64(now))
 }

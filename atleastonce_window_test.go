@@ -208,6 +208,32 @@ func TestWindowFollowsTheRate(t *testing.T) {
 	})
 }
 
+// Partitions that have more to submit now and then don't keep the window small for one
+// with a backlog.
+func TestWindowBesideBursts(t *testing.T) {
+	for _, takes := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
+			stage(t, 32, func(s *scene) {
+				const events = 50 // of a partition in flight
+				s.keyed("0", int(40*time.Second/takes)*events, noKey)
+				_, stop := s.pour(slow(s.t, takes), &sluice.AtLeastOnceConfig{MaxEvents: 32 * events}, sluice.Config{AssignEvery: 10 * time.Millisecond})
+				for i := range 30 * 16 { // each of the others every two seconds
+					time.Sleep(time.Second / 16)
+					s.keyed(fmt.Sprint(1+i%31), 5, noKey)
+				}
+				before := s.position("0")
+				time.Sleep(10 * time.Second)
+				if got, want := s.position("0")-before, 9*int64(time.Second/takes)*events*8/10; got < want {
+					s.t.Errorf("%d events of the backlog in 10 s, want %d", got, want)
+				}
+				if err := stop(); err != nil {
+					s.t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // A stop under a backlog takes at most two seconds whenever it comes, and every
 // partition gets on from the beginning.
 func TestStopUnderABacklog(t *testing.T) {
