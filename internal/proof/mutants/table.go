@@ -6,7 +6,7 @@ var (
 	streams = []string{"./internal/proof/sim", "-run", "TestStreams$"}
 	chains  = []string{"./internal/proof/sim", "-run", "TestChains$"}
 
-	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=1500", "SLUICE_SIM_STREAMS=1500", "SLUICE_SIM_CHAINS=1500"}
+	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=600", "SLUICE_SIM_STREAMS=600", "SLUICE_SIM_CHAINS=600"}
 )
 
 // suites are the conformance suites of a store.

@@ -429,7 +429,7 @@ func Run(cfg Config) Result {
 		}
 	}
 	for _, p := range w.owners {
-		p.cutOff = now
+		p.cutOff, p.cutOffNext = now, 0
 		p.pause(0)
 	}
 	w.mu.Unlock()
@@ -608,7 +608,7 @@ func newWorld(cfg Config) *world {
 	}
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
-		leaseOf: map[sluice.Lease]*process{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
+		leaseOf: map[sluice.Lease]*process{}, leaseEnds: map[sluice.Lease]time.Time{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		lives: map[string]int{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[sluice.Lease]time.Time{}, parkings: map[eventID]parking{}, blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},

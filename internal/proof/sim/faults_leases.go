@@ -75,7 +75,7 @@ func (w *world) loseDeadLetters(restore func()) {
 	}
 }
 
-// cutOff cuts one process off from the lease store.
+// cutOff cuts one process off from the lease store, at once or after its next renewal.
 func (w *world) cutOff(span time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +83,12 @@ func (w *world) cutOff(span time.Duration) {
 	if p == nil {
 		return
 	}
-	p.cutOff = time.Now().Add(span)
-	w.trouble(p, "", p.cutOff)
+	if w.rng.IntN(2) == 0 {
+		p.cutOffNext = span // after one more renewal, which is answered late
+	} else {
+		p.cutOff = time.Now().Add(span)
+	}
+	w.trouble(p, "", time.Now().Add(span+20*time.Second))
 	w.note("%s does not reach the lease store for %v", p.name, span)
 	w.fired["process cut off from the leases"]++
 }

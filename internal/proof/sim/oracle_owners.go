@@ -28,23 +28,40 @@ func (w *world) acquired(p *process, l sluice.Lease) {
 	}
 }
 
-// worksUnder records a violation if a process works under a lease that another one has
-// acquired since: an owner must stop before the lease can expire. It does not know better
-// after the lease store has lost its leases, or if both its clocks were wrong.
+// extended notes until when the store keeps a lease for its owner.
+func (w *world) extended(l sluice.Lease, ttl time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaseEnds[l] = time.Now().Add(ttl)
+}
+
+// worksUnder records a violation if a process works under a lease that has expired in the
+// store, or that another one has acquired since. It does not know better after the lease
+// store has lost its leases, or if both its clocks were wrong.
 func (p *process) worksUnder(topic, partition string, epoch int64) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if p.misled || p.skew != 0 || p.dead || time.Since(w.leasesLost) < time.Minute || w.cfg.Free || w.has(twins) {
+		return
+	}
+	group := w.group
+	group.Topic = topic
+	end, known := w.leaseEnds[sluice.Lease{Group: group, Partition: partition, Owner: p.owner, Epoch: epoch}]
+	if p.pausedUntil.After(end) {
+		end = p.pausedUntil
+	}
+	if late := time.Since(end); known && late > overlap {
+		w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that expired "+late.String()+" ago")
+	}
 	t := w.tenancies[topic+"/"+partition]
 	since := t.since
 	if p.pausedUntil.After(since) {
 		since = p.pausedUntil
 	}
-	late := time.Since(since)
-	if t.epoch <= epoch || t.by == p || late <= overlap || p.misled || p.skew != 0 || p.dead || time.Since(w.leasesLost) < time.Minute || w.cfg.Free || w.has(twins) {
-		return
+	if late := time.Since(since); t.epoch > epoch && t.by != p && late > overlap {
+		w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.by.name+" has had for "+late.String())
 	}
-	w.stale = append(w.stale, "partition "+topic+"/"+partition+": "+p.name+" works under a lease that "+t.by.name+" has had for "+late.String())
 }
 
 // releases records a violation if a process releases a partition without having left its

@@ -48,6 +48,7 @@ type process struct {
 	monotonic   suspension
 	wall        suspension
 	cutOff      time.Time        // until when it does not reach the lease store
+	cutOffNext  time.Duration    // the same, from its next renewal on
 	misled      bool             // all its clocks stood still in a pause
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition
@@ -326,13 +327,20 @@ func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owne
 		if err == nil {
 			l.w.acquired(l.process, lease)
 			l.forget(partition)
+			l.w.extended(lease, ttl)
 		}
 		return lease, err
 	})
 }
 
 func (l leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duration) error {
-	return requestError(ctx, l.process, "renew", lease.Partition, func() error { return l.w.leaseStore().Renew(ctx, lease, ttl) })
+	return requestError(ctx, l.process, "renew", lease.Partition, func() error {
+		err := l.w.leaseStore().Renew(ctx, lease, ttl)
+		if err == nil {
+			l.w.extended(lease, ttl)
+		}
+		return err
+	})
 }
 
 func (l leases) Release(ctx context.Context, lease sluice.Lease) error {

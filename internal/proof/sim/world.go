@@ -71,10 +71,11 @@ type world struct {
 	tenancies  map[string]tenancy         // by topic and partition
 	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
 	parkings   map[eventID]parking
-	leaseOf    map[sluice.Lease]*process // who acquired it last
-	leaseSkew  time.Duration             // of the lease store's clock
-	twins      []*process                // of one owner name with another process
-	leasesLost time.Time                 // when the lease store last lost its leases
+	leaseOf    map[sluice.Lease]*process  // who acquired it last
+	leaseEnds  map[sluice.Lease]time.Time // by the store
+	leaseSkew  time.Duration              // of the lease store's clock
+	twins      []*process                 // of one owner name with another process
+	leasesLost time.Time                  // when the lease store last lost its leases
 
 	slots          []*slot
 	commands       int              // started so far
@@ -305,6 +306,11 @@ func (w *world) draw(t *ticket) {
 	}
 	if part(t.op) == "leases" && now.Before(t.process.cutOff) {
 		t.fate, t.site = lost, "request of a process that is cut off"
+		return
+	}
+	if t.op == "renew" && t.process.cutOffNext > 0 {
+		t.process.cutOff, t.process.cutOffNext = t.due.Add(t.process.cutOffNext), 0
+		t.fate, t.site = answeredLate, answeredLate.String()+" "+t.op
 		return
 	}
 	if w.quiet || w.rng.Float64() >= max(w.cfg.FaultRate, rare[t.op]) {
