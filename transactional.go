@@ -117,7 +117,13 @@ func (w *transactionalWorker[Tx]) storeStart(start Position) error {
 
 // prepare implements worker. It redrives: dead letters without a stored body are
 // read from the log, and the broker allows no other reader of this consumer.
-func (w *transactionalWorker[Tx]) prepare() error { return w.runRedrives(true) }
+func (w *transactionalWorker[Tx]) prepare() error {
+	if w.attemptsOnRecord() {
+		w.redrives.due = true // after that event
+		return nil
+	}
+	return w.runRedrives(true)
+}
 
 // position implements worker.
 func (w *transactionalWorker[Tx]) position() Position { return w.pos }

@@ -41,6 +41,7 @@ func (b *brake) tripped() bool { return len(b.failed) >= brakeAfter }
 // other event to try and few have failed in a row.
 func (w *transactionalWorker[Tx]) doubt(t *trial) error {
 	w.brake.note(t.event)
+	w.returned()
 	found, err := w.findWitness(t.event)
 	switch {
 	case err != nil:
@@ -61,6 +62,9 @@ func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
 	for _, other := range w.after(e, brakeAfter) {
 		if w.brake.tripped() {
 			break
+		}
+		if w.a.idle.Err() != nil {
+			return false, w.a.ended()
 		}
 		if found, err := w.dryRun(other); found || err != nil {
 			return found, err
@@ -124,6 +128,7 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 		if w.done(t.event) || faultOf(t.failure) == faultRejected {
 			return nil
 		}
+		w.returned()
 		if others := w.after(t.event, 2*w.a.c.cfg.MaxBatch); len(others) > 0 {
 			if _, err := w.dryRun(others[w.a.rand.IntN(len(others))]); err != nil && !errors.Is(err, errReclaimed) {
 				return err

@@ -160,7 +160,7 @@ func (w *transactionalWorker[Tx]) storeFailed(step driver.Step, b Batch, err err
 		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
 	case tookTooLong(b, err):
 		// The event is at fault, if the database answers.
-	case errors.Is(err, driver.ErrTimeLimit):
+	case errors.Is(err, driver.ErrTimeLimit) && len(b.Events) > 1:
 		w.failed(b, fmt.Errorf("commit: %w", err))
 		// No wait: the next transaction is smaller.
 	default:

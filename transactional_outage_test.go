@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +17,26 @@ import (
 
 // api is a service that a handler calls, and that is down at times.
 type api struct {
-	down bool
-	says func(error) error // what the handler makes of it
+	down atomic.Bool
+	says atomic.Pointer[func(error) error] // what the handler makes of it
+}
+
+func newAPI(says func(error) error) *api {
+	a := &api{}
+	a.says.Store(&says)
+	return a
+}
+
+func (a *api) call() error {
+	if a.down.Load() {
+		return (*a.says.Load())(errors.New("503 from the API"))
+	}
+	return nil
 }
 
 func (a *api) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
-	if a.down {
-		return a.says(errors.New("503 from the API"))
+	if err := a.call(); err != nil {
+		return err
 	}
 	return insert(ctx, tx, e)
 }
@@ -72,21 +86,18 @@ func TestHandlerOutage(t *testing.T) {
 		}, sluice.Outage},
 		"decoder": {func(a *api) sluice.Handler[*sluicetest.Tx] {
 			return sluice.TypedBy(func(e *sluice.Event) (*sluice.Event, error) {
-				if a.down {
-					return nil, a.says(errors.New("503 from the API"))
-				}
-				return e, nil
+				return e, a.call()
 			}, func(ctx context.Context, tx *sluicetest.Tx, e, _ *sluice.Event) error { return insert(ctx, tx, e) })
 		}, sluice.Outage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
-				a := &api{says: c.says}
+				a := newAPI(c.says)
 				h := c.handler(a)
 				if name == "wrapped" {
 					whole := h
 					h = func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
-						if !a.down {
+						if !a.down.Load() {
 							return sluice.Each(a.handle)(ctx, tx, b)
 						}
 						return whole(ctx, tx, b)
@@ -96,14 +107,14 @@ func TestHandlerOutage(t *testing.T) {
 				defer end()
 				s.send("0", slices.Repeat([]string{"good"}, 500)...)
 				time.Sleep(time.Minute)
-				a.down = true
+				a.down.Store(true)
 				s.send("0", slices.Repeat([]string{"good"}, 1000)...)
 				time.Sleep(2 * time.Second)
 				if n := len(s.failures()); n == 0 {
 					t.Error("nothing was reported within 2 s")
 				}
 				time.Sleep(10 * time.Minute)
-				a.down = false
+				a.down.Store(false)
 				if !s.movesWithin(10*time.Second, 500) {
 					t.Error("the partition does not move within 10 s of the end")
 				}
@@ -133,8 +144,8 @@ func TestHandlerRetryAfter(t *testing.T) {
 		})
 		s.send("0", "good")
 		_, end := s.consume("a", h, sluice.Config{})
-		defer end()
 		time.Sleep(10 * time.Minute)
+		end()
 		if len(calls) != 4 || len(s.rows()) != 1 {
 			t.Fatalf("%d calls, %d rows", len(calls), len(s.rows()))
 		}
@@ -149,19 +160,21 @@ func TestHandlerRetryAfter(t *testing.T) {
 // A redrive that meets an outage stays due, and nothing is counted.
 func TestRedriveOutage(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		a := &api{says: func(err error) error { return sluice.Reject(err) }, down: true}
+		a := newAPI(sluice.Reject)
+		a.down.Store(true)
 		_, end := s.consume("a", sluice.Each(a.handle), sluice.Config{})
 		defer end()
 		s.send("0", "good")
 		time.Sleep(time.Minute)
 		before := s.letters()[0]
-		a.says = sluice.Outage
+		outage := sluice.Outage
+		a.says.Store(&outage)
 		must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		time.Sleep(10 * time.Minute)
 		if l := s.letters()[0]; l.Status != sluice.StatusRedrive || l.Attempts != before.Attempts || len(s.failures()) == 0 {
 			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.failures()))
 		}
-		a.down = false
+		a.down.Store(false)
 		time.Sleep(12 * time.Second)
 		if len(s.letters()) != 0 || len(s.rows()) != 1 {
 			t.Errorf("%d dead letters, %d rows", len(s.letters()), len(s.rows()))
@@ -170,9 +183,9 @@ func TestRedriveOutage(t *testing.T) {
 }
 
 // needs makes a handler that fails with an ordinary error while what it needs is broken.
-func needs(broken *bool) sluice.Handler[*sluicetest.Tx] {
+func needs(broken *atomic.Bool) sluice.Handler[*sluicetest.Tx] {
 	return sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
-		if *broken {
+		if broken.Load() {
 			return errors.New("a trigger raises")
 		}
 		return insert(ctx, tx, e)
@@ -184,7 +197,8 @@ func TestBrake(t *testing.T) {
 	for _, waiting := range []int{20, 1000, 5000} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
-				broken := true
+				var broken atomic.Bool
+				broken.Store(true)
 				s.send("0", slices.Repeat([]string{"good"}, waiting)...)
 				_, end := s.consume("a", needs(&broken), sluice.Config{})
 				defer end()
@@ -195,7 +209,7 @@ func TestBrake(t *testing.T) {
 					t.Errorf("not reported within 3 s: %v", s.failures())
 				}
 				time.Sleep(10 * time.Minute)
-				broken = false
+				broken.Store(false)
 				if !s.movesWithin(10*time.Second, 0) {
 					t.Error("the partition does not move within 10 s of the end")
 				}
@@ -215,7 +229,8 @@ func TestBrake(t *testing.T) {
 // and after the cause of a hold has gone.
 func TestBrakeConvicts(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		bodies := slices.Repeat([]string{"good"}, 100)
 		for _, n := range []int{0, 1, 2, 50, 99} {
 			bodies[n] = "bad"
@@ -224,7 +239,7 @@ func TestBrakeConvicts(t *testing.T) {
 		_, end := s.consume("a", needs(&broken), sluice.Config{})
 		defer end()
 		time.Sleep(time.Minute)
-		broken = false
+		broken.Store(false)
 		time.Sleep(15 * time.Second)
 		if len(s.rows()) != 95 || len(s.letters()) != 5 {
 			t.Errorf("%d rows, %d dead letters", len(s.rows()), len(s.letters()))
@@ -251,11 +266,55 @@ func TestBrakeFindsWitness(t *testing.T) {
 	})
 }
 
+// A stop does not wait for the search of a witness.
+func TestStopDuringSearchOfWitness(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", slices.Repeat([]string{"good"}, 100)...)
+		c, end := s.consume("a", sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error {
+			time.Sleep(10 * time.Second)
+			return errors.New("a trigger raises")
+		}), sluice.Config{Attempts: 1})
+		defer end()
+		time.Sleep(25 * time.Second)
+		began := time.Now()
+		if err := c.Stop(s.t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		if len(s.letters()) != 0 {
+			t.Errorf("%d dead letters", len(s.letters()))
+		}
+	})
+}
+
+// A time limit that passes in a step without a handler is an outage with back-off.
+func TestTimeLimitWithoutHandler(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "reject")
+		steps := 0
+		s.store.Faults = &refused{func(step driver.Step) error {
+			if steps++; len(step.DeadLetters) > 0 && steps < 1000 {
+				return driver.ErrTimeLimit
+			}
+			return nil
+		}}
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		if steps > 100 {
+			t.Errorf("%d steps in a minute", steps)
+		}
+	})
+}
+
 // Events that fail one after the other, while no other is at hand: at most 19 are dead
 // letters, the next one waits.
 func TestBrakeLoneEvents(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		_, end := s.consume("a", needs(&broken), sluice.Config{})
 		defer end()
 		for range 100 {
@@ -265,7 +324,7 @@ func TestBrakeLoneEvents(t *testing.T) {
 		if n := len(s.letters()); n != 19 {
 			t.Errorf("%d dead letters", n)
 		}
-		broken = false
+		broken.Store(false)
 		time.Sleep(10 * time.Second)
 		if len(s.rows()) != 81 {
 			t.Errorf("%d rows", len(s.rows()))

@@ -124,6 +124,10 @@ func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) e
 	if i := slices.IndexFunc(due, func(d DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
 		due = slices.Concat(due[i+1:], due[:i+1])
 	}
+	// One that may have ended the process is first: the record of another would replace its own.
+	if i := slices.IndexFunc(due, func(d DeadLetter) bool { return d.ID == w.record.known.DeadLetter }); i >= 0 {
+		due = slices.Concat(due[i:i+1], due[:i], due[i+1:])
+	}
 	for i := range due {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()

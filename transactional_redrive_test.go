@@ -204,6 +204,44 @@ func TestRetryThatKills(t *testing.T) {
 	})
 }
 
+// A redrive that kills the process comes to an end also where an event has attempts on
+// record, or another dead letter is postponed again and again.
+func TestRedriveThatKillsBesideOthers(t *testing.T) {
+	for _, beside := range []string{"event with attempts", "dead letter that is postponed"} {
+		t.Run(beside, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.parked(sluice.Config{})
+				postponed, killer := s.letters()[3], s.letters()[4]
+				ids := []int64{killer.ID}
+				if beside == "event with attempts" {
+					s.send("0", "bad")
+					_, end := s.consume("a", mended, sluice.Config{RetryMin: time.Hour, RetryMax: time.Hour})
+					time.Sleep(time.Minute)
+					end()
+				} else {
+					ids = append(ids, postponed.ID)
+				}
+				must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{IDs: ids}, time.Time{}))
+				h := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+					if b.Redriven {
+						return sluice.RetryAfter(errors.New("not yet"), time.Second)
+					}
+					return mended(ctx, tx, b)
+				}
+				deaths := 0
+				for n := range 10 {
+					if s.lifeWith(n, h, func(b sluice.Batch) bool { return b.Redriven && b.Events[0].Sequence == killer.Event.Sequence }) {
+						deaths++
+					}
+				}
+				if letter := must(s.store.Get(s.t.Context(), group, killer.ID)); deaths != 3 || letter.Status != sluice.StatusDead {
+					s.t.Errorf("%d deaths, the dead letter is %+v", deaths, letter)
+				}
+			})
+		})
+	}
+}
+
 // A command retries while the event behind the checkpoint has attempts on
 // record: it neither waits for that event nor loses count.
 func TestRedriveBesideAnEventUnderTrial(t *testing.T) {

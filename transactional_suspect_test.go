@@ -104,6 +104,27 @@ func TestReturnedAttemptIsNoDeath(t *testing.T) {
 	}
 }
 
+// A process that ends while a partition is held has not ended by the event that is tried.
+func TestHoldIsNoDeath(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", slices.Repeat([]string{"good"}, 200)...)
+		s.uncleanEnds("0", 4)
+		var broken atomic.Bool
+		broken.Store(true)
+		for n := range 5 {
+			s.idleLife(fmt.Sprint("waits", n), needs(&broken))
+			if got := s.attempt("0"); got.Sequence == 0 || got.Unreturned != 0 {
+				s.t.Errorf("on record is %+v", got)
+			}
+		}
+		for _, l := range s.letters() {
+			if strings.Contains(l.Error, "process ended") {
+				s.t.Errorf("dead letter of event %d: %s", l.Event.Sequence, l.Error)
+			}
+		}
+	})
+}
+
 // A process that ends while it waits, after the handler has reported an outage or the commit
 // has failed, has not ended by the event.
 func TestWaitingIsNoDeath(t *testing.T) {
@@ -188,6 +209,10 @@ func TestReturnedRedriveIsNoDeath(t *testing.T) {
 // life runs a process until its handler is at what is deadly, which ends it, or for a minute.
 // It reports whether the process has ended so.
 func (s *scene) life(n int, deadly func(b sluice.Batch) bool) bool {
+	return s.lifeWith(n, mended, deadly)
+}
+
+func (s *scene) lifeWith(n int, handler sluice.Handler[*sluicetest.Tx], deadly func(b sluice.Batch) bool) bool {
 	owner, dead := fmt.Sprint("life", n), make(chan struct{})
 	h := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 		if deadly(b) {
@@ -196,7 +221,7 @@ func (s *scene) life(n int, deadly func(b sluice.Batch) bool) bool {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		return mended(ctx, tx, b)
+		return handler(ctx, tx, b)
 	}
 	c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), &sluice.Config{Partitions: 1, Owner: owner, Observer: s}))
 	ctx, cancel := context.WithCancel(s.t.Context())
