@@ -40,7 +40,7 @@ var table = []Mutant{
 		Test: of("Balanced")},
 	{Name: "no Leave", File: "reading.go",
 		Old: "if err := checkpoints.Leave(ctx, a.lease); err != nil {", New: "if err := error(nil); err != nil || ctx == nil {",
-		Test: worlds, Env: untilCaught},
+		Quick: true, Test: worlds, Env: untilCaught},
 
 	// Reading.
 	{Name: "the incarnation is not checked behind Open", File: "reading.go",
@@ -66,9 +66,6 @@ var table = []Mutant{
 		Test: of("Retention|Stopped|Halt")},
 
 	// Transactional.
-	{Name: "an unknown commit counts as done", File: "transactional_commit.go",
-		Old: "	if err := w.reclaim(); err != nil {\n		return err\n	}\n	switch {", New: "	if errors.Is(err, ErrUnknown) {\n		w.pos = step.To\n		return nil\n	}\n	if err := w.reclaim(); err != nil {\n		return err\n	}\n	switch {", Quick: true,
-		Test: worlds, Env: untilCaught},
 	{Name: "a process's death convicts an event at once", File: "transactional_suspect.go",
 		Old: "deathsAllowed = 3", New: "deathsAllowed = 1",
 		Test: worlds, Env: untilCaught},
@@ -77,7 +74,7 @@ var table = []Mutant{
 		Test: worlds, Env: untilCaught},
 	{Name: "redrives run during an event's attempts", File: "transactional_suspect.go",
 		Old: "return known.DeadLetter == 0 && known.Attempts+known.Unreturned > 0 && known.Sequence > w.pos.Sequence", New: "return false && known != nil",
-		Test: worlds, Env: untilCaught},
+		Test: of("TestRedriveBesideAnEventUnderTrial")},
 	{Name: "attempts that returned count as deaths", File: "transactional.go",
 		Old: "	defer w.takeBack()\n", New: "",
 		Test: worlds, Env: untilCaught},
