@@ -11,7 +11,6 @@ import (
 // event needs. They wait, and are tried again. Once a record is written, the next
 // failure of each of them is its own. The worker's goroutine alone uses it.
 type doubts struct {
-	waiting int   // events in doubt
 	inRow   int   // events that used up their attempts since a record was written
 	written int64 // records that were written then
 	hold    *span // reported while the partition is held
@@ -23,13 +22,6 @@ const heldAttempts = 10
 
 // tripped reports whether so many events failed in a row that the partition is held.
 func (d *doubts) tripped() bool { return d.inRow >= brakeAfter }
-
-// end is called when an event is not in doubt any more.
-func (d *doubts) end(doubted bool) {
-	if doubted {
-		d.waiting--
-	}
-}
 
 // released ends the report that the partition is held.
 func (d *doubts) released() {
@@ -85,19 +77,22 @@ func (w *atLeastOnceWorker[R]) isOwn(t *recordTask[R]) bool {
 	d := &w.doubts
 	written := w.stats.written.Load()
 	if written != d.written {
-		d.written, d.inRow = written, 0
+		d.written = written
+		d.released()
 	}
 	if written > t.written {
 		return true
 	}
 	if !t.doubted {
 		t.doubted = true
-		d.waiting++
-		d.inRow++
+		w.queue.count(t.event, 1, 0)
+		if t.event.doubted == 1 {
+			d.inRow++
+		}
 	}
 	// What waits for an earlier event of its key can't be tried.
-	behind := w.queue.blocked + len(w.queue.unmade)
-	alone := w.inFlight.list.InFlight()-w.deadLetters.len()-behind <= d.waiting
+	behind := w.queue.behind + len(w.queue.unmade)
+	alone := w.inFlight.list.InFlight()-w.deadLetters.len()-behind <= w.queue.doubted
 	if d.tripped() {
 		if d.hold == nil {
 			hold := w.a.waiting.doing(activityHold, t.event.event.Sequence, 1)
@@ -112,8 +107,6 @@ func (w *atLeastOnceWorker[R]) isOwn(t *recordTask[R]) bool {
 
 // convict makes a record's event a failed one after its last attempt.
 func (w *atLeastOnceWorker[R]) convict(t *recordTask[R], err error) {
-	w.doubts.end(t.doubted)
-	t.doubted = false
 	w.fail(t, err, t.attempts+1)
 }
 
@@ -138,6 +131,7 @@ func (w *atLeastOnceWorker[R]) fail(t *recordTask[R], err error, attempts int) {
 
 // finish ends a record that is not written and never will be.
 func (w *atLeastOnceWorker[R]) finish(t *recordTask[R]) {
+	w.queue.endDoubt(t)
 	w.queue.unblock(t)
 	if t.event.left.Add(-1) == 0 {
 		w.eventFinished(t.event)

@@ -115,6 +115,46 @@ func TestStreamConvicts(t *testing.T) {
 	})
 }
 
+// An event of several records counts as one, in whatever order they are written.
+func TestStreamHoldsEventsOfSeveralRecords(t *testing.T) {
+	for _, order := range []sluice.Ordering{sluice.OrderKey, sluice.OrderNone} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				t := s.t
+				s.keyed("0", 30, func(i int) string { return fmt.Sprint("k", i) })
+				var down atomic.Bool
+				down.Store(true)
+				sink := submitFunc(func(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+					var err error
+					if down.Load() {
+						err = errors.New("refused")
+					}
+					time.AfterFunc(10*time.Millisecond, func() { done(sluice.WriteResult{Err: err}) })
+				})
+				three := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+					return []*sluice.Event{e, e, e}, nil
+				}
+				c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, three, sink, &sluice.AtLeastOnceConfig{Order: order}), &sluice.Config{Observer: s}))
+				ran := make(chan error, 1)
+				go func() { ran <- c.Run(t.Context()) }()
+				time.Sleep(10 * time.Minute)
+				down.Store(false)
+				time.Sleep(time.Minute)
+				if err := c.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+				<-ran
+				if got := s.letters(); len(got) != 0 {
+					t.Errorf("%d dead letters, the first: %+v", len(got), got[0])
+				}
+				if at := s.position("0"); at != 29 {
+					t.Errorf("checkpoint at %d", at)
+				}
+			})
+		})
+	}
+}
+
 // In the order of the partition nothing can be tried before a bad event is out of the
 // way. It becomes a dead letter also after many that failed in a row.
 func TestStreamConvictsInOrder(t *testing.T) {

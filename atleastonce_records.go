@@ -25,6 +25,9 @@ type inFlightEvent struct {
 	failed   atomic.Bool
 	failure  error
 	attempts int
+	// How many of its records are in doubt, and how many wait for another event's
+	// of their key. The worker's goroutine alone uses them.
+	doubted, blocked int
 }
 
 // recordTask is one record of an in-flight event. If its records could not be made
@@ -55,6 +58,8 @@ type sendQueue[R any] struct {
 	lastOf  map[string]*recordTask[R] // the newest unfinished record of each ordering key
 	delayed delayedRecords[R]
 	blocked int  // records that wait for an earlier one of their key
+	doubted int  // events with a record in doubt
+	behind  int  // other events with a record that waits for another event's of its key
 	turn    bool // the last probe was taken from first
 	// unmade are the events whose records could not be made yet, in their order. The
 	// first one is queued to be tried again; the others wait for it.
@@ -77,6 +82,9 @@ func (q *sendQueue[R]) add(t *recordTask[R]) {
 		if last != nil {
 			last.next = t
 			q.blocked++
+			if last.event != t.event {
+				q.count(t.event, 0, 1)
+			}
 			return
 		}
 	}
@@ -146,8 +154,41 @@ func (q *sendQueue[R]) unblock(t *recordTask[R]) {
 		return
 	}
 	q.blocked--
+	if t.next.event != t.event {
+		q.count(t.next.event, 0, -1)
+	}
 	q.first = append(q.first, t.next)
 	t.next = nil
+}
+
+// endDoubt is called when a record is not in doubt any more.
+func (q *sendQueue[R]) endDoubt(t *recordTask[R]) {
+	if t.doubted {
+		t.doubted = false
+		q.count(t.event, -1, 0)
+	}
+}
+
+// count changes how many of an event's records are in doubt, and how many are blocked.
+// Redrives are not counted: they are on no work list.
+func (q *sendQueue[R]) count(e *inFlightEvent, doubted, blocked int) {
+	if e.redrive != nil {
+		return
+	}
+	q.tally(e, -1)
+	e.doubted += doubted
+	e.blocked += blocked
+	q.tally(e, 1)
+}
+
+// tally adds an event to the counts that it belongs to, or takes it from them.
+func (q *sendQueue[R]) tally(e *inFlightEvent, n int) {
+	switch {
+	case e.doubted > 0:
+		q.doubted += n
+	case e.blocked > 0:
+		q.behind += n
+	}
 }
 
 // busy reports whether any event is in flight.
@@ -407,7 +448,7 @@ func (w *atLeastOnceWorker[R]) takeResults() {
 			}
 		}
 		if t.result.Err == nil {
-			w.doubts.end(t.doubted)
+			w.queue.endDoubt(t)
 			w.queue.unblock(t)
 		} else {
 			w.recordFailed(t, t.result.Err)
