@@ -27,7 +27,7 @@ type inFlightEvent struct {
 	attempts int
 	// How many of its records are in doubt, and how many wait for another event's
 	// of their key. The worker's goroutine alone uses them.
-	doubted, blocked int
+	doubted, blocked int32
 }
 
 // recordTask is one record of an in-flight event. If its records could not be made
@@ -171,7 +171,7 @@ func (q *sendQueue[R]) endDoubt(t *recordTask[R]) {
 
 // count changes how many of an event's records are in doubt, and how many are blocked.
 // Redrives are not counted: they are on no work list.
-func (q *sendQueue[R]) count(e *inFlightEvent, doubted, blocked int) {
+func (q *sendQueue[R]) count(e *inFlightEvent, doubted, blocked int32) {
 	if e.redrive != nil {
 		return
 	}

@@ -373,8 +373,11 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("dead letters %+v", got)
 		}
 	})
-	if _, err := sluice.Workers(0, nil); err == nil {
+	if _, err := sluice.Workers(0, func(context.Context, *sluice.Event) error { return nil }); err == nil {
 		t.Error("no workers are allowed")
+	}
+	if _, err := sluice.Workers(1, nil); err == nil {
+		t.Error("workers without a function are allowed")
 	}
 }
 

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,10 +64,14 @@ func EventAsRecord(_ context.Context, e *Event) ([]*Event, error) { return []*Ev
 
 // Workers returns a sink that calls fn for each event, up to n calls at a time, for
 // programs with a store of their own. The error of fn is read as [WriteResult].Err; a
-// panic is an error, and so is a call that ends its goroutine.
+// panic is an error, and so is a call that ends its goroutine. Workers returns an error if
+// n is not positive or fn is nil.
 func Workers(n int, fn func(ctx context.Context, e *Event) error) (*WorkerSink, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("%d workers: must be positive", n)
+	}
+	if fn == nil {
+		return nil, errors.New("workers: function is nil")
 	}
 	return &WorkerSink{fn: fn, idle: n}, nil
 }
