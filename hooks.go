@@ -32,6 +32,7 @@ type hookQueue struct {
 	mu      sync.Mutex
 	waiting []func()
 	busy    bool
+	closed  bool
 	running sync.WaitGroup
 }
 
@@ -40,7 +41,7 @@ const hookQueueLen = 64
 func (q *hookQueue) push(fn func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= hookQueueLen {
+	if q.closed || len(q.waiting) >= hookQueueLen {
 		return
 	}
 	q.waiting = append(q.waiting, fn)
@@ -65,5 +66,10 @@ func (q *hookQueue) run() {
 	}
 }
 
-// close waits for the hooks that are queued.
-func (q *hookQueue) close() { q.running.Wait() }
+// close waits for the hooks that are queued. Further calls are dropped.
+func (q *hookQueue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.running.Wait()
+}
