@@ -108,7 +108,7 @@ func TestRetryUnderKill(t *testing.T) {
 			await(t, "some to be applied", func() bool {
 				select {
 				case <-p.done:
-					t.Fatalf("it ended before it was killed, %d rows", count(t, g.db, countRows))
+					t.Fatalf("it ended before it was killed, %d rows: %s%s", count(t, g.db, countRows), p.out.String(), p.err.String())
 				default:
 				}
 				return count(t, g.db, countRows) > int64(kills+1)*n/16

@@ -5,12 +5,12 @@ package deadletters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -37,6 +37,9 @@ const (
 	pollEvery = 200 * time.Millisecond
 	// redriveEvery is the time between two calls of Admin.Redrive.
 	redriveEvery = time.Second
+	// redriveFailures is how many calls in a row may fail: one request without an answer in time
+	// must not end a command that has redriven half of the dead letters.
+	redriveFailures = 3
 )
 
 // Select lists the dead letters that match filter, at most filter.Limit if that is positive.
@@ -88,16 +91,20 @@ func (d *Admin) Discard(ctx context.Context, selected []sluice.DeadLetter) (disc
 }
 
 // Follow waits until no marked dead letter waits any more, and runs the redrives of partitions
-// without an owner. It calls report after each poll. If ctx ends first, or Redrive fails, it
-// returns the outcome so far and the error; the dead letters that still wait stay marked.
+// without an owner. It calls report after each poll. If ctx ends first, or Redrive fails
+// redriveFailures times in a row, it returns the outcome so far and the error; the dead letters
+// that still wait stay marked.
 func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
 	running, stop := context.WithCancel(ctx)
 	broken := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for {
-			if _, _, err := d.Redrive(running); err != nil {
+		for failures := 0; ; {
+			_, _, err := d.Redrive(running)
+			if err == nil {
+				failures = 0
+			} else if failures++; failures == redriveFailures || errors.Is(err, sluice.ErrRefused) {
 				broken <- err
 				return
 			}

@@ -160,6 +160,28 @@ func TestWithoutTheHub(t *testing.T) {
 	})
 }
 
+// One request without an answer does not end a command; an outage does.
+func TestRedriveThatFails(t *testing.T) {
+	for failures, survives := range map[int]bool{2: true, 3: false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a", "b")
+			d, redrive, calls := w.admin(t, w.hub), w.consumer(t, w.hub).Redrive, 0
+			d.Redrive = func(ctx context.Context) (int, int, error) {
+				if calls++; calls <= failures {
+					return 0, 0, errAbsent
+				}
+				return redrive(ctx)
+			}
+			so, err := w.retry(t, t.Context(), d)
+			if survives {
+				w.expect(t, so, err, 2, 0, "0/0", "1/0")
+			} else if !errors.Is(err, errAbsent) || len(so.Waiting) != 2 {
+				t.Errorf("outcome %+v, %v", so, err)
+			}
+		})
+	}
+}
+
 func TestWhatWaitsStaysMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a")
