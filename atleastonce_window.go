@@ -246,10 +246,14 @@ func (s *sinkWindow) look(now time.Duration) {
 		latency += p.latency.Load()
 	}
 	size := s.share.Load() * int64(len(s.members))
+	overdue := 2 * (s.own + queueFor)
+	if s.share.Load() <= 2 { // a window as small as this may be slow only for the sink's own latency
+		overdue += 2 * s.before.latency
+	}
 	switch {
 	case n >= size && measured >= min(size, firstWindow/2):
 		s.adapt(now, max(time.Duration(latency/measured), 1))
-	case n >= firstWindow && n < size && now-time.Duration(s.began.Load()) > 2*(s.own+queueFor):
+	case n >= firstWindow && n < size && now-time.Duration(s.began.Load()) > overdue:
 		s.before.size = 0
 		s.adapt(now, now-time.Duration(s.began.Load())) // at least
 	}
@@ -269,6 +273,8 @@ func (s *sinkWindow) adapt(now, latency time.Duration) {
 		if now < s.knee.until && size > s.knee.size {
 			size = max(s.knee.size, s.size*1.25)
 		}
+	case change < 0.8 && now >= s.probeAt && s.share.Load() == 1:
+		size = 2 * s.size // perhaps nothing queues, and less than one record each shows nothing
 	case change < 0.8:
 		if now >= s.probeAt {
 			size = max(size, s.size/2) // perhaps nothing queues
@@ -316,7 +322,7 @@ func (s *sinkWindow) learn(now, latency time.Duration) bool {
 // resize sets the window.
 func (s *sinkWindow) resize(now time.Duration, size float64) {
 	s.size = max(min(size, s.most), 1)
+	s.restart(now) // first: divide wakes the members, and what they fill counts
 	s.divide()
 	s.size = float64(s.share.Load()) * float64(max(1, len(s.members)))
-	s.restart(now)
 }

@@ -180,6 +180,22 @@ func TestWindowOfSinks(t *testing.T) {
 	}
 }
 
+// With many partitions the smallest window is one record each. A sink that is slow, and
+// in which nothing queues, gets more.
+func TestWindowOfManyPartitions(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		m := slow(s.t, 2*time.Second)
+		stop := s.backlog(m, 32, &sluice.AtLeastOnceConfig{MaxEvents: 3200})
+		time.Sleep(2 * time.Minute)
+		if got, want := m.rate(time.Minute), 3200/2.1*0.8; got < want {
+			s.t.Errorf("%.0f records a second, want %.0f", got, want)
+		}
+		if took := stop(); took > 3*time.Second {
+			s.t.Errorf("the stop took %v", took)
+		}
+	})
+}
+
 // The window follows the sink's rate.
 func TestWindowFollowsTheRate(t *testing.T) {
 	stage(t, 1, func(s *scene) {
