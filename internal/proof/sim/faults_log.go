@@ -22,11 +22,6 @@ func lifeOf(e *sluice.Event) int {
 	return 0
 }
 
-// idOf identifies an event of the first stage's log, or of the second's.
-func idOf(topic string, e *sluice.Event) eventID {
-	return eventID{topic, e.Partition, e.Sequence, lifeOf(e)}
-}
-
 // letterID identifies the event of a dead letter. The lock is held.
 func (w *world) letterID(d *sluice.DeadLetter) eventID {
 	return eventID{d.Group.Topic, d.Event.Partition, d.Event.Sequence, w.lives[d.Incarnation]}
