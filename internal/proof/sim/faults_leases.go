@@ -47,7 +47,8 @@ func (w *world) twin() {
 	w.count("two processes of one owner name")
 }
 
-// holderOf returns the process that acquired a lease last. The lock is held.
+// holderOf returns the process that acquired a lease, or committed under it, last. The
+// lock is held.
 func (w *world) holderOf(l sluice.Lease) *process {
 	if p := w.leaseOf[l]; p != nil {
 		return p

@@ -377,6 +377,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	s.w.mu.Lock()
 	s.committing[step.Lease.Partition] = ctx
+	s.w.leaseOf[step.Lease] = s.process // after a loss of the leases, two processes of one owner may have equal leases
 	s.w.mu.Unlock()
 	if s.w.cfg.Blind {
 		return s.blind(ctx, step, fn)

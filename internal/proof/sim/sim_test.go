@@ -51,7 +51,7 @@ const (
 	freshSeeds  = 1000 // by default
 	streamSeeds = 700
 	freeSeeds   = 300
-	eachSite    = 300 // how often each kind of fault must have struck in them; in more seeds, more often
+	eachSite    = 200 // how often each kind of fault must have struck in them; in more seeds, more often
 	eachThemed  = 5   // of a theme's, by how much less
 )
 
