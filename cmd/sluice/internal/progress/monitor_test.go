@@ -140,7 +140,7 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 	log, text := recorder()
 	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2,
 		Err: &sluice.BacklogError{Partition: "4", Sequence: 812, Age: 11 * time.Minute, InFlight: 70}})
-	if got := text.String(); !strings.Contains(got, `msg="event stuck in flight" partition=4`) || !strings.Contains(got, "event 812 is not done 11m0s after it was first submitted") {
+	if got := text.String(); !strings.Contains(got, `msg="event stuck in flight" partition=4`) || !strings.Contains(got, "event 812 stuck in flight for 11m0s") {
 		t.Errorf("got %s", got)
 	}
 }
