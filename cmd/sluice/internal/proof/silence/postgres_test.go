@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -96,6 +97,9 @@ func namespaced(t *testing.T, network *netns.Network) (*pgstore.Store, *sockets)
 		t.Fatal(err)
 	}
 	t.Cleanup(link.Close)
+	for _, ns := range network.Namespaces {
+		awaitRoute(t, ns, link.Addr())
+	}
 	d := &sockets{direct: direct, network: network, of: make(map[string]*netns.Namespace)}
 	dial := pc.ConnConfig.DialFunc
 	pc.ConnConfig.DialFunc = func(ctx context.Context, proto, _ string) (net.Conn, error) {
@@ -112,6 +116,25 @@ func namespaced(t *testing.T, network *netns.Network) (*pgstore.Store, *sockets)
 	}
 	t.Cleanup(s.Close)
 	return s, d
+}
+
+// awaitRoute waits until an address can be reached: a cable that was plugged in again takes a moment.
+func awaitRoute(t *testing.T, ns *netns.Namespace, address string) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		err = ns.Do(func() error {
+			conn, err := net.DialTimeout("tcp", address, time.Second)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		})
+		if err == nil {
+			return
+		}
+	}
+	t.Fatalf("no route: %v", err)
 }
 
 func (d *sockets) dial(ctx context.Context, proto, address string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (conn net.Conn, err error) {
