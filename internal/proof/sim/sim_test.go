@@ -167,7 +167,7 @@ func TestOneSeedOneTrace(t *testing.T) {
 		}
 		oneTrace(t, Draw(seed), times, 0)
 		stream := DrawStream(seed)
-		stream.Stream.Rate = 0       // partitions wait for it in no fixed order
+		stream.Stream.Rate = 0                      // partitions wait for it in no fixed order
 		stream.Themes &^= apiOutages | environments // many records wait at once; when the engine's timer fires for them varies by 20 ms
 		oneTrace(t, stream, times, 1+times/10)
 	}
