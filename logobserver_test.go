@@ -60,7 +60,7 @@ func (l *lines) defaultLog(t *testing.T) {
 	})
 }
 
-// lockedOut is a lease store that nobody can reach.
+// lockedOut is a lease store that cannot be reached.
 type lockedOut struct{ driver.LeaseStore }
 
 func (lockedOut) List(context.Context, sluice.Group) ([]driver.LeaseInfo, error) { return nil, errCut }

@@ -13,17 +13,22 @@ type intake struct {
 	limit int // 0: none
 
 	mu      sync.Mutex
-	total   int           // bytes that came
-	seen    int           // total at the last empty
-	held    int           // of these, what Read has not returned
+	held    int           // bytes that came and that Read has not returned
 	waiting bool          // Read waits for an event, which may be larger than limit
 	closed  bool          // nothing is bounded any more
 	changed chan struct{} // closed when the state changes; nil while nobody waits for that
 }
 
-// oversizePace is the time between two reads of the connection if the limit is used up
-// and Read waits: either the event is larger than the limit, or Read is about to take it.
-const oversizePace = time.Millisecond
+const (
+	// eventOverhead is what an event has on the wire beside what [driver.Event.Size]
+	// counts: annotations and headers. It is above what brokers send, so that what is
+	// held is not overestimated more and more.
+	eventOverhead = 256
+	// startAfresh is how long Read waits while the limit is used up until the count
+	// begins again: what came is no complete event, so either the next one is larger
+	// than the limit, or the count is too high.
+	startAfresh = 10 * time.Millisecond
+)
 
 // full reports whether the connection must not be read.
 func (i *intake) full() bool {
@@ -50,12 +55,12 @@ func (i *intake) await() (waited bool) {
 		waited = true
 		var pace <-chan time.Time
 		if waiting {
-			pace = time.After(oversizePace)
+			pace = time.After(startAfresh)
 		}
 		select {
 		case <-changed:
 		case <-pace:
-			return true
+			i.change(func() { i.held = 0 })
 		}
 	}
 }
@@ -64,25 +69,13 @@ func (i *intake) await() (waited bool) {
 func (i *intake) came(n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.total += n
 	i.held += n
 }
 
-// empty notes that the SDK held no event, and that n bytes of events wait for Read. If
-// nothing has come since the last time, nothing is on its way within the SDK either, and
-// this is all there is. That corrects what returned leaves: the broker's annotations and
-// the frames' headers.
-func (i *intake) empty(n int) {
-	i.change(func() {
-		if i.total == i.seen {
-			i.held = n
-		}
-		i.seen = i.total
-	})
+// returned counts events that Read has returned, and their bytes.
+func (i *intake) returned(events, bytes int) {
+	i.change(func() { i.held = max(0, i.held-bytes-events*eventOverhead) })
 }
-
-// returned counts bytes that Read has returned.
-func (i *intake) returned(n int) { i.change(func() { i.held = max(0, i.held-n) }) }
 
 // wait notes whether Read waits for an event.
 func (i *intake) wait(waiting bool) { i.change(func() { i.waiting = waiting }) }

@@ -98,25 +98,23 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// take returns the events that have arrived, at most credit, perhaps none. all says
-// that no others have. Once half of the credit is used it lets the broker send up to
-// credit again.
-func (l *link) take(credit int) (events []*azeventhubs.ReceivedEventData, all bool, err error) {
+// take returns the events that have arrived, at most credit, perhaps none. Once half of
+// the credit is used it lets the broker send up to credit again.
+func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
 	// The SDK grants the difference between the number of events requested here
 	// and what was granted before.
 	if l.credited <= credit/2 {
 		l.credited = credit
 	}
-	asked := l.credited
-	events, err = l.receiver.ReceiveEvents(endedContext, asked, nil)
+	events, err := l.receiver.ReceiveEvents(endedContext, l.credited, nil)
 	switch {
 	case l.life.Err() != nil:
-		return nil, false, l.closedError()
+		return nil, l.closedError()
 	case err != nil && !cancelled(err):
-		return nil, false, l.explain(err)
+		return nil, l.explain(err)
 	}
 	l.credited -= len(events)
-	return events, len(events) < asked, nil
+	return events, nil
 }
 
 // linger waits for d, or until ctx or the link ends.

@@ -136,7 +136,7 @@ func TestMemory(t *testing.T) {
 func resident(t *testing.T) string {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err) // only Linux has it, and this test runs on request alone
 	}
 	var found []string
 	for line := range strings.Lines(string(status)) {

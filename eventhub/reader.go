@@ -57,7 +57,6 @@ type reader struct {
 	next     int64 // the sequence number that must come next
 	window   window
 	buffered []*driver.Event // received and not yet returned
-	bytes    int             // of buffered
 	err      error           // why no event follows buffered
 	lastRead time.Time       // when events were last returned
 }
@@ -118,8 +117,8 @@ func (r *reader) pop(max int) []*driver.Event {
 	// A copy: what stays must not keep the returned events in memory.
 	events := slices.Clone(r.buffered[:n])
 	clear(r.buffered[:n])
-	r.buffered, r.bytes = r.buffered[n:], r.bytes-bytes
-	r.link.guard.intake.returned(bytes)
+	r.buffered = r.buffered[n:]
+	r.link.guard.intake.returned(n, bytes)
 	return events
 }
 
@@ -150,15 +149,12 @@ func (r *reader) refill() {
 	if r.err != nil {
 		return
 	}
-	events, all, err := r.link.take(r.window.credit())
+	events, err := r.link.take(r.window.credit())
 	if err != nil {
 		r.fail(err)
 		return
 	}
 	r.buffer(events)
-	if all {
-		r.link.guard.intake.empty(r.bytes)
-	}
 }
 
 // fail records why no more events come.
@@ -202,7 +198,6 @@ func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
 		bytes += e.Size()
 		events[i] = nil // the SDK's message with the body
 	}
-	r.bytes += bytes
 	r.window.observe(len(events), bytes)
 }
 

@@ -378,7 +378,7 @@ func TestStatementErrors(t *testing.T) {
 	expect(t, s, driver.Unset)
 }
 
-// A limit on time that passes in the handler is told apart from an outage, whoever has set it.
+// A time limit that ends in the handler is not reported as an outage, whoever has set it.
 func TestTimeLimits(t *testing.T) {
 	s := open(t, pgtest.Database(t), &pgstore.Config{LeaseFor: 200 * time.Millisecond})
 	createEffects(t, s)

@@ -26,13 +26,13 @@ type running struct {
 	store *pgstore.Store
 	hub   *sluicetest.Hub
 	mu    sync.Mutex
-	told  []sluice.Observation
+	seen  []sluice.Observation
 }
 
 func (r *running) Observe(o sluice.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, o)
+	r.seen = append(r.seen, o)
 }
 
 // run starts a consumer, which ends with the test. Its store has settings in its URL.
@@ -76,7 +76,7 @@ func (r *running) send(n int) {
 func (r *running) reported(words ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.told, func(o sluice.Observation) bool {
+	return slices.ContainsFunc(r.seen, func(o sluice.Observation) bool {
 		return o.Kind == sluice.KindFailed && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(o.Err.Error(), w) })
 	})
 }
@@ -147,9 +147,9 @@ func TestBrokenForEveryEvent(t *testing.T) {
 			r.send(200)
 			r.within(5*time.Second, "it is reported", func() bool { return r.reported(c.report...) })
 			r.mu.Lock()
-			before := len(r.told)
+			before := len(r.seen)
 			r.mu.Unlock()
-			eventually(t, "it is reported again", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.told) > before+2 })
+			eventually(t, "it is reported again", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.seen) > before+2 })
 			if n := len(r.deadLetters()); n != 0 {
 				t.Errorf("%d dead letters", n)
 			}
