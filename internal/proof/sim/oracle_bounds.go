@@ -10,7 +10,7 @@ import (
 
 // load is what a process has of one partition at a time.
 type load struct {
-	handed   int64         // the highest event that the handler has seen
+	handed   int64         // the highest event that the handler has seen, or that the checkpoint is past
 	inFlight map[int64]int // records that the sink has, by event
 	bytes    map[int64]int // of those events
 }
@@ -29,6 +29,14 @@ func (p *process) opened(partition string, after int64) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.loadOf(partition).handed = after
+}
+
+// past notes the checkpoint that a process read. After a failover that lost an operator's
+// command, this checkpoint can be far above the reader: events up to it never reach the
+// handler. The lock is held.
+func (p *process) past(partition string, checkpoint int64) {
+	l := p.loadOf(partition)
+	l.handed = max(l.handed, checkpoint)
 }
 
 // fetched checks how far a reader is ahead of the handler: a batch, and less than two in the

@@ -361,6 +361,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
+			s.past(lease.Partition, p.Position.Sequence)
 			if _, ok := s.w.claimedAt[lease]; !ok {
 				s.w.claimedAt[lease] = time.Now()
 			}
