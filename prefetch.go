@@ -18,8 +18,7 @@ type prefetchBuffer struct {
 
 	mu     sync.Mutex
 	events []*Event
-	sizes  []int // of the events
-	bytes  int   // their sum
+	bytes  int   // the sum of their sizes
 	err    error // why no more events come; returned after the events
 
 	space chan struct{} // wakes fetch: there is room again
@@ -65,13 +64,13 @@ func (b *prefetchBuffer) full() bool {
 
 // add appends what a read returned.
 func (b *prefetchBuffer) add(events []*Event, err error) {
+	bytes := 0
+	for _, e := range events {
+		bytes += e.Size()
+	}
 	b.mu.Lock()
 	b.events = append(b.events, events...)
-	for _, e := range events {
-		size := e.Size()
-		b.sizes = append(b.sizes, size)
-		b.bytes += size
-	}
+	b.bytes += bytes
 	if b.err == nil {
 		b.err = err
 	}
@@ -98,13 +97,16 @@ func (b *prefetchBuffer) take(n int, maxBytes int64) ([]*Event, error) {
 		return nil, b.err
 	}
 	n, bytes := b.fitting(min(n, b.max, len(b.events)), maxBytes)
-	// A copy: what stays must not keep the taken events in memory.
-	taken := slices.Clone(b.events[:n])
-	clear(b.events[:n])
-	b.events, b.sizes, b.bytes = b.events[n:], b.sizes[n:], b.bytes-bytes
-	if len(b.events) == 0 {
-		b.events, b.sizes = nil, nil
+	taken := b.events
+	if n < len(b.events) {
+		// A copy: what stays must not keep the taken events in memory.
+		taken = slices.Clone(b.events[:n])
+		clear(b.events[:n])
+		b.events = b.events[n:]
+	} else {
+		b.events = nil
 	}
+	b.bytes -= bytes
 	wake(b.space)
 	return taken, nil
 }
@@ -112,8 +114,15 @@ func (b *prefetchBuffer) take(n int, maxBytes int64) ([]*Event, error) {
 // fitting returns how many of the first n events have up to maxBytes together, and how
 // many bytes these have. The first event counts as fitting.
 func (b *prefetchBuffer) fitting(n int, maxBytes int64) (fit, bytes int) {
-	for fit < n && (fit == 0 || int64(bytes+b.sizes[fit]) <= maxBytes) {
-		bytes += b.sizes[fit]
+	if n == len(b.events) && int64(b.bytes) <= maxBytes {
+		return n, b.bytes
+	}
+	for fit < n {
+		size := b.events[fit].Size()
+		if fit > 0 && int64(bytes+size) > maxBytes {
+			break
+		}
+		bytes += size
 		fit++
 	}
 	return fit, bytes
