@@ -52,6 +52,9 @@ type CosmosConfig struct {
 	// Partitions is the initial number of physical partitions of containers without one
 	// of their own. Default: one for each 10,000 RU per second.
 	Partitions int
+	// AsAzure makes the account as strict and inexact as one on Azure. Default: nil, nothing
+	// of that.
+	AsAzure *AsAzure
 	// Control is the loopback address of the control endpoint, plain HTTP: see the
 	// package documentation. Default: none.
 	Control string

@@ -49,6 +49,9 @@ type Config struct {
 	// RetentionBytes is how many bytes of the newest events each partition keeps, at
 	// least 1 MiB. Default: unlimited.
 	RetentionBytes int64
+	// AsAzure makes the namespace as strict and inexact as those on Azure. Default: nil, nothing
+	// of that.
+	AsAzure *AsAzure
 	// Control is the loopback address of the control endpoint, plain HTTP: see the
 	// package documentation. Default: none.
 	Control string

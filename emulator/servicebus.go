@@ -74,6 +74,9 @@ type ServiceBusConfig struct {
 	// Premium sets the maximum size of a message or batch to 1 MiB, as on Azure's
 	// premium tier. Default: 256 KiB, as on the standard tier.
 	Premium bool
+	// AsAzure makes the namespace as strict and inexact as those on Azure. Default: nil, nothing
+	// of that.
+	AsAzure *AsAzure
 	// Control is the loopback address of the control endpoint, plain HTTP: see the
 	// package documentation. Default: none.
 	Control string

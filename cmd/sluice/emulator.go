@@ -25,6 +25,7 @@ func (a *app) emulatorServe() *cobra.Command {
 	var cosmos cosmosFlags
 	var bus busFlags
 	var hubs, keys []string
+	var strict asAzureFlags
 	cmd := &cobra.Command{
 		Use:   "serve --hub NAME=PARTITIONS…",
 		Short: "Run the emulator until interrupted",
@@ -46,13 +47,23 @@ and prints another line: "ready" and the namespace's connection string. Messages
 kept in memory, unless --servicebus-data names a directory. Queues and topics that exist
 in that directory keep their settings. With --servicebus-admin, clients can create and
 list queues and topics. The connection string for that is printed on its own line,
-"servicebus-admin", before "ready".`,
+"servicebus-admin", before "ready".
+
+With --as-azure, all of these are as strict and inexact as the services on Azure: runtime
+information is out of date, quotas hold, idle links are detached. --as-azure NAME,… turns
+on some of that. docs/emulator.md lists the names.`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
+  sluice emulator serve --hub flights=4 --as-azure stale-runtime=10s,known-groups
   sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
   sluice emulator serve --hub flights=4 --servicebus 127.0.0.1:5673 --servicebus-queue orders --servicebus-topic news/all`,
-		Args: cobra.NoArgs,
-		RunE: a.runE(func(ctx context.Context, _ []string) error {
+		Args: strict.args,
+		RunE: a.runE(func(ctx context.Context, args []string) error {
+			azure, err := strict.parse(args)
+			if err != nil {
+				return err
+			}
+			cfg.AsAzure, cosmos.cfg.AsAzure, bus.cfg.AsAzure = azure, azure, azure
 			list, err := parseHubs(hubs)
 			if err != nil {
 				return err
@@ -82,6 +93,7 @@ list queues and topics. The connection string for that is printed on its own lin
 	f.StringVar(&cfg.Control, "control", "", "loopback `address` of the endpoint for fault injection, for tests (default none)")
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; can be repeated")
 	f.StringArrayVar(&keys, "key", nil, "a shared access key, `NAME=BASE64[:RIGHTS]`, by default with all rights; can be repeated (default: any key is accepted)")
+	strict.register(cmd)
 	cosmos.register(cmd)
 	bus.register(cmd)
 	return cmd

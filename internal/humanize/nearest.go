@@ -8,7 +8,7 @@ const maxWord = 64
 
 // Nearest returns the one of candidates that is most like word, or "" if none is
 // similar enough: at most a third of its letters (but always one) may differ.
-// It ignores case and takes hyphens and spaces for underscores.
+// It ignores case, and whether words are joined by hyphens, spaces or underscores.
 func Nearest(word string, candidates []string) string {
 	if len(word) > maxWord {
 		return ""
@@ -17,7 +17,7 @@ func Nearest(word string, candidates []string) string {
 	word = fold.Replace(strings.ToLower(word))
 	best, distance := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
-		if d := edits(word, strings.ToLower(c)); d < distance {
+		if d := edits(word, fold.Replace(strings.ToLower(c))); d < distance {
 			best, distance = c, d
 		}
 	}

@@ -1,0 +1,56 @@
+package emulator
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each switch takes Azure's value and off; no two have a name in common.
+func TestAsAzureSwitches(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, s := range asAzureSwitches() {
+		if seen[s.name] || s.name == "all" || s.name != strings.ToLower(s.name) {
+			t.Errorf("name %s", s.name)
+		}
+		seen[s.name] = true
+		on, err := ParseAsAzure(s.name, 0)
+		if err != nil || reflect.DeepEqual(on, &AsAzure{}) {
+			t.Errorf("%s sets %+v, %v", s.name, on, err)
+		}
+		off, err := ParseAsAzure(s.name+","+s.name+"=off", 0)
+		if err != nil || !reflect.DeepEqual(off, &AsAzure{}) {
+			t.Errorf("%s=off leaves %+v, %v", s.name, off, err)
+		}
+	}
+}
+
+// all can be adjusted, and leaves out what only special namespaces do.
+func TestParseAsAzure(t *testing.T) {
+	t.Parallel()
+	a, err := ParseAsAzure("all, idle-link=10s,random-busy=off,geo", 7)
+	want := AllAsAzure(7)
+	want.EventHubs.IdleLink, want.EventHubs.RandomBusy, want.EventHubs.Geo = 10*time.Second, 0, true
+	if err != nil || !reflect.DeepEqual(a, want) {
+		t.Errorf("got %+v, %v, want %+v", a, err, want)
+	}
+	if all := AllAsAzure(0).EventHubs; all.NoRuntime || all.Geo || all.StaleRuntime != 5*time.Second || !all.KnownGroups {
+		t.Errorf("all: %+v", all)
+	}
+	for list, want := range map[string]string{
+		"":                      `unknown behaviour "": write all, stale-runtime, `,
+		"stale-runtim":          `unknown behaviour "stale-runtim": did you mean stale-runtime?`,
+		"all=on":                `unknown behaviour "all"`,
+		"stale-runtime=5":       `behaviour stale-runtime: "5": write a positive duration, such as 5s, or off`,
+		"connections=0":         `behaviour connections: "0": write a whole number of at least 1, such as 5000, or off`,
+		"random-busy=NaN":       `behaviour random-busy: "NaN": write a share of the operations above 0, at most 1, such as 0.01, or off`,
+		"geo=5":                 `behaviour geo: write on or off`,
+		"all,envelope-routing=": `behaviour envelope-routing: write on or off`,
+	} {
+		if _, err := ParseAsAzure(list, 0); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+}
