@@ -111,11 +111,12 @@ const (
 // all messages pass), duplicate detection, forwarding and partitioning.
 type ServiceBus struct {
 	namespace
-	premium bool
-	started time.Time
-	broker  *servicebus.Broker
-	admin   *busAdmin   // nil if there is none
-	control *httpServer // nil if there is none
+	premium    bool
+	maxMessage int // bytes of a message or batch
+	started    time.Time
+	broker     *servicebus.Broker
+	admin      *busAdmin   // nil if there is none
+	control    *httpServer // nil if there is none
 }
 
 // StartServiceBus starts a namespace with the queues and topics. If cfg has a
@@ -144,6 +145,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 	if c.AdminCertOut != "" && c.AdminListen == "" {
 		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API to listen on", c.AdminCertOut)
 	}
+	s.maxMessage = common.maxMessage
 	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.namespace, c), bus: s} }); err != nil {
 		return err
 	}

@@ -157,9 +157,12 @@ const (
 
 // explain converts the broker's errors to those of Azure.
 func (c *busPeer) explain(n busNode, err error) error {
+	var own *amqp.Error
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &own):
+		return own
 	case errors.Is(err, servicebus.ErrLockLost):
 		return amqp.Errorf(condLockLost, "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue, "+
 			"or was received by a different receiver instance.")

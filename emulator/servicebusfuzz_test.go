@@ -51,7 +51,9 @@ func FuzzBusMessage(f *testing.F) {
 					sent = append(sent, s.Raw...)
 				}
 			}
-			m.Payload = editProperties(amqp.Map{{Key: amqp.Symbol("why"), Value: "new"}})(m.Payload)
+			if m.Payload, err = editProperties(amqp.Map{{Key: amqp.Symbol("why"), Value: "new"}}, 1<<30)(m.Payload); err != nil {
+				t.Fatal(err)
+			}
 			m.Sequence, m.Reason = 3, "reason"
 			var got []byte
 			var why, sequences int

@@ -141,7 +141,7 @@ func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Ma
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")
 	}
 	properties, _ := body.Get("properties-to-modify").(amqp.Map)
-	as := servicebus.Settlement{Edit: editProperties(properties)}
+	as := servicebus.Settlement{Edit: editProperties(properties, c.bus.maxMessage)}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
 		as.Outcome = servicebus.Complete

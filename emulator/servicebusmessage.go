@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -184,21 +185,17 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 	if m.Description != "" {
 		why = append(why, amqp.Pair{Key: propDescription, Value: m.Description})
 	}
-	return appendWithProperties(b, rest, why)
+	return appendWithProperties(b, rest, changedOf(why))
 }
 
 // appendWithProperties appends an encoded message with changes to its application
 // properties.
-func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
-	if len(changed) == 0 {
+func appendWithProperties(b, message []byte, changed changedProperties) []byte {
+	if changed.count == 0 {
 		return append(b, message...)
 	}
-	var a []byte
-	n := 0
-	for _, p := range changed {
-		a = amqp.AppendValue(amqp.AppendValue(a, p.Key), p.Value)
-		n++
-	}
+	a := changed.encoded
+	n := changed.count
 	var front []byte
 	for rest := message; len(rest) > 0; {
 		sec, after, err := amqp.NextSection(rest)
@@ -211,7 +208,7 @@ func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 			continue
 		}
 		sec.Pairs(func(p amqp.RawPair) bool {
-			if changed.Get(p.Key) == nil {
+			if !changed.names[p.Key] {
 				a = append(a, p.Raw...)
 				n++
 			}
@@ -224,22 +221,52 @@ func appendWithProperties(b, message []byte, changed amqp.Map) []byte {
 	return append(b, message...)
 }
 
-// editProperties returns the function that applies changes to an encoded message's application
-// properties; nil if there are none. Keys must be strings.
-func editProperties(properties amqp.Map) func([]byte) []byte {
-	var changed amqp.Map
+// changedProperties are application properties that replace those of the same names.
+type changedProperties struct {
+	names   map[string]bool
+	encoded []byte // keys and values; clipped, so that an append doesn't change it
+	count   int
+}
+
+// changedOf returns the entries whose keys are text. Of a name that is there twice, it is
+// the first.
+func changedOf(properties amqp.Map) (c changedProperties) {
+	c.names = make(map[string]bool)
 	for _, p := range properties {
+		var name string
 		switch k := p.Key.(type) {
 		case amqp.Symbol:
-			changed = append(changed, amqp.Pair{Key: string(k), Value: p.Value})
+			name = string(k)
 		case string:
-			changed = append(changed, p)
+			name = k
+		default:
+			continue
+		}
+		if !c.names[name] {
+			c.names[name] = true
+			c.encoded = amqp.AppendValue(amqp.AppendValue(c.encoded, name), p.Value)
+			c.count++
 		}
 	}
-	if len(changed) == 0 {
+	c.encoded = slices.Clip(c.encoded)
+	return c
+}
+
+// editProperties returns the function that applies changes to an encoded message's
+// application properties; nil if there are none. It returns an error if the message
+// would have more than most bytes.
+func editProperties(properties amqp.Map, most int) func([]byte) ([]byte, error) {
+	changed := changedOf(properties)
+	if changed.count == 0 {
 		return nil
 	}
-	return func(message []byte) []byte { return appendWithProperties(nil, message, changed) }
+	return func(message []byte) ([]byte, error) {
+		edited := appendWithProperties(nil, message, changed)
+		if len(edited) > most && len(edited) > len(message) {
+			return nil, amqp.Errorf(amqp.CondMessageSize, "The message with its changed properties has %d bytes: at most %d are allowed.", len(edited), most)
+		}
+		return edited, nil
+	}
 }
 
 // without returns a map without some keys.

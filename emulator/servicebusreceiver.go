@@ -151,11 +151,11 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 		as.Outcome = servicebus.Complete
 	case amqp.Rejected:
 		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, o.Info.String(propReason), o.Info.String(propDescription)
-		as.Edit = editProperties(without(o.Info, propReason, propDescription))
+		as.Edit = editProperties(without(o.Info, propReason, propDescription), r.c.bus.maxMessage)
 	case amqp.Released:
 		as.Outcome = servicebus.Release
 	case amqp.Modified:
-		as.Outcome, as.Edit = servicebus.Abandon, editProperties(o.Annotations)
+		as.Outcome, as.Edit = servicebus.Abandon, editProperties(o.Annotations, r.c.bus.maxMessage)
 		if o.Undeliverable {
 			as.Outcome = servicebus.Defer
 		}

@@ -79,7 +79,7 @@ func TestSettle(t *testing.T) {
 		got := receive(t, s, "a", "b", "c", "d")
 		receive(t, s)
 		must(t, s.Complete(got[0].Token))
-		must(t, s.Abandon(got[1].Token, func(p []byte) []byte { return append([]byte("edited "), p...) }))
+		must(t, s.Abandon(got[1].Token, func(p []byte) ([]byte, error) { return append([]byte("edited "), p...), nil }))
 		must(t, s.Release(got[2].Token))
 		must(t, s.DeadLetter(got[3].Token, "odd", "very odd", nil))
 		counts(t, q, 2, 1)

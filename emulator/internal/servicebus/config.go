@@ -34,8 +34,8 @@ type QueueConfig struct {
 	TTL time.Duration
 	// KeepExpired makes expired messages dead letters. Default: they are removed.
 	KeepExpired bool
-	// MaxBytes limits the payload bytes that the queue holds, dead letters included.
-	// Default 1 GiB.
+	// MaxBytes limits the bytes that the queue holds: payloads, dead letters with their
+	// reasons, and session states. Default 1 GiB.
 	MaxBytes int64
 	// Sessions means that receivers lock a session and get its messages in order. It
 	// can't be changed later.

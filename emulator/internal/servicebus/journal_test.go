@@ -50,7 +50,7 @@ func TestReopen(t *testing.T) {
 	must(t, q.Send([]Message{{Payload: []byte("scheduled"), Scheduled: time.Now().Add(time.Hour), TTL: time.Minute}, {Payload: []byte("short"), TTL: 24 * time.Hour, Session: "s", InSession: true}}))
 	got := receive(t, s, "completed", "abandoned", "released", "buried", "deferred", "locked", "poison", "short")
 	must(t, s.Complete(got[0].Token))
-	must(t, s.Abandon(got[1].Token, func(p []byte) []byte { return append([]byte("edited "), p...) }))
+	must(t, s.Abandon(got[1].Token, func(p []byte) ([]byte, error) { return append([]byte("edited "), p...), nil }))
 	must(t, s.Release(got[2].Token))
 	must(t, s.DeadLetter(got[3].Token, "odd", "very odd", nil))
 	must(t, s.Settle(got[4].Token, Settlement{Outcome: Defer}).Wait())
@@ -270,7 +270,7 @@ func sizeOf(t *testing.T, q *Queue) (size int64) {
 		ms, err := s.Peek(0, 1<<30, 1<<40, nil)
 		must(t, err)
 		for _, m := range ms {
-			size += int64(len(m.Payload))
+			size += int64(len(m.Payload) + len(m.Reason) + len(m.Description))
 		}
 	}
 	return size

@@ -55,7 +55,7 @@ type Locked struct {
 // active.
 type Counts struct {
 	Active, DeadLetters, Scheduled int64
-	Bytes                          int64 // of all payloads
+	Bytes                          int64 // of all payloads, reasons of dead letters, and session states
 }
 
 // Reasons why the broker dead-letters a message, in the words of Azure Service Bus.
@@ -65,6 +65,9 @@ const (
 	ReasonNoSession  = "Session ID is null"
 )
 
-// maxReason limits reason and description of a dead letter, in bytes. Azure's limit is
-// 4,096 characters.
+// maxReason limits reason and description of a dead letter, in characters, as on Azure.
 const maxReason = 4096
+
+// maxOwnReason is the size in bytes up to which a reason and its description are kept
+// also in a full queue, so that a receiver or the broker itself can still state one.
+const maxOwnReason = 256

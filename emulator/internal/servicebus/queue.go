@@ -223,7 +223,7 @@ func (q *Queue) enqueue(n *changes, m *Message, now, original int64) *entry {
 
 // insert adds a new entry to the store and, with its payload, to the changes.
 func (q *Queue) insert(n *changes, store *Store, e *entry) {
-	q.bytes += int64(len(e.Payload))
+	q.bytes += e.size()
 	store.add(e)
 	n.message(q.id, e)
 	q.setDeadline(e)

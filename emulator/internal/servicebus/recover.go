@@ -221,7 +221,7 @@ func (q *Queue) restore(x *recovery) (kept int64) {
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	for _, e := range entries {
-		q.bytes += int64(len(e.Payload))
+		q.bytes += e.size()
 		kept += int64(len(e.Payload)) + 128
 		e.store.add(e)
 		q.setDeadline(e)
@@ -229,6 +229,7 @@ func (q *Queue) restore(x *recovery) (kept int64) {
 	if q.messages.sessions != nil {
 		for id, state := range x.sessions {
 			q.messages.session(id).state = state
+			q.bytes += int64(len(state))
 			kept += int64(len(state))
 		}
 	}

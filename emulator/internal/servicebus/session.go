@@ -222,7 +222,8 @@ func (s *Store) SessionState(id string) ([]byte, error) {
 }
 
 // SetSessionState sets the state of a session, up to 256 KiB; nil removes it. The
-// session must be locked.
+// session must be locked. The state counts for the queue's MaxBytes: without room for it
+// the error is [ErrFull].
 func (s *Store) SetSessionState(id string, state []byte) Receipt {
 	q := s.q
 	q.begin()
@@ -233,6 +234,11 @@ func (s *Store) SetSessionState(id string, state []byte) Receipt {
 	case len(state) > maxState:
 		return q.reject(fmt.Errorf("session state of %d bytes: %w, which takes %d", len(state), ErrFull, maxState))
 	}
+	grown := int64(len(state) - len(x.state))
+	if grown > 0 && q.bytes+grown > q.cfg.MaxBytes {
+		return q.reject(ErrFull)
+	}
+	q.bytes += grown
 	x.state = state
 	q.changes.sessionState(q.id, id, state)
 	return q.commit()

@@ -9,9 +9,13 @@ import (
 // Settlement says how a locked message is settled.
 type Settlement struct {
 	Outcome Outcome
-	// Edit returns the new payload for the old one. Default: the payload stays.
-	Edit func([]byte) []byte
-	// Reason and Description say why the message becomes a dead letter.
+	// Edit returns the new payload for the old one. It is called with the queue locked, so
+	// its time must be linear in the sizes. If it returns an error, the settlement fails
+	// with that error and the message stays locked. Default: the payload stays.
+	Edit func([]byte) ([]byte, error)
+	// Reason and Description say why the message becomes a dead letter. Of each, the first
+	// 4,096 characters are kept. Without room for both in the queue, they are kept only if
+	// they have up to 256 bytes together.
 	Reason, Description string
 }
 
@@ -34,11 +38,15 @@ const (
 )
 
 // Settle settles a locked message. It fails with [ErrLockLost] if the lock is no longer
-// held, and in a queue with sessions with [ErrSessionLost].
+// held, in a queue with sessions with [ErrSessionLost], and with [ErrFull] if the queue
+// has no room for the edited payload. In the last case the message stays locked.
 func (s *Store) Settle(t Token, as Settlement) Receipt {
 	q := s.q
 	now := q.begin()
 	e, err := s.locked(t)
+	if err == nil {
+		err = q.edit(e, as)
+	}
 	if err != nil {
 		return q.reject(err)
 	}
@@ -48,17 +56,14 @@ func (s *Store) Settle(t Token, as Settlement) Receipt {
 	case Complete:
 		then = q.complete(e)
 	case Abandon:
-		q.replace(e, as.Edit)
 		q.abandon(e, now)
 	case Release:
 		if !q.expire(e, now) {
 			q.makeAvailable(e)
 		}
 	case DeadLetter:
-		q.replace(e, as.Edit)
 		q.deadLetter(e, as.Reason, as.Description)
 	case Defer:
-		q.replace(e, as.Edit)
 		e.State = Deferred
 		q.changes.update(q.id, e, as.Edit != nil)
 	}
@@ -91,7 +96,7 @@ func (s *Store) Complete(t Token) error { return s.Settle(t, Settlement{Outcome:
 
 // Abandon settles a message as [Abandon] does, and waits for the disk. If edit isn't
 // nil, it replaces the payload.
-func (s *Store) Abandon(t Token, edit func([]byte) []byte) error {
+func (s *Store) Abandon(t Token, edit func([]byte) ([]byte, error)) error {
 	return s.Settle(t, Settlement{Outcome: Abandon, Edit: edit}).Wait()
 }
 
@@ -100,7 +105,7 @@ func (s *Store) Release(t Token) error { return s.Settle(t, Settlement{Outcome: 
 
 // DeadLetter settles a message as [DeadLetter] does, and waits for the disk. If edit
 // isn't nil, it replaces the payload.
-func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte) []byte) error {
+func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte) ([]byte, error)) error {
 	return s.Settle(t, Settlement{Outcome: DeadLetter, Reason: reason, Description: description, Edit: edit}).Wait()
 }
 
@@ -151,13 +156,45 @@ func (q *Queue) unlock(e *entry) {
 	e.lock, e.holder = 0, nil
 }
 
-func (q *Queue) replace(e *entry, edit func([]byte) []byte) {
-	if edit != nil {
-		q.bytes -= int64(len(e.Payload))
-		e.Payload = edit(e.Payload)
-		q.bytes += int64(len(e.Payload))
-		q.changes.update(q.id, e, true)
+// edit edits the payload of a message that is about to be settled. It changes nothing if
+// it returns an error.
+func (q *Queue) edit(e *entry, as Settlement) error {
+	if as.Edit == nil || as.Outcome == Complete || as.Outcome == Release {
+		return nil
 	}
+	payload, err := as.Edit(e.Payload)
+	if err != nil {
+		return err
+	}
+	grown := int64(len(payload) - len(e.Payload))
+	if grown > 0 && q.bytes+grown > q.cfg.MaxBytes {
+		return ErrFull
+	}
+	q.bytes += grown
+	e.Payload = payload
+	q.changes.update(q.id, e, true)
+	return nil
+}
+
+// explain sets the reason and description of a message that becomes a dead letter.
+func (q *Queue) explain(e *entry, reason, description string) {
+	q.bytes -= e.size()
+	e.Reason, e.Description = shorten(reason), shorten(description)
+	if q.bytes+e.size() > q.cfg.MaxBytes && len(reason)+len(description) > maxOwnReason {
+		e.Reason, e.Description = "", ""
+	}
+	q.bytes += e.size()
+}
+
+// shorten cuts a reason to the maximum number of characters.
+func shorten(reason string) string {
+	count := 0
+	for at := range reason {
+		if count++; count > maxReason {
+			return reason[:at]
+		}
+	}
+	return reason
 }
 
 // abandon counts a failed delivery and makes the message available again, unless the
@@ -200,13 +237,13 @@ func (q *Queue) expire(e *entry, now int64) bool {
 
 func (q *Queue) drop(e *entry) {
 	e.store.remove(e)
-	q.bytes -= int64(len(e.Payload))
+	q.bytes -= e.size()
 	e.Payload = nil // deadlines may keep the entry for long
 }
 
 // deadLetter moves a message to the dead letters, with reason and description.
 func (q *Queue) deadLetter(e *entry, reason, description string) {
-	e.Reason, e.Description = reason[:min(len(reason), maxReason)], description[:min(len(description), maxReason)]
+	q.explain(e, reason, description)
 	if e.store.dead {
 		q.changes.update(q.id, e, false)
 		q.makeAvailable(e)

@@ -29,6 +29,9 @@ func (e *entry) available() bool {
 	return !e.gone && e.lock == 0 && e.State == Active && e.unwritten == nil
 }
 
+// size returns how many bytes the message counts for in its queue.
+func (e *entry) size() int64 { return int64(len(e.Payload) + len(e.Reason) + len(e.Description)) }
+
 // Store holds the messages of a queue, or its dead letters. It is safe for concurrent
 // use.
 type Store struct {
