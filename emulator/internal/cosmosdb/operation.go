@@ -45,6 +45,7 @@ const (
 	substatusGone     = 1002 // the partition key range was split
 	substatusRU       = 3200 // more request units than provisioned
 	substatusFull     = 1014
+	substatusResponse = 3402 // the response would be too large
 )
 
 const (

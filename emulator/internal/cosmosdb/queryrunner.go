@@ -1,6 +1,7 @@
 package cosmosdb
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
@@ -13,14 +14,17 @@ type queryRunner struct {
 	ids   map[string]bool // of the documents that can match; nil: any
 	page  int
 
-	from    continuation // where the page begins; Passed counts on
-	next    continuation // where the next page begins
-	more    bool
-	out     []byte
-	written int
-	charge  float64
-	sorted  []sorted
-	scratch []byte
+	canceled <-chan struct{} // closed when the client has gone
+	from     continuation    // where the page begins; Passed counts on
+	next     continuation    // where the next page begins
+	more     bool
+	out      []byte
+	written  int
+	charge   float64
+	scratch  []byte
+
+	sorted     []sorted
+	sortedSize int // bytes
 }
 
 // sorted is a result that is to be sorted.
@@ -89,6 +93,11 @@ func (r *queryRunner) countAll(partitions []*partition) int64 {
 func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 	for {
 		seen := 0
+		select {
+		case <-r.canceled:
+			return false, fail(http.StatusRequestTimeout, 0, "The client has gone.")
+		default:
+		}
 		p.mu.Lock()
 		if p.gone {
 			p.mu.Unlock()
@@ -125,35 +134,56 @@ func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 		return false, nil
 	}
 	r.scratch = r.scope.owner.appendDocument(r.scratch[:0], rec)
-	if !q.Matches(r.scratch) {
-		return false, nil
+	if matches, err := q.Matches(r.scratch); err != nil || !matches {
+		return false, queryFailure(err)
 	}
 	switch {
 	case q.Aggregates():
-		q.Gather(r.scratch)
-		return false, nil
+		return false, queryFailure(q.Gather(r.scratch))
 	case q.Sorted():
-		if len(r.sorted) == maxSorted {
-			return false, badRequest("The emulator sorts up to 100000 documents: narrow the query.")
-		}
-		if text := q.Project(nil, r.scratch); text != nil {
-			r.sorted = append(r.sorted, sorted{q.SortKeys(r.scratch), text})
-		}
-		return false, nil
-	}
-	if r.ended() {
-		r.more = false
+		return false, r.sort()
+	case r.ended():
 		return true, nil
 	}
-	if r.full() {
-		r.more = true
+	var text []byte
+	if r.from.Passed >= q.Offset {
+		var err error
+		if text, err = q.Project(nil, r.scratch); err != nil {
+			return false, queryFailure(err)
+		}
+	}
+	if r.more = r.full(text); r.more {
 		return true, nil
 	}
 	r.from.Passed++
-	if r.from.Passed > q.Offset {
-		r.emit(q.Project(nil, r.scratch))
+	return false, r.emit(text)
+}
+
+// sort keeps the result for the document in scratch, to be sorted.
+func (r *queryRunner) sort() *failure {
+	text, err := r.query.Project(nil, r.scratch)
+	if err != nil || text == nil {
+		return queryFailure(err)
 	}
-	return false, nil
+	s := sorted{r.query.SortKeys(r.scratch), text}
+	r.sorted = append(r.sorted, s)
+	r.sortedSize += len(text)
+	for _, k := range s.keys {
+		r.sortedSize += k.Size()
+	}
+	if len(r.sorted) > maxSorted || r.sortedSize > maxSortedSize {
+		return badRequest("The emulator sorts up to 100,000 results of up to 64 MiB together: narrow the query.")
+	}
+	return nil
+}
+
+// queryFailure returns the response to a query that can't be evaluated, nil without an
+// error.
+func queryFailure(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	return fail(http.StatusRequestEntityTooLarge, substatusResponse, userMessage(err))
 }
 
 // ended reports whether TOP or LIMIT has been reached.
@@ -162,26 +192,36 @@ func (r *queryRunner) ended() bool {
 	return q.Top >= 0 && r.from.Passed >= q.Top || q.Limit >= 0 && r.from.Passed >= q.Offset+q.Limit
 }
 
-func (r *queryRunner) full() bool { return r.written >= r.page || len(r.out) >= maxPageSize }
+// full reports whether the page is full, so that the result begins the next one.
+func (r *queryRunner) full(text []byte) bool {
+	return r.written >= r.page || r.written > 0 && len(r.out)+len(text) > maxPageSize
+}
 
 // emit writes a result. An undefined one, nil, is left out.
-func (r *queryRunner) emit(text []byte) {
+func (r *queryRunner) emit(text []byte) *failure {
 	if text == nil {
-		return
+		return nil
+	}
+	if len(text) > maxPageSize {
+		return queryFailure(query.ErrTooLarge)
 	}
 	if r.written > 0 {
 		r.out = append(r.out, ',')
 	}
 	r.out = append(r.out, text...)
 	r.written++
+	return nil
 }
 
 // finish writes the results that need all documents: aggregates and sorted ones.
 func (r *queryRunner) finish() *failure {
 	q := r.query
 	if q.Aggregates() {
-		r.emit(q.Project(nil, nil))
-		return nil
+		text, err := q.Project(nil, nil)
+		if err != nil {
+			return queryFailure(err)
+		}
+		return r.emit(text)
 	}
 	if !q.Sorted() {
 		return nil
@@ -191,13 +231,14 @@ func (r *queryRunner) finish() *failure {
 		if r.ended() {
 			return nil
 		}
-		if r.full() {
-			r.more = true
+		if r.more = r.full(s.text); r.more {
 			r.next = continuation{Passed: r.from.Passed}
 			return nil
 		}
 		if r.from.Passed++; r.from.Passed > q.Offset {
-			r.emit(s.text)
+			if f := r.emit(s.text); f != nil {
+				return f
+			}
 		}
 	}
 	return nil

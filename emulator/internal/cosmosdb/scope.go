@@ -2,6 +2,7 @@ package cosmosdb
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -12,11 +13,12 @@ import (
 )
 
 const (
-	defaultPage = 100
-	maxPage     = 10_000
-	maxPageSize = 4 << 20 // bytes
-	maxSorted   = 100_000 // maximum documents of ORDER BY
-	scanStep    = 1000    // documents that are read while writers wait
+	defaultPage   = 100
+	maxPage       = 10_000
+	maxPageSize   = 4 << 20  // bytes
+	maxSorted     = 100_000  // maximum results of ORDER BY
+	maxSortedSize = 64 << 20 // bytes
+	scanStep      = 1000     // documents that are read while writers wait
 )
 
 // readQuery parses the query in a request's body.
@@ -51,7 +53,13 @@ func filter(q *query.Query, list []json.RawMessage) ([]json.RawMessage, *failure
 	if !q.Whole() {
 		return nil, badRequest("Of databases, containers and offers the emulator answers SELECT * with WHERE only.")
 	}
-	return slices.DeleteFunc(list, func(r json.RawMessage) bool { return !q.Matches(r) }), nil
+	var err error
+	list = slices.DeleteFunc(list, func(r json.RawMessage) bool {
+		matches, e := q.Matches(r)
+		err = cmp.Or(err, e)
+		return !matches
+	})
+	return list, queryFailure(err)
 }
 
 // scope says which documents a query reads.
@@ -220,7 +228,7 @@ func (c *call) run(q *query.Query, s *scope, at continuation) (*queryRunner, *fa
 			}
 		}
 		q.Reset()
-		r := &queryRunner{query: q, scope: s, page: c.pageSize(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		r := &queryRunner{query: q, scope: s, page: c.pageSize(), canceled: c.r.Context().Done(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
 		if f = r.scanAll(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
 			return r, f
 		}

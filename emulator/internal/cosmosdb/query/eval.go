@@ -1,24 +1,55 @@
 package query
 
 import (
+	"errors"
 	"math"
 	"strings"
 
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
-// expr is an expression of a query. A document is an object in JSON.
+// maxBuilt is the maximum size in bytes of what an expression builds out of one document.
+// Arrays and objects in others count for each level.
+const maxBuilt = 16 << 20
+
+// ErrTooLarge means that an expression builds more out of a document than fits a page of
+// results.
+var ErrTooLarge = errors.New("the query's arrays and objects are larger than a page of results: select fewer properties")
+
+// expr is an expression of a query.
 type expr interface {
-	eval(document []byte) Value
+	eval(ev *evaluation) Value
 }
 
-func (v Value) eval([]byte) Value { return v }
+// evaluation is the evaluation of expressions for one document, an object in JSON.
+type evaluation struct {
+	document []byte
+	built    int // bytes
+}
+
+// err returns ErrTooLarge if the values of the evaluation are incomplete.
+func (ev *evaluation) err() error {
+	if ev.built > maxBuilt {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+// add appends a value to what an expression builds, and reports whether more fits.
+func (ev *evaluation) add(dst []byte, v Value) ([]byte, bool) {
+	n := len(dst)
+	dst = v.appendJSON(dst)
+	ev.built += len(dst) - n + 1
+	return dst, ev.built <= maxBuilt
+}
+
+func (v Value) eval(*evaluation) Value { return v }
 
 // path is a path to a value in the document; the empty path is the document.
 type path []string
 
-func (p path) eval(document []byte) Value {
-	raw, ok := jsonscan.Lookup(document, p)
+func (p path) eval(ev *evaluation) Value {
+	raw, ok := jsonscan.Lookup(ev.document, p)
 	if !ok {
 		return Value{}
 	}
@@ -31,8 +62,8 @@ type comparison struct {
 	left, right expr
 }
 
-func (e comparison) eval(document []byte) Value {
-	l, r := e.left.eval(document), e.right.eval(document)
+func (e comparison) eval(ev *evaluation) Value {
+	l, r := e.left.eval(ev), e.right.eval(ev)
 	if l.kind == kindUndefined || r.kind == kindUndefined {
 		return Value{}
 	}
@@ -65,10 +96,10 @@ func (e comparison) eval(document []byte) Value {
 // conjunction is AND: false if an operand is false, otherwise undefined if one is.
 type conjunction []expr
 
-func (e conjunction) eval(document []byte) Value {
+func (e conjunction) eval(ev *evaluation) Value {
 	result := boolean(true)
 	for _, operand := range e {
-		switch v := operand.eval(document); {
+		switch v := operand.eval(ev); {
 		case v.kind != kindBool:
 			result = Value{}
 		case !v.truth:
@@ -81,10 +112,10 @@ func (e conjunction) eval(document []byte) Value {
 // disjunction is OR: true if an operand is true, otherwise undefined if one is.
 type disjunction []expr
 
-func (e disjunction) eval(document []byte) Value {
+func (e disjunction) eval(ev *evaluation) Value {
 	result := boolean(false)
 	for _, operand := range e {
-		switch v := operand.eval(document); {
+		switch v := operand.eval(ev); {
 		case v.kind != kindBool:
 			result = Value{}
 		case v.truth:
@@ -96,8 +127,8 @@ func (e disjunction) eval(document []byte) Value {
 
 type negation struct{ of expr }
 
-func (e negation) eval(document []byte) Value {
-	v := e.of.eval(document)
+func (e negation) eval(ev *evaluation) Value {
+	v := e.of.eval(ev)
 	if v.kind != kindBool {
 		return Value{}
 	}
@@ -109,13 +140,13 @@ type membership struct {
 	list []expr
 }
 
-func (e membership) eval(document []byte) Value {
-	v := e.of.eval(document)
+func (e membership) eval(ev *evaluation) Value {
+	v := e.of.eval(ev)
 	if v.kind == kindUndefined {
 		return v
 	}
 	for _, item := range e.list {
-		if o := item.eval(document); o.kind == v.kind && v.compare(o) == 0 {
+		if o := item.eval(ev); o.kind == v.kind && v.compare(o) == 0 {
 			return boolean(true)
 		}
 	}
@@ -124,27 +155,30 @@ func (e membership) eval(document []byte) Value {
 
 type arrayOf []expr
 
-func (e arrayOf) eval(document []byte) Value {
+func (e arrayOf) eval(ev *evaluation) Value {
 	raw := []byte{'['}
 	for _, item := range e {
-		v := item.eval(document)
+		v := item.eval(ev)
 		if v.kind == kindUndefined {
 			continue
 		}
 		if len(raw) > 1 {
 			raw = append(raw, ',')
 		}
-		raw = v.appendJSON(raw)
+		var ok bool
+		if raw, ok = ev.add(raw, v); !ok {
+			return Value{}
+		}
 	}
 	return Value{kind: kindArray, raw: append(raw, ']')}
 }
 
 type objectOf []item
 
-func (e objectOf) eval(document []byte) Value {
+func (e objectOf) eval(ev *evaluation) Value {
 	raw := []byte{'{'}
 	for _, it := range e {
-		v := it.expr.eval(document)
+		v := it.expr.eval(ev)
 		if v.kind == kindUndefined {
 			continue
 		}
@@ -152,7 +186,10 @@ func (e objectOf) eval(document []byte) Value {
 			raw = append(raw, ',')
 		}
 		raw = append(appendQuoted(raw, it.name), ':')
-		raw = v.appendJSON(raw)
+		var ok bool
+		if raw, ok = ev.add(raw, v); !ok {
+			return Value{}
+		}
 	}
 	return Value{kind: kindObject, raw: append(raw, '}')}
 }
@@ -162,10 +199,10 @@ type functionCall struct {
 	arguments []expr
 }
 
-func (e functionCall) eval(document []byte) Value {
+func (e functionCall) eval(ev *evaluation) Value {
 	values := make([]Value, len(e.arguments))
 	for i, a := range e.arguments {
-		values[i] = a.eval(document)
+		values[i] = a.eval(ev)
 	}
 	return e.apply(values)
 }
@@ -257,8 +294,8 @@ var aggregateKinds = map[string]aggregateKind{
 
 func (a *aggregate) reset() { *a = aggregate{kind: a.kind, name: a.name, of: a.of} }
 
-func (a *aggregate) gather(document []byte) {
-	v := a.of.eval(document)
+func (a *aggregate) gather(ev *evaluation) {
+	v := a.of.eval(ev)
 	if v.kind == kindUndefined {
 		return
 	}
@@ -286,17 +323,18 @@ func (v Value) clone() Value {
 	return v
 }
 
-func (a *aggregate) eval([]byte) Value {
+// eval returns the result. One that is no finite number is undefined.
+func (a *aggregate) eval(*evaluation) Value {
 	switch {
 	case a.kind == aggregateCount:
 		return Value{kind: kindNumber, number: float64(a.count)}
-	case a.mixed, a.kind == aggregateAvg && a.count == 0:
+	case a.kind == aggregateMin, a.kind == aggregateMax:
+		return a.best
+	case a.mixed, a.kind == aggregateAvg && a.count == 0, math.IsInf(a.sum, 0), math.IsNaN(a.sum):
 		return Value{}
 	case a.kind == aggregateSum:
 		return Value{kind: kindNumber, number: a.sum}
-	case a.kind == aggregateAvg:
-		return Value{kind: kindNumber, number: a.sum / float64(a.count)}
 	default:
-		return a.best
+		return Value{kind: kindNumber, number: a.sum / float64(a.count)}
 	}
 }

@@ -66,9 +66,8 @@ func (p *parser) parse() error {
 	p.aggregates = false
 	q.from = p.tokens[p.at].at
 	if p.takeKeyword("FROM") {
-		p.at++ // findAlias has checked the name
-		if p.takeKeyword("AS") || p.tokens[p.at].kind == tokenName && !p.isReserved() {
-			p.at++
+		if _, err := p.from(); err != nil {
+			return err
 		}
 	}
 	if p.takeKeyword("WHERE") {
@@ -105,29 +104,51 @@ func (p *parser) parse() error {
 	return nil
 }
 
-// findAlias looks ahead for the alias of documents in FROM.
+// findAlias looks ahead for FROM, which is outside of brackets, and the alias of documents
+// in it.
 func (p *parser) findAlias() error {
 	p.query.alias = "root"
-	for i := p.at; i+1 < len(p.tokens); i++ {
-		if t := p.tokens[i]; t.kind != tokenName || !strings.EqualFold(t.text, "FROM") || i > 0 && p.tokens[i-1].text == "." {
-			continue
+	ahead := *p
+	depth := 0
+	for ; ahead.tokens[ahead.at].kind != tokenEnd; ahead.at++ {
+		before := ahead.tokens[ahead.at-1]
+		switch t := ahead.tokens[ahead.at]; {
+		case t.kind == tokenMark && strings.Contains("([{", t.text):
+			depth++
+		case t.kind == tokenMark && strings.Contains(")]}", t.text):
+			depth--
+		case depth == 0 && (before.kind != tokenMark || before.text != ".") && ahead.takeKeyword("FROM"):
+			var err error
+			p.query.alias, err = ahead.from()
+			return err
 		}
-		name, next := p.tokens[i+1], p.tokens[min(i+2, len(p.tokens)-1)]
-		if name.kind != tokenName {
-			return fmt.Errorf("syntax error near %.20q: FROM needs a name", name.text)
-		}
-		if strings.EqualFold(next.text, "AS") && next.kind == tokenName {
-			next = p.tokens[min(i+3, len(p.tokens)-1)]
-			if next.kind != tokenName {
-				return fmt.Errorf("syntax error near %.20q: AS needs a name", next.text)
-			}
-		}
-		if p.query.alias = name.text; next.kind == tokenName && !reserved[strings.ToUpper(next.text)] {
-			p.query.alias = next.text
-		}
-		return nil
 	}
 	return nil
+}
+
+// from parses what follows FROM, and returns the alias of documents.
+func (p *parser) from() (alias string, err error) {
+	if alias, err = p.name(); err != nil {
+		return "", err
+	}
+	if p.takeKeyword("AS") || p.isName() {
+		return p.name()
+	}
+	return alias, nil
+}
+
+// isName reports whether the next token is a name; name reads it.
+func (p *parser) isName() bool {
+	t := p.tokens[p.at]
+	return t.kind == tokenName && !reserved[strings.ToUpper(t.text)]
+}
+
+func (p *parser) name() (string, error) {
+	if !p.isName() {
+		return "", p.fail()
+	}
+	p.at++
+	return p.tokens[p.at-1].text, nil
 }
 
 var reserved = map[string]bool{
@@ -135,14 +156,13 @@ var reserved = map[string]bool{
 	"BETWEEN": true, "ASC": true, "DESC": true,
 }
 
-func (p *parser) isReserved() bool { return reserved[strings.ToUpper(p.tokens[p.at].text)] }
-
 func (p *parser) columns() error {
 	q := p.query
 	if p.takeMark("*") {
 		return nil
 	}
 	if q.value = p.takeKeyword("VALUE"); q.value {
+		q.columns = p.tokens[p.at].at
 		e, err := p.or()
 		q.items = []item{{expr: e}}
 		return err
@@ -159,12 +179,10 @@ func (p *parser) columns() error {
 				it.name = path[len(path)-1]
 			}
 		}
-		if p.takeKeyword("AS") || p.tokens[p.at].kind == tokenName && !p.isReserved() {
-			if p.tokens[p.at].kind != tokenName {
-				return p.fail()
+		if p.takeKeyword("AS") || p.isName() {
+			if it.name, err = p.name(); err != nil {
+				return err
 			}
-			it.name = p.tokens[p.at].text
-			p.at++
 		}
 		if q.items = append(q.items, it); !p.takeMark(",") {
 			return nil

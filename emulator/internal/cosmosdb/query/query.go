@@ -36,8 +36,9 @@ type Query struct {
 	order      []sortKey
 	aggregates []*aggregate
 
-	text string
-	from int // where FROM begins in it
+	text    string
+	columns int // where they begin in it
+	from    int // where FROM begins in it
 }
 
 // item is a column of the result.
@@ -64,9 +65,14 @@ func (q *Query) Sorted() bool { return len(q.order) > 0 }
 // Aggregates reports whether the result is one value for all documents.
 func (q *Query) Aggregates() bool { return len(q.aggregates) > 0 }
 
-// Matches reports whether a document meets WHERE.
-func (q *Query) Matches(document []byte) bool {
-	return q.where == nil || q.where.eval(document).isTrue()
+// Matches reports whether a document meets WHERE. The error is [ErrTooLarge].
+func (q *Query) Matches(document []byte) (bool, error) {
+	if q.where == nil {
+		return true, nil
+	}
+	ev := evaluation{document: document}
+	matches := q.where.eval(&ev).isTrue()
+	return matches, ev.err()
 }
 
 // Reset sets the aggregates to no documents.
@@ -76,11 +82,13 @@ func (q *Query) Reset() {
 	}
 }
 
-// Gather adds a document to the aggregates.
-func (q *Query) Gather(document []byte) {
+// Gather adds a document to the aggregates. The error is [ErrTooLarge].
+func (q *Query) Gather(document []byte) error {
+	ev := evaluation{document: document}
 	for _, a := range q.aggregates {
-		a.gather(document)
+		a.gather(&ev)
 	}
+	return ev.err()
 }
 
 // CountsAll reports whether the result is the number of documents, whatever is in
@@ -99,9 +107,10 @@ func (q *Query) SetCount(n int64) { q.aggregates[0].count = n }
 // SortKeys returns the values by which ORDER BY sorts a document. They stay valid
 // when the document changes.
 func (q *Query) SortKeys(document []byte) []Value {
+	ev := evaluation{document: document}
 	keys := make([]Value, len(q.order))
 	for i, k := range q.order {
-		keys[i] = k.expr.eval(document).clone()
+		keys[i] = k.expr.eval(&ev).clone()
 	}
 	return keys
 }
@@ -140,27 +149,27 @@ func (q *Query) Plan() (p Plan, ok bool) {
 	}
 	name := q.aggregates[0].name
 	p.Aggregate = name[:1] + strings.ToLower(name[1:])
-	begin := strings.Index(strings.ToUpper(q.text), "VALUE") + len("VALUE")
-	p.Rewritten = `SELECT VALUE [{"item": ` + strings.TrimSpace(q.text[begin:q.from]) + `}] ` + q.text[q.from:]
+	p.Rewritten = `SELECT VALUE [{"item": ` + strings.TrimSpace(q.text[q.columns:q.from]) + `}] ` + q.text[q.from:]
 	return p, true
 }
 
 // Project appends the result for a document to dst; for aggregates, the result for
 // all documents that were gathered. It returns nil if the result is undefined: a
-// query leaves it out.
-func (q *Query) Project(dst, document []byte) []byte {
-	switch {
-	case len(q.items) == 0:
-		return append(dst, document...)
-	case q.value:
-		v := q.items[0].expr.eval(document)
-		if v.kind == kindUndefined {
-			return nil
-		}
-		return v.appendJSON(dst)
-	default:
-		return objectOf(q.items).eval(document).appendJSON(dst)
+// query leaves it out. The error is [ErrTooLarge].
+func (q *Query) Project(dst, document []byte) ([]byte, error) {
+	if len(q.items) == 0 {
+		return append(dst, document...), nil
 	}
+	ev := evaluation{document: document}
+	e := q.items[0].expr
+	if !q.value {
+		e = objectOf(q.items)
+	}
+	v := e.eval(&ev)
+	if err := ev.err(); err != nil || v.kind == kindUndefined {
+		return nil, err
+	}
+	return v.appendJSON(dst), nil
 }
 
 // IDs returns the only ids that documents matching WHERE can have, nil if WHERE

@@ -76,6 +76,9 @@ func (v Value) appendJSON(dst []byte) []byte {
 	}
 }
 
+// Size is how many bytes the value takes in memory, beside itself.
+func (v Value) Size() int { return len(v.text) + len(v.raw) }
+
 // compare orders values of the same type. Arrays and objects are equal if their JSON
 // text is equal.
 func (v Value) compare(o Value) int {
