@@ -58,10 +58,14 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 		return nil, err
 	}
 	every := logic.resource.Limits.Interval
+	scaler, err := NewScaler(&logic.resource, target, c.Store, queues, &ScalerConfig{Interval: min(every, time.Minute), Clock: c.Clock, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
 	return &Autoscaler{
 		logic:     logic,
 		collector: NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, Clock: c.Clock, Log: c.Log}),
-		scaler:    NewScaler(resource.Name, target, c.Store, queues, &ScalerConfig{Interval: min(every, time.Minute), Clock: c.Clock, Log: c.Log}),
+		scaler:    scaler,
 	}, nil
 }
 

@@ -161,7 +161,11 @@ func newTrial(t *testing.T, seed uint64) *trial {
 			return l
 		},
 		func() autoscale.Part {
-			return autoscale.NewScaler("r", w.target, w.store, queues, &autoscale.ScalerConfig{Interval: limits.Interval, Clock: w.clock})
+			s, err := autoscale.NewScaler(r, w.target, w.store, queues, &autoscale.ScalerConfig{Interval: limits.Interval, Clock: w.clock})
+			if err != nil {
+				t.Error(err)
+			}
+			return s
 		},
 	}
 	w.run = func() (stop func()) {

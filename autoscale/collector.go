@@ -41,7 +41,7 @@ type Collector struct {
 // NewCollector returns a collector that reads a resource's metrics from sources, by
 // name, and sends them to the queue metrics. It does not close the sources.
 func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg *CollectorConfig) *Collector {
-	c := &Collector{resource: resource, sources: sources, metrics: metrics}
+	c := &Collector{resource: resource, sources: sources, metrics: boundedQueue{metrics}}
 	if cfg != nil {
 		c.cfg = *cfg
 	}
@@ -134,13 +134,24 @@ func (c *Collector) send(ctx context.Context, points []Point) {
 	if extra := len(c.unsent) - maxUnsent; extra > 0 {
 		c.unsent = slices.Delete(c.unsent, 0, extra)
 	}
-	err := c.metrics.Send(ctx, c.unsent...)
-	switch {
-	case err == nil:
-		c.unsent = nil
-	case ctx.Err() == nil:
+	err := c.sendUnsent(ctx)
+	if err != nil && ctx.Err() == nil {
 		c.cfg.Log.Warn("sending metrics failed, keeping them for the next round", "resource", c.resource, "points", len(c.unsent), "error", err)
 	}
+}
+
+// sendUnsent sends in batches: the bound of a call is too short for maxUnsent points on
+// a slow connection.
+func (c *Collector) sendUnsent(ctx context.Context) error {
+	for len(c.unsent) > 0 {
+		n := min(len(c.unsent), batchSize)
+		if err := c.metrics.Send(ctx, c.unsent[:n]...); err != nil {
+			return err
+		}
+		c.unsent = c.unsent[n:]
+	}
+	c.unsent = nil
+	return nil
 }
 
 // maxLine is the length in bytes of an error's text in a point or an outcome.

@@ -34,6 +34,15 @@ func send(t *testing.T, q autoscale.Queue, values ...any) {
 	}
 }
 
+func scaler(t *testing.T, target autoscale.Target, store autoscale.Store, q autoscale.Queues) *autoscale.Scaler {
+	t.Helper()
+	s, err := autoscale.NewScaler(resource(autoscale.Limits{}), target, store, q, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // during runs a part until everything is idle.
 func during(t *testing.T, p autoscale.Part) {
 	t.Helper()
@@ -55,7 +64,7 @@ func TestOldActionAgain(t *testing.T) {
 		up := autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2}
 		down := autoscale.Action{Resource: "r", Number: 2, From: 2, To: 1}
 		send(t, q.Actions, up, up, down, up, down, up)
-		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
+		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
 		if got := target.scalings(); len(got) != 2 || got[0].number != 1 || got[1].number != 2 {
 			t.Errorf("scaled %+v, want each once", got)
 		}
@@ -88,7 +97,7 @@ func TestPoison(t *testing.T) {
 		send(t, q.Actions, "", "null and void", `{"resource":"r","number":0,"to":5}`, `{"resource":"other","number":1,"from":1,"to":5}`,
 			`{"resource":"r","number":1,"to":-1}`, `{"resource":"r","number":1,"to":1000001}`, strings.Repeat("[", 70_000), `{"resource":5}`,
 			autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
-		during(t, autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil))
+		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
 		aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
 		if got := target.scalings(); len(got) != 1 || len(aside) != 8 {
 			t.Errorf("scaled %+v, %d dead letters, want once and 8", got, len(aside))
@@ -147,7 +156,7 @@ func TestDeletedOnceLetGo(t *testing.T) {
 		send(t, actions, autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		if err := autoscale.NewScaler("r", target, autoscale.NewMemoryStore(), q, nil).Run(ctx); err != nil {
+		if err := scaler(t, target, autoscale.NewMemoryStore(), q).Run(ctx); err != nil {
 			t.Error(err)
 		}
 		if actions.clash.Load() {
@@ -183,7 +192,7 @@ func TestOutOfRange(t *testing.T) {
 		send(t, q.Actions, autoscale.Action{Resource: "r", Number: 1, From: 1, To: 2})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := autoscale.NewScaler("r", target, store, q, nil).Run(ctx); err != nil {
+		if err := scaler(t, target, store, q).Run(ctx); err != nil {
 			t.Error(err)
 		}
 		if o, _ := store.Outcome(t.Context(), "r"); o == nil || !strings.Contains(o.Err, "instances: must be 0 to") || len(target.scalings()) > 0 {

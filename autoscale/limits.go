@@ -78,3 +78,44 @@ func (l Limits) cooldown(up bool) time.Duration {
 	}
 	return l.CooldownDown
 }
+
+// actionLimits are what a [Scaler] allows.
+type actionLimits struct {
+	min, max int
+	up, down int // largest steps; 0: no bound
+}
+
+func (r *Resource) actionLimits() (actionLimits, error) {
+	l, err := r.Limits.WithDefaults()
+	if err != nil {
+		return actionLimits{}, fmt.Errorf("limits of %s: %w", r.Name, err)
+	}
+	limits := actionLimits{min: l.Min, max: l.Max}
+	if rule, ok := r.Rule.(StepLimiter); ok {
+		limits.up, limits.down = rule.MaxSteps()
+	}
+	return limits, nil
+}
+
+// check returns an error if no decision within the limits leads to an action. One that
+// brings the number back within the limits may be a step of any size.
+func (l actionLimits) check(a Action) error {
+	step := a.To - a.From
+	switch {
+	case a.To < l.min || a.To > l.max:
+		return fmt.Errorf("action %d is refused: it scales from %d to %d instances, but the limits are %d to %d: start logic and scaler with the same file",
+			a.Number, a.From, a.To, l.min, l.max)
+	case a.From < l.min && a.To == l.min || a.From > l.max && a.To == l.max:
+		return nil
+	case l.up > 0 && step > l.up:
+		return l.stepError(a, "up", l.up)
+	case l.down > 0 && -step > l.down:
+		return l.stepError(a, "down", l.down)
+	}
+	return nil
+}
+
+func (l actionLimits) stepError(a Action, direction string, step int) error {
+	return fmt.Errorf("action %d is refused: it scales from %d to %d instances, but the rule's largest step %s is %d: start logic and scaler with the same file",
+		a.Number, a.From, a.To, direction, step)
+}

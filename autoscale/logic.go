@@ -53,7 +53,7 @@ type Queues struct {
 // NewLogic returns the logic of a resource. It fails if the limits contradict each
 // other. It does not close the store or the queues.
 func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) (*Logic, error) {
-	l := &Logic{resource: *resource, store: store, queues: queues}
+	l := &Logic{resource: *resource, store: boundedStore{store}, queues: queues.bounded()}
 	if cfg != nil {
 		l.cfg = *cfg
 	}

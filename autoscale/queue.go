@@ -16,7 +16,8 @@ type Queue interface {
 	// Send adds messages. After an error some of them may have been added.
 	Send(ctx context.Context, bodies ...[]byte) error
 	// Receive returns 1 to most messages. It waits until there is one, or returns
-	// ctx's error when ctx ends. Received messages are hidden from other receivers
+	// ctx's error when ctx ends. Each request that it makes to a server needs a
+	// deadline of its own: the callers set one for the other methods, but not for it. Received messages are hidden from other receivers
 	// for the queue's lock time; one that has not been deleted by then is delivered
 	// again.
 	Receive(ctx context.Context, most int) ([]Message, error)

@@ -10,6 +10,14 @@ type Rule interface {
 	Propose(Situation) Proposal
 }
 
+// StepLimiter is a [Rule] that changes the number of instances by bounded steps. A
+// [Scaler] refuses actions with larger ones.
+type StepLimiter interface {
+	Rule
+	// MaxSteps returns the largest steps up and down; 0 means that there is no bound.
+	MaxSteps() (up, down int)
+}
+
 // RuleFunc makes a function a [Rule].
 type RuleFunc func(Situation) Proposal
 

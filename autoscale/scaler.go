@@ -21,7 +21,8 @@ type ScalerConfig struct {
 	// RetryMin and RetryMax bound the wait between attempts, which starts at RetryMin
 	// and doubles. Defaults: 1 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Timeout bounds each attempt. Default: 5 min.
+	// Timeout bounds each attempt, and the counting of the instances for a report.
+	// Default: 5 min.
 	Timeout time.Duration
 	// Clock replaces the system's clock in tests.
 	Clock Clock
@@ -30,19 +31,27 @@ type ScalerConfig struct {
 }
 
 // Scaler carries out a resource's actions, one at a time and each once, and reports
-// the number of instances. Run one scaler per resource.
+// the number of instances. It refuses actions beyond the resource's limits, whoever
+// has sent them. Run one scaler per resource.
 type Scaler struct {
 	resource string
+	limits   actionLimits
 	target   Target
 	store    Store
 	queues   Queues
 	cfg      ScalerConfig
 }
 
-// NewScaler returns the scaler of a resource. It uses the queues for actions and
-// reports, and closes neither them nor the target nor the store.
-func NewScaler(resource string, target Target, store Store, queues Queues, cfg *ScalerConfig) *Scaler {
-	s := &Scaler{resource: resource, target: target, store: store, queues: queues}
+// NewScaler returns the scaler of a resource. Of the resource it uses the name, the
+// limits, and the largest steps of a rule that is a [StepLimiter]; give it the same
+// as the logic. It fails if the limits contradict each other. It uses the queues for
+// actions and reports, and closes neither them nor the target nor the store.
+func NewScaler(resource *Resource, target Target, store Store, queues Queues, cfg *ScalerConfig) (*Scaler, error) {
+	limits, err := resource.actionLimits()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scaler{resource: resource.Name, limits: limits, target: target, store: boundedStore{store}, queues: queues.bounded()}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -53,7 +62,7 @@ func NewScaler(resource string, target Target, store Store, queues Queues, cfg *
 	s.cfg.Timeout = cmp.Or(s.cfg.Timeout, 5*time.Minute)
 	s.cfg.Clock = clockOr(s.cfg.Clock)
 	s.cfg.Log = logOr(s.cfg.Log)
-	return s
+	return s, nil
 }
 
 // Run reports at once and then at the interval, and carries out the actions that it
@@ -94,13 +103,18 @@ func (s *Scaler) Run(ctx context.Context) error {
 
 // sendReport sends the number of instances and the outcome of the last action.
 func (s *Scaler) sendReport(ctx context.Context) error {
-	n, err := s.count(ctx)
-	if err != nil {
-		return err
-	}
 	o, err := s.store.Outcome(ctx, s.resource)
 	if err != nil {
 		return fmt.Errorf("load outcome: %w", err)
+	}
+	return s.report(ctx, o)
+}
+
+// report sends the number of instances and an outcome, which may be nil.
+func (s *Scaler) report(ctx context.Context, o *Outcome) error {
+	n, err := s.countWithin(ctx, s.cfg.Timeout)
+	if err != nil {
+		return err
 	}
 	body, err := json.Marshal(Report{Resource: s.resource, Time: s.cfg.Clock.Wall().UTC(), Instances: n, Outcome: o})
 	if err != nil {
@@ -110,6 +124,13 @@ func (s *Scaler) sendReport(ctx context.Context) error {
 		return fmt.Errorf("send report: %w", err)
 	}
 	return nil
+}
+
+// countWithin is count with a deadline: a target must not delay the actions for ever.
+func (s *Scaler) countWithin(ctx context.Context, timeout time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not completed within %v", timeout))
+	defer cancel()
+	return s.count(ctx)
 }
 
 // count returns the number of instances that the target reports.
@@ -125,8 +146,11 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 }
 
 // handleActions carries out the actions of a batch. If the store or a queue fails,
-// the action is delivered again.
+// the action is delivered again. The logic is informed of refused actions, so that it
+// does not wait for them. Their outcome is not saved: it would supersede actions with
+// lower numbers.
 func (s *Scaler) handleActions(ctx context.Context, a batch) error {
+	var refused []Outcome
 	actions, messages := decodeBatch(ctx, a, s.cfg.Log, func(a Action) error {
 		switch {
 		case a.Resource != s.resource:
@@ -134,8 +158,17 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
 		}
-		return nil
+		err := s.limits.check(a)
+		if err != nil {
+			refused = append(refused, Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Err: oneLine(err)})
+		}
+		return err
 	})
+	for _, o := range refused {
+		if err := s.report(ctx, &o); err != nil {
+			return err
+		}
+	}
 	done := 0
 	stop := s.keepLocked(ctx, a.queue, messages)
 	defer func() {

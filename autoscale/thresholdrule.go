@@ -36,6 +36,9 @@ func (r ThresholdRule) Propose(s Situation) Proposal {
 		r.Metric, FormatNumber(average), FormatNumber(r.Upper), FormatNumber(maximum), FormatNumber(r.Lower))}
 }
 
+// MaxSteps implements [StepLimiter]: one instance at a time.
+func (r ThresholdRule) MaxSteps() (up, down int) { return 1, 1 }
+
 // String returns the rule in the language of package expression.
 func (r ThresholdRule) String() string {
 	return fmt.Sprintf("up: trunc(avg(%s)) > %s; down: max(%[1]s) < %[3]s", r.Metric, FormatNumber(r.Upper), FormatNumber(r.Lower))

@@ -11,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/sluice-go/sluice/autoscale/internal/azclient"
 )
 
 // Config names the storage account, and holds the options.
@@ -33,7 +35,8 @@ type Config struct {
 	// Poll is the longest wait between two requests to an empty queue. The first wait
 	// is a tenth of it, and it doubles. Default: 1 s.
 	Poll time.Duration
-	// Client is passed to the SDK. Default: none.
+	// Client is passed to the SDK. Each attempt of a request lasts at most 30 s, unless
+	// Retry.TryTimeout is set. Default: none.
 	Client policy.ClientOptions
 }
 
@@ -46,6 +49,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.Table = cmp.Or(c.Table, "Scaling")
 	c.Lock = cmp.Or(c.Lock, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Client = azclient.Bounded(c.Client)
 	if strings.EqualFold(strings.TrimSpace(strings.TrimRight(c.Connection, "; ")), "UseDevelopmentStorage=true") {
 		c.Connection = development
 	}

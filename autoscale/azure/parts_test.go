@@ -123,7 +123,11 @@ func part(name string) error {
 		}
 		return logic.Run(ctx)
 	}
-	return autoscale.NewScaler(resource, journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Interval: 200 * time.Millisecond}).Run(ctx)
+	scaler, err := autoscale.NewScaler(workers(), journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Interval: 200 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	return scaler.Run(ctx)
 }
 
 // openQueues opens the published names' queues.

@@ -86,8 +86,12 @@ func (c *Config) Open(ctx context.Context, mode Mode, opts *Options) (_ *Parts, 
 		if err != nil {
 			return nil, err
 		}
-		p.parts = append(p.parts, autoscale.NewScaler(c.Resource.Name, target, store, queues,
-			&autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log}))
+		scaler, err := autoscale.NewScaler(&c.Resource, target, store, queues,
+			&autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log})
+		if err != nil {
+			return nil, err
+		}
+		p.parts = append(p.parts, scaler)
 	}
 	if alone || mode == Logic {
 		logic, err := autoscale.NewLogic(&c.Resource, store, queues, &autoscale.LogicConfig{Retention: c.Retention, OnRecord: e.OnRecord, Log: e.Log})

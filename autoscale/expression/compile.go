@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ type program struct {
 	metrics    []string // all that it may use: its environment
 	lookBack   time.Duration
 	thresholds map[string][]float64 // by metric: the constants that it is compared with
+	largest    float64              // value that it can have; infinite if that is not known
 }
 
 // Reserved reports whether a name has a meaning in expressions, so that no metric can
@@ -77,6 +79,7 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	if check.fault != nil {
 		return nil, check.fault.in(source)
 	}
+	largest := largest(tree.Node) // before anything is rewritten
 	as := expr.AsFloat64()
 	if kind == condition {
 		as = expr.AsBool()
@@ -85,7 +88,21 @@ func compile(source string, kind kind, metrics []string) (*program, *Error) {
 	if err != nil {
 		return nil, withOffset(source, err)
 	}
-	return &program{vm: compiled, metrics: metrics, lookBack: check.lookBack, thresholds: check.thresholds}, nil
+	return &program{vm: compiled, metrics: metrics, lookBack: check.lookBack, thresholds: check.thresholds, largest: largest}, nil
+}
+
+// largest returns the largest value of a number, or of a condition that chooses between
+// numbers; +Inf for anything else.
+func largest(n ast.Node) float64 {
+	switch n := n.(type) {
+	case *ast.IntegerNode:
+		return float64(n.Value)
+	case *ast.FloatNode:
+		return n.Value
+	case *ast.ConditionalNode:
+		return max(largest(n.Exp1), largest(n.Exp2))
+	}
+	return math.Inf(1)
 }
 
 // parse and build turn a panic of the library into an error: expressions are

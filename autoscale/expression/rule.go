@@ -206,6 +206,23 @@ func (r *Rule) step(field string, e *evaluation) (int, error) {
 	return whole(f), nil
 }
 
+// MaxSteps implements [autoscale.StepLimiter]. A step is bounded if it is a number, or
+// a condition that chooses between numbers.
+func (r *Rule) MaxSteps() (up, down int) { return r.maxStep("up"), r.maxStep("down") }
+
+func (r *Rule) maxStep(direction string) int {
+	switch p := r.programs["step."+direction]; {
+	case r.spec.Target != "":
+		return 0
+	case p == nil:
+		return 1
+	case math.IsInf(p.largest, 1):
+		return 0
+	default:
+		return max(whole(p.largest), 1)
+	}
+}
+
 func whole(f float64) int { return int(min(max(f, 0), autoscale.MaxInstances)) }
 
 // evaluation is one evaluation of a rule: its input, and the values it has used, as

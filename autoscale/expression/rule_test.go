@@ -190,3 +190,26 @@ func FuzzExpression(f *testing.F) {
 		}
 	})
 }
+
+// TestMaxSteps: the largest steps, where the file bounds them.
+func TestMaxSteps(t *testing.T) {
+	for _, c := range []struct {
+		spec     expression.Spec
+		up, down int
+	}{
+		{expression.Spec{Up: "a > 1", Down: "a < 1"}, 1, 1},
+		{expression.Spec{Up: "a > 1", StepUp: "3", Down: "a < 1", StepDown: "2.5"}, 3, 2},
+		{expression.Spec{Up: "a > 1", StepUp: "b > 1000 ? 3 : b > 100 ? 2 : 1"}, 3, 1},
+		{expression.Spec{Up: "a > 1", StepUp: "ceil(b / 10)", Down: "a < 1", StepDown: "a > 5 ? b : 1"}, 0, 0},
+		{expression.Spec{Up: "a > 1", StepUp: "instances"}, 0, 1},
+		{expression.Spec{Target: "a"}, 0, 0},
+	} {
+		r, err := expression.New(c.spec, metrics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up, down := r.MaxSteps(); up != c.up || down != c.down {
+			t.Errorf("%+v: %d up, %d down; want %d, %d", c.spec, up, down, c.up, c.down)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/azclient"
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
@@ -52,6 +53,7 @@ func New(cfg *Config) (*Source, error) {
 	if cfg.Client != nil {
 		opts.Transport = cfg.Client
 	}
+	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
 	var err error
 	if cfg.Connection != "" {
 		s.client, err = admin.NewClientFromConnectionString(cfg.Connection, &opts)

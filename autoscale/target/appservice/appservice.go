@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/azclient"
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
@@ -52,8 +53,13 @@ func New(cfg *Config) (*Target, error) {
 		return nil, errors.New("app service: give a subscription's id, a resource group, a plan and a credential")
 	}
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
+	var opts arm.ClientOptions
+	if cfg.Options != nil {
+		opts = *cfg.Options
+	}
+	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
 	var err error
-	if t.client, err = arm.NewClient("github.com/sluice-go/sluice/autoscale", "v0.0.0", cfg.Credential, cfg.Options); err != nil {
+	if t.client, err = arm.NewClient("github.com/sluice-go/sluice/autoscale", "v0.0.0", cfg.Credential, &opts); err != nil {
 		return nil, fmt.Errorf("app service: %w", err)
 	}
 	return t, nil

@@ -48,7 +48,11 @@ func TestAction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = autoscale.NewScaler("orders", target, store, queues, nil).Run(t.Context()) }()
+	scaler, err := autoscale.NewScaler(&autoscale.Resource{Name: "orders"}, target, store, queues, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = scaler.Run(t.Context()) }()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {

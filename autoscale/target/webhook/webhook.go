@@ -34,7 +34,8 @@ import (
 type Config struct {
 	// Header is added to each request, such as Authorization. Default: none.
 	Header http.Header
-	// Client sends the requests. Default: http.DefaultClient.
+	// Client sends the requests. Redirects are not followed, and a request lasts at most
+	// 30 s, whatever it says. Default: http.DefaultTransport is used.
 	Client *http.Client
 }
 

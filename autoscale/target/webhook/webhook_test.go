@@ -78,7 +78,10 @@ func TestAction(t *testing.T) {
 	e.lose = 2
 	queues := autoscale.Queues{Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
 	store := autoscale.NewMemoryStore()
-	scaler := autoscale.NewScaler("orders/eu", target, store, queues, &autoscale.ScalerConfig{RetryMin: time.Millisecond})
+	scaler, err := autoscale.NewScaler(&autoscale.Resource{Name: "orders/eu"}, target, store, queues, &autoscale.ScalerConfig{RetryMin: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
 	decided := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	body, err := json.Marshal(autoscale.Action{Resource: "orders/eu", Number: 17, From: 3, To: 4, Decided: decided, Reason: "much waits"})
 	if err == nil {

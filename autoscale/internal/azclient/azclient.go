@@ -1,0 +1,70 @@
+// Package azclient bounds what the Azure SDK does on the network. By itself it waits for
+// an answer for ever, and reads any body into memory.
+package azclient
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+const (
+	// Timeout bounds each attempt of a request, with its response.
+	Timeout = 30 * time.Second
+	// MaxBody is the largest size of a response in bytes. The largest that Azure
+	// sends here are pages of a table, up to 4 MiB.
+	MaxBody = 16 << 20
+)
+
+// Bounded returns options with a timeout of each attempt, unless they have one, and
+// with a transport that bounds responses and follows no redirects.
+func Bounded(o policy.ClientOptions) policy.ClientOptions {
+	o.Retry.TryTimeout = cmp.Or(o.Retry.TryTimeout, Timeout)
+	if o.Transport == nil {
+		o.Transport = client
+	}
+	o.Transport = &bounded{o.Transport}
+	return o
+}
+
+// client is shared, so that connections are.
+var client = &http.Client{
+	Transport:     transport(),
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	// A connection without an answer is replaced, instead of used for the next attempt.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
+	return t
+}
+
+type bounded struct{ to policy.Transporter }
+
+func (b *bounded) Do(r *http.Request) (*http.Response, error) {
+	response, err := b.to.Do(r)
+	if err == nil && response.Body != nil {
+		response.Body = &body{ReadCloser: response.Body, left: MaxBody}
+	}
+	return response, err
+}
+
+// body is a response's body that ends with an error after a number of bytes.
+type body struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("the response is larger than %d bytes", MaxBody)
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+	b.left -= int64(n)
+	return n, err
+}
