@@ -43,6 +43,7 @@ type namespaceConfig struct {
 	idleTimeout                   time.Duration
 	maxMessage                    int
 	log                           *slog.Logger
+	requests                      func(net.Listener) // gets the HTTP requests at the TLS address that open no WebSocket
 }
 
 func (c *namespaceConfig) check() error {
@@ -99,15 +100,23 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 		l.Close()
 		return err
 	}
-	f.accept(f.webSocket().Listener(tls.NewListener(l, f.cert.serverConfig())))
+	streams := tls.NewListener(l, f.cert.serverConfig())
+	if cfg.requests != nil {
+		var requests net.Listener
+		streams, requests = websocket.Split(streams, webSocketPath)
+		cfg.requests(requests)
+	}
+	f.accept(f.webSocket().Listener(streams))
 	return nil
 }
+
+const webSocketPath = "/$servicebus/websocket"
 
 // webSocket is where AMQP is spoken over WebSockets, on the same ports. The client
 // libraries ask for a subprotocol of their own, the standard calls it amqp. Where there
 // are no keys, the browser is all that keeps web pages from being clients.
 func (f *namespace) webSocket() websocket.Endpoint {
-	return websocket.Endpoint{Path: "/$servicebus/websocket", Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: len(f.keys) > 0}
+	return websocket.Endpoint{Path: webSocketPath, Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: len(f.keys) > 0}
 }
 
 func (f *namespace) accept(l net.Listener) {

@@ -52,13 +52,14 @@ type ServiceBusConfig struct {
 	// port. "-" is none.
 	Listen string
 	// TLSListen is the address for TLS connections, with a self-signed certificate made
-	// on start. Default: none.
+	// on start. As on Azure's port 443, it also serves the administration API and AMQP
+	// over WebSockets. Default: none.
 	TLSListen string
 	// TLSCertOut is a file to which the certificate is written in PEM format, so that
 	// clients can trust it. Default: none.
 	TLSCertOut string
-	// AdminListen is the address of the administration API: HTTPS, with a self-signed
-	// certificate made on start. Default: none.
+	// AdminListen is an address for the administration API alone: HTTPS, with a
+	// self-signed certificate made on start. Default: none.
 	AdminListen string
 	// AdminCertOut is a file to which that certificate is written in PEM format.
 	// Default: none.
@@ -115,7 +116,7 @@ type ServiceBus struct {
 	maxMessage int // bytes of a message or batch
 	started    time.Time
 	broker     *servicebus.Broker
-	admin      *busAdmin   // nil if there is none
+	admin      busAdmin
 	control    *httpServer // nil if there is none
 }
 
@@ -129,6 +130,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 		c = *cfg
 	}
 	s := &ServiceBus{premium: c.Premium, started: time.Now()}
+	s.admin.bus = s
 	if err := s.start(queues, topics, &c); err != nil {
 		return nil, fmt.Errorf("emulator: service bus: %w", err)
 	}
@@ -138,6 +140,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
 	common := &namespaceConfig{
 		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, maxMessage: maxStandard, log: c.Log,
+		requests: s.admin.share,
 	}
 	if c.Premium {
 		common.maxMessage = maxPremium
@@ -160,7 +163,7 @@ func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c
 		s.control, err = startControl(c.Control, s.controlMux(), s.log)
 	}
 	if err == nil && c.AdminListen != "" {
-		s.admin, err = startBusAdmin(s, c.AdminListen, c.AdminCertOut)
+		err = s.admin.listen(c.AdminListen, c.AdminCertOut)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())

@@ -22,49 +22,54 @@ const (
 	maxPage        = 100      // maximum entities of a page, as on Azure
 )
 
-// busAdmin serves the administration API of a namespace: Atom documents over HTTPS.
+// busAdmin serves the administration API of a namespace: Atom documents over HTTPS, at the
+// namespace's TLS address and at one of its own.
 type busAdmin struct {
-	bus  *ServiceBus
-	cert *certificate
-	http *httpServer
+	bus    *ServiceBus
+	shared *httpServer  // nil if the namespace has no TLS address
+	own    *httpServer  // nil if it has no address of its own
+	cert   *certificate // of own
 }
 
-func startBusAdmin(s *ServiceBus, listen, certOut string) (*busAdmin, error) {
-	l, err := net.Listen("tcp", listen)
+// share serves the requests that arrive at the TLS address.
+func (a *busAdmin) share(requests net.Listener) { a.shared = a.serveOn(requests, requests) }
+
+// listen serves requests at an address of its own.
+func (a *busAdmin) listen(address, certOut string) error {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("administration: %w", err)
+		return fmt.Errorf("administration: %w", err)
 	}
-	a := &busAdmin{bus: s}
-	if a.cert, err = newCertificate(l.Addr(), listen, certOut); err != nil {
-		return nil, errors.Join(fmt.Errorf("administration: %w", err), l.Close())
+	if a.cert, err = newCertificate(l.Addr(), address, certOut); err != nil {
+		return errors.Join(fmt.Errorf("administration: %w", err), l.Close())
 	}
-	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
-	a.http = serveHTTP(l, tls.NewListener(l, a.cert.serverConfig()), server, "administration API", s.log)
-	return a, nil
+	a.own = a.serveOn(l, tls.NewListener(l, a.cert.serverConfig()))
+	return nil
 }
 
-// close waits for requests in progress, up to a second. A nil API needs no closing.
-func (a *busAdmin) close() error {
-	if a == nil {
-		return nil
-	}
-	return a.http.close()
+func (a *busAdmin) serveOn(at, l net.Listener) *httpServer {
+	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	return serveHTTP(at, l, server, "administration API", a.bus.log)
 }
+
+// close waits for requests in progress, up to a second.
+func (a *busAdmin) close() error { return errors.Join(a.shared.close(), a.own.close()) }
 
 // AdminConnectionString returns the connection string for clients of the administration
-// API, "" if there is none. They must trust the certificate.
+// API, "" if there is neither an address for it nor one for TLS. They must trust the
+// certificate.
 func (s *ServiceBus) AdminConnectionString() string {
-	if s.admin == nil {
-		return ""
+	if s.admin.own == nil {
+		return s.TLSConnectionString()
 	}
-	return "Endpoint=sb://" + endpoint(s.admin.http.at, "443") + s.credentials()
+	return "Endpoint=sb://" + endpoint(s.admin.own.at, "443") + s.credentials()
 }
 
 // AdminCertPool returns a pool with the certificate of the administration API, nil if
 // there is none.
 func (s *ServiceBus) AdminCertPool() *x509.CertPool {
-	if s.admin == nil {
-		return nil
+	if s.admin.own == nil {
+		return s.CertPool()
 	}
 	return s.admin.cert.pool
 }

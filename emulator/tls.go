@@ -30,6 +30,9 @@ func newCertificate(addr net.Addr, listen, out string) (*certificate, error) {
 	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() && !tcp.IP.IsLoopback() {
 		hosts = append(hosts, tcp.IP.String())
 	}
+	if _, port, err := net.SplitHostPort(addr.String()); err == nil { // Go's AMQP client expects the name with the port
+		hosts = append(hosts, net.JoinHostPort("localhost", port), net.JoinHostPort("127.0.0.1", port))
+	}
 	now := time.Now()
 	made, err := selfsigned.New(&selfsigned.Config{
 		CommonName: "Sluice emulator at " + addr.String(), // unique, because clients find a trusted root by its name
