@@ -85,8 +85,9 @@ const unauthorized = "The input authorization token can't serve the request. The
 
 // authorize checks the signature of a request: HMAC-SHA256 over method, resource type,
 // resource link and date, as documented in the reference of the REST API under "Access
-// control on Azure Cosmos DB resources".
-func (a *Account) authorize(r *http.Request, kind, link string) *failure {
+// control on Azure Cosmos DB resources". The link is that of names or, if it isn't empty, that
+// of resource ids.
+func (a *Account) authorize(r *http.Request, kind, link, ridLink string) *failure {
 	token := r.Header.Get("Authorization")
 	if strings.Contains(token, "%") {
 		plain, err := url.QueryUnescape(token)
@@ -123,8 +124,10 @@ func (a *Account) authorize(r *http.Request, kind, link string) *failure {
 	if d := a.now().Sub(at); d > maxSkew || d < -maxSkew {
 		return fail(http.StatusForbidden, 0, "The authorization token is not valid at the current time. Please provide a valid token.")
 	}
-	text := strings.ToLower(r.Method) + "\n" + kind + "\n" + link + "\n" + strings.ToLower(date) + "\n\n"
-	if !a.keys.verify(text, sig) {
+	signs := func(link string) bool {
+		return a.keys.verify(strings.ToLower(r.Method)+"\n"+kind+"\n"+link+"\n"+strings.ToLower(date)+"\n\n", sig)
+	}
+	if !signs(link) && (ridLink == "" || !signs(ridLink)) {
 		return fail(http.StatusUnauthorized, 0, unauthorized)
 	}
 	return nil

@@ -41,11 +41,12 @@ type result struct {
 func (r *result) ok() bool { return r.status < 300 || r.status == http.StatusNotModified }
 
 const (
-	substatusMismatch = 1001 // the partition key differs from the document's
-	substatusGone     = 1002 // the partition key range was split
-	substatusRU       = 3200 // more request units than provisioned
-	substatusFull     = 1014
-	substatusResponse = 3402 // the response would be too large
+	substatusMismatch  = 1001 // the partition key differs from the document's
+	substatusRecreated = 1024 // the container is not the one that the client means
+	substatusGone      = 1002 // the partition key range was split
+	substatusRU        = 3200 // more request units than provisioned
+	substatusFull      = 1014
+	substatusResponse  = 3402 // the response would be too large
 )
 
 const (

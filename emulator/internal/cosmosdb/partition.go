@@ -211,6 +211,14 @@ func (o *documentOrder) seek(number uint64) (chunk, i int) {
 	return chunk, search(len(c), func(i int) bool { return c[i].number >= number })
 }
 
+// find returns the document with that number, 0 if there is none.
+func (o *documentOrder) find(number uint64) ref {
+	if c, i := o.seek(number); c < len(o.chunks) && o.chunks[c][i].number == number {
+		return o.chunks[c][i].at
+	}
+	return 0
+}
+
 // search is sort.Search, but can be inlined, because every upsert calls it.
 func search(n int, f func(int) bool) int {
 	i, j := 0, n

@@ -76,7 +76,7 @@ func (r *queryRunner) needsAll() bool { return r.query.Aggregates() || r.query.S
 // countAll returns the number of documents if the query asks for nothing else, which
 // needs no scan; otherwise -1.
 func (r *queryRunner) countAll(partitions []*partition) int64 {
-	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil {
+	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil || r.scope.narrowed {
 		return -1
 	}
 	n := int64(0)

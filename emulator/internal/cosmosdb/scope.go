@@ -69,11 +69,22 @@ type scope struct {
 	prefix   []byte // or its prefix
 	rangeID  string
 	min, max string // of effective partition keys; equal for one partition key
+	narrowed bool   // the client has asked for the documents from min to max
+
+	last     []byte // partition key of the document that inRange saw last
+	lastHash string
 }
 
 // scopeOf returns the scope in the request's headers.
 func (c *call) scopeOf(owner *Container) (scope, *failure) {
 	s := scope{owner: owner, max: partitionkey.Whole.Max, rangeID: c.rangeID()}
+	if from, to := c.r.Header.Get("X-Ms-Start-Epk"), c.r.Header.Get("X-Ms-End-Epk"); from != "" || to != "" {
+		r, err := partitionkey.ParseRange(from, cmp.Or(to, partitionkey.Whole.Max))
+		if err != nil {
+			return s, badRequest(userMessage(err))
+		}
+		s.min, s.max, s.narrowed = r.Min, r.Max, true
+	}
 	text := c.r.Header.Get(keyHeader)
 	if text == "" || text == "[]" {
 		return s, nil
@@ -83,6 +94,7 @@ func (c *call) scopeOf(owner *Container) (scope, *failure) {
 		return s, badRequest("Partition key " + strconv.Quote(text[:min(len(text), 40)]) + " is invalid.")
 	}
 	hash := owner.hash.Hash(values...)
+	s.narrowed = false // the key is narrower
 	s.key, s.min, s.max = partitionkey.AppendJSON(nil, values), hash, hash
 	if len(values) < len(owner.paths) {
 		s.prefix, s.key = append(s.key[:len(s.key)-1], ','), nil
@@ -92,7 +104,19 @@ func (c *call) scopeOf(owner *Container) (scope, *failure) {
 }
 
 func (s *scope) contains(rec record) bool {
+	if s.narrowed && !s.inRange(rec) {
+		return false
+	}
 	return s.key == nil && s.prefix == nil || s.key != nil && bytes.Equal(rec.key(), s.key) || s.prefix != nil && bytes.HasPrefix(rec.key(), s.prefix)
+}
+
+// inRange reports whether a document's effective partition key is from min to max.
+func (s *scope) inRange(rec record) bool {
+	if key := rec.key(); s.last == nil || !bytes.Equal(key, s.last) {
+		values, _ := partitionkey.Parse(key) // package partitionkey has written it
+		s.last, s.lastHash = append(s.last[:0], key...), s.owner.hash.Hash(values...)
+	}
+	return partitionkey.Range{Min: s.min, Max: s.max}.Contains(s.lastHash)
 }
 
 // partitions returns the partitions that the scope overlaps, in order.

@@ -76,7 +76,8 @@ type call struct {
 	account    *Account
 	w          http.ResponseWriter
 	r          *http.Request
-	path       []string // unescaped
+	path       []string // unescaped, with names instead of resource ids
+	byRID      bool     // the client has addressed the resource by resource ids
 	charge     float64
 	dropAnswer bool // close the connection instead of sending the response
 	buffers    *buffers
@@ -118,7 +119,7 @@ func (c *call) serve() *failure {
 		}
 	}
 	kind, link := c.resource()
-	if f := c.account.authorize(c.r, kind, link); f != nil {
+	if f := c.account.authorize(c.r, kind, link, c.useNames()); f != nil {
 		c.account.stats.unauthorized.Add(1)
 		return f
 	}
@@ -188,11 +189,15 @@ func (c *call) inContainer() *failure {
 	if f := c.inject(on, p[1]+"/"+p[3], rangeID); f != nil {
 		return f
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		f := failNotFound()
 		f.substatus = 1003 // owner resource not found
 		return f
+	}
+	if f := c.checkIntended(owner); f != nil {
+		return f
+	}
+	switch {
 	case len(p) == 5 && p[4] == "pkranges" && c.r.Method == http.MethodGet:
 		return c.readRanges(owner)
 	case len(p) == 5 && p[4] == "docs":
@@ -206,6 +211,9 @@ func (c *call) inContainer() *failure {
 			return c.writeDocument(owner, verbCreate)
 		}
 	case len(p) == 6 && p[4] == "docs":
+		if f := c.useDocumentID(owner); f != nil {
+			return f
+		}
 		switch c.r.Method {
 		case http.MethodGet:
 			return c.readDocument(owner)
