@@ -49,7 +49,9 @@
 //	  webhook: {url: "http://scaler/orders", authorization: …}
 //	  kubernetes: {kind: Deployment, name: …, namespace: …, kubeconfig: …, context: …}
 //	  appservice: {subscription: …, resource_group: …, plan: …}
-//	  cosmos: {endpoint: …, key: …, credential: default, database: …, container: …, unit: 1000}
+//	  cosmos: {endpoint: …, key: …, database: …, container: …, unit: 1000}
+//	                                  # instead of endpoint and key, through Azure Resource Manager:
+//	                                  # credential: default, subscription: …, resource_group: …, account: …
 //	rule:                             # the published rule:
 //	  upper: 500                      # average above it: one instance more
 //	  lower: 300                      # maximum below it: one instance fewer

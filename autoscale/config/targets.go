@@ -159,18 +159,28 @@ func readCosmos(n strictyaml.Node) opener[autoscale.Target] {
 	var c cosmos.Config
 	var credentialName string
 	ok := n.Object(strictyaml.Keys{
-		"endpoint":   readURL(&c.Endpoint),
-		"key":        readKey("COSMOS_KEY", &c.Key),
-		"credential": readCredential(&credentialName),
-		"database":   func(n strictyaml.Node) { n.Text(&c.Database) },
-		"container":  func(n strictyaml.Node) { n.Text(&c.Container) },
-		"unit":       func(n strictyaml.Node) { n.Int(&c.Unit, 100, autoscale.MaxInstances) },
-	}, "endpoint", "database")
+		"endpoint":       readURL(&c.Endpoint),
+		"key":            readKey("COSMOS_KEY", &c.Key),
+		"credential":     readCredential(&credentialName),
+		"subscription":   func(n strictyaml.Node) { n.Text(&c.Subscription) },
+		"resource_group": func(n strictyaml.Node) { n.Text(&c.ResourceGroup) },
+		"account":        func(n strictyaml.Node) { n.Text(&c.Account) },
+		"database":       func(n strictyaml.Node) { n.Text(&c.Database) },
+		"container":      func(n strictyaml.Node) { n.Text(&c.Container) },
+		"unit":           func(n strictyaml.Node) { n.Int(&c.Unit, 100, autoscale.MaxInstances) },
+	}, "database")
 	if !ok {
 		return nil
 	}
-	if (c.Key != "") == (credentialName != "") {
+	switch {
+	case (c.Key != "") == (credentialName != ""):
 		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
+		return nil
+	case c.Key != "" && c.Endpoint == "":
+		n.Fail("key needs endpoint")
+		return nil
+	case credentialName != "" && (c.Subscription == "" || c.ResourceGroup == "" || c.Account == "" && c.Endpoint == ""):
+		n.Fail("credential needs subscription, resource_group and account: Cosmos DB accepts changes of throughput with Entra ID only through Azure Resource Manager")
 		return nil
 	}
 	return withoutClose(func() (_ *cosmos.Target, err error) {

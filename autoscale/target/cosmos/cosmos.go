@@ -8,21 +8,34 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/azclient"
 	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Config names the container or database, and how to connect.
 type Config struct {
-	// Endpoint is the account's URL, with its Key or a Credential. A credential needs
-	// more than data roles to read and change throughput.
-	Endpoint   string
-	Key        string
-	Credential azcore.TokenCredential
+	// Endpoint is the account's URL, with its Key.
+	Endpoint string
+	Key      string
+	// Credential, instead of a key, is used for Azure Resource Manager, where the
+	// account has a Subscription (its id), a ResourceGroup and a name, Account
+	// (default: the first label of the Endpoint's host). The account itself refuses
+	// tokens of Entra ID for reading and changing throughput, whatever their roles.
+	// The identity needs the actions read and write of
+	// Microsoft.DocumentDB/databaseAccounts/sqlDatabases/throughputSettings, or
+	// …/sqlDatabases/containers/throughputSettings; the role Cosmos DB Operator has them.
+	Credential                           azcore.TokenCredential
+	Subscription, ResourceGroup, Account string
 	// Database is the database, and Container the container in it. Without a
 	// container, the throughput of the database is scaled.
 	Database, Container string
@@ -30,15 +43,21 @@ type Config struct {
 	// requires. With autoscale throughput, the maximum RU/s is changed, which must be
 	// a multiple of 1,000. Default: 1,000.
 	Unit int
-	// Options are passed to the SDK. Default: none.
+	// Accept is how long a change through Resource Manager is waited for. One that is
+	// accepted and takes longer counts as done. Default: 1 min.
+	Accept time.Duration
+	// Options are passed to the SDK for the account, Manager to that for Resource
+	// Manager. Default: none.
 	Options *azcosmos.ClientOptions
+	Manager *arm.ClientOptions
 }
 
 // Target scales the throughput of a container or database. It is safe for concurrent
 // use.
 type Target struct {
-	cfg  Config
-	what string
+	cfg       Config
+	what      string
+	requested atomic.Int64 // units that Azure has accepted last; 0: none
 	throughput
 }
 
@@ -54,47 +73,61 @@ var _ autoscale.Target = (*Target)(nil)
 // used.
 func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg, what: "database " + cfg.Database}
+	if cfg.Container != "" {
+		t.what = "container " + cfg.Database + "/" + cfg.Container
+	}
 	t.cfg.Unit = cmp.Or(cfg.Unit, 1000)
+	t.cfg.Accept = cmp.Or(cfg.Accept, time.Minute)
+	if u, err := url.Parse(cfg.Endpoint); err == nil && cfg.Account == "" {
+		t.cfg.Account, _, _ = strings.Cut(u.Hostname(), ".")
+	}
 	switch {
-	case cfg.Endpoint == "" || cfg.Database == "" || (cfg.Key == "") == (cfg.Credential == nil):
-		return nil, errors.New("throughput: give an endpoint with either a key or a credential, and a database")
+	case cfg.Database == "" || (cfg.Key == "") == (cfg.Credential == nil) || cfg.Key != "" && cfg.Endpoint == "":
+		return nil, errors.New("throughput: give an account with either a key or a credential, and a database")
+	case cfg.Credential != nil && (cfg.Subscription == "" || cfg.ResourceGroup == ""):
+		return nil, errors.New("throughput: a credential changes the throughput only through Azure Resource Manager, because the account itself refuses that (403, sub-status 5300): give the subscription's id and the resource group too, or the account's key")
+	case cfg.Credential != nil && t.cfg.Account == "":
+		return nil, errors.New("throughput: give the account's name or its endpoint")
 	case t.cfg.Unit < 100 || t.cfg.Unit%100 != 0:
 		return nil, fmt.Errorf("throughput: a unit of %d RU/s: must be a multiple of 100", t.cfg.Unit)
 	}
-	database, err := cfg.database()
-	if err != nil {
+	var err error
+	if t.throughput, err = t.cfg.connect(); err != nil {
 		return nil, fmt.Errorf("throughput: %w", err)
-	}
-	t.throughput = database
-	if cfg.Container != "" {
-		t.what = "container " + cfg.Database + "/" + cfg.Container
-		if t.throughput, err = database.NewContainer(cfg.Container); err != nil {
-			return nil, fmt.Errorf("throughput: %w", err)
-		}
 	}
 	return t, nil
 }
 
-func (cfg *Config) database() (*azcosmos.DatabaseClient, error) {
+func (cfg *Config) connect() (throughput, error) {
 	if cfg.Credential != nil {
-		client, err := azcosmos.NewClient(cfg.Endpoint, cfg.Credential, cfg.Options)
-		if err != nil {
-			return nil, err
-		}
-		return client.NewDatabase(cfg.Database)
+		return newManaged(cfg)
 	}
+	database, err := cfg.database()
+	if err != nil || cfg.Container == "" {
+		return database, err
+	}
+	return database.NewContainer(cfg.Container)
+}
+
+func (cfg *Config) database() (*azcosmos.DatabaseClient, error) {
 	key, err := azcosmos.NewKeyCredential(cfg.Key)
 	if err != nil {
 		return nil, errors.New("the key is not base64") // without the key
 	}
-	client, err := azcosmos.NewClientWithKey(cfg.Endpoint, key, cfg.Options)
+	var opts azcosmos.ClientOptions
+	if cfg.Options != nil {
+		opts = *cfg.Options
+	}
+	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
+	client, err := azcosmos.NewClientWithKey(cfg.Endpoint, key, &opts)
 	if err != nil {
 		return nil, err
 	}
 	return client.NewDatabase(cfg.Database)
 }
 
-// Instances returns the provisioned throughput in units, rounded up.
+// Instances returns the provisioned throughput in units, rounded up; while a change
+// that Scale has requested is in progress, what it will be then.
 func (t *Target) Instances(ctx context.Context) (int, error) {
 	r, err := t.ReadThroughput(ctx, nil)
 	if err != nil {
@@ -104,6 +137,10 @@ func (t *Target) Instances(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, t.fail(err)
 	}
+	if n := int(t.requested.Load()); n > 0 && r.IsReplacePending {
+		return n, nil
+	}
+	t.requested.Store(0)
 	return (ru + t.cfg.Unit - 1) / t.cfg.Unit, nil
 }
 
@@ -135,6 +172,7 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	if _, err := t.ReplaceThroughput(ctx, properties, nil); err != nil {
 		return t.fail(err)
 	}
+	t.requested.Store(int64(to))
 	return nil
 }
 
