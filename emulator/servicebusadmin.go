@@ -280,7 +280,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		if err != nil {
 			return 0, nil, err
 		}
-		return put(update, isQueue, q, cfg, describeQueue, func() (*servicebus.Queue, error) { return b.CreateQueue(name, cfg) })
+		return put("Queue", update, isQueue, q, cfg, describeQueue, func() (*servicebus.Queue, error) { return b.CreateQueue(name, cfg) })
 	case entry.Topic == nil:
 		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
 	}
@@ -324,18 +324,18 @@ func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *servi
 	if err != nil {
 		return 0, nil, err
 	}
-	return put(r.Header.Get("If-Match") != "", ok, q, cfg, describeSubscription, func() (*servicebus.Queue, error) { return t.Subscribe(name, cfg) })
+	return put("Subscription", r.Header.Get("If-Match") != "", ok, q, cfg, describeSubscription, func() (*servicebus.Queue, error) { return t.Subscribe(name, cfg) })
 }
 
 // put updates or creates a queue or subscription.
-func put(update, there bool, q *servicebus.Queue, cfg *servicebus.QueueConfig, describe func(*servicebus.Queue) atomEntry, create func() (*servicebus.Queue, error)) (int, any, error) {
+func put(kind string, update, there bool, q *servicebus.Queue, cfg *servicebus.QueueConfig, describe func(*servicebus.Queue) atomEntry, create func() (*servicebus.Queue, error)) (int, any, error) {
 	status := http.StatusOK
 	var err error
 	switch {
 	case update && !there:
 		err = fmt.Errorf("update: %w", servicebus.ErrNotFound)
 	case update && cfg.Sessions != q.Config().Sessions:
-		err = errors.New("RequiresSession can't be changed")
+		err = adminErrorf(http.StatusBadRequest, "SubCode=40000. The value for the RequiresSession property of an existing %s cannot be changed.", kind)
 	case update:
 		err = q.Configure(cfg)
 	default:

@@ -96,9 +96,10 @@ type description struct {
 	EnableExpress                             *bool        `xml:",omitempty"`
 
 	// Settings that are not supported: a request with them is rejected.
-	ForwardTo                     string    `xml:",omitempty"`
-	ForwardDeadLetteredMessagesTo string    `xml:",omitempty"`
-	DefaultRuleDescription        *struct{} `xml:",omitempty"`
+	ForwardTo                     string     `xml:",omitempty"`
+	ForwardDeadLetteredMessagesTo string     `xml:",omitempty"`
+	DefaultRuleDescription        *struct{}  `xml:",omitempty"`
+	AuthorizationRules            []struct{} `xml:"AuthorizationRules>AuthorizationRule,omitempty"`
 }
 
 type countDetail struct {
@@ -136,7 +137,7 @@ func (d *description) checkSupported() error {
 		{"ForwardTo", d.ForwardTo != ""},
 		{"ForwardDeadLetteredMessagesTo", d.ForwardDeadLetteredMessagesTo != ""},
 		{"DefaultRuleDescription", d.DefaultRuleDescription != nil},
-		{"AutoDeleteOnIdle", d.AutoDeleteOnIdle != "" && d.AutoDeleteOnIdle != forever},
+		{"AuthorizationRules", len(d.AuthorizationRules) > 0},
 	} {
 		if setting.set {
 			return adminErrorf(http.StatusBadRequest, "SubCode=40000. %s is not supported here: leave it out.", setting.name)
@@ -186,9 +187,13 @@ func (d *description) config() (*servicebus.QueueConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	idle, err := parseISO(d.AutoDeleteOnIdle)
+	if err != nil {
+		return nil, fmt.Errorf("AutoDeleteOnIdle: %w", err)
+	}
 	most, err := d.bytes()
 	return &servicebus.QueueConfig{
-		Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
+		DeleteIdle: idle, Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
 		Sessions: isTrue(d.RequiresSession), Status: status, Metadata: d.UserMetadata,
 	}, err
 }
@@ -206,8 +211,12 @@ func (d *description) topicConfig() (*servicebus.TopicConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	idle, err := parseISO(d.AutoDeleteOnIdle)
+	if err != nil {
+		return nil, fmt.Errorf("AutoDeleteOnIdle: %w", err)
+	}
 	most, err := d.bytes()
-	return &servicebus.TopicConfig{TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
+	return &servicebus.TopicConfig{DeleteIdle: idle, TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
 }
 
 func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
@@ -228,8 +237,6 @@ func entryOf(path, kind string, d description) atomEntry {
 		d.EnablePartitioning, d.EnableExpress, d.SupportOrdering, d.RequiresDuplicateDetection = &no, &no, &yes, &no
 		d.DuplicateDetectionHistoryTimeWindow = "PT10M" // clients require it even without duplicate detection
 	}
-	d.AutoDeleteOnIdle = forever
-	d.AccessedAt = "0001-01-01T00:00:00" // not recorded
 	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
 	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}
 }
@@ -241,6 +248,7 @@ func describe(q *servicebus.Queue) description {
 		LockDuration: formatISO(cfg.Lock), RequiresSession: &cfg.Sessions, DefaultMessageTimeToLive: formatISO(cfg.TTL),
 		DeadLetteringOnMessageExpiration: &cfg.KeepExpired, MaxDeliveryCount: cfg.MaxDeliveries, MaxSizeInMegabytes: cfg.MaxBytes >> 20,
 		MessageCount: &total, SizeInBytes: &n.Bytes, CreatedAt: stamp(q.Created()), UpdatedAt: stamp(q.Updated()),
+		AccessedAt: stamp(q.Accessed()), AutoDeleteOnIdle: formatISO(cfg.DeleteIdle),
 		Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,
 		CountDetails: &countDetail{Space: countsSpace, Active: n.Active, DeadLetter: n.DeadLetters, Scheduled: n.Scheduled},
 	}
@@ -251,13 +259,18 @@ func describeQueue(q *servicebus.Queue) atomEntry {
 }
 
 func describeSubscription(q *servicebus.Queue) atomEntry {
-	return entryOf(q.Name(), "SubscriptionDescription", describe(q))
+	d := describe(q)
+	if q.Accessed().IsZero() { // clients expect that its creation counts
+		d.AccessedAt = d.CreatedAt
+	}
+	return entryOf(q.Name(), "SubscriptionDescription", d)
 }
 
 func describeTopic(t *servicebus.Topic) atomEntry {
 	cfg, c, n := t.Config(), t.Counts(), len(t.Subscriptions())
 	return entryOf(t.Name(), "TopicDescription", description{
 		DefaultMessageTimeToLive: formatISO(cfg.TTL), MaxSizeInMegabytes: cfg.MaxBytes >> 20, SizeInBytes: &c.Bytes, SubscriptionCount: &n,
+		AccessedAt: stamp(t.Accessed()), AutoDeleteOnIdle: formatISO(cfg.DeleteIdle),
 		CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Updated()), Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,
 		CountDetails: &countDetail{Space: countsSpace, Scheduled: c.Scheduled},
 	})
@@ -302,6 +315,7 @@ type namespaceInfo struct {
 	Type         string `xml:"NamespaceType"`
 }
 
+// stamp formats a time; the zero one as Azure does.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 var isoDuration = regexp.MustCompile(`^P(?:(\d{1,8})D)?(?:T(?:(\d{1,8})H)?(?:(\d{1,8})M)?(?:(\d{1,8}(?:\.\d{1,9})?)S)?)?$`)

@@ -97,6 +97,7 @@ func (b *Broker) CreateQueue(name string, cfg *QueueConfig) (*Queue, error) {
 		return nil, fmt.Errorf("queue %s: %w", name, err)
 	}
 	b.mu.Lock()
+	b.deleteIdle(name)
 	if b.taken(name) {
 		b.mu.Unlock()
 		return nil, fmt.Errorf("queue %s: %w", name, ErrExists)
@@ -124,6 +125,7 @@ func (b *Broker) CreateTopic(name string, cfg *TopicConfig) (*Topic, error) {
 		return nil, fmt.Errorf("topic %s: %w", name, err)
 	}
 	b.mu.Lock()
+	b.deleteIdle(name)
 	if b.taken(name) {
 		b.mu.Unlock()
 		return nil, fmt.Errorf("topic %s: %w", name, ErrExists)
@@ -153,6 +155,7 @@ func (b *Broker) taken(name string) bool {
 func (b *Broker) Queue(name string) (*Queue, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.deleteIdle(name)
 	q, ok := b.queues[strings.ToLower(name)]
 	return q, ok
 }
@@ -161,6 +164,7 @@ func (b *Broker) Queue(name string) (*Queue, bool) {
 func (b *Broker) Topic(name string) (*Topic, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.deleteIdle(name)
 	t, ok := b.topics[strings.ToLower(name)]
 	return t, ok
 }
@@ -169,6 +173,7 @@ func (b *Broker) Topic(name string) (*Topic, bool) {
 func (b *Broker) Queues() []*Queue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.deleteAllIdle()
 	return slices.SortedFunc(maps.Values(b.queues), func(p, q *Queue) int { return cmp.Compare(p.name, q.name) })
 }
 
@@ -176,6 +181,7 @@ func (b *Broker) Queues() []*Queue {
 func (b *Broker) Topics() []*Topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.deleteAllIdle()
 	return slices.SortedFunc(maps.Values(b.topics), func(s, t *Topic) int { return cmp.Compare(s.name, t.name) })
 }
 
@@ -194,18 +200,22 @@ func (b *Broker) all() (queues []*Queue, topics []*Topic) {
 // [ErrNotFound] if there is neither.
 func (b *Broker) Delete(name string) error {
 	b.mu.Lock()
+	b.deleteIdle(name)
+	r := b.delete(name)
+	b.mu.Unlock()
+	return r.Wait()
+}
+
+// delete removes an entity. b.mu is held.
+func (b *Broker) delete(name string) Receipt {
 	key := strings.ToLower(name)
-	var r Receipt
 	switch q, t := b.queues[key], b.topics[key]; {
 	case q != nil:
 		delete(b.queues, key)
-		r = q.delete()
+		return q.delete()
 	case t != nil:
 		delete(b.topics, key)
-		r = t.delete()
-	default:
-		r.err = fmt.Errorf("entity %.100s: %w", name, ErrNotFound)
+		return t.delete()
 	}
-	b.mu.Unlock()
-	return r.Wait()
+	return Receipt{err: fmt.Errorf("entity %.100s: %w", name, ErrNotFound)}
 }

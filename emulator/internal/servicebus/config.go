@@ -1,6 +1,7 @@
 package servicebus
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -40,6 +41,9 @@ type QueueConfig struct {
 	// Sessions means that receivers lock a session and get its messages in order. It
 	// can't be changed later.
 	Sessions bool
+	// DeleteIdle is after how long without use the entity is deleted, at least 5 minutes.
+	// A waiting receiver uses it. Default: never.
+	DeleteIdle time.Duration
 	// Status says which operations are allowed.
 	Status Status
 	// Metadata is the user's own text, up to 1,024 bytes.
@@ -53,6 +57,7 @@ const (
 	defaultMaxDeliveries = 10
 	defaultMaxBytes      = 1 << 30
 	maxMetadata          = 1024
+	minDeleteIdle        = 5 * time.Minute
 )
 
 func (c *QueueConfig) withDefaults() (QueueConfig, error) {
@@ -79,7 +84,7 @@ func (c *QueueConfig) withDefaults() (QueueConfig, error) {
 	case full.Status > ReceiveDisabled:
 		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
-	return full, checkMetadata(full.Metadata)
+	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata))
 }
 
 // TopicConfig holds the settings of a [Topic]. The zero value works.
@@ -89,6 +94,9 @@ type TopicConfig struct {
 	// MaxBytes limits the payload bytes of scheduled messages; each subscription has
 	// its own limit. Default 1 GiB.
 	MaxBytes int64
+	// DeleteIdle is after how long without use, of the topic or a subscription, the topic
+	// is deleted, at least 5 minutes. Default: never.
+	DeleteIdle time.Duration
 	// Status says which operations are allowed. If receiving is disabled, it is for all
 	// subscriptions.
 	Status Status
@@ -110,7 +118,14 @@ func (c *TopicConfig) withDefaults() (TopicConfig, error) {
 	case full.Status > ReceiveDisabled:
 		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
-	return full, checkMetadata(full.Metadata)
+	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata))
+}
+
+func checkDeleteIdle(d time.Duration) error {
+	if d != 0 && d < minDeleteIdle {
+		return fmt.Errorf("deletion after %s without use: must be at least %s", d, minDeleteIdle)
+	}
+	return nil
 }
 
 func checkMetadata(text string) error {

@@ -16,6 +16,7 @@ type Queue struct {
 	topic   *Topic // of a subscription
 	journal *journal
 	created time.Time
+	use     *usage
 
 	mu          sync.Mutex
 	cfg         QueueConfig
@@ -36,7 +37,7 @@ type Queue struct {
 
 func newQueue(id uint64, name string, cfg QueueConfig, topic *Topic, j *journal) *Queue {
 	now := time.Now()
-	q := &Queue{id: id, name: name, topic: topic, journal: j, created: now, updated: now, cfg: cfg, locks: make(map[Token]*entry)}
+	q := &Queue{id: id, name: name, topic: topic, journal: j, created: now, updated: now, cfg: cfg, locks: make(map[Token]*entry), use: newUsage(topic)}
 	q.changes.disabled = j == nil
 	q.messages.q = q
 	q.deadLetters.q, q.deadLetters.dead = q, true
@@ -52,6 +53,10 @@ func (q *Queue) Name() string { return q.name }
 // Created returns when the queue was created.
 func (q *Queue) Created() time.Time { return q.created }
 
+// Accessed returns when a message was last sent or received; zero if that never happened
+// since the broker was opened.
+func (q *Queue) Accessed() time.Time { return q.use.accessed() }
+
 // Config returns the settings, defaults filled in.
 func (q *Queue) Config() QueueConfig {
 	q.mu.Lock()
@@ -66,6 +71,7 @@ func (q *Queue) Configure(cfg *QueueConfig) error {
 	if err != nil {
 		return err
 	}
+	q.use.keep()
 	q.mu.Lock()
 	if q.deleted {
 		q.mu.Unlock()
@@ -108,6 +114,12 @@ func (q *Queue) begin() int64 {
 	}
 	q.mu.Lock()
 	return q.applyDue()
+}
+
+// beginUse is begin for an operation that uses the queue, so that it isn't idle.
+func (q *Queue) beginUse() int64 {
+	q.use.touch()
+	return q.begin()
 }
 
 // commit ends an operation: it submits the operation's changes to the journal and
@@ -159,7 +171,7 @@ func (q *Queue) Send(ms []Message) error {
 // Submit is Send without waiting for the disk. It returns the messages' sequence
 // numbers.
 func (q *Queue) Submit(ms []Message) ([]int64, Receipt) {
-	now := q.begin()
+	now := q.beginUse()
 	switch {
 	case q.cfg.Status.sendDisabled():
 		return nil, q.reject(ErrSendDisabled)

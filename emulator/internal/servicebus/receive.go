@@ -17,7 +17,7 @@ func (s *Store) Receive(n, maxBytes int) ([]Locked, error) {
 	if s.sessions != nil {
 		return nil, ErrSessionNeeded
 	}
-	now := s.q.begin()
+	now := s.q.beginUse()
 	defer s.q.end()
 	return s.receive(&s.ready, nil, n, maxBytes, now)
 }
@@ -71,7 +71,7 @@ func (q *Queue) lock(e *entry, holder *Session, now int64) Locked {
 // [ErrNotFound] if one of them doesn't exist, isn't deferred, or is locked.
 func (s *Store) ReceiveDeferred(numbers []int64, session string) ([]Locked, error) {
 	q := s.q
-	now := q.begin()
+	now := q.beginUse()
 	defer q.end()
 	if err := s.receivable(); err != nil {
 		return nil, err
@@ -109,6 +109,8 @@ func (s *Store) Wait(ctx context.Context) error {
 // whenever something may have changed.
 func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 	q := s.q
+	q.use.enter()
+	defer q.use.leave()
 	for {
 		now := q.begin()
 		if ok, err := met(); ok || err != nil {
@@ -144,7 +146,7 @@ func (s *Store) wait(ctx context.Context, met func() (bool, error)) error {
 // are returned.
 func (s *Store) Peek(from int64, n, maxBytes int, session *string) ([]Message, error) {
 	q := s.q
-	q.begin()
+	q.beginUse()
 	defer q.end()
 	if q.deleted {
 		return nil, ErrDeleted
@@ -166,7 +168,7 @@ func (s *Store) Peek(from int64, n, maxBytes int, session *string) ([]Message, e
 // Cancel removes scheduled messages by their sequence numbers, all or none. It fails
 // with [ErrNotFound] if one of them is not, or no longer, scheduled.
 func (q *Queue) Cancel(numbers []int64) Receipt {
-	q.begin()
+	q.beginUse()
 	if q.deleted {
 		return q.reject(ErrDeleted)
 	}

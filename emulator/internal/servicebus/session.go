@@ -47,7 +47,7 @@ type Session struct {
 // [ErrSessionLocked].
 func (s *Store) AcceptSession(id string) (*Session, error) {
 	q := s.q
-	now := q.begin()
+	now := q.beginUse()
 	defer q.end()
 	if err := s.receivable(); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (h *Session) Until() time.Time {
 // Receive is [Store.Receive] for the messages of the session.
 func (h *Session) Receive(n, maxBytes int) ([]Locked, error) {
 	q := h.store.q
-	now := q.begin()
+	now := q.beginUse()
 	defer q.end()
 	if h.lost() {
 		return nil, ErrSessionLost
@@ -200,7 +200,7 @@ func (s *Store) heldSession(id string) (*session, error) {
 // RenewSession renews the lock of a session for the lock duration, and returns its new
 // expiry.
 func (s *Store) RenewSession(id string) (time.Time, error) {
-	now := s.q.begin()
+	now := s.q.beginUse()
 	defer s.q.end()
 	x, err := s.heldSession(id)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) RenewSession(id string) (time.Time, error) {
 
 // SessionState returns the state of a session that is locked, nil if it has none.
 func (s *Store) SessionState(id string) ([]byte, error) {
-	s.q.begin()
+	s.q.beginUse()
 	defer s.q.end()
 	x, err := s.heldSession(id)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *Store) SessionState(id string) ([]byte, error) {
 // the error is [ErrFull].
 func (s *Store) SetSessionState(id string, state []byte) Receipt {
 	q := s.q
-	q.begin()
+	q.beginUse()
 	x, err := s.heldSession(id)
 	switch {
 	case err != nil:
@@ -247,7 +247,7 @@ func (s *Store) SetSessionState(id string, state []byte) Receipt {
 // Sessions returns the ids of the sessions that have a state or available messages,
 // sorted.
 func (s *Store) Sessions() []string {
-	s.q.begin()
+	s.q.beginUse()
 	defer s.q.end()
 	var ids []string
 	for id, x := range s.sessions {

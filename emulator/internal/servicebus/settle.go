@@ -42,7 +42,7 @@ const (
 // has no room for the edited payload. In the last case the message stays locked.
 func (s *Store) Settle(t Token, as Settlement) Receipt {
 	q := s.q
-	now := q.begin()
+	now := q.beginUse()
 	e, err := s.locked(t)
 	if err == nil {
 		err = q.edit(e, as)
@@ -114,7 +114,7 @@ func (s *Store) DeadLetter(t Token, reason, description string, edit func([]byte
 // by itself.
 func (s *Store) Renew(t Token) (time.Time, error) {
 	q := s.q
-	now := q.begin()
+	now := q.beginUse()
 	defer q.end()
 	e, err := s.locked(t)
 	switch {

@@ -21,7 +21,8 @@ type Topic struct {
 	name      string
 	broker    *Broker
 	created   time.Time
-	scheduled *Queue       // holds the scheduled messages
+	scheduled *Queue // holds the scheduled messages
+	use       *usage
 	nextDue   atomic.Int64 // when the first scheduled message is due, in ms since 1970
 	status    atomic.Uint32
 
@@ -34,7 +35,7 @@ type Topic struct {
 
 func newTopic(id uint64, name string, cfg TopicConfig, b *Broker) *Topic {
 	now := time.Now()
-	t := &Topic{id: id, name: name, broker: b, created: now, updated: now, subscriptions: make(map[string]*Queue)}
+	t := &Topic{id: id, name: name, broker: b, created: now, updated: now, subscriptions: make(map[string]*Queue), use: newUsage(nil)}
 	t.scheduled = newQueue(id, name, QueueConfig{MaxBytes: cfg.MaxBytes}, nil, b.journal)
 	t.scheduled.ofTopic = true
 	t.nextDue.Store(math.MaxInt64)
@@ -64,6 +65,9 @@ func (t *Topic) Updated() time.Time {
 	return t.updated
 }
 
+// Accessed is [Queue.Accessed] for the topic and its subscriptions.
+func (t *Topic) Accessed() time.Time { return t.use.accessed() }
+
 // Config returns the settings, defaults filled in.
 func (t *Topic) Config() TopicConfig {
 	t.mu.Lock()
@@ -77,6 +81,7 @@ func (t *Topic) Configure(cfg *TopicConfig) error {
 	if err != nil {
 		return err
 	}
+	t.use.keep()
 	t.mu.Lock()
 	if t.deleted {
 		t.mu.Unlock()
@@ -112,9 +117,11 @@ func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("subscription %s: %w", name, err)
 	}
+	t.use.keep()
 	t.broker.mu.Lock()
 	id := t.broker.nextID()
 	t.mu.Lock()
+	t.deleteIdle()
 	q := newQueue(id, t.name+"/Subscriptions/"+name, full, t, t.broker.journal)
 	switch {
 	case t.deleted:
@@ -144,7 +151,9 @@ func (t *Topic) Subscribe(name string, cfg *QueueConfig) (*Queue, error) {
 
 // Unsubscribe removes a subscription with its messages. It fails with [ErrNotFound].
 func (t *Topic) Unsubscribe(name string) error {
+	t.use.keep()
 	t.mu.Lock()
+	t.deleteIdle()
 	q := t.subscriptions[strings.ToLower(name)]
 	if q == nil {
 		t.mu.Unlock()
@@ -160,6 +169,7 @@ func (t *Topic) Unsubscribe(name string) error {
 func (t *Topic) Subscription(name string) (*Queue, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.deleteIdle()
 	q, ok := t.subscriptions[strings.ToLower(name)]
 	return q, ok
 }
@@ -168,6 +178,7 @@ func (t *Topic) Subscription(name string) (*Queue, bool) {
 func (t *Topic) Subscriptions() []*Queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.deleteIdle()
 	return slices.SortedFunc(maps.Values(t.subscriptions), func(p, q *Queue) int { return cmp.Compare(p.name, q.name) })
 }
 
@@ -182,8 +193,10 @@ func (t *Topic) Send(ms []Message) error {
 // Submit is Send without waiting for the disk. It returns the messages' sequence
 // numbers in the topic.
 func (t *Topic) Submit(ms []Message) ([]int64, Receipt) {
+	t.use.touch()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.deleteIdle()
 	switch {
 	case t.deleted:
 		return nil, Receipt{err: ErrDeleted}
@@ -246,6 +259,7 @@ func (t *Topic) Submit(ms []Message) ([]int64, Receipt) {
 
 // Cancel is [Queue.Cancel] for the topic's scheduled messages.
 func (t *Topic) Cancel(numbers []int64) Receipt {
+	t.use.touch()
 	t.enqueueDue()
 	return t.scheduled.Cancel(numbers)
 }
