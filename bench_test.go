@@ -80,7 +80,7 @@ func consume(b *testing.B, source driver.Source, store driver.TxStore[*sluicetes
 		return nil
 	}
 	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Transactional(store, handler),
-		&sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond})
+		&sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond, StampsFrom: []sluice.StampSource{{Topic: "flights"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

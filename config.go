@@ -96,6 +96,11 @@ type Config struct {
 	// further events, before it is replaced. Default: two thirds of LeaseFor, so that
 	// it is reported within LeaseFor.
 	SilentAfter time.Duration
+	// StampsFrom are the stages that feed the consumer's topic, and whose [Stamp]s
+	// [Transactional] believes, so that it handles a message once that was sent more
+	// often. Other stamps are reported once for each assignment, and their messages
+	// handled like those without one. Default: none.
+	StampsFrom []StampSource
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
 	// Observer receives an observation of everything that the engine does.
@@ -163,6 +168,11 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
 	case c.RedriveEvery < 0:
 		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
+	}
+	for i := range c.StampsFrom {
+		if err := c.StampsFrom[i].check(); err != nil {
+			return c, err
+		}
 	}
 	return c, nil
 }

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -82,6 +83,7 @@ const ofRedrives = "/retry"
 // deduplicator is what one partition remembers of causation ids. Its zero value is
 // empty. One goroutine uses it.
 type deduplicator struct {
+	belief      stampBelief // whose stamps count
 	loaded      bool
 	origins     map[string]*origin
 	words       int
@@ -89,11 +91,12 @@ type deduplicator struct {
 	decidedUpTo int64      // sequence number of the last event decided
 	decisions   []decision // of the events after the checkpoint that carry a stamp
 	runs        []duplicateRun
-	newest      time.Time // when the newest event decided was enqueued
-	swept       time.Time // newest, when old origins were last searched
-	overflowed  string    // the origin whose ids were forgotten too early; for a report
-	unreadable  error     // of the first stamp or watermark that could not be read; for a report
-	evicted     []string  // origins forgotten because there were too many, in no decision yet
+	newest      time.Time             // when the newest event decided was enqueued
+	swept       time.Time             // newest, when old origins were last searched
+	overflowed  string                // the origin whose ids were forgotten too early; for a report
+	faults      []error               // of stamps that do not count, the first of each kind; for reports
+	noted       [stampFaultKinds]bool // which kinds were among the faults
+	evicted     []string              // origins forgotten because there were too many, in no decision yet
 }
 
 // origin is what is remembered of one emitter's partition.
@@ -101,7 +104,8 @@ type origin struct {
 	name       string
 	ofRedrives bool // it holds the ids of another origin's redrives
 	epoch, low int64
-	floor      int64 // ids up to here are forgotten because there were too many
+	believed   believed // what a plausible stamp goes on from
+	floor      int64    // ids up to here are forgotten because there were too many
 	ids        idset.Set
 	redrives   *origin   // nil if there were none
 	at         time.Time // of its last event; its redrives have the same time
@@ -139,7 +143,13 @@ type duplicateRun struct {
 // Deduplicator detects the duplicates in one partition's log as [Transactional]
 // does, for programs that account for its events. The zero value has seen nothing.
 // It must be used by one goroutine.
-type Deduplicator struct{ state deduplicator }
+type Deduplicator struct {
+	// StampsFrom are the stages whose stamps count, as in [Config]. It must be set
+	// before the first event. Default: none.
+	StampsFrom []StampSource
+
+	state deduplicator
+}
 
 // IsDuplicate takes the log's next event and reports whether it is a duplicate of
 // an earlier one. It cannot detect a duplicate of an event that lies before the
@@ -149,6 +159,7 @@ func (r *Deduplicator) IsDuplicate(e *Event) bool {
 		return false
 	}
 	if !r.state.loaded {
+		r.state.belief = newStampBelief(r.StampsFrom)
 		_ = r.state.load(nil, e.Sequence-1) // no rows, so no error
 	}
 	v, err := r.state.decide(e)
@@ -164,10 +175,16 @@ func carriesStamp(e *Event) bool {
 	return there
 }
 
+// reset forgets what was seen, not the configuration and what was reported.
+func (r *deduplicator) reset() {
+	*r = deduplicator{belief: r.belief, maxWords: cmp.Or(r.maxWords, maxDedupWords), noted: r.noted}
+}
+
 // load takes over the partition's stored rows, oldest first. The checkpoint stands
 // at done.
 func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
-	*r = deduplicator{loaded: true, decidedUpTo: done, maxWords: cmp.Or(r.maxWords, maxDedupWords), origins: map[string]*origin{}}
+	r.reset()
+	r.loaded, r.decidedUpTo, r.origins = true, done, map[string]*origin{}
 	for i := range rows {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
@@ -181,6 +198,7 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 	}
 	for _, o := range r.origins {
 		r.forget(o, o.low)
+		o.believed.advance(o.epoch, o.low, o.at)
 		if o.redrives == nil {
 			continue
 		}
@@ -305,7 +323,8 @@ func (r *deduplicator) after(e *Event) Position {
 }
 
 // isDuplicate reports whether an event with a stamp is a duplicate. An event whose
-// stamp cannot be read is not: it is handled like one without a stamp.
+// stamp cannot be read or is not believed is not: it is handled like one without a
+// stamp.
 func (r *deduplicator) isDuplicate(e *Event) bool {
 	if e.Sequence <= r.decidedUpTo {
 		i, found := slices.BinarySearchFunc(r.decisions, e.Sequence, func(v decision, n int64) int { return cmp.Compare(v.sequence, n) })
@@ -313,7 +332,7 @@ func (r *deduplicator) isDuplicate(e *Event) bool {
 	}
 	v, err := r.decide(e)
 	if err != nil {
-		r.noteUnreadable(e, err)
+		r.noteFault(e, err)
 		return false
 	}
 	r.decidedUpTo = e.Sequence
@@ -321,15 +340,49 @@ func (r *deduplicator) isDuplicate(e *Event) bool {
 	return v.duplicate
 }
 
-// noteUnreadable keeps the first error of a stamp, for a report.
-func (r *deduplicator) noteUnreadable(e *Event, err error) {
-	if r.unreadable == nil {
-		r.unreadable = fmt.Errorf("stamp of event %d: %w", e.Sequence, err)
+// stampFault is a kind of fault of stamps.
+type stampFault int
+
+const (
+	faultUnreadable stampFault = iota
+	faultSource
+	faultSignature
+	faultImplausible
+	stampFaultKinds
+)
+
+func stampFaultOf(err error) stampFault {
+	switch {
+	case errors.Is(err, ErrStampSource):
+		return faultSource
+	case errors.Is(err, ErrStampSignature):
+		return faultSignature
+	case errors.Is(err, errImplausible):
+		return faultImplausible
 	}
+	return faultUnreadable
+}
+
+// stampFaultAdvice says what a fault means and what to do.
+var stampFaultAdvice = [stampFaultKinds]string{
+	faultUnreadable:  "duplicates of messages with such stamps are not detected: check which program sets the properties named sluice-*",
+	faultSource:      "duplicates of its messages are not detected: if this stage feeds the consumer, name the topic that it reads in Config.StampsFrom (in a pipeline file: source.from)",
+	faultSignature:   "duplicates of such messages are not detected: give the feeding stage and this consumer the same stamp key, and check who else may send to the topic",
+	faultImplausible: "the watermark is ignored, so that it suppresses no events: check who may send to the topic, and use a stamp key",
+}
+
+// noteFault keeps the first error of each kind of a stamp, for a report.
+func (r *deduplicator) noteFault(e *Event, err error) {
+	kind := stampFaultOf(err)
+	if r.noted[kind] {
+		return
+	}
+	r.noted[kind] = true
+	r.faults = append(r.faults, fmt.Errorf("stamp of event %d: %w: %s", e.Sequence, err, stampFaultAdvice[kind]))
 }
 
 // decide decides about an event that is new here. It returns an error if the
-// event's stamp cannot be read.
+// event's stamp cannot be read or is not believed.
 func (r *deduplicator) decide(e *Event) (decision, error) {
 	v := decision{sequence: e.Sequence, at: e.Enqueued}
 	text, _, err := stampText(e.Properties)
@@ -350,6 +403,11 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 		if _, err := ParseCausationID(text); err != nil {
 			return v, err
 		}
+	}
+	if err := r.belief.check(e.Properties, text, &stamp); err != nil {
+		return v, err
+	}
+	if o == nil {
 		o = r.find(name, e.Enqueued)
 	}
 	if e.Enqueued.After(r.newest) {
@@ -366,6 +424,12 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 		v.duplicate, v.isNew = known, !o.ids.Has(v.id)
 	} else {
 		v.origin = o
+		if err := o.believed.check(&stamp, e.Enqueued); err != nil {
+			r.noteFault(e, err)
+			stamp.Epoch, stamp.Low = math.MinInt64, driver.Origin.Sequence // as from an owner before all others
+		} else {
+			o.believed.advance(stamp.Epoch, stamp.Low, e.Enqueued)
+		}
 		v.movedBack = stamp.Epoch > o.epoch && stamp.Low < o.low
 		v.moved = v.movedBack || stamp.Epoch > o.epoch || stamp.Epoch == o.epoch && stamp.Low > o.low
 		switch {
@@ -375,7 +439,7 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 		case v.moved:
 			if v.keptIDs, err = r.keep(o, stamp); err != nil {
 				v.moved = false // which ids that watermark must keep is unknown
-				r.noteUnreadable(e, err)
+				r.noteFault(e, err)
 			}
 		}
 		v.duplicate = known || sequence <= o.low

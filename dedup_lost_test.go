@@ -64,7 +64,7 @@ func TestRepeatsAfterLostCommits(t *testing.T) {
 						return errors.New("not yet")
 					}
 					return tx.Insert("rows", e.Sequence)
-				})), &sluice.Config{Observer: s, MaxBatch: 1}))
+				})), &sluice.Config{Observer: s, MaxBatch: 1, StampsFrom: s.stampsFrom}))
 				ran := make(chan error, 1)
 				go func() { ran <- c.Run(s.t.Context()) }()
 				s.hub.Append("0", message(of(5, 1, 4)), message(of(5, 1, 4)), message(of(6, 1, 4)))

@@ -54,7 +54,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 				return sluice.Outage(errors.New("for the next consumer")) // tried again and again, until that one stops
 			}
 			return tx.Insert("rows", e.Sequence)
-		})), &sluice.Config{Owner: fmt.Sprint("c", n), MaxBatch: maxBatch, Observer: s, Attempts: 1 << 30}))
+		})), &sluice.Config{Owner: fmt.Sprint("c", n), MaxBatch: maxBatch, Observer: s, Attempts: 1 << 30, StampsFrom: s.stampsFrom}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		time.Sleep(time.Minute)
@@ -156,7 +156,7 @@ func TestRepeats(t *testing.T) {
 			[]int64{0, 1, 2, 3, 4, 5, 6, 8, 9},
 		},
 	} {
-		var repeats sluice.Deduplicator
+		repeats := sluice.Deduplicator{StampsFrom: []sluice.StampSource{{Topic: "flights"}}}
 		var firsts []int64
 		for n, e := range c.log {
 			e.Sequence = int64(n)
@@ -382,7 +382,7 @@ func TestRepeatsBounded(t *testing.T) {
 		s.hub.Append("0", message(of(0, 1, -1)), message(of(64*1_199_999, 1, -1)), message(of(1, 1, -1)))
 		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(crowd{s.store}, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 			return tx.Insert("rows", e.Sequence)
-		})), &sluice.Config{Observer: s}))
+		})), &sluice.Config{Observer: s, StampsFrom: s.stampsFrom}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		time.Sleep(time.Minute)

@@ -120,7 +120,7 @@ func TestRequestsWithoutAnAnswer(t *testing.T) {
 				s.send("0", "bad", "good")
 				u := &noAnswer{kind: kind[strings.LastIndex(kind, " ")+1:]}
 				began := time.Now()
-				_, stop := s.run(silentHub{s.hub, u}, deliver(s, silentStore{s.store, u}), sluice.Config{})
+				_, stop := s.run(silentHub{s.hub, u}, deliver(s, silentStore{s.store, u}), sluice.Config{StampsFrom: s.stampsFrom})
 				time.Sleep(55 * time.Second)
 				if got := rows(s); !slices.Contains(got, 2) {
 					s.t.Errorf("rows %v within two leases, want event 2 among them", got)

@@ -43,16 +43,19 @@ const (
 	propertyLow    = "sluice-low"    // int64
 	propertyParked = "sluice-parked" // string; there only if not empty
 	propertyRetry  = "sluice-retry"  // bool; there only if true
+	// propertySignature is a string; there only if the emitter has a key.
+	propertySignature = "sluice-signature"
 )
 
 // SetTo writes the stamp into a message's application properties and replaces one that is
-// there.
+// there. It removes a signature; [SignStamp] adds one.
 func (s Stamp) SetTo(properties map[string]any) {
 	properties[propertyID] = s.ID.String()
 	properties[propertyEpoch] = s.Epoch
 	properties[propertyLow] = s.Low
 	delete(properties, propertyParked)
 	delete(properties, propertyRetry)
+	delete(properties, propertySignature)
 	if s.Parked != "" {
 		properties[propertyParked] = s.Parked
 	}
@@ -66,7 +69,7 @@ func (s Stamp) SetTo(properties map[string]any) {
 // for example a tool that queues messages again. A message without a stamp is never a
 // duplicate.
 func DropStamp(properties map[string]any) {
-	for _, name := range []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry} {
+	for _, name := range []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry, propertySignature} {
 		delete(properties, name)
 	}
 }
@@ -243,5 +246,8 @@ func sourceOf(group Group, incarnation string) string {
 	for _, part := range []string{group.Namespace, group.Topic, group.Name, incarnation} {
 		fmt.Fprintf(h, "%d %s ", len(part), part)
 	}
-	return fmt.Sprintf("%.*s@%x", maxTopicLen, group.Topic, h.Sum(nil)[:8])
+	return fmt.Sprintf("%s@%x", topicPart(group.Topic), h.Sum(nil)[:8])
 }
+
+// topicPart returns what causation ids carry of a topic's name.
+func topicPart(topic string) string { return fmt.Sprintf("%.*s", maxTopicLen, topic) }

@@ -31,6 +31,7 @@ type Delivery interface {
 // from.
 //
 // Where the events are messages of an [AtLeastOnce] stage that carry a [Stamp],
+// and [Config].StampsFrom names that stage,
 // the exactly-once guarantee starts at that stage's events: a message that was
 // sent more than once is handled once. Of several messages that share a stamp,
 // because an event's properties were copied to each, only the first is handled: see
@@ -68,17 +69,16 @@ type transactionalWorker[Tx any] struct {
 	store   driver.TxStore[Tx]
 	handler Handler[Tx]
 
-	pos            Position       // the checkpoint, as far as is known
-	record         attemptLog     // of the event after pos, or of a dead letter on redrive
-	claims         int            // that saw no progress: see driver.Checkpoint
-	suspectUpTo    int64          // events up to this one are suspected of killing the process; Unset's if none
-	outage         *clock.Backoff // between tries while the database, or what the handler needs, fails
-	limit          int            // how many events a transaction may take
-	brake          brake
-	batch          []*Event        // the events taken from the buffer last
-	buffer         *prefetchBuffer // those after them
-	dedup          deduplicator
-	stampsReported bool // an unreadable stamp was reported
+	pos         Position       // the checkpoint, as far as is known
+	record      attemptLog     // of the event after pos, or of a dead letter on redrive
+	claims      int            // that saw no progress: see driver.Checkpoint
+	suspectUpTo int64          // events up to this one are suspected of killing the process; Unset's if none
+	outage      *clock.Backoff // between tries while the database, or what the handler needs, fails
+	limit       int            // how many events a transaction may take
+	brake       brake
+	batch       []*Event        // the events taken from the buffer last
+	buffer      *prefetchBuffer // those after them
+	dedup       deduplicator
 
 	deadLettersBelow int64 // see driver.Checkpoint
 	redrives         redrivePace
@@ -88,7 +88,8 @@ type transactionalWorker[Tx any] struct {
 
 func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 	return &transactionalWorker[Tx]{
-		a: a, store: d.store, handler: d.handler,
+		dedup: deduplicator{belief: newStampBelief(a.c.cfg.StampsFrom)},
+		a:     a, store: d.store, handler: d.handler,
 		suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: a.c.cfg.MaxBatch,
 	}
 }
@@ -97,7 +98,7 @@ func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 	if cp.Position.Sequence < w.pos.Sequence {
 		// The database has lost commits, and the ids of their events with them.
-		w.dedup = deduplicator{maxWords: w.dedup.maxWords}
+		w.dedup.reset()
 		w.brake = brake{}
 	}
 	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
@@ -200,6 +201,11 @@ func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, 
 	if !slices.ContainsFunc(events, carriesStamp) {
 		return events, nil
 	}
+	if len(w.dedup.belief) == 0 {
+		w.dedup.noteFault(events[slices.IndexFunc(events, carriesStamp)], ErrStampSource)
+		w.reportStamps()
+		return events, nil
+	}
 	if !w.dedup.loaded {
 		// In this epoch no other consumer adds to it.
 		err := w.a.request(w.a.work, "read dedup state", func(ctx context.Context) error {
@@ -218,9 +224,14 @@ func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, 
 		w.a.failed(fmt.Errorf("dedup state is full: the oldest causation ids of %s were forgotten, so duplicates of their messages are not detected: check that this emitter can store its checkpoint", w.dedup.overflowed))
 		w.dedup.overflowed = ""
 	}
-	if err := w.dedup.unreadable; err != nil && !w.stampsReported {
-		w.stampsReported = true
-		w.a.failed(fmt.Errorf("%w: duplicates of messages with such stamps are not detected: check which program sets the properties named sluice-*", err))
-	}
+	w.reportStamps()
 	return kept, nil
+}
+
+// reportStamps reports the faults of stamps that are new in this assignment.
+func (w *transactionalWorker[Tx]) reportStamps() {
+	for _, err := range w.dedup.faults {
+		w.a.failed(err)
+	}
+	w.dedup.faults = nil
 }

@@ -24,6 +24,8 @@ type scene struct {
 	leases *ledger
 	store  *sluicetest.Store
 
+	stampsFrom []sluice.StampSource // of its consumers
+
 	mu   sync.Mutex
 	seen []sluice.Observation
 }
@@ -31,7 +33,10 @@ type scene struct {
 func stage(t *testing.T, partitions int, run func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		run(&scene{t: t, hub: sluicetest.NewHub(group, partitions), leases: newLedger(), store: &sluicetest.Store{}})
+		run(&scene{
+			t: t, hub: sluicetest.NewHub(group, partitions), leases: newLedger(), store: &sluicetest.Store{},
+			stampsFrom: []sluice.StampSource{{Topic: "flights"}},
+		})
 	})
 }
 
@@ -54,7 +59,7 @@ func (s *scene) count(k sluice.ObservationKind) (n int) {
 
 func (s *scene) consume(owner string, h sluice.Handler[*sluicetest.Tx], cfg sluice.Config) (*sluice.Consumer, func()) {
 	s.t.Helper()
-	cfg.Owner, cfg.Observer = owner, s
+	cfg.Owner, cfg.Observer, cfg.StampsFrom = owner, s, s.stampsFrom
 	return consumer(s.t, s.hub, s.leases, s.store, h, sluice.AllPartitions, cfg)
 }
 

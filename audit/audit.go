@@ -23,6 +23,9 @@ type Config struct {
 	// the first effect in a partition counts as the beginning there, and earlier
 	// events are skipped. Default: Earliest.
 	Start sluice.Start
+	// StampsFrom are the stages whose stamps the audited consumer believes, as in
+	// [sluice.Config]. Default: none.
+	StampsFrom []sluice.StampSource
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration
 	// MaxFaults is the number of faults that a report lists for each partition.
@@ -60,6 +63,7 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	}
 	topic.Group = group
 	a := &auditor{source: source, ledger: ledger, topic: topic, cfg: cfg.withDefaults()}
+	a.stamps = sluice.NewStampReader(a.cfg.StampsFrom)
 	r := &Report{Topic: topic, Began: began, Partitions: make([]Partition, len(topic.Partitions))}
 	faults := make([][]Fault, len(topic.Partitions))
 	var next atomic.Int64
@@ -70,7 +74,7 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	for range min(a.cfg.Parallel, len(topic.Partitions)) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(topic.Partitions)); i = next.Add(1) - 1 {
-				p := &partitionAudit{auditor: a, Partition: Partition{ID: topic.Partitions[i]}}
+				p := &partitionAudit{auditor: a, Partition: Partition{ID: topic.Partitions[i]}, dedup: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom}}
 				if errs[i] = p.run(ctx); errs[i] != nil {
 					errs[i] = fmt.Errorf("audit partition %s: %w", p.ID, errs[i])
 					cancel()
@@ -115,6 +119,7 @@ type auditor struct {
 	ledger     Ledger
 	topic      sluice.Topic
 	cfg        Config
+	stamps     *sluice.StampReader
 	eventsRead atomic.Int64
 }
 

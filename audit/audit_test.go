@@ -225,7 +225,7 @@ func TestDuplicatesAreNotLost(t *testing.T) {
 	for n, id := range []int64{10, 11, 10, 12, 11, 13} {
 		e := sluicetest.Bodies("x")[0]
 		e.Properties = map[string]any{}
-		sluice.Stamp{ID: sluice.CausationID{Source: "s", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
+		sluice.Stamp{ID: sluice.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
 		hub.Append("0", e)
 		if n != 2 && n != 4 && n != 5 {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(n)})
@@ -233,7 +233,7 @@ func TestDuplicatesAreNotLost(t *testing.T) {
 	}
 	look := func() *audit.Report {
 		t.Helper()
-		r, err := audit.Run(t.Context(), hub, b, group, nil)
+		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,5 +253,34 @@ func TestDuplicatesAreNotLost(t *testing.T) {
 	hub.Trim("0", 2)
 	if r := look(); r.Total.Deduplicated != 0 || r.Total.Unclear != 3 || r.Exact() || !r.Undecided() || !strings.HasPrefix(r.Headline(), "Can't tell for 3 of 4 events") {
 		t.Errorf("%s: %+v, %v", r.Headline(), r.Total, r.Faults)
+	}
+}
+
+// TestSuppressedEventsAreCounted audits events that a watermark suppressed, although the
+// log holds no earlier message with their ids.
+func TestSuppressedEventsAreCounted(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 11}, entries: map[string][]audit.Entry{"0": {{Sequence: 0}, {Sequence: 1}}}}
+	send := func(id, low int64) {
+		e := sluicetest.Bodies("x")[0]
+		e.Properties = map[string]any{}
+		sluice.Stamp{ID: sluice.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: low}.SetTo(e.Properties)
+		hub.Append("0", e)
+	}
+	send(0, -1)
+	send(1000, 999) // forged
+	for n := range int64(10) {
+		send(n, n-1)
+	}
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Total.Deduplicated != 10 || r.Total.Unmatched != 9 {
+		t.Errorf("%d deduplicated, %d of them unmatched, want 10 and 9", r.Total.Deduplicated, r.Total.Unmatched)
+	}
+	// A consumer that believes no stamps has lost them.
+	if r, err = audit.Run(t.Context(), hub, b, group, nil); err != nil || r.Total.Faults[audit.Lost] != 10 {
+		t.Errorf("%+v, %v, want 10 lost", r, err)
 	}
 }

@@ -29,6 +29,7 @@ type partitionAudit struct {
 	lastRead int64 // the last event of the log that was checked
 
 	dedup            sluice.Deduplicator
+	ids              seenIDs
 	stampsSeen       bool // there are messages from an earlier stage
 	originalsUnknown bool // events are missing from the log that later ones may be copies of
 
@@ -267,9 +268,10 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 	p.lastRead = sequence
 	p.Held++
 	b.Held++
-	p.stampsSeen = p.stampsSeen || mayBeDuplicate(e)
+	p.stampsSeen = p.stampsSeen || p.mayBeDuplicate(e)
 	// The consumer has not seen what came before its start.
 	repeat := e != nil && sequence >= p.start && p.dedup.IsDuplicate(e)
+	matched := e == nil || p.ids.add(p.stamps, e)
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.DeadLetter {
@@ -296,7 +298,11 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 	case repeat:
 		p.Deduplicated++
 		b.Deduplicated++
-	case p.originalsUnknown && (mayBeDuplicate(e) || e == nil && p.stampsSeen):
+		if !matched && !p.originalsUnknown {
+			p.Unmatched++
+			b.Unmatched++
+		}
+	case p.originalsUnknown && (p.mayBeDuplicate(e) || e == nil && p.stampsSeen):
 		p.Unclear++
 		b.Unclear++
 	default:
@@ -307,12 +313,12 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 
 // mayBeDuplicate reports whether an event may be a copy of another: it has the
 // stamp of an earlier stage. It reports false for nil, an unknown event.
-func mayBeDuplicate(e *sluice.Event) bool {
+func (p *partitionAudit) mayBeDuplicate(e *sluice.Event) bool {
 	if e == nil || len(e.Properties) == 0 {
 		return false
 	}
-	_, is, err := sluice.StampFrom(e.Properties)
-	return is || err != nil
+	_, is, err := p.stamps.Read(e.Properties)
+	return is || err != nil && !errors.Is(err, sluice.ErrStampSource) && !errors.Is(err, sluice.ErrStampSignature)
 }
 
 // takeEntries consumes the entries of an event. More than one is a duplicate.

@@ -70,9 +70,13 @@ type Count struct {
 	// once, without an effect: a consumer drops them. Unclear are events without
 	// an effect that may be copies of a message that the log no longer has.
 	Deduplicated, Unclear int64
-	Ahead                 int64 // with an effect, although after the checkpoint: these will be processed again
-	PastRetention         int64 // effects and dead letters of events that the log no longer has
-	Faults                map[FaultKind]int64
+	// Unmatched are those of Deduplicated of which the log holds no earlier message with
+	// the same id: only a watermark says that they are copies. A forged watermark shows
+	// here, and so do messages of a dead letter that the stage has sent late.
+	Unmatched     int64
+	Ahead         int64 // with an effect, although after the checkpoint: these will be processed again
+	PastRetention int64 // effects and dead letters of events that the log no longer has
+	Faults        map[FaultKind]int64
 }
 
 func (c *Count) add(o *Count) {
@@ -83,6 +87,7 @@ func (c *Count) add(o *Count) {
 	c.Skipped += o.Skipped
 	c.Deduplicated += o.Deduplicated
 	c.Unclear += o.Unclear
+	c.Unmatched += o.Unmatched
 	c.Ahead += o.Ahead
 	c.PastRetention += o.PastRetention
 	for kind, n := range o.Faults {

@@ -26,12 +26,15 @@ type countJSON struct {
 	Doubled int64 `json:"doubled"`
 	Expired int64 `json:"expired"`
 	Stray   int64 `json:"stray"`
+
+	Unmatched int64 `json:"unmatched"`
 }
 
 func (c *Count) json() countJSON {
 	return countJSON{
 		c.Held, c.Written, c.DeadLetters, c.Waiting, c.Skipped, c.Deduplicated, c.Unclear, c.Ahead, c.PastRetention,
 		c.Faults[Lost], c.Faults[Duplicated], c.Faults[Expired], c.Faults[Stray],
+		c.Unmatched,
 	}
 }
 

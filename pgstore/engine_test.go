@@ -42,7 +42,7 @@ func TestConsumers(t *testing.T) {
 	for p := range partitions {
 		send := func(n int64) {
 			e := &driver.Event{Properties: map[string]any{}, Body: []byte("a message")}
-			sluice.Stamp{ID: sluice.CausationID{Source: "before", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
+			sluice.Stamp{ID: sluice.CausationID{Source: "before@1", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
 			hub.Append(fmt.Sprint(p), e)
 		}
 		for n := range int64(messages) {
@@ -92,7 +92,8 @@ func TestConsumers(t *testing.T) {
 		})
 		s := open(t, through, &pgstore.Config{LeaseFor: time.Second, LockTimeout: 50 * time.Millisecond})
 		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), &sluice.Config{
-			Owner: fmt.Sprint("consumer ", i), LeaseFor: time.Second, AssignEvery: 20 * time.Millisecond, MaxBatch: 20,
+			StampsFrom: []sluice.StampSource{{Topic: "before"}},
+			Owner:      fmt.Sprint("consumer ", i), LeaseFor: time.Second, AssignEvery: 20 * time.Millisecond, MaxBatch: 20,
 			RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, Seed: uint64(i) + 1,
 			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 				if o.Kind == sluice.KindCommitted {

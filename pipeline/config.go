@@ -34,6 +34,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
 		"retry":        p.readRetry,
 		"dead_letters": p.readDeadLetters,
+		"stamp_key":    p.readStampKey,
 		"database":     func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
 		"memory":       func(n strictyaml.Node) { memory = &n },
 		"target":       func(n strictyaml.Node) { target = &n },
@@ -66,6 +67,7 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 	n.Object(strictyaml.Keys{
 		"eventhub": p.readSourceHub,
 		"start":    p.readStart,
+		"from":     func(n strictyaml.Node) { n.Text(&p.from) },
 	}, "eventhub")
 }
 

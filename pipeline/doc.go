@@ -21,10 +21,12 @@
 //	    consumer_group: $Default
 //	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the host by default
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
+//	  from: raw                         # the hub that the stage reads which sends to this one: its stamps are believed, see Stages
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}
 //	batch: 1000
+//	stamp_key: ${STAMP_KEY}             # signs the stamps of messages that are sent, and checks those of messages that are read; none by default
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
@@ -96,7 +98,7 @@
 //
 //	eventhub:                           # the namespace of the hubs: connection, or namespace with credential; tls_ca_file
 //	  connection: ${EVENTHUB_CONNECTION_STRING}
-//	partitions: all                     # also lease, batch, retry
+//	partitions: all                     # also lease, batch, retry, stamp_key
 //	database: ${DATABASE_URL}           # for a target in a database; for others, where leases, checkpoints and dead letters are stored
 //	stages:
 //	  clean:                            # the stage's name; below it, the keys of a file
@@ -108,6 +110,11 @@
 // made of, see [sluice.StampOf]. A stage with a target in a database drops
 // messages that were sent twice, and so does a rollup. So each event has its
 // effect at the end of the chain exactly once.
+//
+// A stage believes the stamps of the stages in its file that send to its hub, and
+// of the stage in another file whose hub source.from names, and no others: a
+// forged stamp suppresses the messages of others. With stamp_key, which both
+// stages need, it believes only what was signed with that key.
 //
 // # Variables and secrets
 //

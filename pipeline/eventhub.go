@@ -118,6 +118,20 @@ func (h *hub) source() (*eventhub.Source, error) {
 	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
 }
 
+// address is where a hub is.
+type address struct{ host, name string }
+
+// address returns the hub's address, whatever namespace its checkpoints have.
+func (h *hub) address() address {
+	plain := hub{namespace: h.namespace, name: h.name}
+	source, err := plain.source()
+	if err != nil {
+		return address{}
+	}
+	g := source.Group()
+	return address{g.Namespace, g.Topic}
+}
+
 // tlsConfigWithRoots returns a TLS configuration that trusts the certificates of a
 // PEM file and the system's.
 func tlsConfigWithRoots(path string) (*tls.Config, error) {

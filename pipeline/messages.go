@@ -25,6 +25,7 @@ import (
 // becomes a message for it.
 type messageTarget struct {
 	destination
+	to      address  // of a hub
 	group   []column // the key or session, at most one; none: the event's own key
 	session bool     // group is the session
 	body    []column
@@ -73,6 +74,7 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 		h.at.Fail("%w", err)
 		return
 	}
+	t.to = h.address()
 	if g := source.Group(); g.Topic == p.Group.Topic && g.Namespace == p.Group.Namespace {
 		n.Fail("hub %s is the source of the pipeline: events would circulate for ever", g.Topic)
 	}
@@ -253,7 +255,7 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, e
 		return nil, err
 	}
 	parts.onClose(out.Close)
-	sink := sender.NewSink(out, nil)
+	sink := sender.NewSink(out, &sender.SinkConfig{StampKey: parts.pipeline.stampKey})
 	parts.onClose(sink.Close)
 	return sink, nil
 }

@@ -35,6 +35,8 @@ type Pipeline struct {
 
 	config      sluice.Config // the settings of the file
 	hub         hub           // the source; its namespace is the default of the target
+	from        string        // the hub that a stage of another file reads, which feeds this one
+	stampKey    []byte        // with which stamps are signed and checked; empty: they are not
 	database    database
 	target      target // in the database, unless one of the following is set
 	cosmos      *cosmosTarget

@@ -30,6 +30,7 @@ type rollupConfig struct {
 	key     int // the index of the partition key of messages in group
 	stats   []groupStat
 	mapping *mapping // the group's columns, then those of the statistics
+	stamps  *sluice.StampReader
 }
 
 // groupStat is one statistic of a group.
@@ -46,7 +47,7 @@ const versionField = "version"
 var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
 func (p *Pipeline) readRollup(n strictyaml.Node) {
-	m := &rollupConfig{keep: 24 * time.Hour}
+	m := &rollupConfig{keep: 24 * time.Hour, stamps: sluice.NewStampReader(nil)}
 	p.rollup, p.Rollup = m, true
 	var group, values []column
 	ok := n.Object(strictyaml.Keys{
@@ -194,8 +195,8 @@ func (m *rollupConfig) readKey(n strictyaml.Node) {
 // maxPart bounds the length of a group's value in bytes.
 const maxPart = 1 << 10
 
-// event converts an event for the rollup. badStamp is why its stamp cannot be
-// parsed, nil if it can.
+// event converts an event for the rollup. badStamp is why its stamp does not count,
+// nil if it does.
 func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value) (f *rollup.Event, badStamp, err error) {
 	if e.Enqueued.IsZero() {
 		return nil, nil, errors.New("it has no enqueued time")
@@ -204,8 +205,8 @@ func (m *rollupConfig) event(e *sluice.Event, row []any, picked []jsonpick.Value
 		return nil, nil, err
 	}
 	f = &rollup.Event{Enqueued: e.Enqueued, Sequence: e.Sequence, Values: make([]*rollup.Number, len(m.stats))}
-	// A stamp that cannot be parsed is ignored, as in a transactional stage.
-	stamp, stamped, badStamp := sluice.StampFrom(e.Properties)
+	// A stamp that does not count is ignored, as in a transactional stage.
+	stamp, stamped, badStamp := m.stamps.Read(e.Properties)
 	if stamped {
 		f.ID = &stamp.ID
 	}

@@ -164,7 +164,7 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 		}
 		if badStamp != nil && !p.badStampReported {
 			p.badStampReported = true
-			r.report(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d cannot be parsed: %w: duplicates of it are not detected; check which sender sets the properties named sluice-*", e.Sequence, badStamp))
+			r.report(b.Partition, b.Epoch, fmt.Errorf("stamp of event %d does not count: %w: duplicates of it are not detected: check which program sends it, and source.from and stamp_key of the pipeline", e.Sequence, badStamp))
 		}
 		outcome, err := m.Add(f)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 type sharedKeys map[string]strictyaml.Node
 
 // sharedKeyNames are the keys that may be shared, besides the hubs' namespace.
-var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database"}
+var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database", "stamp_key"}
 
 // read reads the whole file.
 func (f *File) read(n strictyaml.Node) {
@@ -22,6 +22,7 @@ func (f *File) read(n strictyaml.Node) {
 		p := &Pipeline{Name: nameOf(f.Path)}
 		f.Stages = []*Pipeline{p}
 		p.read(n, nil)
+		f.believeStamps()
 		return
 	}
 	var ns namespace
@@ -49,6 +50,7 @@ func (f *File) read(n strictyaml.Node) {
 	if len(f.Stages) == 0 {
 		stages.Fail("has no stages: write them as NAME: {source: …, target: …}")
 	}
+	f.believeStamps()
 }
 
 var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)

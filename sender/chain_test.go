@@ -60,6 +60,7 @@ func (r *lossyHub) Send(ctx context.Context, partition string, messages []sender
 // the chain exactly once, although its messages were sent more often.
 func TestChain(t *testing.T) {
 	const events, each, seeds = 400, 2, 5
+	key := []byte("a key of the stages in this test")
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 3))
@@ -76,7 +77,7 @@ func TestChain(t *testing.T) {
 			}
 			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
 			stage := func(owner string) (kill func()) {
-				sink := sender.NewSink(e, nil)
+				sink := sender.NewSink(e, &sender.SinkConfig{StampKey: key})
 				delivery := sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil)
 				c, err := sluice.New(first, leases, delivery, &sluice.Config{Owner: owner})
 				if err != nil {
@@ -96,7 +97,7 @@ func TestChain(t *testing.T) {
 			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 				return tx.Insert("effects", string(e.Body))
 			})
-			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), nil)
+			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), &sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "raw", Key: key}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,10 @@ type SinkConfig struct {
 	FlushAfter time.Duration
 	// InFlight is how many batches may be in flight. Default: 16.
 	InFlight int
+	// StampKey is the secret with which the stamps of messages are signed (see [Stamped]),
+	// of at least 16 bytes. The next stage believes only signed stamps if it has the same
+	// key in [sluice.Config].StampsFrom. Default: stamps are not signed.
+	StampKey []byte
 	// Timeout is how long sending a batch may take. If the service refuses the
 	// batch, it applies to each smaller batch that is sent instead. Default: 60 s.
 	Timeout time.Duration
@@ -105,6 +109,9 @@ type pending struct {
 func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteResult)) {
 	p := &pending{ctx: ctx, message: m, done: done, since: time.Now()}
 	foreign := hasForeignStamp(ctx, m)
+	if len(s.cfg.StampKey) > 0 && !foreign {
+		sluice.SignStamp(m.Properties, s.cfg.StampKey)
+	}
 	s.mu.Lock()
 	s.unfinished++
 	switch {

@@ -63,7 +63,7 @@ func TestSentTwice(t *testing.T) {
 	for n := range int64(messages) {
 		for _, n := range []int64{n, max(n-20, 0)} {
 			e := &driver.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
-			sluice.Stamp{ID: sluice.CausationID{Source: "before", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
+			sluice.Stamp{ID: sluice.CausationID{Source: "before@1", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
 			hub.Append("0", e)
 		}
 	}
@@ -77,7 +77,7 @@ func TestSentTwice(t *testing.T) {
 				cancel()
 			}
 			return put(ctx, tx, string(e.Body))
-		})), &sluice.Config{Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+		})), &sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "before"}}, Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
 			if (o.Kind == sluice.KindCommitted || o.Kind == sluice.KindClaimed) && o.To.Sequence == 2*messages-1 {
 				cancel()
 			}

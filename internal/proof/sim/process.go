@@ -98,7 +98,7 @@ func (w *world) launch(name, owner string, next bool, run func(context.Context, 
 		Partitions: w.cfg.Want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
-		RedriveEvery: 5 * time.Second, Observer: p,
+		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []sluice.StampSource{{Topic: w.group.Topic}},
 	})
 	if err != nil {
 		panic(err)

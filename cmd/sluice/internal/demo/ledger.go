@@ -35,7 +35,7 @@ func (l *scenario) hubAudit(ctx context.Context, consumerGroup string, progress 
 	if err != nil {
 		return nil, err
 	}
-	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), Progress: progress})
+	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), StampsFrom: l.pipeline.StampsFrom(), Progress: progress})
 }
 
 // readLedger reads checkpoints, effects and dead letters. Checkpoints come first:

@@ -52,6 +52,9 @@ func Audit(out io.Writer, r *audit.Report) error {
 	if n := r.Total.Deduplicated; n > 0 {
 		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
 	}
+	if n := r.Total.Unmatched; n > 0 {
+		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to the hub (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
+	}
 	if n := r.Total.Unclear; n > 0 {
 		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention.\n", humanize.Plural(n, "message has", "messages have"))
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // Run compares the events of the pipeline's hub with its rows and dead letters. It reads the hub
-// with the given consumer group, which must be the audit's own. Run sets cfg.Start.
+// with the given consumer group, which must be the audit's own. Run sets cfg.Start and
+// cfg.StampsFrom.
 func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg audit.Config) (*audit.Report, error) {
 	db, ledger, err := open(p)
 	if err != nil {
@@ -28,7 +29,7 @@ func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg au
 		defer cancel()
 		_ = source.Close(closing)
 	}()
-	cfg.Start = p.Start()
+	cfg.Start, cfg.StampsFrom = p.Start(), p.StampsFrom()
 	return audit.Run(ctx, source, ledger, p.Group, &cfg)
 }
 

@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/idset"
+)
+
+// maxSeenWords bounds the ids that are remembered of a partition: 96 MiB, with up to 64
+// ids in a word.
+const maxSeenWords = 4 << 20
+
+// seenIDs are the causation ids of the messages in a partition's log so far. The zero value
+// is empty.
+type seenIDs struct {
+	origins map[seenOrigin]*idset.Set
+	words   int
+}
+
+type seenOrigin struct{ source, partition string }
+
+// add adds the id of an event and reports whether it was there. It also reports true where
+// that is not known: for an event without an id, and when there are too many ids.
+func (s *seenIDs) add(stamps *sluice.StampReader, e *sluice.Event) bool {
+	if len(e.Properties) == 0 || s.words > maxSeenWords {
+		return true
+	}
+	stamp, is, err := stamps.Read(e.Properties)
+	if !is || err != nil {
+		return true
+	}
+	of := seenOrigin{stamp.ID.Source, stamp.ID.Partition}
+	set := s.origins[of]
+	if set == nil {
+		if s.origins == nil {
+			s.origins = map[seenOrigin]*idset.Set{}
+		}
+		set = &idset.Set{}
+		s.origins[of] = set
+		s.words++ // so that empty sets are bounded too
+	}
+	id := idset.ID{Sequence: stamp.ID.Sequence, N: int32(stamp.ID.N)}
+	if set.Has(id) {
+		return true
+	}
+	before := set.Words()
+	set.Add(id)
+	s.words += set.Words() - before
+	return false
+}
