@@ -9,7 +9,6 @@ import (
 
 // Each switch takes Azure's value and off; no two have a name in common.
 func TestAsAzureSwitches(t *testing.T) {
-	t.Parallel()
 	seen := make(map[string]bool)
 	for _, s := range asAzureSwitches() {
 		if seen[s.name] || s.name == "all" || s.name != strings.ToLower(s.name) {
@@ -29,7 +28,6 @@ func TestAsAzureSwitches(t *testing.T) {
 
 // all can be adjusted, and leaves out what only special namespaces do.
 func TestParseAsAzure(t *testing.T) {
-	t.Parallel()
 	a, err := ParseAsAzure("all, idle-link=10s,random-busy=off,geo", 7)
 	want := AllAsAzure(7)
 	want.EventHubs.IdleLink, want.EventHubs.RandomBusy, want.EventHubs.Geo = 10*time.Second, 0, true

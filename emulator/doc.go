@@ -42,6 +42,7 @@
 //
 //	POST   /hubs/trim          {"hub": "flights", "partition": "0", "before": 100} removes events as retention does
 //	POST   /hubs/recreate      {"hub": "flights"} deletes a hub and creates it again
+//	POST   /namespace/promote  {"forced": false} promotes the other region of a geo-replicated namespace
 //
 // Cosmos DB:
 //

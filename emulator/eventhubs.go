@@ -70,6 +70,7 @@ const maxMessage = 1 << 20
 // configured.
 type Server struct {
 	namespace
+	azure   *hubsAsAzure
 	broker  *eventhubs.Broker
 	control *httpServer // nil if there is none
 }
@@ -94,16 +95,23 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	if cfg.MaxMessageBytes < 0 || cfg.MaxMessageBytes > maxMessage {
 		return fmt.Errorf("maximum message size of %d bytes: must be at most %d", cfg.MaxMessageBytes, maxMessage)
 	}
+	s.azure = newHubsAsAzure(cfg.AsAzure)
 	common := &namespaceConfig{
 		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys,
 		idleTimeout: cfg.IdleTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
+		connections: s.azure.Connections, idleLink: s.azure.IdleLink, idleConnection: s.azure.IdleConnection, idleOrigin: "AmqpEventHub",
 	}
-	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &hubPeer{peer: newPeer(&s.namespace, c), broker: s.broker} }); err != nil {
+	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer {
+		return &hubPeer{peer: newPeer(&s.namespace, c), broker: s.broker, azure: s.azure}
+	}); err != nil {
 		return err
 	}
 	configs := make([]eventhubs.Config, len(hubs))
 	for i, h := range hubs {
 		configs[i] = eventhubs.Config{Name: h.Name, Partitions: h.Partitions, ConsumerGroups: h.ConsumerGroups}
+		if s.azure.KnownGroups && len(h.ConsumerGroups) == 0 {
+			configs[i].ConsumerGroups = []string{eventhubs.DefaultGroup}
+		}
 	}
 	var err error
 	s.broker, err = eventhubs.Open(cfg.Dir, configs, &eventhubs.Options{
@@ -161,5 +169,11 @@ func (s *Server) controlHandler() http.Handler {
 		return struct{}{}, s.Trim(t.Hub, t.Partition, t.Before)
 	}))
 	mux.HandleFunc("POST /hubs/recreate", command(func(t wireTarget) (any, error) { return struct{}{}, s.Recreate(t.Hub) }))
+	mux.HandleFunc("POST /namespace/promote", command(func(t struct {
+		Forced bool `json:"forced"`
+	}) (any, error) {
+		epoch, err := s.Promote(t.Forced)
+		return map[string]int64{"epoch": epoch}, err
+	}))
 	return mux
 }

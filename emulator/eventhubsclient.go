@@ -13,6 +13,13 @@ import (
 type hubPeer struct {
 	*peer
 	broker *eventhubs.Broker
+	azure  *hubsAsAzure
+}
+
+// injectAttach injects the fault that matches a link about to be opened.
+func (c *hubPeer) injectAttach(l *amqp.Link, n node) error {
+	_, err := c.inject(context.Background(), l, OnAttach, n.entity, n.partition)
+	return err
 }
 
 // Incoming implements [amqp.Peer].

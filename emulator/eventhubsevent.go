@@ -33,6 +33,7 @@ func reserved(name string) bool {
 // splitter splits deliveries into events.
 type splitter struct {
 	arena []byte // holds events that were encoded again
+	key   string // of the last delivery: of the envelope, if it is a batch
 }
 
 // split appends the events of a delivery to dst. The events hold parts of the
@@ -40,6 +41,7 @@ type splitter struct {
 func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.Message, error) {
 	if d.Format != formatBatch {
 		m, err := s.event(d.Payload)
+		s.key = m.Key
 		return append(dst, m), err
 	}
 	key, n := "", len(dst)
@@ -68,6 +70,7 @@ func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.
 			dst[i].Key = key
 		}
 	}
+	s.key = key
 	return dst, nil
 }
 

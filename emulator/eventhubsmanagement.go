@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
@@ -22,13 +23,15 @@ func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Me
 	if name == "" {
 		name = n.entity
 	}
-	switch kind, err := c.namespace.faults.inject(ctx, l, OnManage, name, ""); {
+	switch kind, err := c.inject(ctx, l, OnManage, name, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
-		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
+		return busyReply(), nil
 	case err != nil:
 		return reply{}, err
 	}
 	switch {
+	case !c.azure.calls.allow(time.Now()):
+		return busyReply(), nil
 	case req.Properties.String("operation") != "READ":
 		return badRequest("$management supports the operation READ only."), nil
 	case !c.auth.allowHub(name):
@@ -43,9 +46,10 @@ func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Me
 	}
 	switch kind := req.Properties.String("type"); kind {
 	case typeHub:
-		return readHub(h), nil
+		return c.azure.readHub(h), nil
 	case typePartition:
-		return readPartition(h, req.Properties.String("partition")), nil
+		r, err := c.azure.readPartition(h, req.Properties.String("partition"))
+		return r, c.explain(hubNode{node: n}, err)
 	default:
 		return badRequest(fmt.Sprintf("$management can't READ the type '%.100s'.", kind)), nil
 	}
@@ -59,7 +63,11 @@ func notFound(description string) reply {
 	return reply{status: http.StatusNotFound, description: description, condition: amqp.CondNotFound}
 }
 
-func readHub(h *eventhubs.Hub) reply {
+func (a *hubsAsAzure) readHub(h *eventhubs.Hub) reply {
+	regions := int32(1)
+	if a.geo != nil {
+		regions = 2
+	}
 	ids := h.PartitionIDs()
 	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{
 		{Key: "name", Value: h.Name()},
@@ -67,16 +75,22 @@ func readHub(h *eventhubs.Hub) reply {
 		{Key: "created_at", Value: h.Created()},
 		{Key: "partition_count", Value: int32(len(ids))},
 		{Key: "partition_ids", Value: ids},
-		{Key: "georeplication_factor", Value: int32(1)},
+		{Key: "georeplication_factor", Value: regions},
 	}}
 }
 
-func readPartition(h *eventhubs.Hub, id string) reply {
+// readPartition returns the runtime information of a partition. In a geo-replicated namespace,
+// the offset in it isn't one to start at, as on Azure (georeplication_live_test.go of
+// azeventhubs).
+func (a *hubsAsAzure) readPartition(h *eventhubs.Hub, id string) (reply, error) {
 	p, ok := h.Partition(id)
 	if !ok {
-		return notFound(fmt.Sprintf("The messaging entity '%s~%.100s' could not be found: the partitions are 0 to %d.", h.Name(), id, len(h.PartitionIDs())-1))
+		return notFound(fmt.Sprintf("The messaging entity '%s~%.100s' could not be found: the partitions are 0 to %d.", h.Name(), id, len(h.PartitionIDs())-1)), nil
 	}
-	info := p.Info()
+	info, err := a.runtimeInfo(p, time.Now())
+	if err != nil {
+		return reply{}, err
+	}
 	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{
 		{Key: "name", Value: h.Name()},
 		{Key: "type", Value: typePartition},
@@ -86,5 +100,5 @@ func readPartition(h *eventhubs.Hub, id string) reply {
 		{Key: "last_enqueued_offset", Value: info.LastOffset},
 		{Key: "last_enqueued_time_utc", Value: info.LastEnqueued},
 		{Key: "is_partition_empty", Value: info.Empty},
-	}}
+	}}, nil
 }

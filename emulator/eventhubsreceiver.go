@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
@@ -20,7 +21,7 @@ const (
 	selectorName       = "apache.org:selector-filter:string"
 	propEpoch          = "com.microsoft:epoch"
 	propName           = "com.microsoft:receiver-name"
-	maxReceiverName    = 256
+	maxReceiverName    = 256   // unless [EventHubsAsAzure] says otherwise
 	noName             = "nil" // stands for a receiver without a name in Azure's texts
 	annotationSelector = "amqp.annotation."
 
@@ -54,11 +55,17 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
+	if c.azure.geo != nil {
+		if start, err = c.azure.geo.resolve(p, start); err != nil {
+			return nil, err
+		}
+	}
 	next, err := p.Seek(start)
 	if err != nil {
 		return nil, c.explainStart(n, p, err)
 	}
-	epoch, name, err := readerOf(l.Properties())
+	next = c.azure.beginning(p, start, next)
+	epoch, name, err := readerOf(l.Properties(), c.azure.ReceiverName)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +101,14 @@ func (r *hubReceiver) run(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
+		if _, err := r.c.inject(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
 			return err
 		}
 		if r.withMetrics {
 			r.metrics = appendMetrics(r.metrics[:0], r.part.Info(), time.Now())
+		}
+		if geo := r.c.azure.geo; geo != nil {
+			geo.rename(r.part, r.buf)
 		}
 		for events := r.buf; len(events) > 0; {
 			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(append(b, r.metrics...), &events[i]) })
@@ -171,8 +181,9 @@ func startOf(filter amqp.Map) (eventhubs.StartPosition, error) {
 	return start, nil
 }
 
-// readerOf returns epoch and name in the properties of a receiver's link.
-func readerOf(props amqp.Map) (epoch *int64, name string, err error) {
+// readerOf returns epoch and name in the properties of a receiver's link. maxName is how long
+// the name may be, 0 for the default.
+func readerOf(props amqp.Map, maxName int) (epoch *int64, name string, err error) {
 	if v := props.Get(propEpoch); v != nil {
 		e, ok := integer(v)
 		if !ok || e < 0 {
@@ -180,8 +191,11 @@ func readerOf(props amqp.Map) (epoch *int64, name string, err error) {
 		}
 		epoch = &e
 	}
-	if name = props.String(propName); len(name) > maxReceiverName {
-		return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s may have at most %d bytes", propName, maxReceiverName)
+	if maxName == 0 {
+		maxName = maxReceiverName
+	}
+	if name = props.String(propName); len(name) > maxName && utf8.RuneCountInString(name) > maxName {
+		return nil, "", amqp.Errorf(amqp.CondInvalidField, "the link property %s may have at most %d characters", propName, maxName)
 	}
 	return epoch, name, nil
 }

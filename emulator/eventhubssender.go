@@ -96,9 +96,13 @@ func (s *hubSender) assign(ctx context.Context, d amqp.Delivery) (full bool, ref
 	}
 	p := s.part
 	if p == nil {
-		p = s.hub.Pick(s.events[0].Key)
+		key := s.events[0].Key
+		if s.c.azure.EnvelopeRouting {
+			key = s.splitter.key
+		}
+		p = s.hub.Pick(key)
 	}
-	switch kind, err := s.c.namespace.faults.inject(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
+	switch kind, err := s.c.inject(ctx, s.link.Link, OnSend, s.hub.Name(), p.ID()); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return false, err, nil
 	case err != nil:

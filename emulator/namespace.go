@@ -44,6 +44,11 @@ type namespaceConfig struct {
 	maxMessage                    int
 	log                           *slog.Logger
 	requests                      func(net.Listener) // gets the HTTP requests at the TLS address that open no WebSocket
+
+	// What [AsAzure] turns on: see amqp.Config.
+	connections              int
+	idleLink, idleConnection time.Duration
+	idleOrigin               string
 }
 
 func (c *namespaceConfig) check() error {
@@ -71,7 +76,10 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 	if f.log = cfg.log; f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
-	f.amqp = amqp.NewServer(newPeer, &amqp.Config{MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, Log: f.log})
+	f.amqp = amqp.NewServer(newPeer, &amqp.Config{
+		MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, Log: f.log,
+		Quota: cfg.connections, IdleLink: cfg.idleLink, IdleConnection: cfg.idleConnection, IdleOrigin: cfg.idleOrigin,
+	})
 	return nil
 }
 

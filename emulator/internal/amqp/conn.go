@@ -47,6 +47,8 @@ type Conn struct {
 	sessions            map[uint16]*session
 	linksByName         map[linkKey]*Link
 	linkCount           int
+	hadLink             bool
+	linkless            time.Time            // since when there is no link, if there is none
 	waitingLinks        []*Outgoing          // links that wait until out is taken
 	bufferedBytes       int                  // bytes of complete messages that no link has handled yet
 	dispositions        []pendingDisposition // answers to the client's dispositions, in order
@@ -100,7 +102,7 @@ func (c *Conn) serve() {
 		err = c.awaitOpen()
 	}
 	if err == nil {
-		err = c.readLoop()
+		err = c.run()
 	}
 	if e := c.localError.Load(); e != nil {
 		err = e
@@ -112,8 +114,26 @@ func (c *Conn) serve() {
 	c.linger(err)
 	c.net.Close()
 	c.cancel()
+	if c.opened {
+		c.srv.open.Add(-1)
+	}
 	c.peer.Closed()
 	c.cfg.Log.Debug("connection closed", "remote", c.RemoteAddr().String(), "reason", err)
+}
+
+// run serves the open connection.
+func (c *Conn) run() error {
+	if c.cfg.watchesIdle() {
+		c.linkGroup.Go(c.watchIdle)
+	}
+	return c.readLoop()
+}
+
+// failLocally ends the connection because of the server's side. c.mu is held.
+func (c *Conn) failLocally(e *Error) {
+	if c.localError.CompareAndSwap(nil, e) {
+		c.interrupt()
+	}
 }
 
 // errClosedByClient is the end of a connection after the client's close frame.

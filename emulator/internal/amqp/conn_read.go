@@ -3,6 +3,7 @@ package amqp
 import (
 	"errors"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -52,8 +53,14 @@ func (c *Conn) awaitOpen() error {
 	if p.maxFrameSize < minFrameSize {
 		return Errorf(CondInvalidField, "a max-frame-size of %d is below the minimum of %d", p.maxFrameSize, minFrameSize)
 	}
+	if n := c.srv.open.Add(1); c.cfg.Quota > 0 && n > int64(c.cfg.Quota) {
+		c.srv.open.Add(-1)
+		namespace, _, _ := strings.Cut(p.hostname, ".")
+		return Errorf(CondResourceLimit, "ConnectionsQuotaExceeded for namespace: %.100s", namespace)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.linkless = time.Now()
 	c.hostname = p.hostname
 	c.peerMaxFrame = int(min(p.maxFrameSize, uint32(1<<20)))
 	if p.idleTimeOut > 0 {

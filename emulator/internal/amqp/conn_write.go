@@ -19,9 +19,7 @@ func (c *Conn) push(channel uint16, p performative) {
 	b = endFrame(p.encode(b), at)
 	if size := len(b) - at; size > c.peerMaxFrame {
 		c.out = b[:at]
-		if c.localError.CompareAndSwap(nil, Errorf(CondFrameSizeTooSmall, "an answer needs a frame of %d bytes, more than the max-frame-size", size)) {
-			c.interrupt()
-		}
+		c.failLocally(Errorf(CondFrameSizeTooSmall, "an answer needs a frame of %d bytes, more than the max-frame-size", size))
 		return
 	}
 	c.out = b

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Incoming is a link on which the client sends: the server's receiving link endpoint (section 2.6).
@@ -103,6 +104,9 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 // receive adds a transfer to its delivery, and queues the message when it is complete.
 func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	c := l.c
+	if c.cfg.IdleLink > 0 {
+		l.used = time.Now()
+	}
 	if l.partial == nil {
 		switch {
 		case !p.hasID:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 )
 
 // maxName and maxAddress bound the name and the addresses in an attach, in bytes.
@@ -30,7 +31,8 @@ type Link struct {
 	in  *Incoming // exactly one of these is set
 	out *Outgoing
 
-	attached       bool // the attach has been answered
+	used           time.Time // of the last message, if links can be idle
+	attached       bool      // the attach has been answered
 	detachErr      *Error
 	detachSent     bool
 	detachReceived bool
@@ -180,6 +182,8 @@ func (s *session) register(l *Link) bool {
 	s.links[l.handle] = l
 	c.linksByName[l.key()] = l
 	c.linkCount++
+	c.hadLink = true
+	l.used = time.Now()
 	return true
 }
 

@@ -33,6 +33,14 @@ type Config struct {
 	// IdleTimeout is how long a connection may be silent before it is closed. The idle-time-out
 	// sent to clients is half of it (section 2.4.5). Default 4 minutes.
 	IdleTimeout time.Duration
+	// Quota is how many connections may be open; those beyond it are closed with an error.
+	// Default: MaxConnections alone.
+	Quota int
+	// IdleLink is how long a link may be idle before it is detached, IdleConnection how long a
+	// connection may have no links, as idle.go says. IdleOrigin is the kind of link in the
+	// error, such as AmqpEventHub. Default: no limit.
+	IdleLink, IdleConnection time.Duration
+	IdleOrigin               string
 	// WriteTimeout is how long one write to a client may take. Default 1 minute.
 	WriteTimeout time.Duration
 	// Log receives the end of each connection, at debug level, and errors of the server itself.
@@ -103,6 +111,7 @@ type Server struct {
 	newPeer func(*Conn) Peer
 
 	received, sent atomic.Int64 // bytes
+	open           atomic.Int64 // connections whose open frame was accepted
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}

@@ -1,6 +1,9 @@
 package amqp
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
 // sessionWindow is the incoming-window of every session: how many transfers a client may send
 // before the server's next flow.
@@ -102,7 +105,9 @@ func (s *session) unregister(l *Link) {
 		return
 	}
 	delete(s.links, l.handle)
-	s.c.linkCount--
+	if s.c.linkCount--; s.c.linkCount == 0 {
+		s.c.linkless = time.Now()
+	}
 	if key := l.key(); s.c.linksByName[key] == l {
 		delete(s.c.linksByName, key)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/disklog"
 )
@@ -46,6 +47,30 @@ func (p *Partition) Append(ctx context.Context, msgs []Message) (first int64, er
 
 // Info returns what the partition holds.
 func (p *Partition) Info() Info { return p.log.Info() }
+
+// InfoAt returns what the partition held at a time before now, but for events that have been
+// removed since then. End is that of now.
+func (p *Partition) InfoAt(t time.Time) (Info, error) {
+	info := p.log.Info()
+	if !info.LastEnqueued.After(t) {
+		return info, nil
+	}
+	next, err := p.log.SeekTime(t.UnixMilli() + 1)
+	if err != nil {
+		return info, p.wrapError(err)
+	}
+	info.Last, info.LastOffset, info.LastEnqueued, info.Empty = next-1, "-1", time.Time{}, true
+	if next <= info.First {
+		info.Last = info.First - 1
+		return info, nil
+	}
+	last, err := p.log.Read(next-1, 1, 1, nil)
+	if err != nil || len(last) == 0 || last[0].Sequence != next-1 { // or it was removed just now
+		return info, p.wrapError(err)
+	}
+	info.LastOffset, info.LastEnqueued, info.Empty = last[0].Offset, last[0].Enqueued, false
+	return info, nil
+}
 
 // Read appends to dst the events from sequence number next on, or from the
 // oldest one if next has been removed by retention; it returns dst unchanged if
