@@ -124,7 +124,7 @@ func Open(containers []ContainerConfig, cfg *Config) (*Account, error) {
 
 // CreateContainer adds a container, and its database if that doesn't exist.
 func (a *Account) CreateContainer(cfg ContainerConfig) (*Container, error) {
-	def := keyDefinition{Paths: cfg.Paths, Version: cfg.Version, Kind: "Hash"}
+	def := keyDefinition{Paths: cfg.Paths, Version: keyVersion(cfg.Version), Kind: "Hash"}
 	if def.Version == 0 {
 		def.Version = 2
 	}

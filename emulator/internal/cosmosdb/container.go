@@ -15,9 +15,24 @@ import (
 
 // keyDefinition is a partition key definition in JSON.
 type keyDefinition struct {
-	Paths   []string `json:"paths"`
-	Kind    string   `json:"kind"`
-	Version int      `json:"version,omitempty"`
+	Paths   []string   `json:"paths"`
+	Kind    string     `json:"kind"`
+	Version keyVersion `json:"version,omitempty"`
+}
+
+// keyVersion is the version of a partition key's hash: 1 or 2, in requests also "V1" or "V2".
+type keyVersion int
+
+func (v *keyVersion) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case `"V1"`:
+		*v = 1
+	case `"V2"`:
+		*v = 2
+	default:
+		return json.Unmarshal(text, (*int)(v))
+	}
+	return nil
 }
 
 // check sets defaults, and returns the parsed paths.
@@ -122,7 +137,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	a.lastID++
 	c := &Container{
 		account: a, database: db, id: spec.id, number: a.lastID, prefix: containerPrefix(db.number, a.lastID),
-		key: spec.key, paths: paths, hash: partitionkey.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: max(1, spec.key.Version)},
+		key: spec.key, paths: paths, hash: partitionkey.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: int(max(1, spec.key.Version))},
 		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
 	c.indexed.Store(isIndexed(c.indexing))

@@ -40,20 +40,30 @@ var (
 // keyPath is a path of a partition key definition, such as ["address", "city"].
 type keyPath []string
 
+// parseKeyPath parses a path such as /address/city. Names with special characters are in
+// quotes.
 func parseKeyPath(path string) (keyPath, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok || rest == "" || len(path) > maxID {
 		return nil, false
 	}
-	parts := strings.Split(rest, "/")
-	for i, p := range parts {
-		if len(p) > 1 && p[0] == '"' && p[len(p)-1] == '"' {
-			p = p[1 : len(p)-1]
+	var parts keyPath
+	for more := true; more; {
+		var name string
+		if rest[0] == '"' || rest[0] == '\'' {
+			quote := rest[:1]
+			if name, rest, ok = strings.Cut(rest[1:], quote); !ok || rest != "" && rest[0] != '/' {
+				return nil, false
+			}
+			more = rest != ""
+			rest = strings.TrimPrefix(rest, "/")
+		} else {
+			name, rest, more = strings.Cut(rest, "/")
 		}
-		if p == "" {
+		if name == "" || more && rest == "" {
 			return nil, false
 		}
-		parts[i] = p
+		parts = append(parts, name)
 	}
 	return parts, true
 }
@@ -133,14 +143,15 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 	return nil
 }
 
-// keyValue returns the component of the partition key at a path in a value.
+// keyValue returns the component of the partition key at a path in a value. An object or an
+// array there counts as no value.
 func keyValue(value []byte, path []string) (partitionkey.Value, error) {
 	value, ok := jsonscan.Lookup(value, path)
 	if !ok {
 		return partitionkey.Undefined, nil
 	}
 	if value[0] == '{' || value[0] == '[' {
-		return partitionkey.Undefined, errKeyType
+		return partitionkey.Undefined, nil
 	}
 	v, err := partitionkey.ParseValue(value)
 	if err != nil {

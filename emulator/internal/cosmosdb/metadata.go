@@ -291,7 +291,7 @@ func (c *call) decode(v any) *failure {
 const maxMetadata = 256 << 10
 
 func (c *call) answerResource(status int, tag string, body any) *failure {
-	c.w.Header()["Etag"] = []string{tag}
+	c.w.Header()["etag"] = []string{tag}
 	return c.answer(status, mustJSON(body))
 }
 
@@ -309,6 +309,6 @@ func (c *call) feed(name, rid string, list []json.RawMessage) *failure {
 	if list == nil {
 		list = []json.RawMessage{}
 	}
-	c.w.Header()["X-Ms-Item-Count"] = []string{strconv.Itoa(len(list))}
+	c.w.Header()["x-ms-item-count"] = []string{strconv.Itoa(len(list))}
 	return c.answer(http.StatusOK, mustJSON(map[string]any{"_rid": rid, name: list, "_count": len(list)}))
 }

@@ -88,8 +88,8 @@ func (c *call) oneOffer() *failure {
 	default:
 		return c.unsupported()
 	}
-	c.w.Header()["X-Ms-Offer-Replace-Pending"] = []string{"false"}
-	c.w.Header()["X-Ms-Cosmos-Min-Throughput"] = []string{strconv.Itoa(minThroughput)}
+	c.w.Header()["x-ms-offer-replace-pending"] = []string{"false"}
+	c.w.Header()["x-ms-cosmos-min-throughput"] = []string{strconv.Itoa(minThroughput)}
 	body := owner.offer()
 	return c.answerResource(http.StatusOK, body.Etag, body)
 }

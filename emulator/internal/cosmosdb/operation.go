@@ -112,7 +112,7 @@ func precondition(op *operation, rec record) *result {
 	if !exists && (op.verb == verbRead || op.verb == verbReplace || op.verb == verbDelete) {
 		return &result{status: http.StatusNotFound, charge: chargeNotFound, message: messageNotFound}
 	}
-	if len(op.ifMatch) > 0 && !(exists && matches(op.ifMatch, rec)) {
+	if len(op.ifMatch) > 0 && exists && !matches(op.ifMatch, rec) {
 		return &result{status: http.StatusPreconditionFailed, charge: chargeConflict, message: messagePrecondition}
 	}
 	if len(op.ifNoneMatch) > 0 && exists && matches(op.ifNoneMatch, rec) {

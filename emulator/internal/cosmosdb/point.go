@@ -140,7 +140,7 @@ func (c *call) pointOperation(owner *Container, op *operation, hash string) *fai
 			c.buffers.out = owner.appendDocument(c.buffers.out, res.rec)
 		}
 		if res.rec != nil {
-			c.w.Header()["Etag"] = []string{etag(res.rec.version(), res.rec.seconds())}
+			c.w.Header()["etag"] = []string{etag(res.rec.version(), res.rec.seconds())}
 		}
 		p.mu.Unlock()
 		p.budget.spend(res.charge)
@@ -162,9 +162,11 @@ func (c *call) minimal(v verb) bool {
 // need it.
 func (c *call) session(owner *Container, rangeID string) {
 	h := c.w.Header()
-	h["X-Ms-Session-Token"] = []string{rangeID + ":-1#" + strconv.FormatUint(owner.version.Load(), 10)}
-	h["X-Ms-Alt-Content-Path"] = []string{"dbs/" + c.path[1] + "/colls/" + c.path[3]}
-	h["X-Ms-Content-Path"] = []string{owner.rid}
+	lsn := strconv.FormatUint(owner.version.Load(), 10)
+	h["lsn"] = []string{lsn}
+	h["x-ms-session-token"] = []string{rangeID + ":-1#" + lsn}
+	h["x-ms-alt-content-path"] = []string{"dbs/" + c.path[1] + "/colls/" + c.path[3]}
+	h["x-ms-content-path"] = []string{owner.rid}
 }
 
 func (c *Container) isClosed() bool {

@@ -1,8 +1,10 @@
 package cosmosdb
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 )
@@ -25,6 +27,9 @@ type queryRunner struct {
 
 	sorted     []sorted
 	sortedSize int // bytes
+
+	read     int // documents
+	readSize int // bytes
 }
 
 // sorted is a result that is to be sorted.
@@ -68,6 +73,14 @@ func (r *queryRunner) scanAll(partitions []*partition) *failure {
 		partitions[0].budget.spend(returned)
 	}
 	return nil
+}
+
+// metrics returns what the query did, as the header with the query metrics has it.
+func (r *queryRunner) metrics(took time.Duration) string {
+	return fmt.Sprintf("totalExecutionTimeInMs=%.2f;queryCompileTimeInMs=0.01;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;"+
+		"VMExecutionTimeInMs=%.2f;indexLookupTimeInMs=0.00;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;"+
+		"retrievedDocumentCount=%d;retrievedDocumentSize=%d;outputDocumentCount=%d;outputDocumentSize=%d;writeOutputTimeInMs=0.00;indexUtilizationRatio=0.00",
+		float64(took.Microseconds())/1000, float64(took.Microseconds())/1000, r.read, r.readSize, r.written, len(r.out))
 }
 
 // needsAll reports whether all documents must be read before there is a result.
@@ -134,6 +147,8 @@ func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 		return false, nil
 	}
 	r.scratch = r.scope.owner.appendDocument(r.scratch[:0], rec)
+	r.read++
+	r.readSize += len(r.scratch)
 	if matches, err := q.Matches(r.scratch); err != nil || !matches {
 		return false, queryFailure(err)
 	}

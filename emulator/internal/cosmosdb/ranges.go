@@ -66,8 +66,8 @@ func (c *call) readRanges(owner *Container) *failure {
 	body.Count = len(body.Ranges)
 	owner.mu.RUnlock()
 	h := c.w.Header()
-	h["Etag"] = []string{`"` + strconv.FormatUint(generation, 10) + `"`}
-	h["X-Ms-Item-Count"] = []string{strconv.Itoa(body.Count)}
+	h["etag"] = []string{`"` + strconv.FormatUint(generation, 10) + `"`}
+	h["x-ms-item-count"] = []string{strconv.Itoa(body.Count)}
 	if since == generation {
 		return c.answer(http.StatusNotModified, nil)
 	}

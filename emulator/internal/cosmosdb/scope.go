@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb/query"
 	"github.com/sluice-go/sluice/internal/partitionkey"
@@ -222,6 +223,7 @@ func (c *call) query(owner *Container) *failure {
 	if f != nil {
 		return f
 	}
+	began := time.Now()
 	run, f := c.run(q, &s, at)
 	if f != nil {
 		return f
@@ -229,9 +231,12 @@ func (c *call) query(owner *Container) *failure {
 	c.charge = run.charge
 	c.session(owner, "0")
 	h := c.w.Header()
-	h["X-Ms-Item-Count"] = []string{strconv.Itoa(run.written)}
+	h["x-ms-item-count"] = []string{strconv.Itoa(run.written)}
+	if c.isTrue("X-Ms-Documentdb-Populatequerymetrics") {
+		h["x-ms-documentdb-query-metrics"] = []string{run.metrics(time.Since(began))}
+	}
 	if run.more {
-		h["X-Ms-Continuation"] = []string{string(mustJSON(run.next))}
+		h["x-ms-continuation"] = []string{string(mustJSON(run.next))}
 	}
 	c.buffers.out = append(strconv.AppendInt(append(run.out, `],"_count":`...), int64(run.written), 10), '}')
 	return c.answer(http.StatusOK, c.buffers.out)
@@ -287,6 +292,19 @@ func (c *call) plan(q *query.Query) *failure {
 	}
 	if p.Aggregate != "" {
 		i.Aggregate = []string{p.Aggregate}
+	}
+	if p.Top >= 0 {
+		i.Top = &p.Top
+	}
+	if p.Limit >= 0 {
+		i.Offset, i.Limit = &p.Offset, &p.Limit
+	}
+	for n, text := range p.Expressions {
+		direction := "Ascending"
+		if p.Descending[n] {
+			direction = "Descending"
+		}
+		i.OrderBy, i.OrderExpr = append(i.OrderBy, direction), append(i.OrderExpr, text)
 	}
 	return c.answer(http.StatusOK, mustJSON(map[string]any{
 		"partitionedQueryExecutionInfoVersion": 2, "queryInfo": i,

@@ -2,9 +2,12 @@ package cosmosdb
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -325,16 +328,17 @@ func (c *call) body(limit int64) ([]byte, *failure) {
 	}
 }
 
-// answer sends a response with a JSON body.
+// answer sends a response with a JSON body. The names of Azure's own headers are in lower case,
+// as on Azure.
 func (c *call) answer(status int, body []byte) *failure {
 	if c.dropAnswer {
 		c.dropConnection()
 		return nil
 	}
 	h := c.w.Header()
-	h["X-Ms-Request-Charge"] = []string{strconv.FormatFloat(round(c.charge), 'f', -1, 64)}
-	h["X-Ms-Activity-Id"] = []string{activityID}
-	h["X-Ms-Gatewayversion"] = gatewayVersion
+	h["x-ms-request-charge"] = []string{strconv.FormatFloat(round(c.charge), 'f', -1, 64)}
+	h["x-ms-activity-id"] = []string{newActivityID()}
+	h["x-ms-gatewayversion"] = gatewayVersion
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 		h["Content-Type"] = contentType
@@ -349,8 +353,20 @@ var (
 	gatewayVersion = []string{"version=2.0.0"}
 )
 
-// activityID is the same for all requests: it isn't used for tracing.
-const activityID = "00000000-0000-0000-0000-000000000000"
+// newActivityID returns the id of a response, a random UUID.
+func newActivityID() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], rand.Uint64())
+	binary.BigEndian.PutUint64(b[8:], rand.Uint64())
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	var text [36]byte
+	hex.Encode(text[:], b[:4])
+	for i, at := range []int{8, 13, 18, 23} {
+		text[at] = '-'
+		hex.Encode(text[at+1:], b[4+2*i:][:[]int{2, 2, 2, 6}[i]])
+	}
+	return string(text[:])
+}
 
 // answerFailure sends an error response.
 func (c *call) answerFailure(f *failure) {
@@ -359,10 +375,10 @@ func (c *call) answerFailure(f *failure) {
 	}
 	h := c.w.Header()
 	if f.substatus != 0 {
-		h["X-Ms-Substatus"] = []string{strconv.Itoa(f.substatus)}
+		h["x-ms-substatus"] = []string{strconv.Itoa(f.substatus)}
 	}
 	if f.retryAfter > 0 {
-		h["X-Ms-Retry-After-Ms"] = []string{strconv.FormatInt(f.retryAfter.Milliseconds(), 10)}
+		h["x-ms-retry-after-ms"] = []string{strconv.FormatInt(f.retryAfter.Milliseconds(), 10)}
 	}
 	if f.status == http.StatusTooManyRequests {
 		c.account.stats.throttled.Add(1)

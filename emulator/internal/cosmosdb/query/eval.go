@@ -271,6 +271,7 @@ type aggregate struct {
 	kind aggregateKind
 	name string
 	of   expr
+	text string
 
 	count int64
 	sum   float64
@@ -292,7 +293,7 @@ var aggregateKinds = map[string]aggregateKind{
 	"COUNT": aggregateCount, "SUM": aggregateSum, "AVG": aggregateAvg, "MIN": aggregateMin, "MAX": aggregateMax,
 }
 
-func (a *aggregate) reset() { *a = aggregate{kind: a.kind, name: a.name, of: a.of} }
+func (a *aggregate) reset() { *a = aggregate{kind: a.kind, name: a.name, of: a.of, text: a.text} }
 
 func (a *aggregate) gather(ev *evaluation) {
 	v := a.of.eval(ev)

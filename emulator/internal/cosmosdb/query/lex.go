@@ -12,7 +12,8 @@ import (
 type token struct {
 	kind tokenKind
 	text string // of a string: its text, unquoted
-	at   int
+	at   int    // where it begins in the query
+	end  int
 }
 
 type tokenKind byte
@@ -50,7 +51,7 @@ func lex(text string) ([]token, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%w at %d", err, at)
 			}
-			list = append(list, token{tokenString, t, at})
+			list = append(list, token{tokenString, t, at, at + n})
 			at += n
 			continue
 		}
@@ -67,10 +68,10 @@ func lex(text string) ([]token, error) {
 		case !strings.ContainsRune("()[]{},.:=<>*+-/%?", rune(c)):
 			return nil, fmt.Errorf("syntax error near %.20q at %d", text[at:], at)
 		}
-		list = append(list, token{kind, text[at : at+n], at})
+		list = append(list, token{kind, text[at : at+n], at, at + n})
 		at += n
 	}
-	return append(list, token{tokenEnd, "", len(text)}), nil
+	return append(list, token{tokenEnd, "", len(text), len(text)}), nil
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }

@@ -11,6 +11,7 @@ import (
 const (
 	maxNesting = 100 // of expressions
 	maxPath    = 128 // names; documents nest no deeper
+	maxCount   = 1 << 31
 )
 
 // parser reads a query by recursive descent.
@@ -20,6 +21,7 @@ type parser struct {
 	depth      int
 	parameters map[string]Value
 	query      *Query
+	text       string
 	aggregates bool // aggregates are allowed here
 }
 
@@ -30,7 +32,7 @@ func Parse(text string, parameters map[string]json.RawMessage) (*Query, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, parameters: make(map[string]Value, len(parameters)), query: &Query{Top: -1, Limit: -1, text: text}}
+	p := &parser{tokens: tokens, parameters: make(map[string]Value, len(parameters)), query: &Query{Top: -1, Limit: -1}, text: text}
 	for name, raw := range parameters {
 		p.parameters[name] = valueOf(raw)
 	}
@@ -64,17 +66,19 @@ func (p *parser) parse() error {
 		return err
 	}
 	p.aggregates = false
-	q.from = p.tokens[p.at].at
+	begin := p.at
 	if p.takeKeyword("FROM") {
 		if _, err := p.from(); err != nil {
 			return err
 		}
 	}
+	q.fromText = p.since(begin)
 	if p.takeKeyword("WHERE") {
-		var err error
+		begin, err := p.at, error(nil)
 		if q.where, err = p.or(); err != nil {
 			return err
 		}
+		q.whereText = p.since(begin)
 	}
 	if p.takeKeyword("ORDER") {
 		if err := p.orderBy(); err != nil {
@@ -93,9 +97,9 @@ func (p *parser) parse() error {
 			return err
 		}
 	}
-	for _, w := range []string{"JOIN", "GROUP", "IN"} {
-		if p.isKeyword(w) {
-			return fmt.Errorf("the emulator's queries have no %s", w)
+	for word, name := range map[string]string{"JOIN": "JOIN", "GROUP": "GROUP BY", "IN": "IN after FROM"} {
+		if p.isKeyword(word) {
+			return fmt.Errorf("the emulator's queries have no %s", name)
 		}
 	}
 	if p.tokens[p.at].kind != tokenEnd {
@@ -162,17 +166,18 @@ func (p *parser) columns() error {
 		return nil
 	}
 	if q.value = p.takeKeyword("VALUE"); q.value {
-		q.columns = p.tokens[p.at].at
+		begin := p.at
 		e, err := p.or()
-		q.items = []item{{expr: e}}
+		q.items = []item{{expr: e, text: p.since(begin)}}
 		return err
 	}
 	for {
+		begin := p.at
 		e, err := p.or()
 		if err != nil {
 			return err
 		}
-		it := item{name: fmt.Sprintf("$%d", len(q.items)+1), expr: e}
+		it := item{name: fmt.Sprintf("$%d", len(q.items)+1), expr: e, text: p.since(begin)}
 		if path, ok := e.(path); ok {
 			it.name = q.alias
 			if len(path) > 0 {
@@ -195,6 +200,7 @@ func (p *parser) orderBy() error {
 		return p.fail()
 	}
 	for {
+		begin := p.at
 		e, err := p.primary()
 		if err != nil {
 			return err
@@ -202,7 +208,7 @@ func (p *parser) orderBy() error {
 		if _, ok := e.(path); !ok {
 			return errors.New("ORDER BY needs paths")
 		}
-		k := sortKey{expr: e}
+		k := sortKey{expr: e, text: p.since(begin)}
 		if !p.takeKeyword("ASC") {
 			k.desc = p.takeKeyword("DESC")
 		}
@@ -219,7 +225,7 @@ func (p *parser) count() (int, error) {
 		return 0, err
 	}
 	v, ok := e.(Value)
-	if !ok || v.kind != kindNumber || v.number < 0 || v.number > 1<<31 || v.number != float64(int(v.number)) {
+	if !ok || v.kind != kindNumber || v.number < 0 || v.number > maxCount || v.number != float64(int(v.number)) {
 		return 0, errors.New("TOP, OFFSET and LIMIT need numbers of documents")
 	}
 	return int(v.number), nil
@@ -396,7 +402,7 @@ func (p *parser) object() (expr, error) {
 		if err != nil {
 			return nil, err
 		}
-		o = append(o, item{t.text, e})
+		o = append(o, item{name: t.text, expr: e})
 		if p.takeMark("}") {
 			return o, nil
 		}
@@ -450,6 +456,7 @@ func (p *parser) named(t token) (expr, error) {
 }
 
 func (p *parser) function(name string) (expr, error) {
+	begin := p.at - 1 // the bracket
 	within := p.aggregates
 	kind, isAggregate := aggregateKinds[name]
 	if isAggregate {
@@ -467,7 +474,7 @@ func (p *parser) function(name string) (expr, error) {
 		if len(list) != 1 {
 			return nil, fmt.Errorf("%s needs one argument", name)
 		}
-		a := &aggregate{kind: kind, name: name, of: list[0]}
+		a := &aggregate{kind: kind, name: name, of: list[0], text: name + p.since(begin)}
 		p.query.aggregates = append(p.query.aggregates, a)
 		return a, nil
 	}
@@ -479,6 +486,14 @@ func (p *parser) function(name string) (expr, error) {
 		return nil, fmt.Errorf("%s needs %d arguments", name, f.arguments)
 	}
 	return functionCall{f.apply, list}, nil
+}
+
+// since returns the text of the tokens from the one at begin to the last one read.
+func (p *parser) since(begin int) string {
+	if begin >= p.at {
+		return ""
+	}
+	return p.text[p.tokens[begin].at:p.tokens[p.at-1].end]
 }
 
 // isKeyword reports whether the next token is a keyword; takeKeyword reads it if so.
@@ -505,6 +520,9 @@ func (p *parser) takeMark(text string) bool {
 
 func (p *parser) fail() error {
 	t := p.tokens[min(p.at, len(p.tokens)-1)]
+	if t.kind == tokenMark && strings.Contains(" + - * / % || ? ", " "+t.text+" ") {
+		return fmt.Errorf("the emulator's queries have no arithmetic and no operator %s, which is at %d", t.text, t.at)
+	}
 	if t.kind == tokenEnd {
 		return errors.New("syntax error: the query ends too early")
 	}

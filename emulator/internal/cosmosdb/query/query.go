@@ -15,10 +15,7 @@
 // one goroutine at a time, because it holds the state of its aggregates.
 package query
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // MaxLength is the greatest length of a query's text in bytes, as on Azure.
 const MaxLength = 512 << 10
@@ -36,19 +33,20 @@ type Query struct {
 	order      []sortKey
 	aggregates []*aggregate
 
-	text    string
-	columns int // where they begin in it
-	from    int // where FROM begins in it
+	fromText  string // from FROM to before WHERE
+	whereText string // the expression; empty: none
 }
 
 // item is a column of the result.
 type item struct {
 	name string
 	expr expr
+	text string
 }
 
 type sortKey struct {
 	expr expr
+	text string
 	desc bool
 }
 
@@ -126,31 +124,6 @@ func (q *Query) Compare(a, b []Value) int {
 		}
 	}
 	return 0
-}
-
-// Plan says how a client asks each partition by itself and merges the results.
-type Plan struct {
-	Value     bool   // SELECT VALUE
-	Aggregate string // the function that merges the results: Count or Sum; empty: none
-	Rewritten string // the query for the partitions; empty: the query as it is
-}
-
-// Plan returns the query's plan, unless its result can't be merged from those of
-// the partitions.
-func (q *Query) Plan() (p Plan, ok bool) {
-	p.Value = q.value
-	switch {
-	case len(q.order) > 0 || q.Top >= 0 || q.Limit >= 0:
-		return p, false
-	case len(q.aggregates) == 0:
-		return p, true
-	case len(q.aggregates) > 1 || !q.value || q.aggregates[0].kind > aggregateSum:
-		return p, false
-	}
-	name := q.aggregates[0].name
-	p.Aggregate = name[:1] + strings.ToLower(name[1:])
-	p.Rewritten = `SELECT VALUE [{"item": ` + strings.TrimSpace(q.text[q.columns:q.from]) + `}] ` + q.text[q.from:]
-	return p, true
 }
 
 // Project appends the result for a document to dst; for aggregates, the result for
