@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func execute(ctx context.Context, args []string) int {
 	a.log = slog.New(slog.NewTextHandler(a.screen, nil))
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(os.Stdout)
+	root.SetOut(out)
 	root.SetErr(a.screen)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -92,22 +93,29 @@ func plainFlagError(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: write %s", invalid.GetFlag().Name, invalid.GetValue(), wanted)
 }
 
-// output is where results go. A command fails if its results cannot be written.
+// output is where results go. What producers send cannot act on a terminal: control
+// characters are escaped, see [term.Escape]. A command fails if its results cannot be
+// written.
 type output struct {
 	to io.Writer
 
-	mu  sync.Mutex
-	err error // the first
+	mu   sync.Mutex
+	rest []byte // the beginning of a character
+	err  error  // the first
 }
 
 func (o *output) Write(text []byte) (int, error) {
-	n, err := o.to.Write(text)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	whole := append(o.rest, text...)
+	n := len(whole) - term.Unfinished(whole)
+	_, err := o.to.Write(term.Escape(nil, whole[:n]))
+	o.rest = slices.Clone(whole[n:])
 	if err != nil {
-		o.mu.Lock()
 		o.err = cmp.Or(o.err, err)
-		o.mu.Unlock()
+		return 0, err
 	}
-	return n, err
+	return len(text), nil
 }
 
 func (o *output) failed() error {

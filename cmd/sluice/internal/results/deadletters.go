@@ -125,7 +125,8 @@ func DeadLetterDetails(w io.Writer, letters []sluice.DeadLetter) error {
 		}
 		line := func(name, value string) {
 			if value != "" {
-				fmt.Fprintf(&b, "%-12s %s\n", name, value)
+				// A value with line breaks must not look like lines of its own.
+				fmt.Fprintf(&b, "%-12s %s\n", name, strings.ReplaceAll(value, "\n", "\n"+strings.Repeat(" ", 13)))
 			}
 		}
 		line("id", fmt.Sprint(l.ID))

@@ -42,21 +42,20 @@ func (s *Screen) Interactive() bool { return s.width() > 0 }
 
 const eraseLine = "\r\x1b[K"
 
-// Write writes whole lines above the status line.
+// Write writes whole lines above the status line. Control characters are escaped, see
+// [Escape].
 func (s *Screen) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.status == "" {
-		return s.out.Write(text)
+	var b []byte
+	if s.status != "" {
+		b = append(b, eraseLine...)
 	}
-	if _, err := io.WriteString(s.out, eraseLine); err != nil {
+	b = append(Escape(b, text), s.status...)
+	if _, err := s.out.Write(b); err != nil {
 		return 0, err
 	}
-	n, err := s.out.Write(text)
-	if err == nil {
-		_, err = io.WriteString(s.out, s.status)
-	}
-	return n, err
+	return len(text), nil
 }
 
 // Status replaces the status line; an empty line removes it. Without a terminal it does nothing.
