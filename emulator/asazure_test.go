@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,6 +24,34 @@ func TestAsAzureSwitches(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(off, &AsAzure{}) {
 			t.Errorf("%s=off leaves %+v, %v", s.name, off, err)
 		}
+	}
+}
+
+// docs/emulator.md has one row for each switch, with Azure's value and a source.
+func TestAsAzureDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/emulator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string]string) // values by name
+	for line := range strings.SplitSeq(string(text), "\n") {
+		cells := strings.Split(line, " | ")
+		if name, ok := strings.CutPrefix(cells[0], "| `"); ok && len(cells) == 4 && len(cells[3]) > 3 {
+			rows[strings.TrimSuffix(name, "`")] = strings.Trim(cells[1], "`")
+		}
+	}
+	for _, s := range asAzureSwitches() {
+		want := s.azure
+		if s.special {
+			want = "special"
+		}
+		if got, ok := rows[s.name]; !ok || got != want {
+			t.Errorf("docs/emulator.md: %s has the value %q, want %q", s.name, got, want)
+		}
+		delete(rows, s.name)
+	}
+	if len(rows) > 0 {
+		t.Errorf("docs/emulator.md: no such switches: %v", rows)
 	}
 }
 
