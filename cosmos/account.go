@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -51,10 +52,24 @@ type account struct {
 	timeout time.Duration
 	idle    func() // closes the connections that are not in use
 
-	mu              sync.Mutex
-	client          *azcosmos.Client
-	containerClient *azcosmos.ContainerClient
-	placeholder     azcosmos.TransactionalBatch // the batch that every request is sent as; never changed once made
+	regions atomic.Pointer[regions] // nil until the SDK has read the account
+
+	ctx     context.Context // ends with the account
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	current *connection
+	closed  bool
+	finding bool      // findRegion runs
+	found   time.Time // when it ended last
+}
+
+// connection is a client of the SDK.
+type connection struct {
+	client      *azcosmos.Client
+	container   *azcosmos.ContainerClient
+	placeholder azcosmos.TransactionalBatch // the batch that every request is sent as; never changed
 }
 
 func newAccount(endpoint, database, container string, timeout time.Duration, options azcosmos.ClientOptions) (*account, error) {
@@ -76,6 +91,7 @@ func newAccount(endpoint, database, container string, timeout time.Duration, opt
 		a.options.Transport, a.idle = &http.Client{Transport: t}, t.CloseIdleConnections
 	}
 	a.options.Transport = bounded{a.options.Transport}
+	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
 
@@ -90,6 +106,7 @@ func newTransport(timeout time.Duration) *http.Transport {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 4096,
 		IdleConnTimeout:     90 * time.Second,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: timeout / 2, PingTimeout: timeout / 4},
 	}
 }
 
@@ -132,8 +149,9 @@ type request struct {
 	header [][2]string
 	body   []byte
 
-	sent   bool // it has passed the pipeline of the SDK
-	status int  // 0: no response
+	sent   bool   // it has passed the pipeline of the SDK
+	host   string // of the region that it was sent to
+	status int    // 0: no response
 	head   http.Header
 	answer bytes.Buffer
 	err    error
@@ -142,23 +160,33 @@ type request struct {
 // send sends a request and waits for the response, at most for the timeout. It
 // returns nil if there is a response, whatever its status.
 func (a *account) send(ctx context.Context, r *request) *Error {
-	via, batch, err := a.open()
+	via, err := a.open()
 	if err != nil {
 		return &Error{Container: a.name(), Err: err}
 	}
+	e := a.sendVia(ctx, via, r)
+	switch {
+	case !r.sent:
+		// The SDK caches for minutes that it could not read the account.
+		a.drop(via)
+	case r.unreachable() && ctx.Err() == nil:
+		a.findRegion(via, r.host)
+	}
+	return e
+}
+
+func (a *account) sendVia(ctx context.Context, via *connection, r *request) *Error {
 	r.sent, r.status, r.head, r.err = false, 0, nil, nil
 	r.answer.Reset()
 	limited, cancel := context.WithTimeout(context.WithValue(ctx, requestKey{}, r), a.timeout)
 	defer cancel()
-	_, err = via.ExecuteTransactionalBatch(limited, batch, &azcosmos.TransactionalBatchOptions{EnableContentResponseOnWrite: true})
+	_, err := via.container.ExecuteTransactionalBatch(limited, via.placeholder, &azcosmos.TransactionalBatchOptions{EnableContentResponseOnWrite: true})
 	switch {
 	case r.status != 0:
 		return nil
 	case r.sent:
 		err = r.err
 	default:
-		// The SDK caches for minutes that it could not read the account.
-		a.dropClient(via)
 		if answer, ok := errors.AsType[*azcore.ResponseError](err); ok && answer.StatusCode != 0 {
 			r.status, r.head = answer.StatusCode, http.Header{}
 			if answer.RawResponse != nil {
@@ -216,42 +244,57 @@ func charge(head http.Header) float64 {
 	return ru
 }
 
-func (a *account) open() (*azcosmos.ContainerClient, azcosmos.TransactionalBatch, error) {
+// open returns the current client, and connects if there is none.
+func (a *account) open() (*connection, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.containerClient == nil {
-		options := a.options
-		client, err := a.connect(&options)
+	if a.current == nil {
+		c, err := a.dial(a.options.PreferredRegions)
 		if err != nil {
-			return nil, azcosmos.TransactionalBatch{}, fmt.Errorf("client: %w", err)
+			return nil, err
 		}
-		via, err := client.NewContainer(a.database, a.container)
-		if err != nil {
-			client.Close()
-			return nil, azcosmos.TransactionalBatch{}, fmt.Errorf("client: %w", err)
-		}
-		a.client, a.containerClient, a.placeholder = client, via, via.NewTransactionalBatch(azcosmos.NewPartitionKey())
-		a.placeholder.DeleteItem("-", nil)
+		a.current = c
 	}
-	return a.containerClient, a.placeholder, nil
+	return a.current, nil
 }
 
-// dropClient makes the next request create a new client, if the current one has
-// this container client.
-func (a *account) dropClient(via *azcosmos.ContainerClient) {
+func (a *account) dial(preferred []string) (*connection, error) {
+	options := a.options
+	options.PreferredRegions = preferred
+	client, err := a.connect(&options)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	container, err := client.NewContainer(a.database, a.container)
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	c := &connection{client, container, container.NewTransactionalBatch(azcosmos.NewPartitionKey())}
+	c.placeholder.DeleteItem("-", nil)
+	return c, nil
+}
+
+// drop makes the next request connect again, if via is still the current client.
+func (a *account) drop(via *connection) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.containerClient == via && via != nil {
-		a.client.Close()
-		a.client, a.containerClient = nil, nil
+	if a.current == via {
+		via.client.Close()
+		a.current = nil
 	}
 }
 
 func (a *account) close() {
 	a.mu.Lock()
-	via := a.containerClient
+	a.closed = true
+	via := a.current
 	a.mu.Unlock()
-	a.dropClient(via)
+	a.stop()
+	a.running.Wait()
+	if via != nil {
+		a.drop(via)
+	}
 	a.idle()
 }
 
@@ -267,9 +310,13 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 		// The SDK reads the account's regions without a deadline of its own.
 		ctx, cancel := context.WithTimeout(raw.Context(), e.account.timeout)
 		defer cancel()
-		return req.WithContext(ctx).Next()
+		resp, err := req.WithContext(ctx).Next()
+		if err == nil && strings.Trim(raw.URL.Path, "/") == "" {
+			e.account.noteRegions(resp)
+		}
+		return resp, err
 	}
-	r.sent = true
+	r.sent, r.host = true, raw.URL.Host
 	r.status, r.head, r.err = 0, nil, nil
 	r.answer.Reset()
 	if err := e.account.address(req, r); err != nil {
@@ -289,7 +336,7 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 		return emptyResponse(http.StatusOK, nil, raw), nil
 	}
 	r.status, r.head = resp.StatusCode, resp.Header
-	if sub := subStatus(r.head); r.status == http.StatusForbidden && (sub == subWriteForbidden || sub == subAccountNotFound) {
+	if r.notHere() {
 		// Nothing was written. The SDK looks for the new write region.
 		return emptyResponse(r.status, r.head, raw), nil
 	}

@@ -58,8 +58,14 @@ type Config struct {
 	// twice as many are kept. Default: 50,000.
 	CachedVersions int
 
-	// Client has options of the SDK: cloud, preferred regions, transport,
-	// telemetry. Its retries are always off, because the engine counts every
+	// Conditional says that the documents will have a [Source]. [Sink.Check] then
+	// refuses an account with multi-region writes; without it, the first document with
+	// a Source fails there. Default: false.
+	Conditional bool
+
+	// Client has options of the SDK: cloud, preferred regions (with
+	// multi-region writes, in this order; otherwise there is only one region to write
+	// to), transport, telemetry. Its retries are always off, because the engine counts every
 	// attempt. The default transport keeps its connections.
 	Client azcosmos.ClientOptions
 }

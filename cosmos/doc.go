@@ -66,7 +66,17 @@
 // # The SDK
 //
 // Requests go through azcosmos, which finds the write region and authenticates. Its
-// retries are off. Accounts with several write regions work, but an unreachable
-// region is an outage here: the SDK's failover to the next region is part of its
-// retries.
+// retries are off.
+//
+// # Several regions
+//
+// All requests, reads too, go to the region that takes writes. When that cannot be
+// reached or only answers 503, the requests fail as an outage, and the sink reads the
+// account again, at most once a second, until another region takes writes.
+//
+// With multi-region writes, requests go to the first reachable region of
+// PreferredRegions in [Config.Client]. A document with a [Source] is refused there with
+// [ErrMultiRegionWrites]: each region would check the condition against its own copy,
+// and the account would later keep one of two conflicting documents, not the newer
+// event's.
 package cosmos

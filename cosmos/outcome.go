@@ -102,6 +102,9 @@ func (e *Error) advice() string {
 	case http.StatusConflict:
 		return "a document with this id exists already"
 	case http.StatusRequestEntityTooLarge:
+		if e.SubStatus == subAnswerTooLarge {
+			return "the answer to one operation is larger than the account's limit: check the size of the stored document"
+		}
 		return "the document is larger than the limit (2 MB)"
 	case http.StatusTooManyRequests:
 		return "more than the provisioned RU/s; it will be retried"
@@ -122,6 +125,7 @@ const (
 	subCompletingSplit   = 1007 // 410
 	subCompletingMove    = 1008 // 410: the partition is moving
 	subPartitionFull     = 1014 // 403: 20 GB under one key
+	subAnswerTooLarge    = 3402 // 413: the answer to the request would be too large
 	subWriteForbidden    = 3    // 403: the write region has moved
 	subAccountNotFound   = 1008 // 403: the region has left the account
 	subSessionNotArrived = 1002
@@ -131,13 +135,14 @@ const (
 type outcome byte
 
 const (
-	written     outcome = iota
-	retryable           // sluice.RetryAfter
-	outage              // an error of the account or the network: sluice.Outage
-	rejected            // an error of the document: sluice.Reject
-	moved               // the ranges or the container have changed
-	tooLarge            // a batch over the limit
-	unprocessed         // the account refused the batch as a whole
+	written        outcome = iota
+	retryable              // sluice.RetryAfter
+	outage                 // an error of the account or the network: sluice.Outage
+	rejected               // an error of the document: sluice.Reject
+	moved                  // the ranges or the container have changed
+	tooLarge               // a batch over the limit
+	unprocessed            // the account refused the batch as a whole
+	answerTooLarge         // there was no room in the answer: it must be tried alone, and is an outage if it was
 )
 
 // outcomeOf returns the outcome of one operation, or of a request with one document.
@@ -169,7 +174,12 @@ func outcomeOf(status, sub int) outcome {
 			return rejected
 		}
 		return outage
-	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge:
+	case http.StatusRequestEntityTooLarge:
+		if sub == subAnswerTooLarge {
+			return answerTooLarge
+		}
+		return rejected
+	case http.StatusConflict, http.StatusPreconditionFailed:
 		return rejected
 	}
 	if status >= 200 && status < 300 {
@@ -182,7 +192,7 @@ func outcomeOf(status, sub int) outcome {
 func batchOutcomeOf(status, sub int) outcome {
 	v := outcomeOf(status, sub)
 	switch {
-	case status == http.StatusRequestEntityTooLarge:
+	case status == http.StatusRequestEntityTooLarge && v == rejected:
 		return tooLarge
 	case status == http.StatusBadRequest && v == rejected:
 		return unprocessed

@@ -336,3 +336,40 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// TestAnswerIsTooLarge: 413 with the sub-status 3402 says that the answer to a batch was
+// too large, not the document. The operation is tried again, with fewer others, and
+// never rejected.
+func TestAnswerIsTooLarge(t *testing.T) {
+	const fits = 3 // operations of a batch
+	f := newFake(t)
+	answered := 0
+	f.answer = func(_ http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+		f.replace(func() { answered = 0 })
+		return false
+	}
+	f.operation = func(op fakeOperation) map[string]any {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if answered++; answered > fits {
+			return map[string]any{"statusCode": 413, "subStatusCode": 3402, "requestCharge": 0.5}
+		}
+		return nil
+	}
+	s := f.open(t, &Config{Concurrency: 1})
+	for i, r := range submit(t, s, documents(20)...) {
+		if r.Err != nil {
+			t.Errorf("document %d: %v", i, r.Err)
+		}
+	}
+	if f.count() != 20 {
+		t.Errorf("%d documents", f.count())
+	}
+
+	f.replace(func() {
+		f.operation = func(fakeOperation) map[string]any { return map[string]any{"statusCode": 413, "subStatusCode": 3402} }
+	})
+	if r := submit(t, s, document(30))[0]; errors.Is(r.Err, sluice.ErrRejected) || !strings.Contains(fmt.Sprint(r.Err), "the answer") {
+		t.Errorf("alone: %v", r.Err)
+	}
+}

@@ -164,6 +164,15 @@ func (f *batchStats) throttle(after time.Duration) {
 	f.throttled, f.after = true, max(f.after, after)
 }
 
+// add adds what the queue has learnt from another request.
+func (f *batchStats) add(g batchStats) {
+	f.operations += g.operations
+	f.cost += g.cost
+	if g.throttled {
+		f.throttle(g.after)
+	}
+}
+
 // sendBatch sends a batch, and adapts the queue to the response.
 func (q *queue) sendBatch(ctx context.Context, batch []*record, reserved float64) {
 	began := q.sink.clock.Elapsed()

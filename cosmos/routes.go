@@ -140,10 +140,14 @@ func (s *Sink) updateRoutes(ctx context.Context) (outcome, *Error) {
 }
 
 // Check reads the container. Its error says in one line what is wrong: the endpoint,
-// the key, a name. It does not check the right to write.
+// the key, a name, or, with [Config.Conditional], multi-region writes. It does not
+// check the right to write.
 func (s *Sink) Check(ctx context.Context) error {
 	if _, _, _, e := s.readRoutes(ctx); e != nil {
 		return e
+	}
+	if s.cfg.Conditional && s.account.multiRegionWrites() {
+		return fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrMultiRegionWrites)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cosmos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	live := batch[:0]
 	for _, r := range batch {
-		if err := r.ctx.Err(); err != nil {
+		if err := cmp.Or(r.ctx.Err(), q.sink.account.checkRegions(&r.doc)); err != nil {
 			q.sink.finish(r, sluice.WriteResult{Err: err, Cost: r.cost})
 		} else {
 			live = append(live, r)
@@ -55,32 +56,38 @@ func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	}
 	v := batchOutcomeOf(req.status, subStatus(req.head))
 	if v == written {
-		return q.complete(live, req)
+		f, again := q.complete(live, req)
+		if len(again) > 0 {
+			f.add(q.sendParts(ctx, again))
+		}
+		return f
 	}
 	f.cost = charge(req.head)
 	e, after := q.sink.account.errorOf(req), retryAfter(req.head)
 	switch {
-	case v == tooLarge && len(live) > 1, v == unprocessed && len(live) > 1:
-		half := len(live) / 2
-		for _, part := range [][]*record{live[:half], live[half:]} {
-			g := q.send(ctx, part)
-			f.operations += g.operations
-			f.cost += g.cost
-			if g.throttled {
-				f.throttle(g.after)
-			}
+	case v == tooLarge || v == unprocessed || v == answerTooLarge:
+		if len(live) > 1 || v != tooLarge {
+			f.add(q.sendParts(ctx, live))
+			return f
 		}
-		return f
-	case v == unprocessed:
-		// A document that makes the account refuse the whole batch must not block its
-		// partition for ever. Sent alone, its status shows whether it is the cause.
-		return q.sendOne(ctx, live[0])
-	case v == tooLarge:
 		e.Document, v = live[0].doc.ID, rejected
 	case req.status == http.StatusTooManyRequests:
 		f.throttle(after)
 	}
 	q.fail(live, e, v, after)
+	return f
+}
+
+// sendParts sends a batch again as two, or its only record in a request of its own. A
+// document that makes the account refuse the whole batch must not block its partition
+// for ever: sent alone, its status shows whether it is the cause.
+func (q *queue) sendParts(ctx context.Context, batch []*record) (f batchStats) {
+	if len(batch) == 1 {
+		return q.sendOne(ctx, batch[0])
+	}
+	half := len(batch) / 2
+	f = q.send(ctx, batch[:half])
+	f.add(q.send(ctx, batch[half:]))
 	return f
 }
 
@@ -108,11 +115,13 @@ type operation struct {
 type batchResult struct {
 	batchStats
 	activity string
-	last     *Error // the previous error, reused for equal ones
+	last     *Error    // the previous error, reused for equal ones
+	again    []*record // for which there was no room in the answer
 }
 
-// complete completes each record of a batch with its own outcome.
-func (q *queue) complete(batch []*record, req *request) batchStats {
+// complete completes each record of a batch with its own outcome. It returns the records
+// that must be sent again, in smaller batches.
+func (q *queue) complete(batch []*record, req *request) (batchStats, []*record) {
 	l := batchResult{activity: firstLine(req.head.Get("x-ms-activity-id")), last: &Error{}}
 	i := 0
 	valid := elements(req.answer.Bytes(), func(value []byte) {
@@ -120,7 +129,13 @@ func (q *queue) complete(batch []*record, req *request) batchStats {
 			return
 		}
 		op := parseOperation(value, batch[i].doc.Source != nil)
-		q.completeOne(batch[i], &op, &l)
+		if outcomeOf(op.status, op.sub) == answerTooLarge {
+			batch[i].cost += op.cost
+			l.cost += op.cost
+			l.again = append(l.again, batch[i])
+		} else {
+			q.completeOne(batch[i], &op, &l)
+		}
 		i++
 	})
 	if !valid || i < len(batch) {
@@ -128,7 +143,7 @@ func (q *queue) complete(batch []*record, req *request) batchStats {
 		e.Message = fmt.Sprintf("a response with %d outcomes for %d operations", i, len(batch))
 		q.fail(batch[i:], e, retryable, 0)
 	}
-	return l.batchStats
+	return l.batchStats, l.again
 }
 
 func parseOperation(value []byte, version bool) (op operation) {

@@ -75,6 +75,14 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 		"conditional":   func(n strictyaml.Node) { n.Bool(&t.conditional) },
 		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
 		"partition_key": t.readKey,
+		"preferred_regions": func(n strictyaml.Node) {
+			var text string
+			if n.Text(&text) {
+				for name := range strings.SplitSeq(text, ",") {
+					t.config.Client.PreferredRegions = append(t.config.Client.PreferredRegions, strings.TrimSpace(name))
+				}
+			}
+		},
 	}, "endpoint", "database", "container", "id", "partition_key")
 	if !ok {
 		return
@@ -262,7 +270,7 @@ func keyOf(d document) string {
 // open returns the sink, which connects when it is first used.
 func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	cfg := t.config
-	cfg.RU = float64(ru)
+	cfg.RU, cfg.Conditional = float64(ru), t.conditional
 	if t.credential == "" {
 		return cosmos.New(t.endpoint, t.key, t.database, t.container, &cfg)
 	}

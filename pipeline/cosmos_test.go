@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,10 @@ func TestCosmosFile(t *testing.T) {
 	}
 	if c := p.cosmos; c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
 		t.Errorf("target %+v", c)
+	}
+	regions, err := parseCosmos("    mode: point\n", "    mode: point\n    preferred_regions: West Europe, North Europe\n")
+	if err != nil || !slices.Equal(regions.cosmos.config.Client.PreferredRegions, []string{"West Europe", "North Europe"}) {
+		t.Errorf("preferred regions: %v", err)
 	}
 	if _, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
 		t.Error("a variable within braces of YAML's own was taken")

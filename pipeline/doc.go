@@ -53,6 +53,7 @@
 //	    operation: upsert               # create, replace
 //	    conditional: false              # true: a document records its event, and an older event never replaces a newer one's
 //	    mode: bulk                      # point: one request for each document
+//	    preferred_regions: West Europe, North Europe   # only for an account with multi-region writes, which conditional refuses
 //	  eventhub:                         # another hub: sends at least once
 //	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file as for the source; the source's by default
 //	    hub: clean
