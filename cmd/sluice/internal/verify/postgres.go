@@ -1,0 +1,260 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+// postgres is a database in PostgreSQL: a schema of its own, which is dropped at the end.
+type postgres struct {
+	store  *pgstore.Store
+	pool   *pgxpool.Pool
+	url    string
+	schema string
+}
+
+// OpenPostgres makes a [System] of a PostgreSQL database. It does not connect.
+func OpenPostgres(url string, opts Options) (System, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")
+	}
+	c := cfg.ConnConfig
+	schema := "sluice_verify_" + opts.ID
+	p := &postgres{url: url, schema: schema}
+	return &databaseSystem{
+		opts: opts, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
+		rights: p.rights,
+		creates: []string{
+			"the schema " + schema + " with Sluice's tables and one more; it is dropped at the end",
+			"a session of this role is terminated, one that the checks made themselves",
+		},
+		prepare: p.prepare,
+		closes:  p.close,
+	}, nil
+}
+
+// poolLease is what the pools are made for: their time limits follow from it.
+const poolLease = 15 * time.Second
+
+// open connects, and creates nothing.
+func (p *postgres) open(ctx context.Context) error {
+	if p.pool != nil {
+		return nil
+	}
+	pool, err := pgstore.Connect(ctx, p.url, &pgstore.Config{LeaseFor: poolLease})
+	p.pool = pool
+	return err
+}
+
+func (p *postgres) rights(ctx context.Context) []Right {
+	connect := Right{Name: "connect to the database"}
+	if connect.grant(p.open(ctx), "correct what the error names: the address, the role, its password, the server's firewall"); !connect.Granted {
+		return []Right{connect}
+	}
+	list := []Right{connect}
+	ask := func(name, sql, found, next string) {
+		r := Right{Name: name}
+		var granted bool
+		err := p.pool.QueryRow(ctx, sql).Scan(&granted)
+		if err == nil && !granted {
+			err = errors.New(found)
+		}
+		r.grant(err, next)
+		list = append(list, r)
+	}
+	var database, user string
+	if err := p.pool.QueryRow(ctx, `SELECT quote_ident(current_database()), quote_ident(current_user)`).Scan(&database, &user); err != nil {
+		connect.grant(err, "correct what the error names")
+		return []Right{connect}
+	}
+	ask("write to the database", `SELECT NOT pg_is_in_recovery() AND NOT current_setting('transaction_read_only')::boolean`,
+		"the server is a standby, or the role's transactions are read-only", "name the primary, and set default_transaction_read_only to off for the role")
+	ask("CREATE a schema and tables", `SELECT has_database_privilege(current_user, current_database(), 'CREATE')`,
+		"the role may not create a schema", fmt.Sprintf("as the database's owner: GRANT CREATE ON DATABASE %s TO %s; it can be revoked after the check", database, user))
+	// The role owns what it creates, so SELECT, INSERT, UPDATE and DELETE follow. Tables of a
+	// pipeline that exist already may belong to another role.
+	tables := []string{"sluice_leases", "sluice_checkpoints", "sluice_dead_letters", "sluice_seen"}
+	for _, table := range tables {
+		ask("SELECT, INSERT, UPDATE, DELETE on "+table,
+			fmt.Sprintf(`SELECT coalesce((SELECT bool_and(has_table_privilege(current_user, to_regclass('%s'), r)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r), true)`, table),
+			"the table exists, and the role may not do all of them", fmt.Sprintf("as the table's owner: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, user))
+	}
+	return list
+}
+
+const effectsTable = "verify_effects"
+
+func (p *postgres) prepare(ctx context.Context, made *Ledger) (database, error) {
+	name := pgx.Identifier{p.schema}.Sanitize()
+	made.Add("schema "+p.schema, func(ctx context.Context) error {
+		if p.store != nil {
+			p.store.Close() // its connections may hold locks
+			p.store = nil
+		}
+		_, err := p.pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE")
+		return err
+	})
+	store, err := pgstore.New(ctx, p.pool, &pgstore.Config{Schema: p.schema, LeaseFor: poolLease})
+	if err != nil {
+		return nil, err
+	}
+	p.store = store
+	_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.effectsName()+" (id bigint PRIMARY KEY)")
+	return p, err
+}
+
+func (p *postgres) effectsName() string { return pgx.Identifier{p.schema, effectsTable}.Sanitize() }
+
+func (p *postgres) close() {
+	if p.store != nil {
+		p.store.Close()
+	}
+	if p.pool != nil {
+		p.pool.Close()
+	}
+}
+
+func (p *postgres) leases() driver.LeaseStore { return p.store.Leases() }
+
+func (p *postgres) claim(ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
+	return p.store.Claim(ctx, lease, incarnation)
+}
+
+func (p *postgres) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	return p.commitTo(ctx, p.store, step, effects, end)
+}
+
+func (p *postgres) commitTo(ctx context.Context, store *pgstore.Store, step driver.Step, effects []int64, end func() error) error {
+	return store.Commit(ctx, step, func(ctx context.Context, tx pgx.Tx) error {
+		if len(effects) > 0 {
+			if _, err := tx.Exec(ctx, "INSERT INTO "+p.effectsName()+" SELECT unnest($1::bigint[])", effects); err != nil {
+				return err
+			}
+		}
+		if end != nil {
+			return end()
+		}
+		return nil
+	})
+}
+
+func (p *postgres) effects(ctx context.Context) ([]int64, error) {
+	rows, err := p.pool.Query(ctx, "SELECT id FROM "+p.effectsName()+" ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+func (p *postgres) clock(ctx context.Context) (now time.Time, err error) {
+	err = p.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+	return now, err
+}
+
+func (p *postgres) ping(ctx context.Context) error {
+	_, err := p.pool.Exec(ctx, "SELECT 1")
+	return err
+}
+
+// durable reads the settings of which commits depend.
+func (p *postgres) durable(ctx context.Context) (found, problem string, err error) {
+	var version, fsync, synchronous, pages string
+	err = p.pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`).
+		Scan(&version, &fsync, &synchronous, &pages)
+	switch {
+	case err != nil:
+	case fsync == "off":
+		problem = "fsync is off"
+	case synchronous == "off":
+		problem = "synchronous_commit is off for this role and database"
+	case pages == "off":
+		problem = "full_page_writes is off"
+	}
+	return fmt.Sprintf("version %s, fsync %s, synchronous_commit %s, full_page_writes %s", version, fsync, synchronous, pages), problem, err
+}
+
+// losing connects once more. The connections lose the reply to the first message after the handler
+// has ended, which holds the COMMIT.
+func (p *postgres) losing(ctx context.Context) (lossy, error) {
+	cfg := p.pool.Config()
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	l := &lossyPostgres{postgres: p}
+	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return &lossyConn{Conn: conn, armed: &l.armed}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
+	if err != nil {
+		return nil, errors.New("cannot connect once more")
+	}
+	l.pool = pool
+	if l.own, err = pgstore.New(ctx, pool, &pgstore.Config{Schema: p.schema, LeaseFor: poolLease}); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+type lossyPostgres struct {
+	*postgres
+	pool  *pgxpool.Pool
+	own   *pgstore.Store
+	armed atomic.Bool
+}
+
+func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	return l.commitTo(ctx, l.own, step, effects, func() error {
+		if end != nil {
+			if err := end(); err != nil {
+				return err
+			}
+		}
+		l.armed.Store(true)
+		return nil
+	})
+}
+
+func (l *lossyPostgres) close() {
+	l.own.Close()
+	l.pool.Close()
+}
+
+// lossyConn is a connection that breaks after it was armed: it sends the next message, waits for the
+// reply, and loses that.
+type lossyConn struct {
+	net.Conn
+	armed  *atomic.Bool
+	losing atomic.Bool
+}
+
+var errLost = errors.New("the reply was lost on purpose")
+
+func (c *lossyConn) Write(b []byte) (int, error) {
+	if c.armed.CompareAndSwap(true, false) {
+		c.losing.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *lossyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.losing.Load() {
+		_ = c.Conn.Close()
+		if err == nil {
+			err = errLost
+		}
+		return 0, err
+	}
+	return n, err
+}

@@ -1,0 +1,210 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Exit codes of the command.
+const (
+	ExitHeld      = 0
+	ExitDiffered  = 1
+	ExitUndecided = 3
+)
+
+// Report is the result of a run.
+type Report struct {
+	Version string // of Sluice
+	Began   time.Time
+	Took    time.Duration
+	Systems []SystemReport
+	Left    []string // what could not be removed
+}
+
+// SystemReport is what was found about one system.
+type SystemReport struct {
+	System string
+	Rights []Right
+	Checks []Result
+}
+
+// Result is a check and its outcome.
+type Result struct {
+	Name, Assumes string
+	Outcome
+	Took time.Duration
+}
+
+func (s *SystemReport) add(c Check, o Outcome, took time.Duration) {
+	if o.Verdict == "" {
+		o = undecided("the check gave no verdict")
+	}
+	s.Checks = append(s.Checks, Result{c.Name, c.Assumes, o, took.Round(time.Millisecond)})
+}
+
+// left records what could not be removed, one line each.
+func (r *Report) left(err error) {
+	if err != nil {
+		r.Left = strings.Split(err.Error(), "\n")
+	}
+}
+
+// missing reports whether a right is missing.
+func (r *Report) missing() bool {
+	return slices.ContainsFunc(r.Systems, func(s SystemReport) bool {
+		return slices.ContainsFunc(s.Rights, func(right Right) bool { return !right.Granted })
+	})
+}
+
+// Count returns how many checks have one of the verdicts.
+func (r *Report) Count(of ...Verdict) (n int) {
+	for _, s := range r.Systems {
+		for _, c := range s.Checks {
+			if slices.Contains(of, c.Verdict) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// ExitCode is that of the command. What is left behind, or was not decided, is not "held".
+func (r *Report) ExitCode() int {
+	switch {
+	case r.Count(Differed) > 0:
+		return ExitDiffered
+	case r.missing() || len(r.Left) > 0 || r.Count(Undecided) > 0:
+		return ExitUndecided
+	}
+	return ExitHeld
+}
+
+// each calls change with every text of the report that came from outside.
+func (r *Report) each(change func(string) string) {
+	for i := range r.Systems {
+		s := &r.Systems[i]
+		s.System = change(s.System)
+		for j := range s.Rights {
+			s.Rights[j].Found, s.Rights[j].Next = change(s.Rights[j].Found), change(s.Rights[j].Next)
+		}
+		for j := range s.Checks {
+			c := &s.Checks[j]
+			c.Found, c.Next = change(c.Found), change(c.Next)
+		}
+	}
+	for i := range r.Left {
+		r.Left[i] = change(r.Left[i])
+	}
+}
+
+// clone copies the report as far as each changes it.
+func (r *Report) clone() *Report {
+	c := *r
+	c.Left = slices.Clone(r.Left)
+	c.Systems = slices.Clone(r.Systems)
+	for i := range c.Systems {
+		c.Systems[i].Rights = slices.Clone(c.Systems[i].Rights)
+		c.Systems[i].Checks = slices.Clone(c.Systems[i].Checks)
+	}
+	return &c
+}
+
+// Redact replaces secrets in all texts of the report.
+func (r *Report) Redact(secrets []string) {
+	r.each(func(text string) string { return replaceAll(text, secrets, func(int) string { return "***" }) })
+}
+
+// Anonymous returns a copy in which names, such as those of hosts and hubs, are numbers.
+func (r *Report) Anonymous(names []string) *Report {
+	c := r.clone()
+	c.each(func(text string) string {
+		return replaceAll(text, names, func(i int) string { return fmt.Sprintf("(name %d)", i+1) })
+	})
+	return c
+}
+
+// replaceAll replaces texts, the longest first, so that a part of a name does not break the name.
+func replaceAll(text string, texts []string, by func(i int) string) string {
+	order := make([]int, 0, len(texts))
+	for i, t := range texts {
+		if len(t) >= minName {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return len(texts[b]) - len(texts[a]) })
+	for _, i := range order {
+		text = strings.ReplaceAll(text, texts[i], by(i))
+	}
+	return text
+}
+
+// minName is the length of the shortest text that is replaced: shorter ones are a part of any word.
+const minName = 3
+
+// document is the report as JSON.
+type document struct {
+	Sluice    string           `json:"sluice"`
+	Platform  string           `json:"platform"`
+	Began     time.Time        `json:"began"`
+	Seconds   float64          `json:"seconds"`
+	Result    string           `json:"result"` // held, differed or undecided
+	Held      int              `json:"held"`
+	Differed  int              `json:"differed"`
+	Tolerated int              `json:"tolerated"`
+	Undecided int              `json:"undecided"`
+	Skipped   int              `json:"skipped"`
+	Systems   []systemDocument `json:"systems"`
+	Left      []string         `json:"left"`
+}
+
+type systemDocument struct {
+	System string          `json:"system"`
+	Rights []rightDocument `json:"rights"`
+	Checks []checkDocument `json:"checks"`
+}
+
+type rightDocument struct {
+	Name    string `json:"name"`
+	Granted bool   `json:"granted"`
+	Found   string `json:"found,omitempty"`
+	Next    string `json:"next,omitempty"`
+}
+
+type checkDocument struct {
+	Name     string    `json:"name"`
+	Assumes  string    `json:"assumes"`
+	Verdict  Verdict   `json:"verdict"`
+	Found    string    `json:"found"`
+	Next     string    `json:"next,omitempty"`
+	Measures []Measure `json:"measures,omitempty"`
+	Seconds  float64   `json:"seconds"`
+}
+
+var resultNames = map[int]string{ExitHeld: "held", ExitDiffered: "differed", ExitUndecided: "undecided"}
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	d := document{
+		Sluice: r.Version, Platform: runtime.GOOS + "/" + runtime.GOARCH, Began: r.Began, Seconds: r.Took.Seconds(), Result: resultNames[r.ExitCode()],
+		Held: r.Count(Held), Differed: r.Count(Differed), Tolerated: r.Count(Tolerated), Undecided: r.Count(Undecided), Skipped: r.Count(Skipped),
+		Systems: []systemDocument{}, Left: append([]string{}, r.Left...),
+	}
+	for _, s := range r.Systems {
+		sd := systemDocument{System: s.System, Rights: []rightDocument{}, Checks: []checkDocument{}}
+		for _, right := range s.Rights {
+			sd.Rights = append(sd.Rights, rightDocument(right))
+		}
+		for _, c := range s.Checks {
+			sd.Checks = append(sd.Checks, checkDocument{c.Name, c.Assumes, c.Verdict, c.Found, c.Next, c.Measures, c.Took.Seconds()})
+		}
+		d.Systems = append(d.Systems, sd)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}

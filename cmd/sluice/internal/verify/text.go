@@ -1,0 +1,99 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sluice-go/sluice/internal/humanize"
+)
+
+// sections are the parts of the report for people, in their order.
+var sections = []struct {
+	title string
+	of    []Verdict
+}{
+	{"held", []Verdict{Held}},
+	{"differed, and Sluice allows for it", []Verdict{Tolerated}},
+	{"DIFFERED", []Verdict{Differed}},
+	{"could not be checked", []Verdict{Undecided, Skipped}},
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, s := range r.Systems {
+		fmt.Fprintf(&b, "%s\n", s.System)
+		writeRights(&b, s.Rights)
+		for _, section := range sections {
+			writeSection(&b, &s, section.title, section.of)
+		}
+		writeMeasures(&b, &s)
+		b.WriteByte('\n')
+	}
+	for _, line := range r.Left {
+		fmt.Fprintf(&b, "left behind: %s\n", line)
+	}
+	fmt.Fprintf(&b, "%d held, %d differed, %d differed and are allowed for, %d could not be checked, %d not asked for, in %s\n",
+		r.Count(Held), r.Count(Differed), r.Count(Tolerated), r.Count(Undecided), r.Count(Skipped), humanize.Span(r.Took))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeRights(b *strings.Builder, rights []Right) {
+	for _, right := range rights {
+		if !right.Granted {
+			fmt.Fprintf(b, "  missing right: %s: %s\n    next: %s\n", right.Name, right.Found, right.Next)
+		}
+	}
+}
+
+func writeSection(b *strings.Builder, s *SystemReport, title string, of []Verdict) {
+	begun := false
+	for _, verdict := range of {
+		for _, c := range s.Checks {
+			if c.Verdict != verdict {
+				continue
+			}
+			if !begun {
+				fmt.Fprintf(b, "  %s\n", title)
+				begun = true
+			}
+			fmt.Fprintf(b, "    %-22s %s\n", c.Name, c.Found)
+			if verdict == Differed || verdict == Tolerated {
+				fmt.Fprintf(b, "    %-22s assumed: %s\n", "", c.Assumes)
+			}
+			if c.Next != "" {
+				fmt.Fprintf(b, "    %-22s next: %s\n", "", c.Next)
+			}
+		}
+	}
+}
+
+func writeMeasures(b *strings.Builder, s *SystemReport) {
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	begun := false
+	for _, c := range s.Checks {
+		for _, m := range c.Measures {
+			if !begun {
+				fmt.Fprintln(b, "  measured")
+				begun = true
+			}
+			fmt.Fprintf(table, "    %s\t%s %s\n", m.Name, strconv.FormatFloat(m.Value, 'f', digits(m.Value), 64), m.Unit)
+		}
+	}
+	_ = table.Flush() // writes to memory
+}
+
+// digits is how many digits after the point a number is shown with.
+func digits(v float64) int {
+	switch {
+	case v < 10:
+		return 2
+	case v < 100:
+		return 1
+	}
+	return 0
+}
