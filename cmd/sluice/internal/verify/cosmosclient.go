@@ -125,7 +125,7 @@ func (c *cosmosClient) do(ctx context.Context, method string, r resource, header
 	if err != nil {
 		return answer{}, errors.New("the request cannot be made: check the names of the database and the container")
 	}
-	date := strings.ToLower(time.Now().UTC().Format(http.TimeFormat))
+	date := time.Now().UTC().Format(http.TimeFormat)
 	req.Header.Set("x-ms-date", date)
 	req.Header.Set("x-ms-version", apiVersion)
 	req.Header.Set("User-Agent", "sluice-verify")
@@ -165,7 +165,7 @@ func (c *cosmosClient) authorize(ctx context.Context, req *http.Request, kind, l
 		token = "type=aad&ver=1.0&sig=" + got.Token
 	} else {
 		mac := hmac.New(sha256.New, c.secret)
-		fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(req.Method), kind, link, date)
+		fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(req.Method), kind, link, strings.ToLower(date))
 		token = "type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 	}
 	req.Header.Set("Authorization", url.QueryEscape(token))

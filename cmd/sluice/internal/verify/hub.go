@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -17,7 +18,6 @@ import (
 const (
 	samplePartitions = 4
 	sampleEvents     = 300 // of each of these partitions
-	quiet            = 3 * time.Second
 )
 
 // hubChecks are the checks of an event hub.
@@ -27,7 +27,7 @@ var hubChecks = []check[*hub]{
 	{"hub.key", "Events with the same partition key go to the partition that the clients compute: a stage sends by it.", 2 * time.Minute, (*hub).checkKey},
 	{"hub.numbers", "Sequence numbers of a partition rise by one: Sluice takes a gap for events that retention removed.", 2 * time.Minute, (*hub).checkNumbers},
 	{"hub.next", "Opened after event X, a partition gives X+1 first: a checkpoint is such a position.", 2 * time.Minute, (*hub).checkNext},
-	{"hub.last", "Opened after its last event, a partition gives nothing old: each restart of a consumer on a quiet partition does this.", 2 * time.Minute, (*hub).checkLast},
+	{"hub.last", "Opened after its last event, a partition gives nothing old: each restart of a consumer on a h.quiet partition does this.", 2 * time.Minute, (*hub).checkLast},
 	{"hub.offset", "Opened after an event's offset or after its sequence number, a partition gives the same: checkpoints hold both.", 2 * time.Minute, (*hub).checkOffset},
 	{"hub.earliest", "Opened at the earliest event, a partition gives the first one that it says it holds: a first start reads from there.", 2 * time.Minute, (*hub).checkEarliest},
 	{"hub.runtime", "Runtime information shows an event as soon as it can be read: the lag is computed from it.", 2 * time.Minute, (*hub).checkRuntime},
@@ -47,6 +47,10 @@ type hub struct {
 	raw    rawHub
 	source driver.Source
 	closes func(context.Context)
+	// quiet is how long nothing comes until a partition counts as read to its end.
+	quiet time.Duration
+	// staleFor is how long a check waits for stale runtime information to catch up.
+	staleFor time.Duration
 
 	partitions []string
 	samples    []sample // those of the partitions that have events
@@ -81,7 +85,7 @@ func OpenHub(a HubAddress, opts Options) (System, error) {
 		return nil, err
 	}
 	return &hub{
-		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: raw, source: source,
+		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: raw, source: source, quiet: 3 * time.Second, staleFor: 15 * time.Second,
 		closes: func(ctx context.Context) { raw.close(ctx); _ = source.Close(ctx) },
 	}, nil
 }
@@ -102,7 +106,7 @@ func (h *hub) Rights(ctx context.Context) []Right {
 	}
 	h.partitions = p.partitions
 	receive := Right{Name: "receive in consumer group " + h.group}
-	_, err = h.raw.read(ctx, h.partitions[0], earliest, 1, quiet)
+	_, err = h.raw.read(ctx, h.partitions[0], earliest, 1, h.quiet)
 	receive.grant(err, "create the consumer group (az eventhubs eventhub consumer-group create --name "+h.group+" …) or name another with --consumer-group; give the key the claim Listen, or the identity the role Azure Event Hubs Data Receiver")
 	rights := []Right{describe, receive}
 	if h.opts.Send > 0 {
@@ -143,24 +147,34 @@ func (h *hub) sample(ctx context.Context) ([]sample, error) {
 		return h.samples, nil
 	}
 	h.samples = nil
-	for _, p := range h.partitions {
-		if len(h.samples) == samplePartitions {
-			break
-		}
-		events, err := h.raw.read(ctx, p, earliest, sampleEvents, quiet)
-		if err != nil {
-			return nil, fmt.Errorf("read partition %s: %w", p, err)
-		}
-		if len(events) > 0 {
-			h.samples = append(h.samples, sample{p, events})
+	found, errs := make([]sample, len(h.partitions)), make([]error, len(h.partitions))
+	places := make(chan struct{}, samplePartitions) // of partitions that are read at the same time
+	var reading sync.WaitGroup
+	for i, p := range h.partitions {
+		reading.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			var events []event
+			events, errs[i] = h.raw.read(ctx, p, earliest, sampleEvents, h.quiet)
+			found[i] = sample{p, events}
+		})
+	}
+	reading.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, s := range found {
+		if len(s.events) > 0 && len(h.samples) < samplePartitions {
+			h.samples = append(h.samples, s)
 		}
 	}
 	h.sampled = len(h.samples) > 0
 	return h.samples, nil
 }
 
-// eachSample calls fn with the sample of each partition that has enough events. The first outcome
-// that is not Held counts, Differed before Tolerated; otherwise it is summary's.
+// eachSample calls fn with the sample of each partition that has enough events, of all at the same
+// time. The first outcome that is not Held counts, Differed before Tolerated; otherwise it is
+// summary's.
 func (h *hub) eachSample(ctx context.Context, enough int, fn func(sample) Outcome, summary string) Outcome {
 	samples, err := h.sample(ctx)
 	if err != nil {
@@ -170,9 +184,14 @@ func (h *hub) eachSample(ctx context.Context, enough int, fn func(sample) Outcom
 	if len(samples) == 0 {
 		return undecided("no partition has enough events").next("pass --send 100, which sends events to the hub, or name a hub that has some")
 	}
+	outcomes := make([]Outcome, len(samples))
+	var looking sync.WaitGroup
+	for i, s := range samples {
+		looking.Go(func() { outcomes[i] = fn(s) })
+	}
+	looking.Wait()
 	var worst Outcome
-	for _, s := range samples {
-		o := fn(s)
+	for _, o := range outcomes {
 		if severity(o.Verdict) > severity(worst.Verdict) {
 			worst = o
 		}
@@ -183,7 +202,9 @@ func (h *hub) eachSample(ctx context.Context, enough int, fn func(sample) Outcom
 	return held("%s, in %d of %d partitions", summary, len(samples), len(h.partitions))
 }
 
-func severity(v Verdict) int { return slices.Index([]Verdict{"", Held, Tolerated, Undecided, Differed}, v) }
+func severity(v Verdict) int {
+	return slices.Index([]Verdict{"", Held, Tolerated, Undecided, Differed}, v)
+}
 
 func (h *hub) checkIncarnation(ctx context.Context) Outcome {
 	first, err := h.raw.describe(ctx)
@@ -214,21 +235,19 @@ func (h *hub) checkIncarnation(ctx context.Context) Outcome {
 
 // checkNumbers looks at what was read from the earliest event on.
 func (h *hub) checkNumbers(ctx context.Context) Outcome {
-	n := 0
 	return h.eachSample(ctx, 2, func(s sample) Outcome {
 		for i := 1; i < len(s.events); i++ {
 			if was, is := s.events[i-1].sequence, s.events[i].sequence; is != was+1 {
 				return differed("partition %s: event %d came after %d", s.partition, is, was).next("check whether log compaction is on, which Sluice does not support")
 			}
 		}
-		n += len(s.events)
 		return held("")
 	}, "each number is one above that before it")
 }
 
 // firstAfter compares what the hub gives after a position, and what Sluice's driver makes of it.
 func (h *hub) firstAfter(ctx context.Context, s sample, x event) Outcome {
-	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, quiet)
+	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, h.quiet)
 	if err != nil {
 		return failed(fmt.Sprintf("reading partition %s after event %d", s.partition, x.sequence), err)
 	}
@@ -239,7 +258,7 @@ func (h *hub) firstAfter(ctx context.Context, s sample, x event) Outcome {
 	case len(read) == 0 || read[0].Sequence != x.sequence+1:
 		return differed("partition %s: after event %d Sluice gets %s instead of %d", s.partition, x.sequence, firstOf(read), x.sequence+1)
 	case len(got) == 0:
-		return tolerated("partition %s: after event %d the hub gave nothing for %v, though there is a next event", s.partition, x.sequence, quiet)
+		return tolerated("partition %s: after event %d the hub gave nothing for %v, though there is a next event", s.partition, x.sequence, h.quiet)
 	case got[0].sequence < x.sequence+1:
 		return tolerated("partition %s: after event %d the hub gave %d first, which Sluice passes over", s.partition, x.sequence, got[0].sequence)
 	case got[0].sequence > x.sequence+1:
@@ -273,7 +292,7 @@ func (h *hub) checkLast(ctx context.Context) Outcome {
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
 		}
-		got, err := h.raw.read(ctx, s.partition, after(last.sequence), 10, quiet)
+		got, err := h.raw.read(ctx, s.partition, after(last.sequence), 10, h.quiet)
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
 		}
@@ -296,12 +315,12 @@ func (h *hub) checkLast(ctx context.Context) Outcome {
 func (h *hub) newest(ctx context.Context, s sample) (event, error) {
 	last := s.events[len(s.events)-1]
 	if info, err := h.raw.runtime(ctx, s.partition); err == nil && info.last > last.sequence {
-		if got, err := h.raw.read(ctx, s.partition, after(info.last-1), 1, quiet); err == nil && len(got) > 0 && got[0].sequence > last.sequence {
+		if got, err := h.raw.read(ctx, s.partition, after(info.last-1), 1, h.quiet); err == nil && len(got) > 0 && got[0].sequence > last.sequence {
 			last = got[0]
 		}
 	}
 	const most = 20_000
-	got, err := h.raw.read(ctx, s.partition, after(last.sequence), most, quiet)
+	got, err := h.raw.read(ctx, s.partition, after(last.sequence), most, h.quiet)
 	for _, e := range got {
 		if e.sequence > last.sequence {
 			last = e
@@ -319,12 +338,12 @@ func (h *hub) checkOffset(ctx context.Context) Outcome {
 		}
 		pos := after(0)
 		pos.SequenceNumber, pos.Offset = nil, &x.offset
-		got, err := h.raw.read(ctx, s.partition, pos, 1, quiet)
+		got, err := h.raw.read(ctx, s.partition, pos, 1, h.quiet)
 		switch {
 		case err != nil:
 			return differed("partition %s: opening after offset %s fails: %s", s.partition, x.offset, oneLine(err))
 		case len(got) == 0:
-			return differed("partition %s: after offset %s of event %d nothing came for %v", s.partition, x.offset, x.sequence, quiet)
+			return differed("partition %s: after offset %s of event %d nothing came for %v", s.partition, x.offset, x.sequence, h.quiet)
 		case got[0].sequence != want:
 			return differed("partition %s: after offset %s, of event %d, came event %d instead of %d", s.partition, x.offset, x.sequence, got[0].sequence, want)
 		}
@@ -338,7 +357,7 @@ func (h *hub) checkEarliest(ctx context.Context) Outcome {
 		var first int64
 		var info runtimeInfo
 		for range tries { // retention may move the beginning between the two requests
-			got, err := h.raw.read(ctx, s.partition, earliest, 1, quiet)
+			got, err := h.raw.read(ctx, s.partition, earliest, 1, h.quiet)
 			if err == nil && len(got) > 0 {
 				first = got[0].sequence
 				info, err = h.raw.runtime(ctx, s.partition)
@@ -355,9 +374,6 @@ func (h *hub) checkEarliest(ctx context.Context) Outcome {
 		return tolerated("partition %s: the earliest event that came is %d, and the hub says that the first is %d; Sluice goes by what comes", s.partition, first, info.first)
 	}, "the earliest event is the first one held")
 }
-
-// staleFor is how long a check waits for stale runtime information to catch up.
-const staleFor = 15 * time.Second
 
 func (h *hub) checkRuntime(ctx context.Context) Outcome {
 	o := h.eachSample(ctx, 1, func(s sample) Outcome {
@@ -377,8 +393,8 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 			case info.last >= last.sequence:
 				return tolerated("partition %s: runtime information was %v behind; Sluice uses it for the lag only", s.partition, stale.Round(100*time.Millisecond)).
 					with(Measure{"runtime information behind", stale.Seconds(), "s"})
-			case stale > staleFor:
-				return tolerated("partition %s: event %d was read, and runtime information still says %d after %v; Sluice uses it for the lag only", s.partition, last.sequence, info.last, staleFor)
+			case stale > h.staleFor:
+				return tolerated("partition %s: event %d was read, and runtime information still says %d after %v; Sluice uses it for the lag only", s.partition, last.sequence, info.last, h.staleFor)
 			}
 			if err := pause(ctx, 500*time.Millisecond); err != nil {
 				return failed("waiting", err)
@@ -392,14 +408,14 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 	return o
 }
 
-// read reads through Sluice's driver. It returns what came, or nothing after a quiet time.
+// read reads through Sluice's driver. It returns what came, or nothing after a h.quiet time.
 func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64) ([]*driver.Event, error) {
 	r, err := h.source.Open(ctx, partition, from, epoch)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close(context.WithoutCancel(ctx))
-	limited, cancel := context.WithTimeout(ctx, quiet)
+	limited, cancel := context.WithTimeout(ctx, h.quiet)
 	defer cancel()
 	events, err := r.Read(limited, 10)
 	if limited.Err() != nil && ctx.Err() == nil {
@@ -539,10 +555,10 @@ func (h *hub) measure(ctx context.Context) Outcome {
 	}
 	if samples, err := h.sample(ctx); err == nil && len(samples) > 0 {
 		began := time.Now()
-		events, err := h.raw.read(ctx, samples[0].partition, earliest, most, quiet)
+		events, err := h.raw.read(ctx, samples[0].partition, earliest, most, h.quiet)
 		took := time.Since(began)
 		if len(events) < most {
-			took -= quiet // spent waiting at the end
+			took -= h.quiet // spent waiting at the end
 		}
 		if err == nil && len(events) >= sampleEvents {
 			o = o.with(Measure{"events read from one partition", perSecond(float64(len(events)), took), "per second"})

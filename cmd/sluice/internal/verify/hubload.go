@@ -35,7 +35,7 @@ func (h *hub) readSent(ctx context.Context, partition, kind string, since time.T
 	// The broker's clock may be behind this machine's.
 	start := azeventhubs.StartPosition{EnqueuedTime: ptr(since.Add(-time.Minute))}
 	for began := time.Now(); len(list) < want && time.Since(began) < 20*time.Second; {
-		events, err := h.raw.read(ctx, partition, start, want+sampleEvents, quiet)
+		events, err := h.raw.read(ctx, partition, start, want+sampleEvents, h.quiet)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (h *hub) checkSend(ctx context.Context) Outcome {
 
 // awaitShown measures when runtime information shows an event. It gives up after staleFor.
 func (h *hub) awaitShown(ctx context.Context, partition string, sequence int64, acked time.Time) time.Duration {
-	for ctx.Err() == nil && time.Since(acked) < staleFor {
+	for ctx.Err() == nil && time.Since(acked) < h.staleFor {
 		if info, err := h.raw.runtime(ctx, partition); err == nil && info.last >= sequence {
 			break
 		}

@@ -116,35 +116,66 @@ func (r *Report) clone() *Report {
 
 // Redact replaces secrets in all texts of the report.
 func (r *Report) Redact(secrets []string) {
-	r.each(func(text string) string { return replaceAll(text, secrets, func(int) string { return "***" }) })
+	replace := replacer(secrets, func(int) string { return "***" })
+	r.each(func(text string) string { return replace(text, false) })
 }
 
 // Anonymous returns a copy in which names, such as those of hosts and hubs, are numbers.
 func (r *Report) Anonymous(names []string) *Report {
+	replace := replacer(names, func(i int) string { return fmt.Sprintf("(name %d)", i+1) })
 	c := r.clone()
-	c.each(func(text string) string {
-		return replaceAll(text, names, func(i int) string { return fmt.Sprintf("(name %d)", i+1) })
-	})
+	c.each(func(text string) string { return replace(text, true) })
 	return c
 }
 
-// replaceAll replaces texts, the longest first, so that a part of a name does not break the name.
-func replaceAll(text string, texts []string, by func(i int) string) string {
+// minReplaced is the length of the shortest text that is replaced.
+const minReplaced = 2
+
+// replacer returns a function that replaces texts, the longest first, so that a part of a name does
+// not break the name. With whole it replaces whole words only.
+func replacer(texts []string, by func(i int) string) func(text string, whole bool) string {
 	order := make([]int, 0, len(texts))
 	for i, t := range texts {
-		if len(t) >= minName {
+		if len(t) >= minReplaced && slices.Index(texts, t) == i {
 			order = append(order, i)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return len(texts[b]) - len(texts[a]) })
-	for _, i := range order {
-		text = strings.ReplaceAll(text, texts[i], by(i))
+	return func(text string, whole bool) string {
+		for _, i := range order {
+			if whole {
+				text = replaceWords(text, texts[i], by(i))
+			} else {
+				text = strings.ReplaceAll(text, texts[i], by(i))
+			}
+		}
+		return text
 	}
-	return text
 }
 
-// minName is the length of the shortest text that is replaced: shorter ones are a part of any word.
-const minName = 3
+// replaceWords replaces a word where no letter or digit is beside it.
+func replaceWords(text, word, by string) string {
+	var b strings.Builder
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return b.String() + text[from:]
+		}
+		i += from
+		end := i + len(word)
+		b.WriteString(text[from:i])
+		if i > 0 && alphanumeric(text[i-1]) || end < len(text) && alphanumeric(text[end]) {
+			b.WriteString(word)
+		} else {
+			b.WriteString(by)
+		}
+		from = end
+	}
+}
+
+func alphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
 
 // document is the report as JSON.
 type document struct {

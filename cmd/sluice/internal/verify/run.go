@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"time"
 )
@@ -134,4 +133,11 @@ func bounded(ctx context.Context, within time.Duration, fn func(context.Context)
 	return undecided("not finished within %v: %s", within, outcome.Found).next("run the command again; if it stays so, look at the system's health and at the network between")
 }
 
-var errBound = fmt.Errorf("the check's time is up")
+// closeWithin closes a system's connections, for a bounded time.
+func closeWithin(s System) {
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpAfter)
+	defer cancel()
+	s.Close(ctx)
+}
+
+var errBound = errors.New("the check's time is up")

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -51,26 +52,41 @@ func writeRights(b *strings.Builder, rights []Right) {
 }
 
 func writeSection(b *strings.Builder, s *SystemReport, title string, of []Verdict) {
-	begun := false
+	var list []Result
 	for _, verdict := range of {
 		for _, c := range s.Checks {
-			if c.Verdict != verdict {
-				continue
-			}
-			if !begun {
-				fmt.Fprintf(b, "  %s\n", title)
-				begun = true
-			}
-			fmt.Fprintf(b, "    %-22s %s\n", c.Name, c.Found)
-			if verdict == Differed || verdict == Tolerated {
-				fmt.Fprintf(b, "    %-22s assumed: %s\n", "", c.Assumes)
-			}
-			if c.Next != "" {
-				fmt.Fprintf(b, "    %-22s next: %s\n", "", c.Next)
+			if c.Verdict == verdict {
+				list = append(list, c)
 			}
 		}
 	}
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "  %s\n", title)
+	for len(list) > 0 {
+		// Checks that failed for one reason, such as a missing right, share an entry.
+		same := slices.IndexFunc(list, func(c Result) bool { return c.Found != list[0].Found || c.Next != list[0].Next })
+		if same < 0 {
+			same = len(list)
+		}
+		c := list[0]
+		for _, other := range list[:same-1] {
+			fmt.Fprintf(b, "    %s\n", other.Name)
+		}
+		fmt.Fprintf(b, "    %-*s %s\n", nameWidth, list[same-1].Name, c.Found)
+		if c.Verdict == Differed || c.Verdict == Tolerated {
+			fmt.Fprintf(b, "    %-*s assumed: %s\n", nameWidth, "", c.Assumes)
+		}
+		if c.Next != "" {
+			fmt.Fprintf(b, "    %-*s next: %s\n", nameWidth, "", c.Next)
+		}
+		list = list[same:]
+	}
 }
+
+// nameWidth is that of the column of names.
+const nameWidth = 18
 
 func writeMeasures(b *strings.Builder, s *SystemReport) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

@@ -1,0 +1,264 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+// The environment variables that hold keys which have no place in an address.
+const (
+	CosmosKeyVariable = "COSMOS_KEY"
+	StorageVariable   = "AZURE_STORAGE_CONNECTION_STRING"
+)
+
+// Targets are the systems that a command is to check.
+type Targets struct {
+	Systems []System
+	Secrets []string // keys, passwords and signatures of their addresses
+	Names   []string // of hosts, hubs, databases and so on
+
+	opts Options
+	env  func(string) string
+}
+
+// NewTargets returns an empty list. The environment's variables are those of env, or of the process
+// if it is nil.
+func NewTargets(opts Options, env func(string) string) *Targets {
+	if env == nil {
+		env = os.Getenv
+	}
+	return &Targets{opts: opts, env: env}
+}
+
+// resolve reads env:NAME from the environment, so that keys stay out of the list of processes.
+func (t *Targets) resolve(text string) (string, error) {
+	name, ok := strings.CutPrefix(text, "env:")
+	if !ok {
+		return text, nil
+	}
+	value := strings.TrimSpace(t.env(name))
+	if value == "" {
+		return "", fmt.Errorf("the environment variable %s is not set", name)
+	}
+	return value, nil
+}
+
+func defaultCredential() (azcore.TokenCredential, error) {
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("default credential: %w", err)
+	}
+	return credential, nil
+}
+
+// AddSource adds a hub. The text is a connection string, env:NAME, or the host name of a namespace,
+// with Entra ID.
+func (t *Targets) AddSource(text, hub, consumerGroup string) error {
+	text, err := t.resolve(text)
+	if err != nil {
+		return err
+	}
+	a := HubAddress{Hub: hub, ConsumerGroup: consumerGroup}
+	if strings.Contains(text, "=") {
+		a.ConnectionString = text
+	} else {
+		a.Host = strings.Trim(strings.TrimPrefix(text, "sb://"), "/")
+	}
+	return t.addHub(a)
+}
+
+func (t *Targets) addHub(a HubAddress) (err error) {
+	if a.Host != "" {
+		if a.Credential, err = defaultCredential(); err != nil {
+			return err
+		}
+	} else if props, err := azeventhubs.ParseConnectionString(a.ConnectionString); err == nil {
+		for _, secret := range []*string{props.SharedAccessKey, props.SharedAccessSignature} {
+			if secret != nil {
+				t.Secrets = append(t.Secrets, *secret)
+			}
+		}
+		t.Names = append(t.Names, hosts(props.FullyQualifiedNamespace)...)
+		if props.EntityPath != nil {
+			t.Names = append(t.Names, *props.EntityPath)
+		}
+	}
+	t.Names = append(t.Names, hosts(a.Host)...)
+	t.Names = append(t.Names, a.Hub)
+	system, err := OpenHub(a, t.opts)
+	return t.add(system, err)
+}
+
+// hosts are the host with its port, and without.
+func hosts(host string) []string {
+	u := url.URL{Host: host}
+	return []string{host, u.Hostname()}
+}
+
+func (t *Targets) add(s System, err error) error {
+	if err == nil {
+		t.Systems = append(t.Systems, s)
+	}
+	return err
+}
+
+// StoreForms says how a store is written.
+const StoreForms = "sqlite:PATH, postgres://user@host/database, https://ACCOUNT.blob.core.windows.net/CONTAINER, the name of a container, https://ACCOUNT.documents.azure.com:443/dbs/DATABASE/colls/CONTAINER, or env:NAME for one of these in an environment variable"
+
+// AddStore adds a database, a storage account's container, or one of Cosmos DB.
+func (t *Targets) AddStore(text string) error {
+	text, err := t.resolve(text)
+	if err != nil {
+		return err
+	}
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme {
+	case "sqlite":
+		return t.addSQLite(strings.TrimPrefix(rest, "//"))
+	case "postgres", "postgresql":
+		return t.addPostgres(text)
+	case "http", "https":
+		if u, err := url.Parse(text); err == nil && strings.HasPrefix(u.Path, "/dbs/") {
+			return t.addCosmosLink(u)
+		}
+		return t.addBlob(text, "", blobstore.Config{})
+	}
+	if rest == "" && text != "" && !strings.ContainsAny(text, "/=?&;") {
+		return t.addBlob(text, "", blobstore.Config{})
+	}
+	return errors.New("write " + StoreForms)
+}
+
+func (t *Targets) addSQLite(path string) error {
+	if path == "" {
+		return errors.New("sqlite: has no path: write sqlite:PATH")
+	}
+	t.Names = append(t.Names, path)
+	system, err := OpenSQLite(path, t.opts)
+	return t.add(system, err)
+}
+
+func (t *Targets) addPostgres(text string) error {
+	if cfg, err := pgxpool.ParseConfig(text); err == nil {
+		c := cfg.ConnConfig
+		t.Secrets = append(t.Secrets, c.Password)
+		t.Names = append(t.Names, c.Host, c.User, c.Database)
+	}
+	system, err := OpenPostgres(text, t.opts)
+	return t.add(system, err)
+}
+
+// addBlob adds a container. Without a signature and without a connection string, the environment's
+// connection string counts, or Entra ID.
+func (t *Targets) addBlob(where, connection string, cfg blobstore.Config) (err error) {
+	u, parseErr := url.Parse(where)
+	signed := parseErr == nil && u.Query().Get("sig") != ""
+	cfg.ConnectionString = connection
+	if !signed && connection == "" && cfg.Credential == nil {
+		if cfg.ConnectionString = t.env(StorageVariable); cfg.ConnectionString == "" && strings.HasPrefix(where, "https://") {
+			if cfg.Credential, err = defaultCredential(); err != nil {
+				return err
+			}
+		}
+	}
+	if signed {
+		t.Secrets = append(t.Secrets, u.Query().Get("sig"), url.QueryEscape(u.Query().Get("sig")))
+	}
+	if parseErr == nil {
+		t.Names = append(t.Names, hosts(u.Host)...)
+		t.Names = append(t.Names, strings.Trim(u.Path, "/"))
+	}
+	for part := range strings.SplitSeq(cfg.ConnectionString, ";") {
+		name, value, _ := strings.Cut(part, "=")
+		switch strings.ToLower(name) {
+		case "accountkey", "sharedaccesssignature":
+			t.Secrets = append(t.Secrets, value)
+		case "accountname":
+			t.Names = append(t.Names, value)
+		case "blobendpoint":
+			if u, err := url.Parse(value); err == nil {
+				t.Names = append(t.Names, hosts(u.Host)...)
+			}
+		}
+	}
+	system, err := OpenBlob(BlobAddress{where, cfg}, t.opts)
+	return t.add(system, err)
+}
+
+// addCosmosLink adds the container of a URL that ends with /dbs/DATABASE/colls/CONTAINER.
+func (t *Targets) addCosmosLink(u *url.URL) error {
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(parts) != 4 || parts[2] != "colls" || u.RawQuery != "" || u.User != nil {
+		return errors.New("not a container of Cosmos DB: write https://ACCOUNT.documents.azure.com:443/dbs/DATABASE/colls/CONTAINER, and put the key into " + CosmosKeyVariable)
+	}
+	return t.addCosmos(CosmosAddress{Endpoint: u.Scheme + "://" + u.Host + "/", Key: strings.TrimSpace(t.env(CosmosKeyVariable)), Database: parts[1], Container: parts[3]})
+}
+
+func (t *Targets) addCosmos(a CosmosAddress) (err error) {
+	if a.Key == "" {
+		if a.Credential, err = defaultCredential(); err != nil {
+			return err
+		}
+	}
+	t.Secrets = append(t.Secrets, a.Key)
+	if u, err := url.Parse(a.Endpoint); err == nil {
+		t.Names = append(t.Names, hosts(u.Host)...)
+	}
+	t.Names = append(t.Names, a.Database, a.Container)
+	system, err := OpenCosmos(a, t.opts)
+	return t.add(system, err)
+}
+
+// AddPipeline adds what a pipeline connects to. The hub is read in a consumer group of its own.
+func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) error {
+	err := t.addHub(HubAddress{
+		ConnectionString: c.Hub.Connection, Host: c.Hub.Host, Hub: c.Hub.Name, ConsumerGroup: consumerGroup,
+		TLSConfig: c.Hub.Config.TLSConfig, WebSocket: c.Hub.Config.WebSocket,
+	})
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	if c.Database != "" {
+		if err := t.AddStore(c.Database); err != nil {
+			return fmt.Errorf("database: %w", err)
+		}
+	}
+	if b := c.Blob; b != nil {
+		cfg := blobstore.Config{Prefix: b.Prefix}
+		if b.Entra {
+			if cfg.Credential, err = defaultCredential(); err != nil {
+				return err
+			}
+		}
+		if err := t.addBlob(b.Container, b.Connection, cfg); err != nil {
+			return fmt.Errorf("leases: %w", err)
+		}
+	}
+	if c.Cosmos == nil {
+		return nil
+	}
+	err = t.addCosmos(CosmosAddress{Endpoint: c.Cosmos.Endpoint, Key: c.Cosmos.Key, Database: c.Cosmos.Database, Container: c.Cosmos.Container})
+	if err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	return nil
+}
+
+// Close closes the connections.
+func (t *Targets) Close() {
+	for _, s := range slices.Backward(t.Systems) {
+		closeWithin(s)
+	}
+}
