@@ -138,7 +138,7 @@ func (w *atLeastOnceWorker[R]) storeRequestCtx(ctx context.Context) (context.Con
 // is cancelled.
 func (w *atLeastOnceWorker[R]) drain(cause error) {
 	w.draining = true
-	w.window.leave()
+	defer w.window.leave() // not before: what the sink still has counts
 	stopped := cause == nil || errors.Is(cause, ErrStopped)
 	if !stopped {
 		w.a.cancel(cause) // the partition belongs to another owner
