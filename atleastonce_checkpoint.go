@@ -105,6 +105,7 @@ type checkpointer struct {
 	// The background goroutine alone uses these, after it the worker's.
 	done     []driver.SequenceRange // after the checkpoint, as stored
 	passed   uint64                 // events below the checkpoint since the start
+	stored   time.Duration          // when it was stored last, by Clock.Elapsed
 	reported int64                  // the event that was last reported as too old
 }
 
@@ -165,15 +166,22 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 		return
 	}
 	done = c.withEarlier(done, to.Sequence, max(newest, to.Sequence))
-	if to == from && slices.Equal(done, c.done) {
+	began := w.a.c.cfg.Clock.Elapsed()
+	unchanged := to == from && slices.Equal(done, c.done)
+	if unchanged && began-c.stored < w.a.c.cfg.LeaseFor {
 		return
 	}
+	// An unchanged checkpoint is stored for its fence: a partition without events learns in
+	// this way that an operator has set the checkpoint.
 	rctx, cancel := w.storeRequestCtx(ctx)
 	defer cancel()
-	began := w.a.c.cfg.Clock.Elapsed()
 	err := w.store.Advance(rctx, w.a.lease, to, done)
 	switch {
 	case err == nil:
+		c.stored = w.a.c.cfg.Clock.Elapsed()
+		if unchanged {
+			return
+		}
 		o := Observation{
 			Kind: KindCommitted, From: from, To: to, Events: int(passed - c.passed),
 			Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to),

@@ -105,7 +105,8 @@ func (w *atLeastOnceWorker[R]) startBackground() {
 func (w *atLeastOnceWorker[R]) storeAndReport(ctx context.Context) {
 	cfg := &w.a.c.cfg
 	tick := min(w.cfg.CheckpointEvery, cfg.RedriveEvery, time.Second)
-	nextCheckpoint := cfg.Clock.Elapsed() + tick // the first one early, to show that the partition moves
+	w.checkpoints.stored = cfg.Clock.Elapsed()
+	nextCheckpoint := w.checkpoints.stored + tick // the first one early, to show that the partition moves
 	var nextLook time.Duration
 	for cfg.Clock.Sleep(ctx, tick) == nil {
 		w.storeDeadLetters(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -473,5 +474,42 @@ func TestConfig(t *testing.T) {
 		if _, err := sluice.New(hub, leases, sluice.Transactional(store, nothing), &bad.cfg); err == nil {
 			t.Errorf("accepted %d partitions, %+v", bad.n, bad.cfg)
 		}
+	}
+}
+
+// An operator sets the checkpoint of a partition whose owner is idle. The owner finds that out
+// without an event.
+func TestCheckpointSetWhileIdle(t *testing.T) {
+	for name, run := range map[string]func(s *scene, seen *atomic.Int64) (end func()){
+		"transactional": func(s *scene, seen *atomic.Int64) func() {
+			_, end := s.consume("a", func(_ context.Context, _ *sluicetest.Tx, b sluice.Batch) error {
+				seen.Add(int64(len(b.Events)))
+				return nil
+			}, sluice.Config{})
+			return end
+		},
+		"at least once": func(s *scene, seen *atomic.Int64) func() {
+			w := must(sluice.Workers(1, func(context.Context, *sluice.Event) error { seen.Add(1); return nil }))
+			_, stop := s.pour(w, nil, sluice.Config{})
+			return func() { must(0, stop()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				var seen atomic.Int64
+				s.send("0", "a", "b", "c")
+				defer run(s, &seen)()
+				time.Sleep(5 * time.Minute)
+				topic := must(s.hub.Describe(s.t.Context()))
+				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+				time.Sleep(time.Minute)
+				if n := seen.Load(); n != 6 {
+					s.t.Errorf("%d events were delivered, want 3, and the same 3 after the checkpoint was set", n)
+				}
+				if p := s.position("0"); p != 2 {
+					s.t.Errorf("the checkpoint is at %d, want 2", p)
+				}
+			})
+		})
 	}
 }

@@ -146,6 +146,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	defer ticking.Wait()
 	defer cancel()
 	taken := cfg.Clock.Elapsed() // when there were events last
+	checked := taken             // when the checkpoint was known to be this lease's
 	for {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
@@ -167,6 +168,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 			taken = cfg.Clock.Elapsed()
+			checked = taken
 			continue
 		}
 		if w.redrives.due && w.redrives.restUntil > 0 && !w.attemptsOnRecord() {
@@ -176,11 +178,27 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
 			w.clearSuspicion()
 		}
+		if now := cfg.Clock.Elapsed(); now-checked >= cfg.LeaseFor {
+			if err := w.checkFence(); err != nil {
+				return err
+			}
+			checked = now
+		}
 		select {
 		case <-buffer.ready:
 		case <-w.a.idle.Done():
 		}
 	}
+}
+
+// checkFence commits an empty step. A partition without events learns in this way that an
+// operator has set its checkpoint.
+func (w *transactionalWorker[Tx]) checkFence() error {
+	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos}, Batch{})
+	if errors.Is(err, errReclaimed) {
+		return nil
+	}
+	return err
 }
 
 // deliverBatch applies events, without those that are duplicates of earlier ones.

@@ -213,11 +213,10 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 // postpone has a dead letter redriven later, because what its handler needs is not
 // available. If that is nothing of this event's own, the round ends.
 func (w *transactionalWorker[Tx]) postpone(d *DeadLetter, failure error) error {
-	cfg := &w.a.c.cfg
-	wait := cmp.Or(statedWait(failure), cfg.RetryMax)
+	wait := cmp.Or(statedWait(failure), w.a.c.cfg.RetryMax)
 	w.a.failed(fmt.Errorf("redrive of event %d is postponed by %v: %w", d.Event.Sequence, wait, failure))
-	d.Status, d.NextAttempt, d.Error = StatusRedrive, cfg.Clock.Wall().UTC().Add(wait), errorText(failure)
-	if err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, Batch{}); err != nil {
+	d.Status, d.Error = StatusRedrive, errorText(failure)
+	if err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}, PostponeFor: wait}, Batch{}); err != nil {
 		return err
 	}
 	w.clearRedrive(d)

@@ -14,6 +14,10 @@ type Step struct {
 	DeadLetters    []DeadLetter // stored; updated if one of the same identity is stored already
 	Redriven       []int64      // IDs of dead letters that this step's handler has redriven: removed
 	FailedRedrives []DeadLetter // dead letters that failed again or are postponed: status, next attempt and error updated by ID, bodies left alone
+	// PostponeFor, if not zero, makes those of FailedRedrives that are to be redriven due so long
+	// after now, by the store's clock, in place of their NextAttempt.
+	PostponeFor time.Duration
+
 	Dedup          []DedupState // causation IDs of the step's events, each origin once
 	DedupSince     time.Time    // if not zero: the partition's states whose At is before it are removed
 	DedupForgotten []string     // origins of which every state is removed, before those of this step are stored

@@ -318,7 +318,7 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 		st.store.remove(b, st.Lease, id)
 	}
 	for i := range st.FailedRedrives {
-		st.store.updateFailedRedrive(b, st.Lease, &st.FailedRedrives[i])
+		st.store.updateFailedRedrive(b, st.Lease, &st.FailedRedrives[i], st.PostponeFor)
 	}
 	br := st.conn.SendBatch(ctx, b)
 	gone := false

@@ -64,13 +64,17 @@ func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
 
 const failedRedriveSQL = `
 UPDATE @sluice_dead_letters
-SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = $10` + whereRedrive
+SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, status = $9, next_attempt = coalesce(clock_timestamp() + $11::interval, $10)` + whereRedrive
 
 // updateFailedRedrive queues the update of a dead letter whose redrive has failed.
-func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter) {
+func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter, postponeFor time.Duration) {
 	g := lease.Group
+	var postpone *time.Duration
+	if d.Status == driver.StatusRedrive && postponeFor > 0 {
+		postpone = &postponeFor
+	}
 	b.Queue(s.sql.of(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
-		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d))
+		timeOrNull(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), nextAttempt(d), postpone)
 }
 
 // settleEventsSQL locks what it removes in the order in which commands do.

@@ -253,7 +253,11 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 		s.put(&step.DeadLetters[i])
 	}
 	for i := range step.FailedRedrives {
-		failed(s.deadLetter(step.Lease.Group, step.FailedRedrives[i].ID), &step.FailedRedrives[i])
+		again := step.FailedRedrives[i]
+		if step.PostponeFor > 0 && again.Status == sluice.StatusRedrive {
+			again.NextAttempt = time.Now().Add(step.PostponeFor).UTC()
+		}
+		failed(s.deadLetter(step.Lease.Group, again.ID), &again)
 	}
 	s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool {
 		return slices.Contains(step.Redriven, l.ID) || settledBy(step, l)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -179,8 +180,11 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		}
 	}
 	for i := range step.FailedRedrives {
-		d := &step.FailedRedrives[i]
-		if err := s.changeRedrive(ctx, t, d.ID, s.sql.failRedrive, slices.Concat(failureArgs(d), of, []any{d.ID})); err != nil {
+		d := step.FailedRedrives[i]
+		if step.PostponeFor > 0 {
+			d.NextAttempt = time.Now().Add(step.PostponeFor)
+		}
+		if err := s.changeRedrive(ctx, t, d.ID, s.sql.failRedrive, slices.Concat(failureArgs(&d), of, []any{d.ID})); err != nil {
 			return err
 		}
 	}

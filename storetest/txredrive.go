@@ -121,6 +121,13 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if len(due) != 0 {
 				t.Errorf("postponed: due are %v, want none", due)
 			}
+
+			later.NextAttempt = time.Time{}
+			before := time.Now()
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{later}, PostponeFor: time.Hour}, nil)
+			if next := h.deadLetters(t)[5].NextAttempt; next.Before(before.Add(time.Hour-suite.Patience)) || next.After(time.Now().Add(time.Hour+suite.Patience)) {
+				t.Errorf("postponed by an hour: due at %v, now is %v", next, time.Now())
+			}
 		}},
 		{Name: "Returned", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)

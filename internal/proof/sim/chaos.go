@@ -254,28 +254,6 @@ func (w *world) failOver() {
 	}
 }
 
-// remind sends one more event to each partition after a failover: an owner without
-// events notices lost commits only at its next commit.
-func (w *world) remind() {
-	w.mu.Lock()
-	lost := w.fired["failover that loses commits"] > 0
-	w.mu.Unlock()
-	for n := 0; lost && n < w.cfg.Partitions; n++ {
-		w.nudge(fmt.Sprint(n))
-	}
-}
-
-// nudge sends one more event to a partition.
-func (w *world) nudge(partition string) {
-	w.mu.Lock()
-	n := w.sent[partition]
-	w.sent[partition]++
-	body := fmt.Sprintf("good %d %d", n, w.life)
-	w.blame.sentAs(eventID{w.group.Topic, partition, n, w.life}, body)
-	w.mu.Unlock()
-	w.hub.Append(partition, &sluice.Event{Body: []byte(body)})
-}
-
 // grow adds a partition to the topic.
 func (w *world) grow() {
 	w.mu.Lock()
@@ -436,7 +414,6 @@ func Run(cfg Config) Result {
 	for _, p := range twins {
 		w.kill(p)
 	}
-	w.remind()
 	even := w.settle()
 	uneven := w.checkBalance()
 	if w.cfg.Chain != nil {
@@ -516,13 +493,7 @@ func (w *world) settled() bool {
 // redriving reports whether a group has dead letters that wait for a redrive.
 func (w *world) redriving(g sluice.Group) bool {
 	list, _ := w.store.List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
-	return slices.ContainsFunc(list, func(d sluice.DeadLetter) bool { return w.awaits(&d) })
-}
-
-// awaits reports whether a dead letter's redrive is due within the time that operators
-// choose. A process with a fast clock may have postponed it for longer.
-func (w *world) awaits(d *sluice.DeadLetter) bool {
-	return d.Status == sluice.StatusRedrive && time.Until(d.NextAttempt) < Quiet
+	return len(list) > 0
 }
 
 func newWorld(cfg Config) *world {

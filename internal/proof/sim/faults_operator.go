@@ -91,7 +91,6 @@ func (w *world) setCheckpoint() {
 		if c.Partition == partition && c.Incarnation == incarnation && c.Position != driver.Unset {
 			w.reset(partition, incarnation, c, to)
 			w.count("checkpoint set")
-			w.nudge(partition) // an idle owner notices it at its next commit
 		}
 	}
 }
