@@ -14,18 +14,35 @@ func (a *assignment) isFinal(err error, attempt int) bool {
 	return faultOf(err) == faultRejected || attempt >= a.c.cfg.Attempts
 }
 
-// newDeadLetter makes a dead letter of an event. It holds the body unless that
-// is larger than Config.BodyLimit.
+// maxText is the largest message id, correlation id or content type in bytes that a dead
+// letter stores whole.
+const maxText = 4 << 10
+
+// newDeadLetter makes a dead letter of an event. It holds the event unless that is larger
+// than Config.BodyLimit or has a longer text than maxText: then it holds the beginnings of
+// the texts.
 func (a *assignment) newDeadLetter(e *Event, failure error, attempts int) DeadLetter {
 	d := DeadLetter{
 		Group: a.topic.Group, Incarnation: a.incarnation, FailedAt: a.c.cfg.Clock.Wall().UTC(),
 		Error: errorText(failure), Attempts: attempts, Status: StatusDead, Event: *e, HasBody: true,
 	}
 	properties, err := property.Encode(e.Properties)
-	if limit := a.c.cfg.BodyLimit; err != nil || limit < 0 || len(e.Body)+len(properties) > limit {
+	size := len(e.Body) + len(properties) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
+	longest := max(len(e.MessageID), len(e.CorrelationID), len(e.ContentType))
+	if limit := a.c.cfg.BodyLimit; err != nil || limit < 0 || size > limit || longest > maxText {
 		d.HasBody, d.Event.Body, d.Event.Properties = false, nil, nil
+		d.Event.MessageID, d.Event.CorrelationID, d.Event.ContentType = beginning(e.MessageID), beginning(e.CorrelationID), beginning(e.ContentType)
 	}
 	return d
+}
+
+// beginning returns a text if it is at most maxText long, else its beginning. It copies that,
+// so that the text itself is not kept.
+func beginning(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + " …"
 }
 
 // redriveFailed updates a dead letter whose redrive has failed.

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -255,3 +257,28 @@ func TestStoresOutOfOrder(t *testing.T) {
 }
 
 var errBroken = errors.New("out of order")
+
+// uncounted is a store whose dead letters must not be listed to count them.
+type uncounted struct {
+	driver.DeadLetterStore
+	t *testing.T
+}
+
+func (s uncounted) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	s.t.Error("dead letters are listed to be counted")
+	return nil, errBroken
+}
+
+// However many dead letters there are, the overview counts all and reads none.
+func TestDeadLettersAreCountedByTheStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, nil)
+	w.park(t, 1200)
+	var err error
+	w.dashboard, err = web.New([]web.Pipeline{{Name: "flights", Group: group, Source: w.hub, Leases: w.leases, Checkpoints: w.store, DeadLetters: uncounted{w.store, t}}}, &web.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, base := w.serve()
+	until(t, watchLive(t, client, base, "pipeline=flights"), "all dead letters", func(k *tick) bool { return k.Dead == 1200 })
+}

@@ -15,10 +15,14 @@ import (
 
 func events(bodies ...string) []*sluice.Event { return sluicetest.Bodies(bodies...) }
 
-// broken is a store of dead letters that can't list them.
+// broken is a store of dead letters that can't list or count them.
 type broken struct{ driver.DeadLetterStore }
 
 func (broken) List(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	return nil, errBroken
+}
+
+func (broken) Count(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
 	return nil, errBroken
 }
 

@@ -66,7 +66,6 @@ type summary struct {
 	Parked    int64          `json:"parked"`
 	Dead      int            `json:"dead"` // -1 while not known
 	Retrying  int            `json:"retrying"`
-	More      bool           `json:"more"` // there are more dead letters than were counted
 	Here      int            `json:"here"`
 	Elsewhere int            `json:"elsewhere"`
 	Free      int            `json:"free"`
@@ -115,7 +114,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // render makes the next snapshot.
 func (v *view) render(s *shown, now time.Time) {
 	k := v.newest()
-	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, More: k.deadLetters.more, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
+	t := summary{Now: now.UnixMilli(), Lag: -1, Dead: -1, Retrying: k.deadLetters.retry, Known: !k.at.IsZero(), Runs: s.retries.list(now)}
 	if k.deadLetters.by != nil {
 		t.Dead = k.deadLetters.dead
 	}

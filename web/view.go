@@ -24,9 +24,6 @@ const (
 	// boundsFor how long such a value, or the consumer's own report, counts.
 	boundsAtOnce, boundsWorkers = 64, 8
 	boundsMaxAge                = 10 * time.Second
-	// deadLettersCounted is how many dead letters are counted at most; beyond that
-	// the page shows "or more".
-	deadLettersCounted = 1000
 	// unwatchedAfter is how long after the last request refreshing stops.
 	unwatchedAfter = 10 * time.Second
 )
@@ -72,7 +69,6 @@ type bounds struct {
 
 type deadLetterCount struct {
 	dead, retry int
-	more        bool
 	by          map[string]int // waiting, by partition
 }
 
@@ -228,17 +224,17 @@ func (k known) refresh(ctx context.Context, p *Pipeline) known {
 }
 
 func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
-	list, err := p.DeadLetters.List(ctx, p.Group, sluice.DeadLetterFilter{
-		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}, Limit: deadLettersCounted + 1,
+	counts, err := p.DeadLetters.Count(ctx, p.Group, sluice.DeadLetterFilter{
+		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive},
 	})
-	c := deadLetterCount{by: map[string]int{}, more: len(list) > deadLettersCounted}
-	for _, d := range list[:min(len(list), deadLettersCounted)] {
-		if d.Status == sluice.StatusRedrive {
-			c.retry++
+	c := deadLetterCount{by: map[string]int{}}
+	for _, n := range counts {
+		if n.Status == sluice.StatusRedrive {
+			c.retry += n.Count
 		} else {
-			c.dead++
+			c.dead += n.Count
 		}
-		c.by[d.Event.Partition]++
+		c.by[n.Partition] += n.Count
 	}
 	return c, err
 }

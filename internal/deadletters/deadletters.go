@@ -35,6 +35,8 @@ const (
 	// page is the largest number of dead letters in one request.
 	page      = 500
 	pollEvery = 200 * time.Millisecond
+	// listEvery is the time between two listings of what waits if its number stays the same.
+	listEvery = 5 * time.Second
 	// redriveEvery is the time between two calls of Admin.Redrive.
 	redriveEvery = time.Second
 	// redriveFailures is how many calls in a row may fail: one request without an answer in time
@@ -115,14 +117,22 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 	}()
 	defer func() { stop(); <-ended }()
 	so := Outcome{Waiting: selected}
+	marked, listed := -1, time.Time{}
 	for {
 		var failed error
 		select {
 		case failed = <-broken:
 		default:
 		}
-		if err := d.look(ctx, &so); err != nil {
+		n, err := d.countMarked(ctx)
+		if err != nil {
 			return so, err
+		}
+		if n != marked || failed != nil || time.Since(listed) >= listEvery {
+			marked, listed = n, time.Now()
+			if err := d.look(ctx, &so); err != nil {
+				return so, err
+			}
 		}
 		report(so)
 		switch {
@@ -135,6 +145,18 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 			return so, err
 		}
 	}
+}
+
+// countMarked returns how many dead letters of the group are marked.
+func (d *Admin) countMarked(ctx context.Context) (n int, err error) {
+	counts, err := d.DeadLetters.Count(ctx, d.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	for _, c := range counts {
+		n += c.Count
+	}
+	return n, nil
 }
 
 // look moves the dead letters that no longer wait out of so.Waiting.

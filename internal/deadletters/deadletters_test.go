@@ -249,3 +249,38 @@ func (*absent) Describe(context.Context) (sluice.Topic, error) { return sluice.T
 func (*absent) Bounds(context.Context, string) (driver.Bounds, error) {
 	return driver.Bounds{}, errAbsent
 }
+
+// counting counts the dead letters that are listed.
+type counting struct {
+	driver.DeadLetterStore
+	listed atomic.Int64
+}
+
+func (c *counting) List(ctx context.Context, g sluice.Group, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+	list, err := c.DeadLetterStore.List(ctx, g, f)
+	c.listed.Add(int64(len(list)))
+	return list, err
+}
+
+// While nothing changes, what waits is counted by the store and listed seldom.
+func TestFollowListsSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, make([]string, 1000)...)
+		for _, partition := range []string{"0", "1"} {
+			if _, err := w.leases.Acquire(t.Context(), group, partition, "sleeper", time.Hour, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d := w.admin(t, w.hub)
+		c := &counting{DeadLetterStore: w.store}
+		d.DeadLetters = c
+		if so, err := w.retry(t, ctx, d); !errors.Is(err, context.DeadlineExceeded) || len(so.Waiting) != 1000 {
+			t.Errorf("%d wait, %v", len(so.Waiting), err)
+		}
+		if n := c.listed.Load(); n > 15_000 {
+			t.Errorf("%d dead letters were listed in a minute for 1,000 that wait", n)
+		}
+	})
+}

@@ -99,7 +99,7 @@ setInterval(() => {
 function tick(t) {
   live(true);
   const waiting = Math.max(t.dead, 0) + t.retrying;
-  put($("letters-count"), t.more ? "1,000+" : waiting);
+  put($("letters-count"), waiting > 1000 ? "1,000+" : waiting);
   $("letters-count").hidden = waiting === 0;
   overview.update(t);
   partitions.update(t);

@@ -30,7 +30,7 @@ export function show(on) {
 // update takes a tick: it loads the list again when dead letters were added or removed.
 export function update(t) {
   now = t.now;
-  put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)}${t.more ? " or more" : ""} open`, t.retrying && `${count(t.retrying)} retrying`].filter(Boolean).join(" · ") : "none");
+  put($("letters-sum"), t.dead < 0 ? "not known" : t.dead || t.retrying ? [`${count(t.dead)} open`, t.retrying && `${count(t.retrying)} retrying`].filter(Boolean).join(" · ") : "none");
   if (!visible) return;
   runs(t.runs);
   const state = JSON.stringify([t.dead, t.retrying, t.parked, t.redriven, t.runs]);

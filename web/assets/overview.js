@@ -119,7 +119,7 @@ function tiles(t) {
   put($("done"), `${count(t.done)} since the start`);
   put($("lag"), t.lag < 0 ? "–" : short(t.lag));
   put($("lag-more"), t.charged ? `${count(t.inFlight)} in flight` : until(t));
-  put($("dead"), t.dead < 0 ? "–" : count(t.dead) + (t.more ? "+" : ""));
+  put($("dead"), t.dead < 0 ? "–" : count(t.dead));
   put($("dead-more"), [t.retrying && `${count(t.retrying)} retrying`, t.redriven && `${count(t.redriven)} applied after a retry`].filter(Boolean).join(", "));
   set($("tile-letters"), "data-level", t.dead > 0 ? "bad" : null);
   if (t.streaming && !t.charged) {
