@@ -21,7 +21,9 @@ func eachSection(message []byte, f func(sec amqp.Section, rest []byte) error) er
 		body = body || sec.Code >= amqp.SectionData && sec.Code <= amqp.SectionValue
 	}
 	if !body {
-		return amqp.Errorf(amqp.CondDecode, "the message has no body")
+		return errNoBody
 	}
 	return nil
 }
+
+var errNoBody = amqp.Errorf(amqp.CondDecode, "the message has no body")

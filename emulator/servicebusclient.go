@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
@@ -68,7 +69,7 @@ func (c *busPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 	case err != nil:
 		return nil, err
 	case n.special == cbsNode:
-		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putToken) })
+		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putBusToken) })
 	}
 	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) {
 		if n.special == "" {
@@ -83,6 +84,33 @@ func (c *busPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 		}
 		return func(ctx context.Context) error { return c.answer(ctx, l, n.node, handle) }, nil
 	})
+}
+
+// putBusToken handles a request to $cbs. A token for an entity that doesn't exist is
+// refused, as on Azure: so clients learn of that before they open a link.
+func (c *busPeer) putBusToken(ctx context.Context, l *amqp.Link, n node, req *amqp.Message) (reply, error) {
+	r, err := c.putToken(ctx, l, n, req)
+	path := pathOf(req.Properties.String("name"))
+	if err != nil || r.status != http.StatusAccepted || path == "" {
+		return r, err
+	}
+	at, err := parseBusAddress(path)
+	if err == nil && at.special != cbsNode && !c.exists(at) {
+		err = c.notFound(path)
+	}
+	var unknown *amqp.Error
+	if errors.As(err, &unknown) {
+		return reply{status: http.StatusNotFound, description: unknown.Description, condition: unknown.Condition}, nil
+	}
+	return r, err
+}
+
+func (c *busPeer) exists(n busNode) bool {
+	if _, ok := c.bus.queue(n); ok {
+		return true
+	}
+	_, ok := c.bus.broker.Topic(n.name)
+	return ok && n.subscription == ""
 }
 
 // Outgoing implements [amqp.Peer].

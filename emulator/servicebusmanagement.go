@@ -107,7 +107,7 @@ func (c *busPeer) peek(n busNode, store *servicebus.Store, body amqp.Map) reply 
 	}
 	list := make(amqp.List, len(ms))
 	for i := range ms {
-		list[i] = amqp.Map{{Key: "message", Value: appendBusMessage(nil, &ms[i], time.Time{})}}
+		list[i] = amqp.Map{{Key: "message", Value: appendBusMessage(nil, &ms[i], nil)}}
 	}
 	return ok(amqp.Map{{Key: "messages", Value: list}})
 }
@@ -196,23 +196,10 @@ func (c *busPeer) receiveDeferred(n busNode, store *servicebus.Store, body amqp.
 	for i := range got {
 		list[i] = amqp.Map{
 			{Key: "lock-token", Value: amqp.UUID(got[i].Token)},
-			{Key: "message", Value: appendDeferred(&got[i])},
+			{Key: "message", Value: appendBusMessage(nil, &got[i].Message, &got[i])},
 		}
 	}
 	return ok(amqp.Map{{Key: "messages", Value: list}})
-}
-
-// appendDeferred encodes a message that is received by a request. There is no delivery
-// tag with the lock token, so it is in an annotation.
-func appendDeferred(m *servicebus.Locked) []byte {
-	encoded := appendBusMessage(nil, &m.Message, m.Until)
-	header, rest, err := amqp.NextSection(encoded)
-	if err != nil {
-		return encoded // it was encoded here, and has a header
-	}
-	b := append(make([]byte, 0, len(encoded)+64), header.Raw...)
-	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), amqp.Map{{Key: amqp.Symbol(annLockToken), Value: amqp.UUID(m.Token)}})
-	return append(b, rest...)
 }
 
 // schedule sends scheduled messages.
@@ -286,14 +273,19 @@ func (c *busPeer) setSessionState(n busNode, store *servicebus.Store, body amqp.
 	if !valid && body.Get("session-state") != nil {
 		return badRequest("set-session-state needs a session-state, which is binary or null.")
 	}
+	if len(state) == 0 {
+		state = nil // some clients clear it so, and read null then
+	}
 	if err := store.SetSessionState(body.String("session-id"), bytes.Clone(state)).Wait(); err != nil {
 		return c.failed(n, err)
 	}
 	return ok(nil)
 }
 
-// sessions lists sessions. The time of the last change of their state, by which a
-// request may filter, isn't recorded: all are listed.
+// anyTime is the last-updated-time, or a later one, by which clients ask for all sessions.
+var anyTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// sessions lists sessions: all, or those whose state was set after the last-updated-time.
 func (c *busPeer) sessions(n busNode, store *servicebus.Store, body amqp.Map) reply {
 	skip, ok1 := integer(body.Get("skip"))
 	top, ok2 := integer(body.Get("top"))
@@ -303,7 +295,12 @@ func (c *busPeer) sessions(n busNode, store *servicebus.Store, body amqp.Map) re
 	case !store.InSessions():
 		return c.failed(n, servicebus.ErrNoSessions)
 	}
-	ids := store.Sessions()
+	var ids []string
+	if after, given := body.Get("last-updated-time").(time.Time); given && after.Before(anyTime) {
+		ids = store.StatesSince(after)
+	} else {
+		ids = store.Sessions()
+	}
 	ids = ids[min(skip, int64(len(ids))):]
 	ids = ids[:min(top, maxSessions, int64(len(ids)))]
 	if len(ids) == 0 {

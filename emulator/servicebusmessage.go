@@ -28,7 +28,7 @@ const (
 
 func reservedInBus(name string) bool {
 	switch name {
-	case annSequence, annEnqueued, annLockedUntil, annState, annScheduled, annOriginal:
+	case annSequence, annEnqueued, annLockedUntil, annLockToken, annState, annScheduled, annOriginal:
 		return true
 	}
 	return false
@@ -39,13 +39,10 @@ func reservedInBus(name string) bool {
 func busMessage(b []byte) (m servicebus.Message, err error) {
 	m.Payload = b
 	named := false
-	err = eachSection(b, func(sec amqp.Section, rest []byte) (err error) {
+	err = eachSection(b, func(sec amqp.Section, _ []byte) (err error) {
 		switch sec.Code {
 		case amqp.SectionHeader:
-			m.Payload = rest
 			m.TTL, err = ttlOf(sec)
-		case amqp.SectionDeliveryAnnotations:
-			m.Payload = rest
 		case amqp.SectionMessageAnnotations:
 			m.Scheduled, err = scheduleOf(sec)
 		case amqp.SectionProperties:
@@ -53,7 +50,7 @@ func busMessage(b []byte) (m servicebus.Message, err error) {
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil && err != errNoBody { // Service Bus takes messages without a body
 		return m, err
 	}
 	if !named {
@@ -142,17 +139,25 @@ func readProperties(properties amqp.Section, m *servicebus.Message) (named bool,
 	return named, nil
 }
 
-// appendBusMessage appends a message in the form for receivers; until is when its lock
-// expires, zero if it isn't locked.
-func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
-	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
-	if m.TTL > 0 {
-		header[2] = uint32(min(m.TTL.Milliseconds(), 1<<32-1))
+// appendBusMessage appends a message in the form for receivers; lock is nil if it isn't
+// locked for them.
+func appendBusMessage(b []byte, m *servicebus.Message, lock *servicebus.Locked) []byte {
+	rest := m.Payload
+	// take removes the next section if it is of that kind.
+	take := func(code byte) (sec amqp.Section) {
+		if next, after, err := amqp.NextSection(rest); err == nil && next.Code == code {
+			sec, rest = next, after
+		}
+		return sec
 	}
-	b = amqp.AppendValue(amqp.AppendSection(b, amqp.SectionHeader), header)
-	a, n := amqp.AppendLong(append(make([]byte, 0, 256), symSequence...), m.Sequence), 3
+	b = appendHeader(b, m, take(amqp.SectionHeader))
+	b = appendDeliveryAnnotations(b, take(amqp.SectionDeliveryAnnotations), lock)
+	a, n := amqp.AppendLong(append(make([]byte, 0, 256), symSequence...), m.Sequence), 2
 	a = amqp.AppendTimestamp(append(a, symEnqueued...), m.Enqueued)
-	a = amqp.AppendLong(amqp.AppendSymbol(a, annOriginal), m.Original)
+	if m.Original != 0 {
+		a = amqp.AppendLong(amqp.AppendSymbol(a, annOriginal), m.Original)
+		n++
+	}
 	if m.State != servicebus.Active {
 		a = amqp.AppendValue(amqp.AppendSymbol(a, annState), int32(m.State))
 		n++
@@ -161,21 +166,11 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annScheduled), m.Scheduled)
 		n++
 	}
-	if !until.IsZero() {
-		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), until)
+	if lock != nil {
+		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annLockedUntil), lock.Until)
 		n++
 	}
-	rest := m.Payload
-	if sec, after, err := amqp.NextSection(rest); err == nil && sec.Code == amqp.SectionMessageAnnotations {
-		sec.Pairs(func(p amqp.RawPair) bool {
-			if !reservedInBus(p.Key) {
-				a = append(a, p.Raw...)
-				n++
-			}
-			return true
-		})
-		rest = after
-	}
+	a, n = appendOthers(a, n, take(amqp.SectionMessageAnnotations))
 	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionMessageAnnotations), n, len(a))
 	b = append(b, a...)
 	var why amqp.Map
@@ -186,6 +181,51 @@ func appendBusMessage(b []byte, m *servicebus.Message, until time.Time) []byte {
 		why = append(why, amqp.Pair{Key: propDescription, Value: m.Description})
 	}
 	return appendWithProperties(b, rest, changedOf(why))
+}
+
+// appendHeader appends the header; durable and priority are those of the sender.
+func appendHeader(b []byte, m *servicebus.Message, sent amqp.Section) []byte {
+	header := amqp.List{nil, nil, nil, nil, m.Deliveries}
+	if sent.Code != 0 {
+		if v, err := sent.Decode(); err == nil {
+			fields, _ := v.(amqp.List)
+			copy(header[:2], fields)
+		}
+	}
+	if m.TTL > 0 {
+		header[2] = uint32(min(m.TTL.Milliseconds(), 1<<32-1))
+	}
+	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionHeader), header)
+}
+
+// appendDeliveryAnnotations appends those of the sender and the lock token.
+func appendDeliveryAnnotations(b []byte, sent amqp.Section, lock *servicebus.Locked) []byte {
+	var a []byte
+	n := 0
+	if lock != nil {
+		a = amqp.AppendValue(amqp.AppendSymbol(a, annLockToken), amqp.UUID(lock.Token))
+		n++
+	}
+	if a, n = appendOthers(a, n, sent); n == 0 {
+		return b
+	}
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), n, len(a))
+	return append(b, a...)
+}
+
+// appendOthers appends the annotations of a section that the broker doesn't set, and
+// returns n plus their number.
+func appendOthers(a []byte, n int, sent amqp.Section) ([]byte, int) {
+	if sent.Code != 0 {
+		sent.Pairs(func(p amqp.RawPair) bool {
+			if !reservedInBus(p.Key) {
+				a = append(a, p.Raw...)
+				n++
+			}
+			return true
+		})
+	}
+	return a, n
 }
 
 // appendWithProperties appends an encoded message with changes to its application

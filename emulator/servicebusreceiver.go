@@ -94,7 +94,7 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked
 	for {
 		n, err := r.link.SendTagged(len(got), 0,
 			func(i int) [16]byte { return guid(got[i].Token) },
-			func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
+			func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, &got[i]) })
 		got = got[n:]
 		if err != nil || len(got) == 0 {
 			return err
@@ -119,7 +119,7 @@ func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locke
 		return err
 	}
 	for {
-		n, err := r.link.Send(len(got), 0, func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, got[i].Until) })
+		n, err := r.link.Send(len(got), 0, func(b []byte, i int) []byte { return appendBusMessage(b, &got[i].Message, nil) })
 		got = got[n:]
 		if err != nil || len(got) == 0 {
 			return err

@@ -20,7 +20,7 @@ type Message struct {
 	// The broker sets the fields below.
 
 	Sequence int64     // unique in its queue and increasing; a scheduled message gets a new one when it is enqueued
-	Original int64     // the sequence number on sending; in a subscription, that in the topic
+	Original int64     // the sequence number on sending if it was another: in a subscription that in the topic; or 0
 	Enqueued time.Time // in whole milliseconds
 	Expires  time.Time // zero: never
 	State    State

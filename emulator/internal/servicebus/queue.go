@@ -216,9 +216,6 @@ func (q *Queue) enqueue(n *changes, m *Message, now, original int64) *entry {
 	e := &entry{Message: *m}
 	e.Sequence, e.Original, e.Enqueued, e.TTL = q.sequence, original, timeOf(now), shorterTTL(m.TTL, q.cfg.TTL)
 	e.State, e.Deliveries, e.Reason, e.Description = Active, 0, "", ""
-	if original == 0 {
-		e.Original = e.Sequence
-	}
 	store := &q.messages
 	if e.Scheduled.UnixMilli() > now {
 		e.State, e.Scheduled = Scheduled, timeOf(e.Scheduled.UnixMilli())
@@ -367,7 +364,9 @@ func (q *Queue) activate(e *entry, now int64) {
 	old := e.Sequence
 	moved := &entry{Message: e.Message, generation: e.generation, unwritten: e.unwritten}
 	e.Payload = nil
-	q.sequence++
+	if q.sequence++; moved.Original == 0 {
+		moved.Original = old
+	}
 	moved.Sequence, moved.State, moved.Enqueued, moved.Scheduled = q.sequence, Active, timeOf(now), time.Time{}
 	q.changes.enqueue(q.id, old, moved.Sequence, now)
 	if moved.unwritten != nil {

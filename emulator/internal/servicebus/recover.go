@@ -150,6 +150,9 @@ func (b *Broker) replay(all map[uint64]*recovery, e *disklog.Stored) error {
 				continue
 			}
 			delete(x.messages, t.sequence)
+			if m.Original == 0 {
+				m.Original = t.sequence
+			}
 			m.Sequence, m.State, m.Enqueued, m.Scheduled = r.number, Active, timeOf(r.when), time.Time{}
 			x.messages[r.number] = m
 		case recordSession:
@@ -228,7 +231,8 @@ func (q *Queue) restore(x *recovery) (kept int64) {
 	}
 	if q.messages.sessions != nil {
 		for id, state := range x.sessions {
-			q.messages.session(id).state = state
+			held := q.messages.session(id)
+			held.state, held.stated = state, time.Now().UnixMilli()
 			q.bytes += int64(len(state))
 			kept += int64(len(state))
 		}

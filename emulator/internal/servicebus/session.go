@@ -16,6 +16,7 @@ type session struct {
 	holder *Session
 	until  int64 // when the lock expires, in ms since 1970
 	state  []byte
+	stated int64 // when the state was last set, or read from disk, in ms since 1970
 }
 
 // maxState is the largest session state in bytes, as on Azure's standard tier.
@@ -226,7 +227,7 @@ func (s *Store) SessionState(id string) ([]byte, error) {
 // the error is [ErrFull].
 func (s *Store) SetSessionState(id string, state []byte) Receipt {
 	q := s.q
-	q.beginUse()
+	now := q.beginUse()
 	x, err := s.heldSession(id)
 	switch {
 	case err != nil:
@@ -239,9 +240,24 @@ func (s *Store) SetSessionState(id string, state []byte) Receipt {
 		return q.reject(ErrFull)
 	}
 	q.bytes += grown
-	x.state = state
+	x.state, x.stated = state, now
 	q.changes.sessionState(q.id, id, state)
 	return q.commit()
+}
+
+// StatesSince returns the ids of the sessions that have a state which was set after a
+// time, sorted. For a state from before a restart, that is the time of the restart.
+func (s *Store) StatesSince(after time.Time) []string {
+	s.q.beginUse()
+	defer s.q.end()
+	var ids []string
+	for id, x := range s.sessions {
+		if x.state != nil && timeOf(x.stated).After(after) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // Sessions returns the ids of the sessions that have a state or available messages,
