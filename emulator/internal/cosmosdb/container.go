@@ -70,6 +70,7 @@ type containerSpec struct {
 	partitions int // 0: the account's
 	indexing   json.RawMessage
 	ttl        json.RawMessage
+	unique     uniqueKeyPolicy
 }
 
 // Container is a container of an account. It is safe for concurrent use.
@@ -88,6 +89,10 @@ type Container struct {
 	version   atomic.Uint64 // the latest version of a document
 	documents atomic.Uint64 // the latest number of a document
 	indexed   atomic.Bool   // indexed values are charged
+
+	defaultTTL atomic.Int32 // seconds, 0: documents never expire, -1: only those that say so
+	unique     uniqueKeyPolicy
+	uniqueKeys []uniqueKey
 
 	splitMu sync.Mutex // serializes splits and close; lock order: splitMu, partition.mu, mu
 
@@ -109,6 +114,14 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 		return nil, fmt.Errorf("container %.40q: a name has 1 to 255 characters without / \\ ? and #", spec.id)
 	}
 	paths, err := spec.key.check()
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := parseDefaultTTL(spec.ttl)
+	if err != nil {
+		return nil, err
+	}
+	uniqueKeys, err := spec.unique.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +154,12 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
 	c.indexed.Store(isIndexed(c.indexing))
+	c.defaultTTL.Store(ttl)
+	c.unique, c.uniqueKeys = spec.unique, uniqueKeys
 	c.rid = ridEncoding.EncodeToString(c.prefix[:])
 	c.self = "dbs/" + db.rid + "/colls/" + c.rid + "/"
 	for _, r := range c.hash.Divide(spec.partitions) {
-		c.addRange(newPartition("", r, &arena{}))
+		c.addRange(newPartition("", r, &arena{}, uniqueKeys))
 	}
 	c.shareThroughput()
 	db.containers[c.id] = c
@@ -215,8 +230,8 @@ func (c *Container) Split(rangeID string) error {
 	if err != nil {
 		return err
 	}
-	low := newPartition("", partitionkey.Range{Min: old.bounds.Min, Max: middle}, old.arena)
-	high := newPartition("", partitionkey.Range{Min: middle, Max: old.bounds.Max}, old.arena)
+	low := newPartition("", partitionkey.Range{Min: old.bounds.Min, Max: middle}, old.arena, c.uniqueKeys)
+	high := newPartition("", partitionkey.Range{Min: middle, Max: old.bounds.Max}, old.arena, c.uniqueKeys)
 	for _, pl := range places {
 		to := low
 		if partitionkey.Compare(pl.hash, middle) >= 0 {
@@ -233,7 +248,7 @@ func (c *Container) Split(rangeID string) error {
 		c.addRange(p)
 	}
 	slices.SortFunc(c.ranges, func(x, y *partition) int { return partitionkey.Compare(x.bounds.Min, y.bounds.Min) })
-	old.gone, old.index, old.order = true, nil, documentOrder{}
+	old.gone, old.index, old.order, old.unique = true, nil, documentOrder{}, nil
 	c.spent += old.budget.totalSpent()
 	c.shareThroughput()
 	return nil
@@ -245,6 +260,7 @@ func (p *partition) adopt(r ref) {
 	rec := p.at(r)
 	p.link(hashOf(rec.key(), rec.id()), r, rec)
 	p.order.add(rec.number(), r)
+	p.unique.add(rec)
 	p.bytes += int64(rec.size())
 }
 
@@ -332,7 +348,7 @@ func (c *Container) close() error {
 	c.mu.Unlock()
 	for _, p := range list {
 		p.mu.Lock()
-		p.gone, p.index, p.order = true, nil, documentOrder{}
+		p.gone, p.index, p.order, p.unique = true, nil, documentOrder{}, nil
 		p.mu.Unlock()
 	}
 	var errs []error

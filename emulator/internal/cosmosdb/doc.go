@@ -30,6 +30,7 @@
 //
 // Documents are in memory, outside of the Go heap, and are gone when the account is closed.
 // There are no stored procedures, triggers, user-defined functions, patches, change feed of
-// documents, time to live, unique keys and resource tokens. Package query describes the
-// supported part of the query language.
+// documents and resource tokens. Of a container's policies there are the indexing mode, time
+// to live and unique keys; others are refused. Package query describes the supported part of
+// the query language.
 package cosmosdb

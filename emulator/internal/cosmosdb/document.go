@@ -23,6 +23,7 @@ type document struct {
 	body   []byte // the object without its closing brace and without system properties
 	values int    // number of values to index
 	size   int    // in bytes, as the client sent it
+	ttl    int32  // seconds, -1: never, 0: the container's
 
 	key     []partitionkey.Value
 	keyText []byte // in JSON, canonical: equal for equal keys
@@ -88,7 +89,7 @@ func notJSON(err error) error {
 
 // scan reads a document, the next value of s.
 func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
-	d.id, d.key = nil, d.key[:0]
+	d.id, d.key, d.ttl = nil, d.key[:0], 0
 	for range paths {
 		d.key = append(d.key, partitionkey.Undefined)
 	}
@@ -106,6 +107,8 @@ func (d *document) scan(s *jsonscan.Scanner, paths []keyPath) error {
 			if d.id = nil; value[0] == '"' {
 				d.id = jsonscan.Unquote(value)
 			}
+		case jsonscan.Equal(name, "ttl"):
+			d.ttl, _ = parseTTL(value) // the container decides whether it matters
 		case len(name) > 2 && name[1] == '_' && isSystemProperty(name):
 			own = true
 		}

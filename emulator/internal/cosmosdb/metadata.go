@@ -123,20 +123,21 @@ func (c *call) oneDatabase() *failure {
 }
 
 type containerBody struct {
-	ID        string          `json:"id"`
-	Indexing  json.RawMessage `json:"indexingPolicy"`
-	Key       keyDefinition   `json:"partitionKey"`
-	TTL       json.RawMessage `json:"defaultTtl,omitempty"`
-	Conflict  json.RawMessage `json:"conflictResolutionPolicy"`
-	RID       string          `json:"_rid"`
-	Self      string          `json:"_self"`
-	Etag      string          `json:"_etag"`
-	Seconds   int64           `json:"_ts"`
-	Docs      string          `json:"_docs"`
-	Sprocs    string          `json:"_sprocs"`
-	Triggers  string          `json:"_triggers"`
-	Functions string          `json:"_udfs"`
-	Conflicts string          `json:"_conflicts"`
+	ID        string           `json:"id"`
+	Indexing  json.RawMessage  `json:"indexingPolicy"`
+	Key       keyDefinition    `json:"partitionKey"`
+	TTL       json.RawMessage  `json:"defaultTtl,omitempty"`
+	Unique    *uniqueKeyPolicy `json:"uniqueKeyPolicy,omitempty"`
+	Conflict  json.RawMessage  `json:"conflictResolutionPolicy"`
+	RID       string           `json:"_rid"`
+	Self      string           `json:"_self"`
+	Etag      string           `json:"_etag"`
+	Seconds   int64            `json:"_ts"`
+	Docs      string           `json:"_docs"`
+	Sprocs    string           `json:"_sprocs"`
+	Triggers  string           `json:"_triggers"`
+	Functions string           `json:"_udfs"`
+	Conflicts string           `json:"_conflicts"`
 }
 
 var (
@@ -151,18 +152,14 @@ func (c *Container) body() containerBody {
 	if len(indexing) == 0 {
 		indexing = defaultIndexing
 	}
+	var unique *uniqueKeyPolicy
+	if len(c.unique.Keys) > 0 {
+		unique = &c.unique
+	}
 	return containerBody{
-		ID: c.id, Indexing: indexing, Key: c.key, TTL: c.ttl, Conflict: defaultConflict, RID: c.rid, Self: c.self, Etag: c.etag, Seconds: c.seconds,
+		ID: c.id, Unique: unique, Indexing: indexing, Key: c.key, TTL: c.ttl, Conflict: defaultConflict, RID: c.rid, Self: c.self, Etag: c.etag, Seconds: c.seconds,
 		Docs: "docs/", Sprocs: "sprocs/", Triggers: "triggers/", Functions: "udfs/", Conflicts: "conflicts/",
 	}
-}
-
-// containerIn is a container's definition in a request.
-type containerIn struct {
-	ID       string          `json:"id"`
-	Key      *keyDefinition  `json:"partitionKey"`
-	Indexing json.RawMessage `json:"indexingPolicy"`
-	TTL      json.RawMessage `json:"defaultTtl"`
 }
 
 func (c *call) allContainers(db *database) *failure {
@@ -176,15 +173,14 @@ func (c *call) allContainers(db *database) *failure {
 	case c.r.Method != http.MethodPost:
 		return c.unsupported()
 	}
-	var in containerIn
-	if f := c.decode(&in); f != nil {
+	in, f := c.readDefinition()
+	if f != nil {
 		return f
 	}
 	if in.Key == nil {
 		return badRequest("The partition key definition is missing: a container needs one.")
 	}
-	spec := containerSpec{id: in.ID, key: *in.Key, indexing: in.Indexing, ttl: in.TTL}
-	var f *failure
+	spec := containerSpec{id: in.ID, key: *in.Key, indexing: in.Indexing, ttl: in.TTL, unique: in.Unique}
 	if spec.throughput, f = c.requestedThroughput(); f != nil {
 		return f
 	}
@@ -225,8 +221,8 @@ func (c *call) oneContainer(db *database) *failure {
 	switch c.r.Method {
 	case http.MethodGet:
 	case http.MethodPut:
-		var in containerIn
-		if f := c.decode(&in); f != nil {
+		in, f := c.readDefinition()
+		if f != nil {
 			return f
 		}
 		if f := owner.redefine(&in); f != nil {
@@ -255,6 +251,13 @@ func (c *Container) redefine(in *containerIn) *failure {
 			return badRequest("Document collection partition key cannot be changed.")
 		}
 	}
+	if len(in.Unique.Keys) > 0 && string(mustJSON(in.Unique)) != string(mustJSON(c.unique)) {
+		return badRequest("The unique keys of a container cannot be changed.")
+	}
+	ttl, err := parseDefaultTTL(in.TTL)
+	if err != nil {
+		return badRequest(userMessage(err))
+	}
 	c.account.mu.Lock()
 	next := c.account.nextEtag()
 	c.account.mu.Unlock()
@@ -262,6 +265,7 @@ func (c *Container) redefine(in *containerIn) *failure {
 	defer c.mu.Unlock()
 	c.indexing, c.ttl, c.etag, c.seconds = in.Indexing, in.TTL, next, c.account.now().Unix()
 	c.indexed.Store(isIndexed(c.indexing))
+	c.defaultTTL.Store(ttl)
 	return nil
 }
 

@@ -136,7 +136,7 @@ func mustKey(t *testing.T, text []byte) []partitionkey.Value {
 
 // Documents with the same hash are kept apart.
 func TestCollisions(t *testing.T) {
-	p := newPartition("0", partitionkey.Whole, &arena{})
+	p := newPartition("0", partitionkey.Whole, &arena{}, nil)
 	defer p.arena.close()
 	refs := make(map[string]ref)
 	for _, id := range []string{"a", "b", "c"} {

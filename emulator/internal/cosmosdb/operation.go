@@ -51,6 +51,7 @@ const (
 
 const (
 	messageConflict     = "Resource with specified id or name already exists."
+	messageUnique       = "Unique index constraint violation."
 	messageNotFound     = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"
 	messagePrecondition = "One of the specified pre-condition is not met"
 	messageThrottled    = "Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429"
@@ -62,7 +63,14 @@ const (
 // isn't nil, it records how to roll the operation back.
 func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undoLog) result {
 	r, rec := p.find(op.hash, op.keyText, op.id)
+	if rec != nil && c.expired(rec, now) {
+		p.remove(op.hash, r)
+		r, rec = 0, nil
+	}
 	if f := precondition(op, rec); f != nil {
+		return *f
+	}
+	if f := c.checkWrite(p, op, rec, now); f != nil {
 		return *f
 	}
 	switch op.verb {
@@ -95,8 +103,31 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 	return done
 }
 
+// checkWrite returns the error result of a document that the container's policies refuse.
+func (c *Container) checkWrite(p *partition, op *operation, before record, now time.Time) *result {
+	if op.doc == nil {
+		return nil
+	}
+	if op.doc.ttl == invalidTTL && c.defaultTTL.Load() != 0 {
+		return &result{status: http.StatusBadRequest, charge: chargeConflict, message: userMessage(errTTL)}
+	}
+	number := uint64(0)
+	if before != nil {
+		number = before.number()
+	}
+	if !p.unique.conflicts(op.keyText, op.doc.body, number) {
+		return nil
+	}
+	if c.sweep(p, now); !p.unique.conflicts(op.keyText, op.doc.body, number) {
+		return nil // with a document that has expired
+	}
+	return &result{status: http.StatusConflict, charge: chargeConflict, message: messageUnique}
+}
+
 func (c *Container) written(p *partition, op *operation, body []byte, replaced bool) {
-	p.writes++
+	if p.writes++; p.writes%sweepEvery == 0 {
+		c.sweep(p, c.account.now())
+	}
 	if f := c.account.cfg.OnWrite; f != nil {
 		f(Write{c.database.id, c.id, p.id, string(op.id), string(op.keyText), body, replaced})
 	}
@@ -193,7 +224,7 @@ func (p *partition) rollback(u *undoLog) error {
 				return err
 			}
 		default:
-			d := document{id: old.id(), keyText: old.key(), body: old.body(), size: old.size(), values: old.values()}
+			d := document{id: old.id(), keyText: old.key(), body: old.body(), size: old.size(), values: old.values(), ttl: old.ttl()}
 			if _, err := p.replace(s.hash, r, &d, old.version(), old.seconds()); err != nil {
 				return err
 			}
@@ -212,6 +243,7 @@ func (p *partition) restore(hash uint64, old record) error {
 	copy(rec, old)
 	p.link(hash, r, rec)
 	p.order.restore(old.number(), r)
+	p.unique.add(rec)
 	p.bytes += int64(old.size())
 	return nil
 }

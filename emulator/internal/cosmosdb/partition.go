@@ -23,12 +23,13 @@ type partition struct {
 	arena  *arena
 	index  map[uint64]ref // by hash of key and id; records of the same hash are linked
 	order  documentOrder
+	unique *uniqueIndex
 	bytes  int64 // of the documents as clients sent them
 	writes int64
 }
 
-func newPartition(id string, bounds partitionkey.Range, h *arena) *partition {
-	return &partition{id: id, bounds: bounds, arena: h, index: make(map[uint64]ref)}
+func newPartition(id string, bounds partitionkey.Range, h *arena, unique []uniqueKey) *partition {
+	return &partition{id: id, bounds: bounds, arena: h, index: make(map[uint64]ref), unique: newUniqueIndex(unique)}
 }
 
 // record is a document in memory: a header of numbers, then its key, its id and its
@@ -45,7 +46,8 @@ const (
 	atKey     = 36 // length
 	atID      = 38 // length
 	atValues  = 40
-	recordTop = 42
+	atTTL     = 42 // seconds, 0: the container's
+	recordTop = 46
 )
 
 func (r record) next() ref       { return ref(binary.LittleEndian.Uint64(r[atNext:])) }
@@ -54,6 +56,7 @@ func (r record) version() uint64 { return binary.LittleEndian.Uint64(r[atVersion
 func (r record) seconds() uint32 { return binary.LittleEndian.Uint32(r[atTime:]) }
 func (r record) size() int       { return int(binary.LittleEndian.Uint32(r[atSize:])) }
 func (r record) values() int     { return int(binary.LittleEndian.Uint16(r[atValues:])) }
+func (r record) ttl() int32      { return int32(binary.LittleEndian.Uint32(r[atTTL:])) }
 func (r record) bodyLen() int    { return int(binary.LittleEndian.Uint32(r[atBody:])) }
 func (r record) keyLen() int     { return int(binary.LittleEndian.Uint16(r[atKey:])) }
 func (r record) idLen() int      { return int(binary.LittleEndian.Uint16(r[atID:])) }
@@ -73,6 +76,7 @@ func (r record) fill(d *document, number, version uint64, seconds uint32) {
 	binary.LittleEndian.PutUint16(r[atKey:], uint16(len(d.keyText)))
 	binary.LittleEndian.PutUint16(r[atID:], uint16(len(d.id)))
 	binary.LittleEndian.PutUint16(r[atValues:], uint16(d.values))
+	binary.LittleEndian.PutUint32(r[atTTL:], uint32(d.ttl))
 	n := copy(r[recordTop:], d.keyText)
 	n += copy(r[recordTop+n:], d.id)
 	copy(r[recordTop+n:], d.body)
@@ -114,6 +118,7 @@ func (p *partition) insert(hash uint64, d *document, number, version uint64, sec
 	rec.fill(d, number, version, seconds)
 	p.link(hash, r, rec)
 	p.order.add(number, r)
+	p.unique.add(rec)
 	p.bytes += int64(d.size)
 	return rec, nil
 }
@@ -152,14 +157,18 @@ func (p *partition) replace(hash uint64, r ref, d *document, version uint64, sec
 		if err != nil {
 			return nil, err
 		}
+		p.unique.remove(old)
 		p.unlink(hash, r)
 		p.arena.release(r, length)
 		p.link(hash, fresh, p.at(fresh))
 		p.order.set(number, fresh)
 		r = fresh
+	} else {
+		p.unique.remove(old)
 	}
 	rec := p.at(r)
 	rec.fill(d, number, version, seconds)
+	p.unique.add(rec)
 	p.bytes += int64(d.size - size)
 	return rec, nil
 }
@@ -168,6 +177,7 @@ func (p *partition) replace(hash uint64, r ref, d *document, version uint64, sec
 func (p *partition) remove(hash uint64, r ref) {
 	rec := p.at(r)
 	p.bytes -= int64(rec.size())
+	p.unique.remove(rec)
 	p.order.drop(rec.number())
 	p.unlink(hash, r)
 	p.arena.release(r, rec.length())

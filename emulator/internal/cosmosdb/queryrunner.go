@@ -15,6 +15,7 @@ type queryRunner struct {
 	scope *scope
 	ids   map[string]bool // of the documents that can match; nil: any
 	page  int
+	now   time.Time
 
 	canceled <-chan struct{} // closed when the client has gone
 	from     continuation    // where the page begins; Passed counts on
@@ -89,7 +90,7 @@ func (r *queryRunner) needsAll() bool { return r.query.Aggregates() || r.query.S
 // countAll returns the number of documents if the query asks for nothing else, which
 // needs no scan; otherwise -1.
 func (r *queryRunner) countAll(partitions []*partition) int64 {
-	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil || r.scope.narrowed {
+	if !r.query.CountsAll() || r.scope.key != nil || r.scope.prefix != nil || r.scope.narrowed || r.scope.owner.defaultTTL.Load() != 0 {
 		return -1
 	}
 	n := int64(0)
@@ -143,7 +144,7 @@ func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 // the page is full. The partition's mutex is held.
 func (r *queryRunner) visit(rec record) (more bool, f *failure) {
 	q := r.query
-	if !r.scope.contains(rec) || r.ids != nil && !r.ids[string(rec.id())] {
+	if r.scope.owner.expired(rec, r.now) || !r.scope.contains(rec) || r.ids != nil && !r.ids[string(rec.id())] {
 		return false, nil
 	}
 	r.scratch = r.scope.owner.appendDocument(r.scratch[:0], rec)

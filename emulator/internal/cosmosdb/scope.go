@@ -257,7 +257,7 @@ func (c *call) run(q *query.Query, s *scope, at continuation) (*queryRunner, *fa
 			}
 		}
 		q.Reset()
-		r := &queryRunner{query: q, scope: s, page: c.pageSize(), canceled: c.r.Context().Done(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
+		r := &queryRunner{query: q, scope: s, page: c.pageSize(), now: now, canceled: c.r.Context().Done(), from: at, ids: q.IDs(), out: append(c.buffers.out[:0], `{"_rid":"`+s.owner.rid+`","Documents":[`...)}
 		if f = r.scanAll(partitions); f == nil || f.status != http.StatusGone || s.rangeID != "" {
 			return r, f
 		}
