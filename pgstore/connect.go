@@ -54,7 +54,61 @@ func parse(url string, cfg Config) (*pgxpool.Config, error) {
 			cc.RuntimeParams[name] = value
 		}
 	}
+	if cfg.Password != nil {
+		if !private(cc) {
+			return nil, &parseError{reason: "Config.Password may return a token, which must not be sent without TLS: add sslmode=verify-full, or sslmode=require"}
+		}
+		pc.BeforeConnect = askPassword(cfg.Password)
+	}
 	return pc, nil
+}
+
+// private reports whether every way to connect is encrypted or stays on this machine.
+func private(cc *pgx.ConnConfig) bool {
+	alone := func(host string, tls bool) bool {
+		ip := net.ParseIP(host)
+		return tls || strings.HasPrefix(host, "/") || host == "localhost" || ip != nil && ip.IsLoopback()
+	}
+	for _, f := range cc.Fallbacks {
+		if !alone(f.Host, f.TLSConfig != nil) {
+			return false
+		}
+	}
+	return alone(cc.Host, cc.TLSConfig != nil)
+}
+
+func askPassword(password func(context.Context) (string, error)) func(context.Context, *pgx.ConnConfig) error {
+	return func(ctx context.Context, cc *pgx.ConnConfig) error {
+		text, err := password(ctx)
+		if err != nil {
+			return &connectError{text: where(&cc.Config) + "get the password: " + oneLine(err.Error()), err: err}
+		}
+		cc.Password = text
+		return nil
+	}
+}
+
+// refusedParameter reports whether a pooler has refused a startup parameter.
+func refusedParameter(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == protocolViolation && strings.Contains(refused.Message, "startup parameter")
+}
+
+// protocolViolation is the SQLSTATE with which PgBouncer refuses a startup parameter.
+const protocolViolation = "08P01"
+
+// adaptToPooler leaves out the settings of TCP, which would be those of the pooler's
+// connections, and prepared statements, which a pooler in transaction mode may not keep
+// for a client.
+func adaptToPooler(cc *pgx.ConnConfig) {
+	for name := range cc.RuntimeParams {
+		if strings.HasPrefix(name, "tcp_") {
+			delete(cc.RuntimeParams, name)
+		}
+	}
+	if cc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
 }
 
 // parseError is why a URL cannot be read. It does not wrap pgx's error, which
@@ -140,6 +194,9 @@ func cause(failed *pgconn.ConnectError) string {
 	var resolve *net.DNSError
 	var op *net.OpError
 	switch {
+	case refusedParameter(failed):
+		errors.As(failed, &refused)
+		return fmt.Sprintf("%s (SQLSTATE %s): a pooler such as PgBouncer refuses it: remove it from the URL, and set it for the role instead", oneLine(refused.Message), refused.Code)
 	case errors.As(failed, &refused):
 		return fmt.Sprintf("%s (SQLSTATE %s)", oneLine(refused.Message), refused.Code)
 	case errors.Is(failed, context.DeadlineExceeded):

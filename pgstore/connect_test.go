@@ -115,3 +115,23 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// TestPasswordNeedsTLS: a password that a function returns may be a token, which is sent
+// as it is: never without TLS, except within a machine.
+func TestPasswordNeedsTLS(t *testing.T) {
+	cfg := Config{LeaseFor: time.Minute, Password: func(context.Context) (string, error) { return "token", nil }}
+	for url, ok := range map[string]bool{
+		"postgres://u@contoso.postgres.database.azure.com/db":                     false, // sslmode=prefer may go on without
+		"postgres://u@contoso.postgres.database.azure.com/db?sslmode=disable":     false,
+		"postgres://u@contoso.postgres.database.azure.com/db?sslmode=require":     true,
+		"postgres://u@contoso.postgres.database.azure.com/db?sslmode=verify-full": true,
+		"postgres://u@127.0.0.1,10.0.0.1/db?sslmode=disable":                      false,
+		"postgres://u@127.0.0.1/db?sslmode=disable":                               true,
+		"postgres://u@localhost/db":                                               true,
+		"host=/tmp user=u":                                                        true,
+	} {
+		if _, err := parse(url, cfg); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "sslmode=verify-full") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}

@@ -46,7 +46,20 @@
 // # Poolers
 //
 // Nothing depends on the session, so a pooler in transaction mode may be between store and server.
-// PgBouncer needs max_prepared_statements, or default_query_exec_mode=exec in the URL. It refuses the
-// TCP settings that [Open] asks for unless its ignore_startup_parameters names tcp_keepalives_idle,
-// tcp_keepalives_interval, tcp_keepalives_count and tcp_user_timeout. [New] takes a pool without them.
+// PgBouncer refuses the TCP settings that [Open] and [Connect] ask for (SQLSTATE 08P01), unless its
+// ignore_startup_parameters names them; they then do without these, and without prepared statements.
+// If it names them, and has no max_prepared_statements, the URL needs
+// default_query_exec_mode=cache_describe.
+//
+// # Entra ID
+//
+// Azure's servers accept a token of Entra ID as a password, for about an hour:
+//
+//	credential, err := azidentity.NewDefaultAzureCredential(nil)
+//	store, err := pgstore.Open(ctx, "postgres://identity@contoso.postgres.database.azure.com/orders?sslmode=verify-full", &pgstore.Config{
+//		Password: func(ctx context.Context) (string, error) {
+//			token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{pgstore.AzureScope}})
+//			return token.Token, err
+//		},
+//	})
 package pgstore

@@ -36,7 +36,18 @@ type Config struct {
 	// progress on the checkpoint before it ends the session, and how long a
 	// step waits for the checkpoint. Default: 500 ms.
 	LockTimeout time.Duration
+	// Password, if set, returns the password for each new connection, in place of that
+	// in the URL. With it Azure's servers accept Entra ID: it returns a fresh token for
+	// [AzureScope], and the URL's user is the name of the identity. Connections that
+	// are open outlive the token. The URL needs sslmode=verify-full, or require, unless
+	// the server is on this machine. It is called concurrently. Default: the URL's.
+	Password func(context.Context) (string, error)
 }
+
+// AzureScope is the scope of tokens of Entra ID for Azure Database for PostgreSQL. The
+// clouds of China and of the US Government have https://ossrdbms-aad.database.chinacloudapi.cn
+// and https://ossrdbms-aad.database.usgovcloudapi.net in its place.
+const AzureScope = "https://ossrdbms-aad.database.windows.net/.default"
 
 func (cfg *Config) withDefaults() (Config, error) {
 	var c Config
@@ -82,7 +93,8 @@ var (
 // Connect makes a pool of connections to the database at url, a URL like
 // postgres://user:password@host:5432/database or a string of keywords and
 // values as libpq takes it. It checks that the server is suitable, and
-// creates nothing. Errors never contain the password. A nil cfg takes every
+// creates nothing. Before a pooler that refuses startup parameters, such as PgBouncer,
+// it makes do without them. Errors never contain the password. A nil cfg takes every
 // default.
 func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error) {
 	c, err := cfg.withDefaults()
@@ -93,7 +105,16 @@ func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc)
+	pool, err := openPool(ctx, pc)
+	if refusedParameter(err) {
+		adaptToPooler(pc.ConnConfig)
+		pool, err = openPool(ctx, pc)
+	}
+	return pool, err
+}
+
+func openPool(ctx context.Context, pc *pgxpool.Config) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc.Copy())
 	if err != nil {
 		return nil, fmt.Errorf("set up connections to PostgreSQL: %w", err)
 	}
