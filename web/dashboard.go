@@ -231,6 +231,9 @@ func (d *Dashboard) routes() http.Handler {
 		fail(w, http.StatusForbidden, errors.New("the request came from another site"))
 	}))
 	return d.secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := connectionOf(r); c != nil {
+			c.requested()
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
 		outside.ServeHTTP(w, r)
 	})))

@@ -111,6 +111,9 @@ func (d *Dashboard) authenticated(next http.Handler) http.Handler {
 		err := d.auth.authenticate(r)
 		switch {
 		case err == nil:
+			if c := connectionOf(r); c != nil {
+				c.authenticated()
+			}
 			next.ServeHTTP(w, r)
 		case errors.Is(err, errSignIn) && r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/"):
 			http.Redirect(w, r, "/sign-in?to="+template.URLQueryEscaper(r.URL.Path), http.StatusSeeOther)

@@ -7,19 +7,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
 // Bounds of one server.
 const (
-	maxConnections = 256
-	headerBytes    = 16 << 10
-	bodyBytes      = 64 << 10
-	readTimeout    = 10 * time.Second
-	writeTimeout   = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
-	stopTimeout    = 5 * time.Second
+	headerBytes  = 16 << 10
+	bodyBytes    = 64 << 10
+	readTimeout  = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	idleTimeout  = 2 * time.Minute
+	stopTimeout  = 5 * time.Second
 )
 
 // ErrNoToken is the error of listening at an address beyond loopback without a
@@ -54,7 +52,7 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	if !at.IP.IsLoopback() && !d.auth.required {
 		return nil, ErrNoToken
 	}
-	s := &Server{dashboard: d, listener: limitConnections(l, maxConnections), host: at.String()}
+	s := &Server{dashboard: d, listener: &connections{Listener: l}, host: at.String()}
 	if at.IP.IsUnspecified() {
 		s.host = fmt.Sprintf("localhost:%d", at.Port)
 	}
@@ -73,7 +71,7 @@ func (d *Dashboard) server(l net.Listener) (*Server, error) {
 	s.http = &http.Server{
 		Handler: d, TLSConfig: config, MaxHeaderBytes: headerBytes,
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: d.cfg.httpLog(),
+		ErrorLog: d.cfg.httpLog(), ConnContext: withConnection,
 	}
 	return s, nil
 }
@@ -148,48 +146,4 @@ func (d *Dashboard) ListenAndServe(ctx context.Context, address string) error {
 		return err
 	}
 	return s.Serve(ctx)
-}
-
-// limitedListener accepts a bounded number of connections at a time.
-type limitedListener struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	close  func() error
-}
-
-func limitConnections(l net.Listener, most int) net.Listener {
-	closed := make(chan struct{})
-	return &limitedListener{
-		Listener: l, slots: make(chan struct{}, most), closed: closed,
-		close: sync.OnceValue(func() error { close(closed); return l.Close() }),
-	}
-}
-
-// Accept waits for a free slot first.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
-}
-
-func (l *limitedListener) Close() error { return l.close() }
-
-// limitedConn frees its slot when it is closed.
-type limitedConn struct {
-	net.Conn
-	free func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.free()
-	return c.Conn.Close()
 }
