@@ -67,6 +67,9 @@ type (
 	UndecodableError = driver.UndecodableError
 	// RecreatedError is an [ErrRecreated] that names both incarnations.
 	RecreatedError = driver.RecreatedError
+	// PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was
+	// promoted, and the log refuses the offset of the checkpoint.
+	PromotedError = driver.PromotedError
 )
 
 // EventError is a handler's error that names the event to blame by its index in the

@@ -258,10 +258,14 @@ func (a *assignment) reread(d *DeadLetter) (*Event, error) {
 		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
 	}
 	events, err := r.Read(opening, 1)
+	late := opening.Err() != nil
 	ctx, cancel := a.shutdownCtx()
 	defer cancel()
 	if cerr := r.Close(ctx); err == nil && cerr != nil {
 		err = cerr
+	}
+	if err != nil && late {
+		err = a.expired(d, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read event %d: %w", d.Event.Sequence, err)
@@ -270,4 +274,16 @@ func (a *assignment) reread(d *DeadLetter) (*Event, error) {
 		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: events[0].Sequence}
 	}
 	return events[0], a.checkIncarnation()
+}
+
+// expired returns the error of a dead letter's event that was not read in time. A log that
+// holds no event returns nothing, also if retention has removed the event.
+func (a *assignment) expired(d *DeadLetter, err error) error {
+	ctx, cancel := a.requestCtx(a.idle)
+	defer cancel()
+	oldest, seekErr := a.c.source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+	if seekErr == nil && oldest.Sequence >= d.Event.Sequence {
+		return &RetentionError{Partition: a.lease.Partition, After: d.Event.Sequence - 1, First: oldest.Sequence + 1}
+	}
+	return err
 }

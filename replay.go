@@ -118,10 +118,11 @@ func (w *replayWorker) prepare() error {
 	if w.loaded != "" {
 		return nil
 	}
+	// By Seek, because Bounds may be out of date: CaughtUp would come before the newest events.
 	return w.a.request(w.a.idle, "get the partition's end", func(ctx context.Context) error {
-		b, err := w.a.c.source.Bounds(ctx, w.a.lease.Partition)
+		end, err := w.a.c.source.Seek(ctx, w.a.lease.Partition, Latest(), w.a.lease.Epoch)
 		if err == nil {
-			w.loaded, w.end = w.a.incarnation, b.Last.Sequence
+			w.loaded, w.end = w.a.incarnation, end.Sequence
 		}
 		return err
 	})

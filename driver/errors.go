@@ -117,6 +117,21 @@ func (e *RecreatedError) Error() string {
 // Is reports whether target is [ErrRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrRecreated }
 
+// PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was promoted, and the
+// log refuses the offset of the position. Which events were replicated is unknown.
+type PromotedError struct {
+	Topic, Partition string
+	Position         Position
+}
+
+func (e *PromotedError) Error() string {
+	return fmt.Sprintf("partition %s: hub %s refuses the offset %s of event %v, because another region was promoted or geo-replication was turned on: check which events are done, then continue with `sluice checkpoints set` at sequence %d if numbers are the same there, else at a time",
+		e.Partition, e.Topic, e.Position.Offset, e.Position, e.Position.Sequence+1)
+}
+
+// Is reports whether target is [ErrRecreated].
+func (e *PromotedError) Is(target error) bool { return target == ErrRecreated }
+
 // HandlerError is a failure of the handler, as [TxStore.Commit] returns it: the database works, so
 // the cause is the event or the handler.
 type HandlerError struct{ Err error }

@@ -43,17 +43,21 @@ type Source interface {
 	// Describe asks the log for the topic. The error is an [ErrRefused] if asking again cannot help:
 	// there is no such topic, or access is denied.
 	Describe(ctx context.Context) (Topic, error)
-	// Bounds asks the log for the ends of a partition. The lag and the audit use it.
+	// Bounds asks the log for the ends of a partition. They are advice, for the lag and for progress:
+	// a log may answer with what it held some time ago, or with nothing for ever. Nobody concludes
+	// from them that a position is past the end, or that events are gone.
 	Bounds(ctx context.Context, partition string) (Bounds, error)
 	// Seek returns the position before the first event that start selects. A start after the newest
-	// event means the end of the partition. The epoch is as in Open, because a seek may have to read.
+	// event means the end of the partition. Unlike Bounds, Seek knows the end exactly: [StartLatest]
+	// is after every event whose sender had its answer before. The epoch is as in Open, because a
+	// seek may have to read.
 	Seek(ctx context.Context, partition string, start Start, epoch int64) (Position, error)
 	// Open opens a reader of the events after a position. The epoch is the lease's. A log with owner
 	// levels disconnects readers of a lower or the same epoch, and refuses this one with a
 	// [*StolenError] while a reader of a higher epoch is connected. This protects nothing by itself:
-	// it compares connected readers only. The error is a [*RetentionError] if events between the
-	// position and the oldest event are gone, and an [ErrPastEnd] if the position is after the
-	// newest event.
+	// it compares connected readers only. The error is an [ErrPastEnd] if the position is after the
+	// newest event. If events between the position and the oldest event are gone, it is a
+	// [*RetentionError], or the reader's first Read returns that.
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 
@@ -64,7 +68,7 @@ const ReadBytes = 1 << 20
 // Reader reads one partition in order. One goroutine at a time uses it, except that Close may be
 // called during a Read, which then returns.
 type Reader interface {
-	// Read waits for at least one event and returns the events that are there, at most max, and of
+	// Read waits for at least one event after the position and returns the events that are there, at most max, and of
 	// several at most about [ReadBytes], so that the consumer's bounds in bytes hold. Where
 	// the log numbers events consecutively they follow each other without a gap: a gap is a
 	// [*RetentionError]. After an error other than that of ctx the reader is of no further use, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
@@ -23,6 +24,21 @@ func TestConformance(t *testing.T) {
 			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
 			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
 			h.Silence = link.Silence
+			return h
+		})
+	})
+	t.Run("as Azure", func(t *testing.T) {
+		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
+			azure := emulator.AllAsAzure(1)
+			azure.EventHubs.RandomBusy = 0 // the suite repeats nothing
+			azure.EventHubs.StaleRuntime = time.Second
+			azure.EventHubs.RuntimeCalls = 0
+			b := newBroker(t, &emulator.Config{AsAzure: azure})
+			link := tcplink.NewTest(t, b.Addr())
+			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
+			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
+			h.Silence = link.Silence
+			h.Features.StaleBounds = true
 			return h
 		})
 	})

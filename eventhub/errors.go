@@ -89,13 +89,47 @@ func (l *link) explain(err error) error {
 		return fmt.Errorf("%s: %w", l.name(), &undecodableError{l.source.oneLine(l.guard.undecodable())})
 	case f.condition == amqp.ErrCondStolen:
 		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
+	case f.condition == condGeoReplicationOffset:
+		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errPromoted, l.source.oneLine(f.text))
+	case pastEnd.MatchString(f.text):
+		m := pastEnd.FindStringSubmatch(f.text)
+		end := &pastEndError{what: "newest event", last: l.source.oneLine(m[2])}
+		if strings.EqualFold(m[1], "offset") {
+			end.what = "offset of the newest event"
+		}
+		return fmt.Errorf("%s: %w", l.name(), end)
 	case f.advice != "" || l.guard.cause() == nil:
 		return l.source.explain(l.name(), err)
+	case errors.Is(l.guard.cause(), errClosedByBroker) && !l.guard.isUp():
+		return fmt.Errorf("%s: %s closed the connection: check the port, and whether it requires TLS", l.name(), l.source.broker.address())
 	case errors.Is(l.guard.cause(), errDetached):
 		return fmt.Errorf("%s: %w", l.name(), errDetached)
 	}
 	return fmt.Errorf("%s: %s", l.name(), l.source.oneLine(l.guard.cause().Error()))
 }
+
+// condGeoReplicationOffset is the condition by which a geo-replicated namespace refuses an
+// offset of another replication epoch, or one without an epoch.
+const condGeoReplicationOffset amqp.ErrCond = "com.microsoft:georeplication:invalid-offset"
+
+var errPromoted = errors.New("the offset is of another replication epoch")
+
+// pastEnd matches the broker's refusal of a position after the newest event: "The supplied
+// offset '500' is invalid. The last offset in the system is '96'".
+var pastEnd = regexp.MustCompile(`(?i)the supplied (?:offset|sequence number) .*is invalid.*the last (offset|sequence number) in the system is '([^']*)'`)
+
+// pastEndError is the broker's refusal of a position after the newest event.
+type pastEndError struct {
+	what string // "newest event", or "offset of the newest event"
+	last string // its number or offset
+}
+
+func (e *pastEndError) Error() string {
+	return fmt.Sprintf("the position is after the newest event: the %s is %s", e.what, e.last)
+}
+
+// Is reports whether target is [driver.ErrPastEnd].
+func (e *pastEndError) Is(target error) bool { return target == driver.ErrPastEnd }
 
 // undecodableError is the error of a link whose next event the SDK cannot decode.
 type undecodableError struct{ reason string }

@@ -245,11 +245,13 @@ func (c *guardedConn) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+var errClosedByBroker = errors.New("connection lost: the broker closed it")
+
 // connectionError describes a failed read or write.
 func connectionError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("connection lost: the broker closed it")
+		return errClosedByBroker
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errors.New("connection lost: the broker stopped answering")
 	}

@@ -85,7 +85,12 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 }
 
 // name returns the link's name in messages.
-func (l *link) name() string { return fmt.Sprintf("hub %s, partition %s", l.source.hub, l.partition) }
+func (l *link) name() string { return l.source.partitionName(l.partition) }
+
+// partitionName returns a partition's name in messages.
+func (s *Source) partitionName(partition string) string {
+	return fmt.Sprintf("hub %s, partition %s", s.hub, partition)
+}
 
 // closedError is the error of a Read on a closed link.
 func (l *link) closedError() error { return fmt.Errorf("%s: the reader is closed", l.name()) }

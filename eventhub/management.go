@@ -34,7 +34,7 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 		return c.GetPartitionProperties(ctx, partition, nil)
 	})
 	if err != nil {
-		return driver.Bounds{}, s.explain(fmt.Sprintf("hub %s, partition %s", s.hub, partition), err)
+		return driver.Bounds{}, s.explain(s.partitionName(partition), err)
 	}
 	b := driver.Bounds{
 		First: p.BeginningSequenceNumber,
@@ -45,9 +45,13 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 	} else {
 		b.LastEnqueued = p.LastEnqueuedOn.UTC()
 	}
-	// Brokers differ in what they report as the beginning of an empty partition.
+	// Brokers differ in what they report as the beginning of an empty partition, and are
+	// inexact about that of others.
+	b.First = max(b.First, 0)
 	if p.IsEmpty {
 		b.First = b.Last.Sequence + 1
+	} else if b.Last.Sequence >= 0 {
+		b.First = min(b.First, b.Last.Sequence)
 	}
 	return b, nil
 }

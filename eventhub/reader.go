@@ -13,39 +13,64 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Open implements [driver.Source]. It requests the partition's bounds and then
-// opens a link with the epoch as owner level. Positions are found by sequence
-// number, which stays the same where offsets change (as after a geo-replicated
-// namespace has changed its primary).
+// Open implements [driver.Source]. It opens a link with the epoch as owner level, at the
+// position's offset if it has one, otherwise at its sequence number. The sequence numbers
+// of the events then show whether the broker begins where it should.
+//
+// Whether the position is in the log is for the broker to say: what management requests
+// report about a partition can be out of date. The broker refuses a position after the
+// newest event. From one before the oldest event it continues with that, which Read reports.
 //
 // A hub that is recreated between Describe and Open is not detected. After Open
 // it is, because a link is never attached twice.
 func (s *Source) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
 	if after.Sequence < driver.Origin.Sequence {
-		return nil, &refusedError{text: fmt.Sprintf("hub %s, partition %s: no position to open at: call Seek first", s.hub, partition)}
+		return nil, &refusedError{text: s.partitionName(partition) + ": no position to open at: call Seek first"}
 	}
-	b, err := s.Bounds(ctx, partition)
-	switch {
-	case err != nil:
-		return nil, err
-	case after.Sequence < b.First-1:
-		return nil, &driver.RetentionError{Partition: partition, After: after.Sequence, First: b.First}
-	case after.Sequence > b.Last.Sequence:
-		return nil, fmt.Errorf("hub %s, partition %s: position %v, but the newest event is %v: check that it is the right hub, then set the checkpoint with `sluice checkpoints set`: %w",
-			s.hub, partition, after, b.Last, driver.ErrPastEnd)
-	}
-	start := azeventhubs.StartPosition{SequenceNumber: &after.Sequence}
-	if after.Sequence == driver.Origin.Sequence {
-		start = azeventhubs.StartPosition{Earliest: to.Ptr(true)}
-	}
-	r := &reader{next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
-	link, events, err := s.attach(ctx, partition, start, epoch, r.window.credit())
+	r := &reader{epoch: epoch, next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
+	link, events, err := s.attach(ctx, partition, startAfter(after), epoch, r.window.credit())
 	if err != nil {
-		return nil, undecodableAt(err, partition, after.Sequence+1)
+		return nil, s.explainOpen(err, partition, after)
 	}
 	r.link = link
 	r.buffer(events)
 	return r, nil
+}
+
+// startAfter returns the SDK's form of a position. A stored offset is preferred: it is what
+// a geo-replicated namespace finds an event by, and the service finds it faster.
+func startAfter(after driver.Position) azeventhubs.StartPosition {
+	switch {
+	case after.Sequence == driver.Origin.Sequence:
+		return azeventhubs.StartPosition{Earliest: to.Ptr(true)}
+	case validOffset(after.Offset):
+		return azeventhubs.StartPosition{Offset: &after.Offset}
+	}
+	return azeventhubs.StartPosition{SequenceNumber: &after.Sequence}
+}
+
+// validOffset reports whether text has the form of an event's offset: a number, or on
+// geo-replicated namespaces numbers separated by colons. Other texts have a meaning of
+// their own in a start position, such as @latest.
+func validOffset(text string) bool {
+	for i, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c != ':' || i == 0) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// explainOpen adds the position to the error of a link that was not opened at it.
+func (s *Source) explainOpen(err error, partition string, after driver.Position) error {
+	if end := new(pastEndError); errors.As(err, &end) {
+		return fmt.Errorf("%s: position %v, but the %s is %s: check that it is the right hub, then set the checkpoint with `sluice checkpoints set`: %w",
+			s.partitionName(partition), after, end.what, end.last, driver.ErrPastEnd)
+	}
+	if errors.Is(err, errPromoted) {
+		return &driver.PromotedError{Topic: s.hub, Partition: partition, Position: after}
+	}
+	return undecodableAt(err, partition, after.Sequence+1)
 }
 
 // lingerTime is how long Read waits for more events if it is called again at once.
@@ -54,7 +79,10 @@ const lingerTime = time.Millisecond
 // reader returns the events of one link.
 type reader struct {
 	link     *link
+	epoch    int64
 	next     int64 // the sequence number that must come next
+	began    bool  // it has come once
+	earlier  int   // events before it that came until then, and were passed over
 	window   window
 	buffered []*driver.Event // received and not yet returned
 	err      error           // why no event follows buffered
@@ -122,16 +150,16 @@ func (r *reader) pop(max int) []*driver.Event {
 	return events
 }
 
-// explainGap returns r.err. If that reports a gap, it asks whether retention is the
-// cause: the log then holds no older event.
+// explainGap returns r.err. If that reports a gap, it looks for the oldest event, over a link
+// that replaces the reader's: if the log holds older ones, retention is not the cause.
 func (r *reader) explainGap(ctx context.Context) error {
 	if gap := new(driver.RetentionError); errors.As(r.err, &gap) && !gap.Held {
-		b, err := r.link.source.Bounds(ctx, gap.Partition)
+		oldest, err := r.link.source.Seek(ctx, gap.Partition, driver.Start{Kind: driver.StartEarliest}, r.epoch)
 		if err != nil {
 			return r.err
 		}
 		held := *gap
-		held.Held = b.First <= gap.After+1
+		held.Held = oldest.Sequence <= gap.After
 		r.err = &held
 	}
 	return r.err
@@ -176,6 +204,7 @@ func undecodableAt(err error, partition string, sequence int64) error {
 
 // buffer adds events for Read, up to the first gap in the sequence numbers.
 func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
+	events = r.passOver(events)
 	if len(events) == 0 || r.err != nil {
 		return
 	}
@@ -201,6 +230,18 @@ func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
 	r.window.observe(len(events), bytes)
 }
 
+// passOver drops events before the position, which the broker may send at the beginning of
+// a link. It returns the others.
+func (r *reader) passOver(events []*azeventhubs.ReceivedEventData) []*azeventhubs.ReceivedEventData {
+	for !r.began && len(events) > 0 && events[0].SequenceNumber < r.next {
+		r.earlier++
+		r.link.guard.intake.returned(1, len(events[0].Body))
+		events[0] = nil
+		events = events[1:]
+	}
+	return events
+}
+
 // allocatedTogether is how many bytes of events share an allocation.
 const allocatedTogether = 64 << 10
 
@@ -212,9 +253,10 @@ func (r *reader) checkSequence(sequence int64) error {
 	case sequence > r.next:
 		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
 	case sequence < r.next:
-		return errors.New(r.link.name() + fmt.Sprintf(": event %d came again where %d was next", sequence, r.next))
+		return fmt.Errorf("%s: event %d came again where %d was next, after %d earlier events at the beginning of the link", r.link.name(), sequence, r.next, r.earlier)
 	}
 	r.next++
+	r.began = true
 	return nil
 }
 

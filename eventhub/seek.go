@@ -2,7 +2,9 @@ package eventhub
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -12,84 +14,201 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Seek implements [driver.Source]. The ends and sequence numbers follow from
-// the partition's bounds. A time or an offset opens a link with the epoch for a
-// short time, unless it is after the newest event. A sequence number that retention
-// has removed is returned as it is, and Open reports the loss.
+// Seek implements [driver.Source]. What management requests report about a partition can
+// be out of date or inexact, so Seek relies on links, which have the epoch and are open for a
+// short time: the oldest event is read, and where no event seems to be after the start, the
+// broker is asked for the newest one. A sequence number that retention has removed is
+// returned as it is, and a reader reports the loss.
 func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, epoch int64) (driver.Position, error) {
-	b, err := s.Bounds(ctx, partition)
-	if err != nil {
-		return driver.Unset, err
-	}
-	switch start.Kind {
-	case driver.StartEarliest:
-		return driver.Position{Sequence: b.First - 1}, nil
-	case driver.StartLatest:
-		return b.Last, nil
-	case driver.StartSequence:
-		if start.Sequence > b.Last.Sequence {
-			return b.Last, nil
+	k := seek{s, partition, epoch}
+	for until := time.Now().Add(s.cfg.Timeout); ; {
+		at, err := k.position(ctx, start)
+		if !errors.Is(err, errNoEvent) || ctx.Err() != nil || time.Now().After(until) {
+			return at, err
 		}
-		return driver.Position{Sequence: max(start.Sequence, 0) - 1}, nil
-	case driver.StartTime:
-		return s.seekTime(ctx, partition, start.Time, b, epoch)
-	case driver.StartAgo:
-		return s.seekTime(ctx, partition, time.Now().Add(-start.Ago), b, epoch)
-	case driver.StartOffset:
-		return s.seekOffset(ctx, partition, start.Offset, b, epoch)
 	}
-	return driver.Unset, &refusedError{text: fmt.Sprintf("hub %s, partition %s: unknown kind of start %d", s.hub, partition, start.Kind)}
 }
 
-func (s *Source) seekTime(ctx context.Context, partition string, at time.Time, b driver.Bounds, epoch int64) (driver.Position, error) {
-	if b.First > b.Last.Sequence || at.After(b.LastEnqueued) {
-		return b.Last, nil
+// seek finds positions in a partition, over links of an epoch.
+type seek struct {
+	*Source
+	partition string
+	epoch     int64
+}
+
+// position returns the position before the first event that start selects. The error is an
+// errNoEvent if the partition seemed to hold an event that did not come.
+func (k seek) position(ctx context.Context, start driver.Start) (driver.Position, error) {
+	switch start.Kind {
+	case driver.StartEarliest:
+		return k.earliest(ctx)
+	case driver.StartLatest:
+		b, err := k.confirmed(ctx)
+		return b.Last, err
+	case driver.StartSequence:
+		return k.sequence(ctx, max(start.Sequence, 0))
+	case driver.StartTime:
+		return k.time(ctx, start.Time)
+	case driver.StartAgo:
+		return k.time(ctx, time.Now().Add(-start.Ago))
+	case driver.StartOffset:
+		return k.offset(ctx, start.Offset)
+	}
+	return driver.Unset, &refusedError{text: fmt.Sprintf("%s: unknown kind of start %d", k.partitionName(k.partition), start.Kind)}
+}
+
+// earliest returns the position before the oldest event.
+func (k seek) earliest(ctx context.Context) (driver.Position, error) {
+	b, err := k.atLeast(ctx, func(b driver.Bounds) bool { return !empty(b) })
+	if err != nil || empty(b) {
+		return b.Last, err
+	}
+	return before(k.first(ctx, azeventhubs.StartPosition{Earliest: to.Ptr(true)}, anyEvent))
+}
+
+func (k seek) sequence(ctx context.Context, sequence int64) (driver.Position, error) {
+	b, err := k.atLeast(ctx, func(b driver.Bounds) bool { return b.Last.Sequence >= sequence })
+	if err != nil || sequence > b.Last.Sequence {
+		return b.Last, err
+	}
+	return driver.Position{Sequence: sequence - 1}, nil
+}
+
+func (k seek) time(ctx context.Context, at time.Time) (driver.Position, error) {
+	later := func(b driver.Bounds) bool { return !empty(b) && !at.After(b.LastEnqueued) }
+	b, err := k.atLeast(ctx, later)
+	if err == nil && !empty(b) && b.LastEnqueued.IsZero() {
+		// Management does not know the newest event.
+		var newest *azeventhubs.ReceivedEventData
+		if newest, err = k.first(ctx, azeventhubs.StartPosition{SequenceNumber: &b.Last.Sequence, Inclusive: true}, anyEvent); err == nil {
+			b.Last = driver.Position{Sequence: newest.SequenceNumber, Offset: newest.Offset}
+			b.LastEnqueued = enqueued(newest)
+		}
+	}
+	if err != nil || !later(b) {
+		return b.Last, err
 	}
 	// The broker counts in milliseconds, and its filter is only reliable for "later
 	// than". So the link starts a millisecond earlier, and events that are too
 	// early are skipped.
 	from := azeventhubs.StartPosition{EnqueuedTime: to.Ptr(at.Add(-time.Millisecond))}
-	return s.before(ctx, partition, from, epoch, func(e *azeventhubs.ReceivedEventData) bool {
-		return e.EnqueuedTime == nil || !e.EnqueuedTime.Before(at)
-	})
+	return before(k.first(ctx, from, func(e *azeventhubs.ReceivedEventData) bool { return !enqueued(e).Before(at) }))
 }
 
-func (s *Source) seekOffset(ctx context.Context, partition, offset string, b driver.Bounds, epoch int64) (driver.Position, error) {
-	if b.First > b.Last.Sequence {
-		return b.Last, nil
+func (k seek) offset(ctx context.Context, offset string) (driver.Position, error) {
+	b, err := k.atLeast(ctx, func(b driver.Bounds) bool { return !empty(b) })
+	if err != nil || empty(b) {
+		return b.Last, err
 	}
-	// Offsets are opaque, but where both are numbers they are ordered. The broker
-	// would refuse an offset after the last one.
-	asked, err1 := strconv.ParseInt(offset, 10, 64)
-	last, err2 := strconv.ParseInt(b.Last.Offset, 10, 64)
-	if err1 == nil && err2 == nil && asked > last {
-		return b.Last, nil
+	if !validOffset(offset) {
+		return driver.Unset, &refusedError{text: fmt.Sprintf("%s: %.100q is not an offset: it is a number, or numbers separated by colons", k.partitionName(k.partition), offset)}
 	}
-	from := azeventhubs.StartPosition{Offset: &offset, Inclusive: true}
-	return s.before(ctx, partition, from, epoch, func(*azeventhubs.ReceivedEventData) bool { return true })
+	at, err := before(k.first(ctx, azeventhubs.StartPosition{Offset: &offset, Inclusive: true}, anyEvent))
+	switch {
+	case errors.Is(err, driver.ErrPastEnd):
+		b, err = k.confirmed(ctx)
+		return b.Last, err
+	case errors.Is(err, errPromoted):
+		return driver.Unset, &refusedError{text: fmt.Sprintf("%s: the offset %s is not one of this replication epoch: start at a sequence number or a time", k.partitionName(k.partition), offset), err: err}
+	}
+	return at, err
 }
 
-// before reads from a start position up to the first wanted event, and returns the
-// position before it. The caller has checked that there is one.
-func (s *Source) before(ctx context.Context, partition string, from azeventhubs.StartPosition, epoch int64, wanted func(*azeventhubs.ReceivedEventData) bool) (driver.Position, error) {
-	bound, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	l, events, err := s.attach(bound, partition, from, epoch, 1)
+func empty(b driver.Bounds) bool { return b.First > b.Last.Sequence }
+
+// before returns the position before an event.
+func before(e *azeventhubs.ReceivedEventData, err error) (driver.Position, error) {
 	if err != nil {
 		return driver.Unset, err
 	}
+	return driver.Position{Sequence: e.SequenceNumber - 1}, nil
+}
+
+// enqueued returns when an event was enqueued; now if the broker does not say.
+func enqueued(e *azeventhubs.ReceivedEventData) time.Time {
+	if e.EnqueuedTime == nil {
+		return time.Now().UTC()
+	}
+	return e.EnqueuedTime.UTC()
+}
+
+func anyEvent(*azeventhubs.ReceivedEventData) bool { return true }
+
+// atLeast returns the partition's bounds as management reports them if they hold enough. They
+// may be out of date, so if not, it returns bounds that the broker has confirmed.
+func (k seek) atLeast(ctx context.Context, enough func(driver.Bounds) bool) (driver.Bounds, error) {
+	b, err := k.Bounds(ctx, k.partition)
+	if err != nil || enough(b) {
+		return b, err
+	}
+	return k.confirmed(ctx)
+}
+
+// confirmed returns the partition's bounds. If the broker names a later end than management,
+// they have that as Last, without its offset and time.
+func (k seek) confirmed(ctx context.Context) (driver.Bounds, error) {
+	b, err := k.Bounds(ctx, k.partition)
+	if err != nil {
+		return driver.Bounds{Last: driver.Unset}, err
+	}
+	end, err := k.end(ctx)
+	if err != nil {
+		return driver.Bounds{Last: driver.Unset}, err
+	}
+	if end > b.Last.Sequence {
+		b.Last, b.LastEnqueued = driver.Position{Sequence: end}, time.Time{}
+	}
+	return b, nil
+}
+
+// end asks the broker for the sequence number of the newest event: it names that when it
+// refuses a link at a later one. If it does not refuse, end returns [driver.Unset]'s.
+func (k seek) end(ctx context.Context) (int64, error) {
+	far := int64(math.MaxInt64 / 2)
+	l, _, err := k.attach(ctx, k.partition, azeventhubs.StartPosition{SequenceNumber: &far}, k.epoch, 1)
+	refusal := new(pastEndError)
+	switch {
+	case err == nil:
+		l.close(ctx)
+	case !errors.As(err, &refusal):
+		return 0, err
+	default:
+		if end, err := strconv.ParseInt(refusal.last, 10, 64); err == nil {
+			return end, nil
+		}
+	}
+	return driver.Unset.Sequence, nil
+}
+
+// errNoEvent means that no event came, though there should be one. Perhaps retention has
+// removed it, and management does not report that yet.
+var errNoEvent = errors.New("no event")
+
+// eventWait is how long first waits for an event.
+const eventWait = 2 * time.Second
+
+// first reads from a start position up to the first wanted event, and returns it. The error is
+// an errNoEvent if none comes in time.
+func (k seek) first(ctx context.Context, from azeventhubs.StartPosition, wanted func(*azeventhubs.ReceivedEventData) bool) (*azeventhubs.ReceivedEventData, error) {
+	l, events, err := k.attach(ctx, k.partition, from, k.epoch, 1)
+	if err != nil {
+		return nil, err
+	}
 	defer l.close(ctx)
+	wait := min(eventWait, k.cfg.Timeout)
+	bound, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	for {
 		for _, e := range events {
 			if wanted(e) {
-				return driver.Position{Sequence: e.SequenceNumber - 1}, nil
+				return e, nil
 			}
 		}
 		if events, err = l.wait(bound); err != nil {
 			if bound.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("%s: no event within %v, though there should be one", l.name(), s.cfg.Timeout)
+				err = fmt.Errorf("%s: %w within %v, though there should be one", l.name(), errNoEvent, wait)
 			}
-			return driver.Unset, err
+			return nil, err
 		}
 	}
 }

@@ -262,9 +262,9 @@ func TestRetentionBeforeOpen(t *testing.T) {
 	b.send("0", 0, 100, 0)
 	b.ok("trim", b.Trim(hubName, "0", 50))
 	for _, after := range []int64{-1, 0, 48} {
-		_, err := s.Open(b.now, "0", driver.Position{Sequence: after}, 1)
+		_, err := b.open(s, "0", driver.Position{Sequence: after}, 1).Read(b.now, 10)
 		if gone, ok := errors.AsType[*driver.RetentionError](err); !ok || *gone != (driver.RetentionError{Partition: "0", After: after, First: 50}) {
-			t.Errorf("open after %d: %v", after, err)
+			t.Errorf("read after %d: %v", after, err)
 		}
 	}
 	if e := b.read(b.open(s, "0", driver.Position{Sequence: 49}, 1), 50, 100)[0]; e.Sequence != 50 {
@@ -466,13 +466,15 @@ func TestWebSocket(t *testing.T) {
 	}})
 	b.send("0", 0, 10, 0)
 	b.read(b.open(s, "0", driver.Origin, 1), 10, 10)
-	for range 2 { // the link for questions, and the reader's
+	_, err := s.Bounds(b.now, "0")
+	b.ok("bounds", err)
+	for range 2 { // the reader's link, and the one for management requests
 		if got, want := <-urls, "wss://"+b.Addr()+"/$servicebus/websocket"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	refused := b.source(&Config{WebSocket: func(context.Context, string) (net.Conn, error) { return nil, errors.New("no proxy") }})
-	_, err := refused.Describe(b.now)
+	_, err = refused.Describe(b.now)
 	checkMessage(t, fmt.Sprint(err), "connect to wss://"+b.Addr()+"/$servicebus/websocket: no proxy")
 }
 

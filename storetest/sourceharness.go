@@ -43,6 +43,9 @@ type SourceFeatures struct {
 	// Bare: the log carries no message id, correlation id and content type,
 	// and these come back empty.
 	Bare bool
+	// StaleBounds: Bounds may be out of date or inexact. The default is that they are those
+	// of the moment. Seek and Open are exact in either case.
+	StaleBounds bool
 }
 
 // send appends events whose bodies are these texts.
