@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,8 @@ type Config struct {
 	// its partition. It blocks that partition and must not call the account. Writes of
 	// a transactional batch that is rolled back are reported, too. Default: none.
 	OnWrite func(Write)
+	// AsAzure has the behaviours of accounts on Azure. Default: none.
+	AsAzure AsAzure
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -69,10 +72,13 @@ type Account struct {
 	faults Faults
 	stats  stats
 
-	mu        sync.RWMutex
-	databases map[string]*database
-	lastID    uint32 // of databases and containers
-	lastEtag  uint64
+	mu          sync.RWMutex
+	first       net.Addr // of the regions
+	second      net.Addr // nil if there is one
+	writeRegion int
+	databases   map[string]*database
+	lastID      uint32 // of databases and containers
+	lastEtag    uint64
 }
 
 // Errors of an account's methods, to be checked with [errors.Is].

@@ -87,7 +87,8 @@ const unauthorized = "The input authorization token can't serve the request. The
 // resource link and date, as documented in the reference of the REST API under "Access
 // control on Azure Cosmos DB resources". The link is that of names or, if it isn't empty, that
 // of resource ids.
-func (a *Account) authorize(r *http.Request, kind, link, ridLink string) *failure {
+func (c *call) authorize(kind, link, ridLink string) *failure {
+	a, r := c.account, c.r
 	token := r.Header.Get("Authorization")
 	if strings.Contains(token, "%") {
 		plain, err := url.QueryUnescape(token)
@@ -100,7 +101,7 @@ func (a *Account) authorize(r *http.Request, kind, link, ridLink string) *failur
 		return fail(http.StatusUnauthorized, 0, "Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
 	if bearer, ok := strings.CutPrefix(token, "type=aad&ver=1.0&sig="); ok {
-		if !a.acceptsToken(bearer) {
+		if c.bearer = true; !a.acceptsToken(bearer) {
 			return fail(http.StatusUnauthorized, 0, "The access token is not one that the account accepts.")
 		}
 		return nil

@@ -126,7 +126,7 @@ func (op *batchOp) readMember(s *jsonscan.Scanner, name []byte, paths []keyPath)
 // batch executes a batch: a transactional one of one partition key, or a bulk batch of
 // one partition key range.
 func (c *call) batch(owner *Container) *failure {
-	data, f := c.body(maxBatchBody)
+	data, f := c.body(c.account.batchLimit())
 	if f != nil {
 		return f
 	}
@@ -209,7 +209,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	}
 	name := c.path[1] + "/" + c.path[3]
 	header := c.r.Header.Get("X-Ms-Cosmos-Batch-Continue-On-Error")
-	continueOnError := header == "" || strings.EqualFold(header, "true")
+	continueOnError := header == "" && !c.account.cfg.AsAzure.StopOnError || strings.EqualFold(header, "true")
 	w := resultWriter{owner: owner, minimal: c.minimal(verbUpsert), out: append(c.buffers.out[:0], '[')}
 	failed := false
 	refused := 0.0 // RU of the operations that were throttled
@@ -221,7 +221,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 	for i := range b.ops {
 		res := result{status: http.StatusFailedDependency}
 		if !failed || continueOnError {
-			res = c.bulkOperation(owner, p, &b.ops[i], name, now, refused)
+			res = c.bulkOperation(owner, p, &b.ops[i], &w, name, now, refused)
 		}
 		if res.status == http.StatusTooManyRequests {
 			c.account.stats.throttled.Add(1)
@@ -239,7 +239,7 @@ func (c *call) bulk(owner *Container, b *batch) *failure {
 
 // bulkOperation executes one operation of a bulk batch; ahead is the RU of the
 // operations in it that were throttled before. p.mu is held.
-func (c *call) bulkOperation(owner *Container, p *partition, op *batchOp, container string, now time.Time, ahead float64) result {
+func (c *call) bulkOperation(owner *Container, p *partition, op *batchOp, w *resultWriter, container string, now time.Time, ahead float64) result {
 	if fault, ok := c.account.faults.next(OnBatch, container, p.id, true); ok {
 		f := fault.failure()
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: f.retryAfter}
@@ -258,6 +258,10 @@ func (c *call) bulkOperation(owner *Container, p *partition, op *batchOp, contai
 		wait := p.budget.waitBehind(ahead)
 		f := failThrottled(wait)
 		return result{status: f.status, substatus: f.substatus, charge: f.charge, message: f.message, retryAfter: wait}
+	}
+	if full := c.answerFull(p, &o, w, w.minimal || op.minimal); full != nil {
+		p.budget.spend(full.charge)
+		return *full
 	}
 	res := owner.apply(p, &o, now, nil)
 	p.budget.spend(res.charge)
@@ -302,6 +306,9 @@ func (c *call) atomically(owner *Container, p *partition, b *batch, key []byte, 
 	var undo undoLog
 	for i := range b.ops {
 		op, _, refused := b.ops[i].prepare(owner, key, nil)
+		if refused == nil {
+			refused = c.answerFull(p, &op, w, minimal || b.ops[i].minimal)
+		}
 		if refused == nil {
 			res := owner.apply(p, &op, now, &undo)
 			refused = &res

@@ -94,6 +94,8 @@ type Container struct {
 	unique     uniqueKeyPolicy
 	uniqueKeys []uniqueKey
 
+	pending atomic.Pointer[pendingThroughput]
+
 	splitMu sync.Mutex // serializes splits and close; lock order: splitMu, partition.mu, mu
 
 	mu         sync.RWMutex

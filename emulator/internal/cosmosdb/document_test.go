@@ -127,8 +127,8 @@ func FuzzBatch(f *testing.F) {
 		for i := range b.ops {
 			p := owner.partitions()[0]
 			p.mu.Lock()
-			res := c.bulkOperation(owner, p, &b.ops[i], "db/docs", account.now(), 0)
 			w := resultWriter{owner: owner, out: []byte("[")}
+			res := c.bulkOperation(owner, p, &b.ops[i], &w, "db/docs", account.now(), 0)
 			w.write(&b.ops[i], &res)
 			p.mu.Unlock()
 			if out := append(w.out, ']'); !json.Valid(out) {

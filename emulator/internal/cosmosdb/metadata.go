@@ -52,15 +52,10 @@ type location struct {
 	Endpoint string `json:"databaseAccountEndpoint"`
 }
 
-// readAccount returns the account's regions: one, at the address that the client has
-// used.
+// readAccount returns the account's regions.
 func (c *call) readAccount() *failure {
-	scheme := "http://"
-	if c.r.TLS != nil {
-		scheme = "https://"
-	}
-	here := []location{{Name: "Emulator", Endpoint: scheme + c.r.Host + "/"}}
-	body := accountBody{ID: "emulator", RID: "emulator", Media: "//media/", Addresses: "//addresses/", Databases: "//dbs/", Writable: here, Readable: here}
+	regions := c.locations()
+	body := accountBody{ID: "emulator", RID: "emulator", Media: "//media/", Addresses: "//addresses/", Databases: "//dbs/", Writable: regions[:1], Readable: regions}
 	body.Replication.Min, body.Replication.Max = 1, 1
 	body.Consistency.Level = "Session"
 	body.SystemReplication.Min, body.SystemReplication.Max = 1, 1

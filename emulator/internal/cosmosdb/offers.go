@@ -3,8 +3,10 @@ package cosmosdb
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 type autoscale struct {
@@ -56,8 +58,7 @@ func (c *call) allOffers() *failure {
 	return c.feed("Offers", "", list)
 }
 
-// oneOffer reads or replaces a container's throughput. A change is effective at once;
-// on Azure it may take a while.
+// oneOffer reads or replaces a container's throughput.
 func (c *call) oneOffer() *failure {
 	var owner *Container
 	for _, o := range c.account.offers() {
@@ -68,6 +69,7 @@ func (c *call) oneOffer() *failure {
 	if owner == nil {
 		return failNotFound()
 	}
+	owner.settle()
 	switch c.r.Method {
 	case http.MethodGet:
 	case http.MethodPut:
@@ -82,14 +84,61 @@ func (c *call) oneOffer() *failure {
 		if ru < minThroughput || ru > maxThroughput {
 			return badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
 		}
-		if err := owner.SetThroughput(ru); err != nil {
-			return badRequest(userMessage(err))
+		if f := owner.changeThroughput(ru); f != nil {
+			return f
 		}
 	default:
 		return c.unsupported()
 	}
-	c.w.Header()["x-ms-offer-replace-pending"] = []string{"false"}
+	c.w.Header()["x-ms-offer-replace-pending"] = []string{strconv.FormatBool(owner.pending.Load() != nil)}
 	c.w.Header()["x-ms-cosmos-min-throughput"] = []string{strconv.Itoa(minThroughput)}
 	body := owner.offer()
 	return c.answerResource(http.StatusOK, body.Etag, body)
+}
+
+// pendingThroughput is a change of throughput that comes later.
+type pendingThroughput struct {
+	ru int
+	at time.Time
+}
+
+const substatusPending = 3205 // another change of throughput is pending
+
+// changeThroughput changes the throughput as a client asks: at once, unless changes are slow
+// and the physical partitions can't serve it.
+func (c *Container) changeThroughput(ru int) *failure {
+	if c.pending.Load() != nil {
+		return fail(http.StatusBadRequest, substatusPending, "Another offer replace operation is in progress. Please retry after it is complete.")
+	}
+	if slow := c.account.cfg.AsAzure.SlowThroughput; slow > 0 && ru > throughputPerPartition*len(c.partitions()) {
+		c.pending.Store(&pendingThroughput{ru, c.account.now().Add(slow)})
+		return nil
+	}
+	if err := c.SetThroughput(ru); err != nil {
+		return badRequest(userMessage(err))
+	}
+	return nil
+}
+
+// settle makes a pending change of throughput effective when its time has come, and splits
+// partitions until they can serve it. Every request for the container calls it.
+func (c *Container) settle() {
+	p := c.pending.Load()
+	if p == nil || c.account.now().Before(p.at) || !c.pending.CompareAndSwap(p, nil) {
+		return
+	}
+	for p.ru > throughputPerPartition*len(c.partitions()) {
+		if err := c.Split(widest(c.partitions())); err != nil {
+			c.account.log.Error("cannot split a partition for more throughput", "error", err)
+			break
+		}
+	}
+	if err := c.SetThroughput(p.ru); err != nil {
+		c.account.log.Error("cannot change throughput", "error", err)
+	}
+}
+
+// widest returns the range that was split least often.
+func widest(list []*partition) string {
+	return slices.MinFunc(list, func(x, y *partition) int { return len(x.parents) - len(y.parents) }).id
 }

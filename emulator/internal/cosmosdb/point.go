@@ -16,7 +16,7 @@ func (c *call) writeDocument(owner *Container, v verb) *failure {
 	if c.isTrue("X-Ms-Documentdb-Is-Upsert") && v == verbCreate {
 		v = verbUpsert
 	}
-	data, f := c.body(maxBody)
+	data, f := c.body(c.account.documentLimit())
 	if f != nil {
 		return f
 	}

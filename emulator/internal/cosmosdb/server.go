@@ -26,9 +26,10 @@ const (
 	requestTimeout = 5 * time.Minute // to read a request
 )
 
-// Server is an account's HTTP server.
+// Server is the HTTP server of an account's region.
 type Server struct {
 	account *Account
+	region  int
 	http    *http.Server
 	stop    context.CancelFunc
 	serving sync.WaitGroup
@@ -37,8 +38,15 @@ type Server struct {
 // Serve serves the account to clients that connect to l, until Close. The account's
 // address in responses is the Host header of the request.
 func (a *Account) Serve(l net.Listener) *Server {
+	a.mu.Lock()
+	a.first = l.Addr()
+	a.mu.Unlock()
+	return a.serveRegion(l, 0)
+}
+
+func (a *Account) serveRegion(l net.Listener, region int) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{account: a, stop: stop}
+	s := &Server{account: a, region: region, stop: stop}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
@@ -77,9 +85,11 @@ func (s *Server) Close() error {
 // call is a request in progress.
 type call struct {
 	account    *Account
+	region     int // where the request arrived
 	w          http.ResponseWriter
 	r          *http.Request
 	path       []string // unescaped, with names instead of resource ids
+	bearer     bool     // the client has signed in with an access token
 	byRID      bool     // the client has addressed the resource by resource ids
 	charge     float64
 	dropAnswer bool // close the connection instead of sending the response
@@ -100,7 +110,7 @@ const maxPooledBuffer = 8 << 20
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	b := bufferPool.Get().(*buffers)
-	c := &call{account: s.account, w: w, r: r, buffers: b}
+	c := &call{account: s.account, region: s.region, w: w, r: r, buffers: b}
 	s.account.stats.requests.Add(1)
 	if f := c.serve(); f != nil {
 		c.answerFailure(f)
@@ -122,8 +132,15 @@ func (c *call) serve() *failure {
 		}
 	}
 	kind, link := c.resource()
-	if f := c.account.authorize(c.r, kind, link, c.useNames()); f != nil {
+	f := c.authorize(kind, link, c.useNames())
+	if f == nil {
+		f = c.checkRights()
+	}
+	if f != nil {
 		c.account.stats.unauthorized.Add(1)
+		return f
+	}
+	if f := c.checkRegion(); f != nil {
 		return f
 	}
 	return c.dispatch()
@@ -197,6 +214,7 @@ func (c *call) inContainer() *failure {
 		f.substatus = 1003 // owner resource not found
 		return f
 	}
+	owner.settle()
 	if f := c.checkIntended(owner); f != nil {
 		return f
 	}
