@@ -83,6 +83,7 @@ type Cosmos struct {
 	at      net.Listener
 	cert    *certificate
 	server  *cosmosdb.Server
+	second  *cosmosRegion // nil if the account has one region
 
 	control *httpServer // nil if there is none
 	close   sync.Once
@@ -112,8 +113,12 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if f := s.cfg.OnWrite; f != nil {
 		onWrite = func(w cosmosdb.Write) { f(CosmosWrite(w)) }
 	}
+	var as cosmosdb.AsAzure
+	if s.cfg.AsAzure != nil {
+		as = cosmosdb.AsAzure(s.cfg.AsAzure.Cosmos)
+	}
 	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
-		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log,
+		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: as,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -144,6 +149,11 @@ func (s *Cosmos) listen() error {
 		l = tls.NewListener(l, s.cert.serverConfig())
 	}
 	s.server = s.account.Serve(l)
+	if a := s.cfg.AsAzure; a != nil && a.Cosmos.TwoRegions {
+		if err := s.listenSecond(); err != nil {
+			return err
+		}
+	}
 	s.control, err = startControl(s.cfg.Control, s.controlHandler(), s.log)
 	return err
 }
@@ -156,6 +166,9 @@ func (s *Cosmos) Close() error {
 		if s.server != nil {
 			err = errors.Join(err, s.server.Close())
 		}
+		if s.second != nil {
+			err = errors.Join(err, s.second.server.Close())
+		}
 		s.err = errors.Join(err, s.account.Close())
 	})
 	return s.err
@@ -167,15 +180,17 @@ func (s *Cosmos) Addr() string { return address(s.at) }
 // ControlAddr returns the address of the control endpoint, "" if there is none.
 func (s *Cosmos) ControlAddr() string { return s.control.addr() }
 
-// Endpoint returns the account's URL.
-func (s *Cosmos) Endpoint() string {
+// Endpoint returns the account's URL, which is that of its first region.
+func (s *Cosmos) Endpoint() string { return s.endpoint(s.Addr()) }
+
+func (s *Cosmos) endpoint(addr string) string {
 	scheme := "http://"
 	if s.cert != nil {
 		scheme = "https://"
 	}
-	host, port, err := net.SplitHostPort(s.Addr())
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return scheme + s.Addr() + "/"
+		return scheme + addr + "/"
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "localhost"

@@ -77,6 +77,8 @@ func (s *Cosmos) controlHandler() http.Handler {
 	})
 	mux.HandleFunc("POST /split", command(func(c wireContainer) (any, error) { return struct{}{}, s.Split(c.Database, c.Container, c.Range) }))
 	mux.HandleFunc("POST /throughput", command(func(c wireContainer) (any, error) { return struct{}{}, s.SetThroughput(c.Database, c.Container, c.RU) }))
+	mux.HandleFunc("GET /regions", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, s.Regions()) })
+	mux.HandleFunc("POST /failover", command(func(struct{}) (any, error) { return struct{}{}, s.Failover() }))
 	mux.HandleFunc("POST /key/revoke", command(func(struct{}) (any, error) { return struct{}{}, s.RevokeKey(s.Key()) }))
 	mux.HandleFunc("POST /key/restore", command(func(struct{}) (any, error) { return struct{}{}, s.RestoreKey(s.Key()) }))
 	return mux

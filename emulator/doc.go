@@ -52,6 +52,8 @@
 //	GET    /stats/{db}/{name}  the counts of a container and its partition key ranges
 //	POST   /split              {"database": "db", "container": "docs", "range": "0"} splits a range; without range, the largest
 //	POST   /throughput         {"database": "db", "container": "docs", "ru": 10000} changes the RU per second
+//	GET    /regions            the account's regions
+//	POST   /failover           {} makes the other region of an account in two take the writes
 //	POST   /key/revoke         {} makes the account refuse its key
 //	POST   /key/restore        {} makes the account accept it again
 package emulator

@@ -14,7 +14,7 @@ type AsAzure struct {
 	RequestSize     int // bytes
 	StopOnError     bool
 	SlowThroughput  time.Duration
-	TwoRegions      bool // who serves the account calls ServeRegion
+	TwoRegions      bool // package emulator calls ServeRegion then
 }
 
 const substatusControlPlane = 5300 // what the request does is for the management API

@@ -7,7 +7,7 @@ import (
 )
 
 // regionNames are the names of an account's regions.
-var regionNames = [...]string{"West Europe", "North Europe"}
+var regionNames = [2]string{"West Europe", "North Europe"}
 
 const substatusRegion = 3 // the region takes no writes
 
@@ -31,6 +31,9 @@ func (a *Account) Failover() error {
 	a.writeRegion = 1 - a.writeRegion
 	return nil
 }
+
+// Regions returns the names of the account's two regions.
+func (a *Account) Regions() [2]string { return regionNames }
 
 // WriteRegion returns the index of the region that takes writes.
 func (a *Account) WriteRegion() int {
