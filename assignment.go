@@ -48,10 +48,11 @@ type assignment struct {
 	// The delivery's goroutine sets these. The first claim that succeeds sets the
 	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead
 	// letters, which is after that; only under Replay does it ever change.
-	incarnation  string // the topic's, which the claimed checkpoint is of
-	assignedHook bool   // Hooks.Assigned was called
-	unanswered   int    // how many requests in a row had no answer, at most two
-	seekAgain    bool   // the start is to be chosen again
+	incarnation  string   // the topic's, which the claimed checkpoint is of
+	assignedHook bool     // Hooks.Assigned was called
+	unanswered   int      // how many requests in a row had no answer, at most two
+	start        Position // that was chosen; Unset if the partition had a checkpoint
+	seekAgain    bool     // the start is to be chosen again
 
 	// unread: this assignment has chosen the start and has read no event since. The
 	// delivery's goroutine sets it. While the log is read, the one that fetches does.
@@ -63,7 +64,7 @@ type assignment struct {
 func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	a := &assignment{c: c, topic: topic, lease: lease, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
+	a := &assignment{c: c, topic: topic, lease: lease, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
 	a.lag.init()
 	a.work, a.cancel = context.WithCancelCause(work)
 	a.idle, a.stop = context.WithCancel(a.work)

@@ -132,27 +132,17 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	}
 	// What is in flight after the topic was recreated belongs to the old incarnation.
 	if a.incarnation != topic.Incarnation {
-		a.incarnation = topic.Incarnation
+		a.incarnation, a.start = topic.Incarnation, driver.Unset
 	}
 	w.claimed(cp)
 	if w.position() == driver.Unset || a.seekAgain {
-		from := a.c.cfg.Start
-		if a.seekAgain {
-			from = Earliest() // all that the log still holds is after the start
-		}
-		var start Position
-		err := a.request(a.idle, fmt.Sprintf("seek %s", from), func(ctx context.Context) (err error) {
-			start, err = a.c.source.Seek(ctx, a.lease.Partition, from, a.lease.Epoch)
-			return err
-		})
-		if err != nil {
+		if err := a.chooseStart(); err != nil {
 			return err
 		}
 		// The start is stored before the first event is read. Otherwise a restart
 		// could choose another "latest" and skip the events in between.
-		a.unread = true
-		if start.Sequence > w.position().Sequence {
-			if err := w.storeStart(start); err != nil {
+		if a.start.Sequence > w.position().Sequence {
+			if err := w.storeStart(a.start); err != nil {
 				return fmt.Errorf("store start: %w", err)
 			}
 		}
@@ -164,6 +154,28 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		assigned.done()
 	}
 	a.assignedHook = true
+	return nil
+}
+
+// chooseStart sets the start of a partition without a checkpoint. A start that was chosen stays
+// the same when the database has lost it: events after it may have been read.
+func (a *assignment) chooseStart() error {
+	from := a.c.cfg.Start
+	switch {
+	case a.seekAgain:
+		from = Earliest() // all that the log still holds is after the start
+	case a.start != driver.Unset:
+		return nil
+	}
+	err := a.request(a.idle, fmt.Sprintf("seek %s", from), func(ctx context.Context) (err error) {
+		a.start, err = a.c.source.Seek(ctx, a.lease.Partition, from, a.lease.Epoch)
+		return err
+	})
+	if err != nil {
+		a.start = driver.Unset
+		return err
+	}
+	a.unread = true
 	return nil
 }
 

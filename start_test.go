@@ -180,3 +180,28 @@ func TestRetentionAfterSomethingWasRead(t *testing.T) {
 		})
 	}
 }
+
+// A database that has lost the start, and the commits after it, gets the same start again.
+func TestStartIsLost(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.send("0", "before", "before")
+		lose := s.store.Snapshot()
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{Start: sluice.Latest()})
+		defer end()
+		time.Sleep(10 * time.Second)
+		s.send("0", "after", "after")
+		time.Sleep(10 * time.Second)
+		if got, want := s.rows(), []int64{2, 3}; !slices.Equal(got, want) {
+			t.Fatalf("rows %v, want %v", got, want)
+		}
+		lose()
+		if got := s.rows(); len(got) != 0 {
+			t.Fatalf("the database still has rows %v", got)
+		}
+		time.Sleep(time.Minute)
+		if got, want := s.rows(), []int64{2, 3}; !slices.Equal(got, want) {
+			t.Errorf("after the database lost the start: rows %v, want %v", got, want)
+		}
+	})
+}
