@@ -77,6 +77,7 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	f.amqp = amqp.NewServer(newPeer, &amqp.Config{
+		MaxBuffered:    max(16<<20, 2*cfg.maxMessage),
 		MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, Log: f.log,
 		Quota: cfg.connections, IdleLink: cfg.idleLink, IdleConnection: cfg.idleConnection, IdleOrigin: cfg.idleOrigin,
 	})

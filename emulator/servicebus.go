@@ -89,12 +89,6 @@ type ServiceBusConfig struct {
 	Log *slog.Logger
 }
 
-// Sizes of the largest message or batch, by tier.
-const (
-	maxStandard = 256 << 10
-	maxPremium  = 1 << 20
-)
-
 // ServiceBus is an embedded Service Bus namespace: queues, topics and subscriptions
 // over AMQP 1.0, on TCP, TLS and WebSockets, and their administration over HTTPS. It is
 // safe for concurrent use.
@@ -112,12 +106,11 @@ const (
 // all messages pass), duplicate detection, forwarding and partitioning.
 type ServiceBus struct {
 	namespace
-	premium    bool
-	maxMessage int // bytes of a message or batch
-	started    time.Time
-	broker     *servicebus.Broker
-	admin      busAdmin
-	control    *httpServer // nil if there is none
+	azure   *busAsAzure
+	started time.Time
+	broker  *servicebus.Broker
+	admin   busAdmin
+	control *httpServer // nil if there is none
 }
 
 // StartServiceBus starts a namespace with the queues and topics. If cfg has a
@@ -129,7 +122,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 	if cfg != nil {
 		c = *cfg
 	}
-	s := &ServiceBus{premium: c.Premium, started: time.Now()}
+	s := &ServiceBus{azure: newBusAsAzure(c.AsAzure, c.Premium), started: time.Now()}
 	s.admin.bus = s
 	if err := s.start(queues, topics, &c); err != nil {
 		return nil, fmt.Errorf("emulator: service bus: %w", err)
@@ -139,16 +132,13 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 
 func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
 	common := &namespaceConfig{
-		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, maxMessage: maxStandard, log: c.Log,
+		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, log: c.Log,
 		requests: s.admin.share,
 	}
-	if c.Premium {
-		common.maxMessage = maxPremium
-	}
+	s.azure.limit(common)
 	if c.AdminCertOut != "" && c.AdminListen == "" {
 		return fmt.Errorf("a file for the administration API's certificate, %s, but no address for the API to listen on", c.AdminCertOut)
 	}
-	s.maxMessage = common.maxMessage
 	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer { return &busPeer{peer: newPeer(&s.namespace, c), bus: s} }); err != nil {
 		return err
 	}
@@ -187,6 +177,9 @@ func (s *ServiceBus) define(queues []ServiceBusQueue, topics []ServiceBusTopic) 
 		q := &queues[i]
 		_, there := s.broker.Queue(q.Name)
 		err := create(q.Name, there, func() error {
+			if err := s.azure.checkQueue(q.config()); err != nil {
+				return fmt.Errorf("queue %s: %w", q.Name, err)
+			}
 			_, err := s.broker.CreateQueue(q.Name, q.config())
 			return err
 		})
@@ -208,6 +201,9 @@ func (s *ServiceBus) define(queues []ServiceBusQueue, topics []ServiceBusTopic) 
 			q := &t.Subscriptions[j]
 			_, there := topic.Subscription(q.Name)
 			err := create(t.Name+"/"+q.Name, there, func() error {
+				if err := s.azure.checkQueue(q.config()); err != nil {
+					return fmt.Errorf("subscription %s/%s: %w", t.Name, q.Name, err)
+				}
 				_, err := topic.Subscribe(q.Name, q.config())
 				return err
 			})

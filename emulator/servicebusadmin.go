@@ -176,7 +176,7 @@ func (a *busAdmin) namespace(r *http.Request) (int, any, error) {
 		return 0, nil, adminErrorf(http.StatusMethodNotAllowed, "the namespace can be read only")
 	}
 	tier, units := "Standard", 0
-	if a.bus.premium {
+	if a.bus.azure.premium {
 		tier, units = "Premium", 1
 	}
 	host, _, _ := strings.Cut(r.Host, ":")
@@ -276,7 +276,7 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 	case err != nil:
 		return 0, nil, err
 	case entry.Queue != nil:
-		cfg, err := entry.Queue.config()
+		cfg, err := a.queueConfig(entry.Queue)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -285,6 +285,9 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request has neither a QueueDescription nor a TopicDescription.")
 	}
 	cfg, err := entry.Topic.topicConfig()
+	if err == nil {
+		err = a.bus.azure.checkSize(cfg.MaxBytes)
+	}
 	switch {
 	case err != nil:
 	case !update:
@@ -299,6 +302,15 @@ func (a *busAdmin) entity(w http.ResponseWriter, r *http.Request, name string) (
 		}
 	}
 	return 0, nil, err
+}
+
+// queueConfig converts the description of a queue or subscription.
+func (a *busAdmin) queueConfig(d *description) (*servicebus.QueueConfig, error) {
+	cfg, err := d.config()
+	if err == nil {
+		err = a.bus.azure.checkQueue(cfg)
+	}
+	return cfg, err
 }
 
 func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *servicebus.Topic, name string) (int, any, error) {
@@ -320,7 +332,7 @@ func (a *busAdmin) subscription(w http.ResponseWriter, r *http.Request, t *servi
 	if entry.Subscription == nil {
 		return 0, nil, adminErrorf(http.StatusBadRequest, "SubCode=40000. The request has no SubscriptionDescription.")
 	}
-	cfg, err := entry.Subscription.config()
+	cfg, err := a.queueConfig(entry.Subscription)
 	if err != nil {
 		return 0, nil, err
 	}

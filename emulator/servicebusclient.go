@@ -181,6 +181,7 @@ const (
 	condSessionLocked   amqp.Symbol = "com.microsoft:session-cannot-be-locked"
 	condDisabled        amqp.Symbol = "com.microsoft:entity-disabled"
 	condTimeout         amqp.Symbol = "com.microsoft:timeout"
+	condOutOfRange      amqp.Symbol = "com.microsoft:argument-out-of-range"
 )
 
 // explain converts the broker's errors to those of Azure.

@@ -43,7 +43,7 @@ var busOperations = map[string]busOperation{
 
 // manage handles a request to $management; store is nil for a topic.
 func (c *busPeer) manage(ctx context.Context, l *amqp.Link, n busNode, store *servicebus.Store, req *amqp.Message) (reply, error) {
-	switch kind, err := c.namespace.faults.inject(ctx, l, OnManage, n.entity, ""); {
+	switch kind, err := c.inject(ctx, l, OnManage, n.entity); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return reply{status: http.StatusServiceUnavailable, description: errServerBusy.Description, condition: errServerBusy.Condition}, nil
 	case err != nil:
@@ -141,7 +141,7 @@ func (c *busPeer) settleByToken(n busNode, store *servicebus.Store, body amqp.Ma
 		return badRequest("update-disposition needs lock-tokens, an array of UUIDs.")
 	}
 	properties, _ := body.Get("properties-to-modify").(amqp.Map)
-	as := servicebus.Settlement{Edit: editProperties(properties, c.bus.maxMessage)}
+	as := servicebus.Settlement{Edit: editProperties(properties, c.bus.azure.maxMessage())}
 	switch status := body.String("disposition-status"); status {
 	case "completed":
 		as.Outcome = servicebus.Complete
@@ -219,7 +219,10 @@ func (c *busPeer) schedule(n busNode, _ *servicebus.Store, body amqp.Map) reply 
 		if !isMessage {
 			return badRequest("schedule-message needs an encoded message in each entry.")
 		}
-		if ms[i], err = busMessage(bytes.Clone(encoded)); err != nil {
+		if ms[i], err = busMessage(bytes.Clone(encoded)); err == nil {
+			err = c.bus.azure.checkMessage(ms[i].Payload)
+		}
+		if err != nil {
 			return c.failed(n, err)
 		}
 		if ms[i].Scheduled.IsZero() {

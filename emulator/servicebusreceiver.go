@@ -32,7 +32,7 @@ type origin interface {
 }
 
 func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Context) error, error) {
-	if err := c.injectAttach(l.Link, n.node); err != nil {
+	if _, err := c.inject(context.Background(), l.Link, OnAttach, n.entity); err != nil {
 		return nil, err
 	}
 	if _, ok := c.bus.broker.Topic(n.name); ok && n.subscription == "" {
@@ -42,6 +42,22 @@ func (c *busPeer) openReceiver(l *amqp.Outgoing, n busNode) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
+	leave, err := c.bus.azure.receive(n.name)
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.receiveLink(l, n, store)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer leave()
+		return run(ctx)
+	}, nil
+}
+
+func (c *busPeer) receiveLink(l *amqp.Outgoing, n busNode, store *servicebus.Store) (func(context.Context) error, error) {
 	r := &busReceiver{c: c, link: l, node: n, store: store, from: store}
 	l.OnSettle(r.settle)
 	if wish, ok := requestedSession(l.Filter()); ok {
@@ -88,7 +104,7 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked
 			_ = r.store.Release(m.Token) // unless the lock has expired meanwhile
 		}
 	}()
-	if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
+	if _, err := r.c.inject(ctx, r.link.Link, OnReceive, r.node.entity); err != nil {
 		return err
 	}
 	for {
@@ -109,7 +125,7 @@ func (r *busReceiver) deliverLocked(ctx context.Context, got []servicebus.Locked
 // that none is received twice. Those that a disconnected client doesn't receive are
 // lost, as on Azure.
 func (r *busReceiver) deliverDeleted(ctx context.Context, got []servicebus.Locked) error {
-	if _, err := r.c.namespace.faults.inject(ctx, r.link.Link, OnReceive, r.node.entity, ""); err != nil {
+	if _, err := r.c.inject(ctx, r.link.Link, OnReceive, r.node.entity); err != nil {
 		for _, m := range got {
 			_ = r.store.Release(m.Token)
 		}
@@ -151,11 +167,11 @@ func (r *busReceiver) settle(tag [16]byte, o amqp.Outcome) (wait func() error, e
 		as.Outcome = servicebus.Complete
 	case amqp.Rejected:
 		as.Outcome, as.Reason, as.Description = servicebus.DeadLetter, o.Info.String(propReason), o.Info.String(propDescription)
-		as.Edit = editProperties(without(o.Info, propReason, propDescription), r.c.bus.maxMessage)
+		as.Edit = editProperties(without(o.Info, propReason, propDescription), r.c.bus.azure.maxMessage())
 	case amqp.Released:
 		as.Outcome = servicebus.Release
 	case amqp.Modified:
-		as.Outcome, as.Edit = servicebus.Abandon, editProperties(o.Annotations, r.c.bus.maxMessage)
+		as.Outcome, as.Edit = servicebus.Abandon, editProperties(o.Annotations, r.c.bus.azure.maxMessage())
 		if o.Undeliverable {
 			as.Outcome = servicebus.Defer
 		}

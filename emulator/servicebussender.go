@@ -11,6 +11,10 @@ import (
 // maxBatch is the maximum number of messages in a batch, as on Azure.
 const maxBatch = 4500
 
+// propMaxBatch is the property of a link for sending that states the size of the largest
+// batch in bytes. A single message may be larger on the premium tier.
+const propMaxBatch = "com.microsoft:max-message-batch-size"
+
 // busSender is a link on which a client sends messages to a queue or topic. Deliveries
 // that arrive together are written together.
 type busSender struct {
@@ -30,13 +34,14 @@ type submission struct {
 }
 
 func (c *busPeer) openSender(l *amqp.Incoming, n busNode) (func(context.Context) error, error) {
-	if err := c.injectAttach(l.Link, n.node); err != nil {
+	if _, err := c.inject(context.Background(), l.Link, OnAttach, n.entity); err != nil {
 		return nil, err
 	}
 	to, err := c.target(n)
 	if err != nil {
 		return nil, err
 	}
+	l.Answer(amqp.Map{{Key: amqp.Symbol(propMaxBatch), Value: uint64(c.bus.azure.maxBatch())}})
 	l.CountWith(c.namespace.meters.of(n.entity))
 	s := &busSender{c: c, link: l, node: n, to: to}
 	return s.run, nil
@@ -69,10 +74,16 @@ func (s *busSender) run(ctx context.Context) error {
 // error ends the link.
 func (s *busSender) submit(ctx context.Context, d amqp.Delivery) (submission, error) {
 	ms, refused := splitBus(d)
+	if size, most := len(d.Payload), s.c.bus.azure.maxBatch(); d.Format == formatBatch && size > most {
+		refused = amqp.Errorf(amqp.CondMessageSize, "The batch has %d bytes: at most %d are allowed.", size, most)
+	}
+	for i := 0; i < len(ms) && refused == nil; i++ {
+		refused = s.c.bus.azure.checkMessage(ms[i].Payload)
+	}
 	if refused != nil {
 		return submission{rejected: refused}, nil
 	}
-	switch kind, err := s.c.namespace.faults.inject(ctx, s.link.Link, OnSend, s.node.entity, ""); {
+	switch kind, err := s.c.inject(ctx, s.link.Link, OnSend, s.node.entity); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return submission{rejected: err}, nil
 	case err != nil:

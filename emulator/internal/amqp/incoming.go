@@ -11,6 +11,7 @@ type Incoming struct {
 	*Link
 	wake  chan struct{}
 	meter *Meter // nil: not counted
+	reply Map    // the link properties of the answer to the attach
 
 	// Guarded by c.mu.
 	credit        uint32 // messages the client may still send
@@ -19,6 +20,10 @@ type Incoming struct {
 	taken         []Delivery // returned by the last call of Next
 	partial       *Delivery  // a delivery whose last transfer is missing
 }
+
+// Answer sets the link properties in the answer to the attach. It may be called only by
+// [Peer.Incoming].
+func (l *Incoming) Answer(properties Map) { l.reply = properties }
 
 // Delivery is a message received.
 type Delivery struct {

@@ -136,6 +136,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer.maxMessage = 0 // only the receiver states a limit (section 2.7.3)
 	if in != nil {
 		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
+		answer.properties = in.reply
 	}
 	if out != nil && out.deferred != nil {
 		out.deferred = &answer
