@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/pgtoken"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -189,6 +190,9 @@ func parseDatabase(text string) (database, error) {
 		u, err := url.Parse(text)
 		if err != nil || u.Opaque != "" {
 			return nil, fmt.Errorf("not a %s:// URL: special characters in the user's name and password must be percent-encoded", scheme)
+		}
+		if _, _, err := pgtoken.Split(text); err != nil {
+			return nil, err
 		}
 		return postgresDatabase{url: text}, nil
 	}

@@ -30,6 +30,7 @@
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
+//	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default
 //	target:                             # required: insert, statement, cosmos, eventhub or servicebus
 //	  insert:
 //	    table: flights                  # or schema.table

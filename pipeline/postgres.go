@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -12,9 +11,11 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/pgtoken"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
+// postgresDatabase is a database by its URL, which may say credential=default.
 type postgresDatabase struct{ url string }
 
 // postgresDialect's kinds of column are PostgreSQL's types, by their internal names.
@@ -37,7 +38,11 @@ var postgresDialect = dialect{
 func (postgresDatabase) dialect() *dialect { return &postgresDialect }
 
 func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	store, err := pgstore.Open(ctx, d.url, &pgstore.Config{LeaseFor: p.config.LeaseFor})
+	url, password, err := pgtoken.Split(d.url)
+	if err != nil {
+		return err
+	}
+	store, err := pgstore.Open(ctx, url, &pgstore.Config{LeaseFor: p.config.LeaseFor, Password: password})
 	if err != nil {
 		return err
 	}
@@ -52,14 +57,13 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 }
 
 func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) {
-	// The errors of pgx may quote the URL and have several lines.
-	pool, err := pgxpool.New(ctx, d.url)
+	url, password, err := pgtoken.Split(d.url)
 	if err != nil {
-		return nil, nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")
+		return nil, nil, err
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, nil, errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	pool, err := pgstore.Connect(ctx, url, &pgstore.Config{Password: password})
+	if err != nil {
+		return nil, nil, err
 	}
 	return postgresCatalog{pool}, pool.Close, nil
 }

@@ -131,6 +131,7 @@ func TestMistakes(t *testing.T) {
 		{"metrics: {b: {prometheus: {url: 'http://h', query: x, authorization: Bearer hunter2}}}\n" + target + "rule: {upper: 5, lower: 3}", "holds a secret"},
 		{metrics + "target: {cosmos: {endpoint: 'https://h/', key: hunter2, database: d}}\nrule: {upper: 5, lower: 3}", "holds a key"},
 		{metrics + "target: {cosmos: {endpoint: 'https://h/', credential: default, database: d}}\nrule: {upper: 5, lower: 3}", "only through Azure Resource Manager"},
+		{"metrics: {b: {sql: {database: 'postgres://u@h/d?credential=default', query: x}}}\n" + target + "rule: {upper: 5, lower: 3}", "add sslmode=verify-full"},
 		{metrics + "target: {workers: {}}\nrule: {upper: 5, lower: 3}", "3:10: target.workers: needs one of pipeline and command"},
 		{metrics + "target: {}\nrule: {upper: 5, lower: 3}", "3:1: target: has no target: write one of appservice, command"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: 'AccountName=x;AccountKey=hunter2'}}", "holds a secret"},

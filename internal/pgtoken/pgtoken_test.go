@@ -1,0 +1,60 @@
+package pgtoken
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+func TestSplit(t *testing.T) {
+	const canary = "k4n4ry"
+	for _, c := range []struct{ url, clean, wrong string }{
+		{"postgres://u:" + canary + "@h/db?x=%2f", "postgres://u:" + canary + "@h/db?x=%2f", ""},
+		{"host=h user=u", "host=h user=u", ""},
+		{"postgres://u@h.postgres.database.azure.com/db?sslmode=verify-full&credential=default", "postgres://u@h.postgres.database.azure.com/db?sslmode=verify-full", ""},
+		{"postgres://u%40contoso.com@localhost:6432/db?credential=default", "postgres://u%40contoso.com@localhost:6432/db", ""},
+		{"postgres://u@h/db?credential=" + canary, "", "write credential=default"},
+		{"postgres://u:" + canary + "@h/db?credential=default&sslmode=require", "", "write one of them"},
+		{"postgres://h/db?credential=default&sslmode=require", "", "needs a user"},
+		{"postgres://u@h/db?credential=default", "", "add sslmode=verify-full"},
+		{"postgres://u@h/db?credential=default&sslmode=prefer", "", "add sslmode=verify-full"},
+	} {
+		clean, password, err := Split(c.url)
+		if clean != c.clean || (password != nil) != (clean != c.url && err == nil) || (err == nil) != (c.wrong == "") {
+			t.Errorf("%s: %s, %t, %v", c.url, clean, password != nil, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), canary)) {
+			t.Errorf("%s: %v, want %s", c.url, err, c.wrong)
+		}
+	}
+}
+
+type credential struct{ asked []string }
+
+func (c *credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	c.asked = append(c.asked, o.Scopes...)
+	return azcore.AccessToken{Token: "token-" + string(rune('0'+len(c.asked)))}, nil
+}
+
+// TestTokens: each connection asks for a token, with the scope of its cloud.
+func TestTokens(t *testing.T) {
+	c := &credential{}
+	made := 0
+	password := tokens(scope("h.postgres.database.chinacloudapi.cn"), func() (azcore.TokenCredential, error) { made++; return c, nil })
+	for _, want := range []string{"token-1", "token-2"} {
+		if got, err := password(t.Context()); got != want || err != nil {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	if made != 1 || c.asked[0] != "https://ossrdbms-aad.database.chinacloudapi.cn/.default" || scope("h.postgres.database.azure.com") != "https://ossrdbms-aad.database.windows.net/.default" {
+		t.Errorf("%d credentials, scopes %q", made, c.asked)
+	}
+	failing := tokens("", func() (azcore.TokenCredential, error) { return nil, errors.New("none") })
+	if _, err := failing(t.Context()); err == nil || !strings.Contains(err.Error(), "default credential: none") {
+		t.Errorf("got %v", err)
+	}
+}
