@@ -7,6 +7,9 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
+// cbsCredit is how many tokens may be on their way to $cbs on one connection.
+const cbsCredit = 10
+
 // putToken handles a request to $cbs (AMQP claims-based security, draft 01): a token in
 // the body, the audience and the kind of token in the application properties.
 func (p *peer) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Message) (reply, error) {
@@ -20,5 +23,6 @@ func (p *peer) putToken(_ context.Context, _ *amqp.Link, _ node, req *amqp.Messa
 	if why := p.auth.put(token, req.Properties.String("name")); why != accepted {
 		return reply{status: http.StatusUnauthorized, description: string(why), condition: amqp.CondUnauthorized}, nil
 	}
+	p.conn.Trust()
 	return reply{status: http.StatusAccepted, description: "Accepted"}, nil
 }

@@ -58,6 +58,10 @@ type Config struct {
 	// IdleTimeout is how long a connection may be idle before it is closed. Default 4
 	// minutes.
 	IdleTimeout time.Duration
+	// AuthTimeout is how long a client may take to authenticate after it has connected, if
+	// keys are configured. Until then the server keeps little for its connection. Default 1
+	// minute.
+	AuthTimeout time.Duration
 	// Log receives errors, and closed connections at debug level. Default: nothing is
 	// logged.
 	Log *slog.Logger
@@ -98,7 +102,7 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	s.azure = newHubsAsAzure(cfg.AsAzure)
 	common := &namespaceConfig{
 		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys,
-		idleTimeout: cfg.IdleTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
+		idleTimeout: cfg.IdleTimeout, authTimeout: cfg.AuthTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
 		connections: s.azure.Connections, idleLink: s.azure.IdleLink, idleConnection: s.azure.IdleConnection, idleOrigin: "AmqpEventHub",
 	}
 	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer {

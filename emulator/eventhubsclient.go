@@ -29,6 +29,7 @@ func (c *hubPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 	case err != nil:
 		return nil, err
 	case n.special == cbsNode:
+		l.LimitCredit(cbsCredit)
 		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putToken) })
 	case n.group != "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for receiving: send to the event hub or one of its partitions", n.path)

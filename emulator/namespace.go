@@ -43,6 +43,7 @@ type namespaceConfig struct {
 	idleTimeout                   time.Duration
 	maxMessage                    int
 	log                           *slog.Logger
+	authTimeout                   time.Duration
 	requests                      func(net.Listener) // gets the HTTP requests at the TLS address that open no WebSocket
 
 	// What [AsAzure] turns on: see amqp.Config.
@@ -76,9 +77,15 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 	if f.log = cfg.log; f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
+	authTimeout := time.Duration(0)
+	if len(f.keys) > 0 {
+		if authTimeout = cfg.authTimeout; authTimeout <= 0 {
+			authTimeout = time.Minute
+		}
+	}
 	f.amqp = amqp.NewServer(newPeer, &amqp.Config{
 		MaxBuffered:    max(16<<20, 2*cfg.maxMessage),
-		MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, Log: f.log,
+		MaxMessageSize: cfg.maxMessage, IdleTimeout: cfg.idleTimeout, AuthTimeout: authTimeout, Log: f.log,
 		Quota: cfg.connections, IdleLink: cfg.idleLink, IdleConnection: cfg.idleConnection, IdleOrigin: cfg.idleOrigin,
 	})
 	return nil

@@ -51,10 +51,14 @@ func newPeer(f *namespace, c *amqp.Conn) *peer {
 
 // Authenticate implements [amqp.Peer].
 func (p *peer) Authenticate(mechanism string, response []byte) error {
-	if mechanism == "PLAIN" {
-		return p.auth.plain(response)
+	if mechanism != "PLAIN" {
+		return nil // the other mechanisms prove nothing: clients put a token later
 	}
-	return nil // the other mechanisms prove nothing: clients put a token later
+	if err := p.auth.plain(response); err != nil {
+		return err
+	}
+	p.conn.Trust()
+	return nil
 }
 
 // Closed implements [amqp.Peer].

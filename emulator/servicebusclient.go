@@ -69,6 +69,7 @@ func (c *busPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 	case err != nil:
 		return nil, err
 	case n.special == cbsNode:
+		l.LimitCredit(cbsCredit)
 		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putBusToken) })
 	}
 	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) {

@@ -107,7 +107,7 @@ func opened(t testing.TB, peer *testPeer, cfg *Config, o *open) *testClient {
 
 // read collects what the server sends.
 func (c *testClient) read() {
-	fr := newFrameReader(c.nc, 1<<20)
+	fr := newFrameReader(c.nc, func() int { return 1 << 20 })
 	for {
 		f, err := fr.next()
 		if c.hold != nil {

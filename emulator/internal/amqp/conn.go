@@ -50,13 +50,15 @@ type Conn struct {
 	hadLink             bool
 	linkless            time.Time            // since when there is no link, if there is none
 	waitingLinks        []*Outgoing          // links that wait until out is taken
-	bufferedBytes       int                  // bytes of complete messages that no link has handled yet
+	bufferedBytes       int                  // size of the buffers of complete messages that no link has handled yet
 	dispositions        []pendingDisposition // answers to the client's dispositions, in order
 	sendingDispositions bool                 // a goroutine runs sendDispositions
-	partialBytes        int                  // bytes of messages whose last transfer is missing
+	partialBytes        int                  // size of the buffers of messages whose last transfer is missing
 
 	headersExchanged bool                  // the AMQP headers have been exchanged; only the reader uses it
 	opened           bool                  // the open frames have been exchanged; only the reader uses it
+	mustProve        time.Time             // when the client must have proved a right; only the reader uses it
+	trusted          atomic.Bool           // it has, or needn't
 	dropped          atomic.Bool           // drop was called
 	localError       atomic.Pointer[Error] // ends the connection because of the server's side, not because of input
 }
@@ -74,7 +76,8 @@ func newConn(s *Server, nc net.Conn) *Conn {
 		peerMaxFrame: minFrameSize,
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.fr = newFrameReader(idleReader{c}, s.cfg.MaxFrameSize)
+	c.trusted.Store(s.cfg.AuthTimeout <= 0)
+	c.fr = newFrameReader(idleReader{c}, c.maxFrame)
 	c.peer = s.newPeer(c)
 	return c
 }

@@ -14,21 +14,32 @@ type idleReader struct{ c *Conn }
 var errIdle = Errorf(CondResourceLimit, "the connection was idle for too long")
 
 func (r idleReader) Read(b []byte) (int, error) {
-	if r.c.opened {
-		if err := r.c.net.SetReadDeadline(time.Now().Add(r.c.cfg.IdleTimeout)); err != nil {
-			return 0, err
+	for {
+		deadline, toProve := time.Time{}, false
+		if r.c.opened {
+			deadline, toProve = r.c.readDeadline()
+			if err := r.c.net.SetReadDeadline(deadline); err != nil {
+				return 0, err
+			}
 		}
+		if r.c.interrupted() { // in the meantime: SetReadDeadline has overwritten the deadline that interrupts
+			return 0, net.ErrClosed
+		}
+		n, err := r.c.net.Read(b)
+		r.c.srv.received.Add(int64(n))
+		var ne net.Error
+		if errors.As(err, &ne) && ne.Timeout() && !r.c.interrupted() {
+			switch {
+			case toProve && r.c.trusted.Load():
+				continue
+			case toProve:
+				err = errUntrusted
+			default:
+				err = errIdle
+			}
+		}
+		return n, err
 	}
-	if r.c.interrupted() { // in the meantime: SetReadDeadline has overwritten the deadline that interrupts
-		return 0, net.ErrClosed
-	}
-	n, err := r.c.net.Read(b)
-	r.c.srv.received.Add(int64(n))
-	var ne net.Error
-	if errors.As(err, &ne) && ne.Timeout() && !r.c.interrupted() {
-		err = errIdle
-	}
-	return n, err
 }
 
 // interrupt makes a Read in progress fail, by a deadline in the past.
@@ -61,6 +72,7 @@ func (c *Conn) awaitOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.linkless = time.Now()
+	c.mustProve = c.linkless.Add(c.cfg.AuthTimeout)
 	c.hostname = p.hostname
 	c.peerMaxFrame = int(min(p.maxFrameSize, uint32(1<<20)))
 	if p.idleTimeOut > 0 {
@@ -104,23 +116,18 @@ func (c *Conn) readLoop() error {
 func (c *Conn) applyBackpressure() error {
 	for {
 		c.mu.Lock()
-		inputFull, outputFull := c.bufferedBytes > c.cfg.MaxBuffered, len(c.out) > 4*highWater
+		inputFull := c.bufferedBytes > c.trustedOr(c.cfg.MaxBuffered, untrustedInput)
+		outputFull := len(c.out) > c.trustedOr(4*highWater, untrustedOutput)
 		c.mu.Unlock()
+		signal := c.bufferFreed
 		switch {
 		case outputFull:
-			select {
-			case <-c.outputTaken:
-			case <-c.ctx.Done():
-				return net.ErrClosed
-			}
-		case inputFull:
-			select {
-			case <-c.bufferFreed:
-			case <-c.ctx.Done():
-				return net.ErrClosed
-			}
-		default:
+			signal = c.outputTaken
+		case !inputFull:
 			return nil
+		}
+		if err := c.await(signal); err != nil {
+			return err
 		}
 	}
 }

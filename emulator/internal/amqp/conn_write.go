@@ -64,14 +64,18 @@ func (c *Conn) writeLoop() {
 				buf = []byte{0, 0, 0, frameHeaderSize, 2, frameAMQP, 0, 0}
 			}
 		}
-		_ = c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
+		limit := c.cfg.WriteTimeout
+		if !c.trusted.Load() {
+			limit = min(limit, untrustedWrite)
+		}
+		_ = c.net.SetWriteDeadline(time.Now().Add(limit))
 		n, err := c.net.Write(buf)
 		c.srv.sent.Add(int64(n))
 		if err != nil {
 			c.drop()
 			return
 		}
-		if cap(spare) > 8*highWater {
+		if cap(spare) > c.trustedOr(8*highWater, 8*untrustedOutput) {
 			spare = nil
 		}
 	}

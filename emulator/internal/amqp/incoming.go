@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -14,6 +13,7 @@ type Incoming struct {
 	reply Map    // the link properties of the answer to the attach
 
 	// Guarded by c.mu.
+	maxCredit     uint32 // what credit is raised to
 	credit        uint32 // messages the client may still send
 	deliveryCount uint32
 	queue         []Delivery // received, not yet taken by Next
@@ -38,33 +38,9 @@ type Delivery struct {
 	buf     *[]byte
 }
 
-// Buffers of messages received. Most messages fit one frame; a second pool keeps the grown buffers
-// of those that don't.
-var smallBuffers, largeBuffers = bufferPool(64 << 10), bufferPool(256 << 10)
-
-func bufferPool(size int) *sync.Pool {
-	return &sync.Pool{New: func() any { b := make([]byte, 0, size); return &b }}
-}
-
-func newBuffer(more bool, n int) *[]byte {
-	if more || n > 64<<10 {
-		return largeBuffers.Get().(*[]byte)
-	}
-	return smallBuffers.Get().(*[]byte)
-}
-
-func (d *Delivery) free() {
-	if d.buf == nil {
-		return
-	}
-	*d.buf = (*d.buf)[:0]
-	if cap(*d.buf) > 64<<10 {
-		largeBuffers.Put(d.buf)
-	} else {
-		smallBuffers.Put(d.buf)
-	}
-	d.buf, d.Payload = nil, nil
-}
+// LimitCredit sets how many messages may be in flight on the link, if that is less than
+// [Config.Credit]. Only the [Peer] calls it, while it opens the link.
+func (l *Incoming) LimitCredit(n int) { l.maxCredit = min(l.maxCredit, uint32(n)) }
 
 // onTransfer handles a transfer: a whole message or a part of one.
 func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
@@ -100,8 +76,8 @@ func (c *Conn) onTransfer(channel uint16, p *transfer, payload []byte) error {
 		l.cancel()
 		l.pushDetach()
 	}
-	if c.partialBytes > c.cfg.MaxBuffered {
-		return Errorf(CondResourceLimit, "more than %d bytes of unfinished messages", c.cfg.MaxBuffered)
+	if limit := c.trustedOr(c.cfg.MaxBuffered, untrustedPartial); c.partialBytes > limit {
+		return Errorf(CondResourceLimit, "more than %d bytes of unfinished messages", limit)
 	}
 	return nil
 }
@@ -119,7 +95,8 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 		case l.credit == 0:
 			return Errorf(CondTransferLimit, "more messages than the link's credit")
 		}
-		l.partial = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(p.more, len(payload))}
+		l.partial = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(c.bufferSize(p.more, len(payload)))}
+		c.partialBytes += cap(*l.partial.buf)
 	} else if p.hasID && p.deliveryID != l.partial.id {
 		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, l.partial.id)
 	}
@@ -134,11 +111,11 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	d.settled = d.settled || p.settled
 	if d.size += len(payload); d.size > c.cfg.MaxMessageSize {
 		payload = nil // the rest is read, but not kept
-		c.partialBytes -= len(*d.buf)
 		*d.buf = (*d.buf)[:0]
 	}
+	before := cap(*d.buf)
 	*d.buf = append(*d.buf, payload...)
-	c.partialBytes += len(payload)
+	c.partialBytes += cap(*d.buf) - before
 	if p.more {
 		return nil
 	}
@@ -149,13 +126,13 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 	if l.meter != nil {
 		l.meter.count(d.size, tooLarge)
 	}
+	c.partialBytes -= cap(*d.buf)
 	if tooLarge {
 		l.rejectTooLarge(d)
 		return nil
 	}
 	d.Payload = *d.buf
-	c.partialBytes -= len(d.Payload)
-	c.bufferedBytes += len(d.Payload)
+	c.bufferedBytes += cap(*d.buf)
 	l.queue = append(l.queue, *d)
 	l.wakeUp()
 	return nil
@@ -181,7 +158,7 @@ func (l *Incoming) wakeUp() {
 
 func (l *Incoming) dropPartial() {
 	if l.partial != nil {
-		l.c.partialBytes -= len(*l.partial.buf)
+		l.c.partialBytes -= cap(*l.partial.buf)
 		l.partial.free()
 		l.partial = nil
 	}
@@ -190,7 +167,7 @@ func (l *Incoming) dropPartial() {
 // replenish raises the client's credit again once half of it is used. Messages in the queue count
 // as used.
 func (l *Incoming) replenish() {
-	limit := uint32(l.c.cfg.Credit)
+	limit := l.maxCredit
 	used := l.credit + uint32(len(l.queue)+len(l.taken))
 	if used >= limit || limit-used < (limit+1)/2 {
 		return
@@ -235,7 +212,7 @@ func (l *Incoming) Next(ctx context.Context) ([]Delivery, error) {
 // release frees the messages that the last Next returned.
 func (l *Incoming) release() {
 	for i := range l.taken {
-		l.c.bufferedBytes -= len(l.taken[i].Payload)
+		l.c.bufferedBytes -= cap(*l.taken[i].buf)
 		l.taken[i].free()
 	}
 	l.taken = l.taken[:0]

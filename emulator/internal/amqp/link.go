@@ -102,7 +102,7 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 		out = &Outgoing{Link: l, wake: make(chan struct{}, 1)}
 		l.out = out
 	} else {
-		in = &Incoming{Link: l, wake: make(chan struct{}, 1), deliveryCount: p.initialCount}
+		in = &Incoming{Link: l, wake: make(chan struct{}, 1), deliveryCount: p.initialCount, maxCredit: uint32(c.cfg.Credit)}
 		l.in = in
 	}
 	l.ctx, l.cancel = context.WithCancel(c.ctx)
@@ -133,6 +133,11 @@ func (c *Conn) onAttach(channel uint16, p *attach) error {
 	answer.receiver = !p.receiver
 	answer.initialCount = 0
 	answer.properties, answer.desired = nil, nil
+	if p.source != nil && !c.trusted.Load() {
+		source := *p.source
+		source.filter = nil
+		answer.source = &source
+	}
 	answer.maxMessage = 0 // only the receiver states a limit (section 2.7.3)
 	if in != nil {
 		answer.maxMessage = uint64(c.cfg.MaxMessageSize)
@@ -170,8 +175,8 @@ func (s *session) register(l *Link) bool {
 	case s.links[l.handle] != nil:
 		s.fail(Errorf(CondHandleInUse, "handle %d is in use", l.handle))
 		return false
-	case c.linkCount >= c.cfg.MaxLinks:
-		s.fail(Errorf(CondResourceLimit, "a connection may have at most %d links", c.cfg.MaxLinks))
+	case c.linkCount >= c.trustedOr(c.cfg.MaxLinks, untrustedLinks):
+		s.fail(Errorf(CondResourceLimit, "a connection may have at most %d links, %d before its client has proved a right", c.cfg.MaxLinks, untrustedLinks))
 		return false
 	}
 	// A second link of the same name and direction replaces the first (section 2.6.1).
@@ -220,6 +225,7 @@ func (l *Link) refuse(p *attach, err error) {
 	}
 	l.cancel()
 	l.pushDetach()
+	l.address, l.clientAddress = "", "" // the link stays until the client has detached it
 }
 
 // finish is called when the link's function has returned.

@@ -405,7 +405,7 @@ func TestReceivedMessages(t *testing.T) {
 		}
 	})
 	bubble(t, "too many bytes unfinished", func(t *testing.T) {
-		c, _ := begin(t, &Config{MaxBuffered: 20, MaxMessageSize: 15})
+		c, _ := begin(t, &Config{MaxBuffered: 1500, MaxMessageSize: 15}) // two of the smallest buffers
 		expect[*flow](c)
 		c.sender(1)
 		expect[*flow](c)

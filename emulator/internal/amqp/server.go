@@ -19,7 +19,7 @@ type Config struct {
 	MaxFrameSize int
 	// MaxMessageSize is the largest message accepted, in bytes. Default 1 MiB, as Event Hubs'.
 	MaxMessageSize int
-	// MaxBuffered bounds what a connection holds of messages received but not handled yet, in
+	// MaxBuffered bounds the buffers of messages received but not handled yet of a connection, in
 	// bytes; beyond it, the connection isn't read. Default 16 MiB.
 	MaxBuffered int
 	// MaxSessions and MaxLinks bound what one connection may open. Defaults 1,000 and 5,000.
@@ -36,6 +36,10 @@ type Config struct {
 	// Quota is how many connections may be open; those beyond it are closed with an error.
 	// Default: MaxConnections alone.
 	Quota int
+	// AuthTimeout is how long a client may take to prove a right, which the [Peer] reports by
+	// [Conn.Trust]; until then, the server keeps little for the connection. Default: it need not
+	// prove one.
+	AuthTimeout time.Duration
 	// IdleLink is how long a link may be idle before it is detached, IdleConnection how long a
 	// connection may have no links, as idle.go says. IdleOrigin is the kind of link in the
 	// error, such as AmqpEventHub. Default: no limit.

@@ -34,6 +34,8 @@ func (c *Conn) onBegin(channel uint16, p *begin) error {
 	switch {
 	case int(channel) >= c.cfg.MaxSessions:
 		return Errorf(CondNotAllowed, "channel %d is above the agreed maximum of %d", channel, c.cfg.MaxSessions-1)
+	case len(c.sessions) >= c.trustedOr(c.cfg.MaxSessions, untrustedSessions):
+		return Errorf(CondResourceLimit, "a connection may have at most %d sessions before its client has proved a right", untrustedSessions)
 	case c.sessions[channel] != nil:
 		return Errorf(CondNotAllowed, "channel %d already has a session", channel)
 	case p.hasRemote:
