@@ -41,8 +41,9 @@ func (a *app) checkpointsImport() *cobra.Command {
 		Long: `Import the checkpoints that another event processor of the same hub and consumer group
 keeps in a container of Azure Blob Storage, so that this pipeline continues where that
 processor stopped. The checkpoints can be those of the Azure SDKs for Go, .NET, Java,
-JavaScript and Python, of Azure Functions, and of the older EventProcessorHost. The
-container is only read.
+JavaScript and Python, of Azure Functions, of Dapr, of the older EventProcessorHost,
+and of the former SDKs for Go and Python. These two may name blobs by the partition
+alone: then --prefix says which are this consumer group's. The container is only read.
 
 Credentials for the container, in this order:
   - a shared access signature in the URL (?sv=…&sig=…) with the rights read and list;

@@ -1,6 +1,7 @@
 package azurecheckpoints
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice"
@@ -19,6 +20,18 @@ func TestDecode(t *testing.T) {
 		`{"Offset":"","SequenceNumber":0,"PartitionId":"0","Owner":"","Token":"","Epoch":0}`:                          {-2, ""},
 		`{"Offset":null,"SequenceNumber":0,"Epoch":1}`:                                                                {-2, ""},
 		`{"partitionId":"0","owner":"h","epoch":164,"sequenceNumber":0,"token":"t"}`:                                  {-2, ""},
+		// Go's former SDK, and Dapr before 1.10 with it.
+		`{"partitionId":"1","epoch":12,"owner":"h","checkpoint":{"offset":"4294967296","sequenceNumber":41,"enqueueTime":"2023-01-02T03:04:05Z"},"state":"available","token":"t"}`: {41, "4294967296"},
+		`{"partitionId":"1","epoch":1,"owner":"h","checkpoint":{"offset":"-1","sequenceNumber":0,"enqueueTime":"0001-01-01T00:00:00Z"},"state":"leased","token":"t"}`:              {-2, ""},
+		`{"partitionId":"1","checkpoint":{"offset":"@latest","sequenceNumber":0},"state":"leased"}`:                                                                                {-2, ""},
+		`{"partitionID":"1","epoch":0,"owner":"","checkpoint":{"sequenceNumber":41,"enqueueTime":""},"state":"","token":""}`:                                                       {41, ""},
+		`{"partitionId":"1","epoch":0,"owner":"","checkpoint":null,"state":"","token":""}`:                                                                                         {-2, ""},
+		// Python's former SDK.
+		`{"partition_id":"1","owner":"h","token":"t","epoch":5,"event_processor_context":null,"offset":"4294967296","sequence_number":41}`: {41, "4294967296"},
+		`{"partition_id":"1","offset":"-1","sequence_number":0,"owner":null,"token":null,"epoch":0}`:                                       {-2, ""},
+		// That of another partition.
+		`{"partition_id":"2","offset":"4294967296","sequence_number":41}`:            {-2, ""},
+		`{"partitionId":"2","checkpoint":{"offset":"42949672","sequenceNumber":41}}`: {-2, ""},
 		`{"SequenceNumber":7}`:                 {7, ""},
 		`{"Offset":"77"}`:                      {-1, "77"},
 		`{"Offset":"77","SequenceNumber":-1}`:  {-1, "77"},
@@ -28,7 +41,10 @@ func TestDecode(t *testing.T) {
 		`<xml/>`:                               {-2, ""},
 		``:                                     {-2, ""},
 	} {
-		c := Checkpoint{Sequence: -1}
+		c := Checkpoint{Partition: "1", Sequence: -1}
+		if strings.Contains(content, `artitionId":"0"`) {
+			c.Partition = "0"
+		}
 		there, err := c.decode([]byte(content))
 		if err != nil || there != (want.sequence > -2) || there && (c.Sequence != want.sequence || c.Offset != want.offset) {
 			t.Errorf("%s: %v, %+v, %v", content, there, c, err)
@@ -78,6 +94,36 @@ func TestUnder(t *testing.T) {
 	blobs := []blob{{name: "p/a/b/c/checkpoint/0"}, {name: "p/a/b/c/checkpoint/1"}, {name: "p/N/T/G/checkpoint/0"}, {name: "p/x"}}
 	if got := others(blobs, "p/", sluice.Group{Namespace: "n", Topic: "t", Name: "g"}); len(got) != 1 || got[0] != "a/b/c" {
 		t.Errorf("others are %q", got)
+	}
+}
+
+// TestWays: the blobs of each processor are found, and nothing else.
+func TestWays(t *testing.T) {
+	g := sluice.Group{Namespace: "ns.servicebus.windows.net", Topic: "flights", Name: "$Default"}
+	for name, want := range map[string]int{ // the index of the way; -1: none
+		"ns.servicebus.windows.net/flights/$default/checkpoint/0": 0,
+		"ns.servicebus.windows.net/flights/$Default/0":            1,
+		"flights/$Default/0":        2,
+		"$Default/0":                3,
+		"dapr-flights-$Default-0":   4,
+		"dapr-Flights-$default-12":  4,
+		"0":                         5,
+		"dapr-flights-$Default-x":   -1,
+		"dapr-flights-$Default-":    -1,
+		"dapr-flights-a-$Default-0": -1,
+		"x":                         -1,
+		"":                          -1,
+		"sluice/0/1":                -1,
+	} {
+		got := -1
+		for i, way := range ways {
+			if _, ok := way.partition(name, g); ok && got < 0 {
+				got = i
+			}
+		}
+		if got != want {
+			t.Errorf("%s is found by %d, want %d", name, got, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package azurecheckpoints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,16 +44,43 @@ type Found struct {
 	Others      []string     // consumer groups of other hubs, or of this one, that have checkpoints: namespace/hub/group
 }
 
-// ways are the names of the kinds of checkpoints. The first one that a partition has counts, as it
-// does for Functions.
-var ways = []struct {
-	name func(g sluice.Group) []string // of the folder
-	json bool
-}{
-	{func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} }, false},
-	{func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }, true},
-	{func(g sluice.Group) []string { return []string{g.Topic, g.Name} }, true},
-	{func(g sluice.Group) []string { return []string{g.Name} }, true},
+// way is how a kind of processor names its checkpoints.
+type way struct {
+	partition func(name string, g sluice.Group) (string, bool) // of a blob; false if it is none
+	json      bool
+	anybody   bool // the name says neither hub nor group
+}
+
+// ways are the kinds of checkpoints. The first one that a partition has counts, as it does for
+// Functions.
+var ways = []way{
+	{partition: folder(func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} })},
+	{partition: folder(func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }), json: true},
+	{partition: folder(func(g sluice.Group) []string { return []string{g.Topic, g.Name} }), json: true},
+	{partition: folder(func(g sluice.Group) []string { return []string{g.Name} }), json: true},
+	{partition: dapr, json: true},
+	{partition: func(name string, _ sluice.Group) (string, bool) { return name, number(name) }, json: true, anybody: true},
+}
+
+// folder finds the blobs directly in a folder.
+func folder(of func(g sluice.Group) []string) func(string, sluice.Group) (string, bool) {
+	return func(name string, g sluice.Group) (string, bool) { return under(name, of(g)) }
+}
+
+// dapr finds dapr-hub-group-partition.
+func dapr(name string, g sluice.Group) (string, bool) {
+	start := "dapr-" + g.Topic + "-" + g.Name + "-"
+	if len(name) < len(start) || !strings.EqualFold(name[:len(start)], start) {
+		return "", false
+	}
+	partition := name[len(start):]
+	return partition, number(partition)
+}
+
+// number reports whether a text is a partition's number.
+func number(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 // blob is a blob of a listing.
@@ -76,8 +104,11 @@ func Read(ctx context.Context, client *container.Client, prefix string, group sl
 	owners := owners(blobs, prefix, group)
 	seen := make(map[string]bool)
 	for _, way := range ways {
+		if way.anybody && len(seen) > 0 {
+			continue // another group's: this one has checkpoints with its name
+		}
 		for _, b := range blobs {
-			partition, ok := under(b.name[len(prefix):], way.name(group))
+			partition, ok := way.partition(b.name[len(prefix):], group)
 			if !ok || seen[partition] || way.json != (b.size > 0) {
 				continue
 			}
@@ -182,7 +213,7 @@ func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 			}
 		}
 		for _, way := range ways {
-			if p, ok := under(name, way.name(g)); ok && way.json && b.leased && list[p] == "" {
+			if p, ok := way.partition(name, g); ok && way.json && b.leased && list[p] == "" {
 				list[p] = "an EventProcessorHost"
 				if owner := b.metadata["owninghost"]; owner != "" {
 					list[p] = owner
@@ -199,7 +230,7 @@ func others(blobs []blob, prefix string, g sluice.Group) []string {
 	for _, b := range blobs {
 		name := b.name[len(prefix):]
 		parts := strings.Split(name, "/")
-		if _, ours := under(name, ways[0].name(g)); len(parts) == 5 && parts[3] == "checkpoint" && !ours {
+		if _, ours := ways[0].partition(name, g); len(parts) == 5 && parts[3] == "checkpoint" && !ours {
 			list = append(list, strings.Join(parts[:3], "/"))
 		}
 	}
@@ -221,9 +252,9 @@ func (c *Checkpoint) take(metadata map[string]string) (there bool, err error) {
 }
 
 // offset returns an offset as it was written, or nothing if the text is none: .NET writes "no
-// offset".
+// offset", and others where they would begin.
 func offset(text string) string {
-	if strings.ContainsAny(text, " ") {
+	if strings.ContainsAny(text, " ") || text == "-1" || text == "@latest" {
 		return ""
 	}
 	return text
@@ -245,14 +276,29 @@ func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob
 }
 
 func (c *Checkpoint) decode(content []byte) (there bool, err error) {
-	var lease struct { // encoding/json takes names in any case
+	type position struct { // encoding/json takes names in any case
 		Offset         any
 		SequenceNumber json.Number
-		Epoch          json.Number
+	}
+	var lease struct {
+		position
+		PartitionID       any
+		Checkpoint        *position   // Go
+		PythonPartitionID any         `json:"partition_id"`
+		PythonSequence    json.Number `json:"sequence_number"`
 	}
 	if json.Unmarshal(content, &lease) != nil {
 		return false, nil // something else
 	}
+	for _, of := range []any{lease.PartitionID, lease.PythonPartitionID} {
+		if text, ok := of.(string); ok && text != "" && text != c.Partition {
+			return false, nil
+		}
+	}
+	if lease.Checkpoint != nil {
+		lease.position = *lease.Checkpoint
+	}
+	lease.SequenceNumber = cmp.Or(lease.SequenceNumber, lease.PythonSequence)
 	switch o := lease.Offset.(type) {
 	case string:
 		c.Offset = offset(o)
