@@ -15,6 +15,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sluice-go/sluice/internal/datadir"
 )
 
 // OpenSQLite opens the SQLite database in the file at path, creating it if it
@@ -51,6 +53,9 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	}
 	s := &Store{name: path, dialect: d, sql: d.statements(), busy: c.BusyTimeout}
 	leasePath := path + leaseSuffix
+	for _, file := range []string{path, leasePath} {
+		_ = datadir.CreateFile(file) // SQLite fails for the same reason, and says more
+	}
 	s.leases = &Leases{name: leasePath, dialect: d, sql: d.statements()}
 
 	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})

@@ -17,6 +17,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/internal/datadir"
 )
 
 // Store is an [autoscale.Store] in a SQLite file. It is safe for concurrent use, by
@@ -75,6 +76,9 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("open state %s: %w", path, err)
 	}
 	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(absolute), RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"}).String()
+	if err := datadir.CreateFile(absolute); err != nil {
+		return nil, fmt.Errorf("open state %s: %w: give a path where a SQLite file can be created", path, err)
+	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", path, err)

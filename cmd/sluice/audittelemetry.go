@@ -211,7 +211,7 @@ func (f *telemetryFlags) write(r *telemetry.Report, subject string) error {
 	if f.png == "" {
 		return nil
 	}
-	if err := os.MkdirAll(f.png, 0o755); err != nil {
+	if err := os.MkdirAll(f.png, 0o700); err != nil {
 		return err
 	}
 	for _, chart := range telemetry.Charts {
@@ -227,7 +227,7 @@ func (f *telemetryFlags) write(r *telemetry.Report, subject string) error {
 
 // create writes a file.
 func create(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

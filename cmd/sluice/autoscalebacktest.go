@@ -128,7 +128,7 @@ func plotFormat(path string) string {
 }
 
 func plotInto(path string, results []*backtest.Result) error {
-	file, err := os.Create(path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}

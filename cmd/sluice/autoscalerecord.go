@@ -130,7 +130,7 @@ func openRecording(path string, columns []string) (_ *os.File, appends bool, err
 		}
 		appends = true
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("recording: %w", err)
 	}

@@ -109,7 +109,7 @@ func New(dir string, command []string, cfg *Config) (*Target, error) {
 	if t.dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
-	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("workers: make directory: %w", err)
 	}
 	if t.lock, err = datadir.Lock(t.dir); err != nil {
@@ -177,7 +177,7 @@ func (t *Target) readInstances() (int, error) {
 // writeInstances saves the wanted number of workers, atomically.
 func (t *Target) writeInstances(wanted int) error {
 	path := filepath.Join(t.dir, "instances")
-	return datadir.WriteFile(path, fmt.Appendln(nil, wanted), 0o644)
+	return datadir.WriteFile(path, fmt.Appendln(nil, wanted), 0o600)
 }
 
 // Instances returns the wanted number of workers. A worker that has just died counts:

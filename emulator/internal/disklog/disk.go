@@ -58,7 +58,7 @@ func (d *disk) open(name string) (file, error) {
 }
 
 func (d *disk) create(name string) (file, error) {
-	f, err := os.OpenFile(d.join(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(d.join(name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func MakeDir(dir string) error {
 	if err := MakeDir(parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(parent)
@@ -118,7 +118,7 @@ func MakeDir(dir string) error {
 // ReplaceFile creates or replaces a small file durably and atomically.
 func ReplaceFile(path string, data []byte) error {
 	next := path + temporarySuffix
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func OpenAutoscale(ctx context.Context, dir string, cfg *AutoscaleConfig) (*Auto
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
 	lock, err := datadir.Lock(dir)
@@ -133,7 +133,7 @@ func (d *Autoscale) written(w emulator.CosmosWrite) {
 
 func (d *Autoscale) openPipeline(ctx context.Context) error {
 	state := filepath.Join(d.dir, "state")
-	if err := os.Mkdir(state, 0o755); err != nil {
+	if err := os.Mkdir(state, 0o700); err != nil {
 		return fmt.Errorf("checkpoints: %w", err)
 	}
 	d.config = filepath.Join(d.dir, "worker.yaml")

@@ -68,7 +68,7 @@ func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	// The lock on the hub's directory is held, so no other process uses what is removed.
 	state := filepath.Join(d.dir, "state")
-	if err := errors.Join(os.RemoveAll(state), os.Mkdir(state, 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(state), os.Mkdir(state, 0o700)); err != nil {
 		return fmt.Errorf("remove earlier checkpoints: %w", err)
 	}
 	text := fmt.Sprintf(cosmosFile, d.account.Key(), quote(d.Connection()), quote("sqlite:"+filepath.Join(state, "cosmos.db")), d.ru,

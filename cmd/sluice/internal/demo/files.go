@@ -37,7 +37,7 @@ func writeFiles(dir, connection string) (files, error) {
 
 // writeFile writes a pipeline file. A reader never sees a part of it.
 func writeFile(path, text string) error {
-	if err := datadir.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := datadir.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write pipeline: %w", err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func startScenario(dir string, log *slog.Logger, name string, more ...string) (*
 	if err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
 	hubs := []emulator.Hub{{Name: name, Partitions: partitions}}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/datadir"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -107,6 +108,9 @@ func (d *Stages) begin(ctx context.Context) error {
 }
 
 func (d *Stages) createTable(ctx context.Context) error {
+	if err := datadir.CreateFile(d.database); err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", d.database)
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func CloseParts(ctx context.Context, parts *pipeline.Parts) {
 // Record appends the history of a pipeline to a file. The function that it returns closes the
 // file, and reports if the history is not complete.
 func (p *Pipeline) Record(path string) (finish func() error, err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
