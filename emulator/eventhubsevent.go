@@ -91,6 +91,7 @@ func keyOf(sec amqp.Section) (key string) {
 func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	var m eventhubs.Message
 	var annotations amqp.Section
+	whole := b
 	err := eachSection(b, func(sec amqp.Section, rest []byte) error {
 		switch sec.Code {
 		case amqp.SectionHeader, amqp.SectionDeliveryAnnotations:
@@ -100,7 +101,10 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err == errMisplaced:
+		return s.event(inOrder(whole))
+	case err != nil:
 		return m, err
 	}
 	m.Payload = b

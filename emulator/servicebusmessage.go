@@ -50,7 +50,10 @@ func busMessage(b []byte) (m servicebus.Message, err error) {
 		}
 		return err
 	})
-	if err != nil && err != errNoBody { // Service Bus takes messages without a body
+	switch {
+	case err == errMisplaced:
+		return busMessage(inOrder(b))
+	case err != nil:
 		return m, err
 	}
 	if !named {

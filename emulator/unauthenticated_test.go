@@ -216,3 +216,38 @@ func TestAuthenticationTimeout(t *testing.T) {
 		t.Errorf("%d bytes for one event: the client connected again", n)
 	}
 }
+
+// exchange sends bytes and reads frames until the performatives have come that are wanted, in
+// order and with others between them. It returns what it has read.
+func exchange(t *testing.T, addr string, bytes []byte, want ...byte) (got []byte) {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.Write(bytes); err != nil {
+		t.Fatal(err)
+	}
+	for len(want) > 0 {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(c, head); err != nil {
+			t.Fatalf("%v; performative %#x did not come, but %q", err, want[0], got)
+		}
+		if string(head[:4]) == "AMQP" {
+			continue
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head)-8)
+		if _, err := io.ReadFull(c, body); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, body...)
+		if len(body) > 2 && body[2] == want[0] {
+			want = want[1:]
+		}
+	}
+	return got
+}
+
+func errorText(b []byte) error { return fmt.Errorf("%s", b) }

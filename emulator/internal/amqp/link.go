@@ -200,6 +200,8 @@ func (l *Link) readTermini(p *attach) error {
 		near, far = p.source, p.target
 	}
 	switch {
+	case near != nil && near.coordinator || far != nil && far.coordinator:
+		return Errorf(CondNotImplemented, "transactions are not supported: the link's target is a transaction coordinator")
 	case near == nil || near.dynamic:
 		return Errorf(CondNotImplemented, "the attach has no address for the server's side: dynamic nodes and links without source or target are not supported")
 	case len(near.address) > maxAddress || far != nil && len(far.address) > maxAddress:

@@ -148,6 +148,8 @@ func (p *attach) encode(b []byte) []byte {
 
 // terminus is a source or a target.
 type terminus struct {
+	coordinator bool // of transactions: a target without the other fields
+
 	address string
 	durable uint32
 	expiry  Symbol
@@ -156,12 +158,16 @@ type terminus struct {
 	filter  Map // of a source
 }
 
-var terminusNames = map[string]byte{"amqp:source:list": descSource, "amqp:target:list": descTarget}
+var terminusNames = map[string]byte{"amqp:source:list": descSource, "amqp:target:list": descTarget, "amqp:coordinator:list": descCoordinator}
 
 func (f *fields) terminus(want byte) *terminus {
 	desc, in, ok := f.described(terminusNames)
 	if !ok {
 		return nil
+	}
+	if desc == descCoordinator && want == descTarget {
+		in.close()
+		return &terminus{coordinator: true}
 	}
 	if desc != want {
 		f.fail("descriptor %#02x in place of a source or target", desc)

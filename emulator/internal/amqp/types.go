@@ -170,6 +170,7 @@ const (
 	descModified    = 0x27
 	descSource      = 0x28
 	descTarget      = 0x29
+	descCoordinator = 0x30 // a target, too (section 4.5.1)
 	descMechanisms  = 0x40
 	descInit        = 0x41
 	descOutcome     = 0x44
