@@ -25,6 +25,10 @@ type ProbesConfig struct {
 	// StalledFor is how long a partition may be stalled before the process is no
 	// longer ready. Default: 5 min.
 	StalledFor time.Duration
+	// Details adds the errors to what ServeHTTP answers. They may name hosts, users and
+	// values of events, and anyone who reaches the probes reads them. Default: the answers
+	// name partitions and their states, and the log has the errors.
+	Details bool
 	// Now returns the time. Default: time.Now.
 	Now func() time.Time
 }
@@ -82,12 +86,12 @@ func (p *Probes) Ready() error {
 		held := state.Partitions[id]
 		failures = append(failures, held.Failure)
 		if held.Stall.Stalled() && now.Sub(held.Stall.Since) > p.cfg.StalledFor {
-			stalled = cmp.Or(stalled, fmt.Errorf("partition %s stalled: %w", id, held.Stall.Err))
+			stalled = cmp.Or(stalled, error(&fault{fmt.Sprintf("partition %s stalled", id), held.Stall.Err}))
 		}
 	}
 	for _, f := range failures {
 		if f.Failing() && f.Last.Sub(f.Since) > p.cfg.Recovery && now.Sub(f.Last) <= p.failureGap() {
-			return fmt.Errorf("failing for %v: %w", now.Sub(f.Since).Truncate(time.Second), f.Err)
+			return &fault{fmt.Sprintf("failing for %v", now.Sub(f.Since).Truncate(time.Second)), f.Err}
 		}
 	}
 	if !state.Answered {
@@ -122,21 +126,39 @@ func (all Combined) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	var fault error
+	wrong := ""
 	if len(all) == 0 && r.URL.Path == "/readyz" {
-		fault = errors.New("no consumer has started yet")
+		wrong = "no consumer has started yet"
 	}
 	held := ""
 	for _, p := range all {
-		fault = cmp.Or(fault, probe(p))
+		if err := probe(p); err != nil && wrong == "" {
+			wrong = p.text(err)
+		}
 		held += p.heldUp()
 	}
-	text := "ok\n"
-	if fault != nil {
+	if wrong != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		text = oneLine(fault) + "\n"
 	}
-	fmt.Fprint(w, text, held)
+	fmt.Fprint(w, cmp.Or(wrong, "ok")+"\n", held)
+}
+
+// fault is a state that has an error as its cause.
+type fault struct {
+	state string
+	cause error
+}
+
+func (f *fault) Error() string { return f.state + ": " + f.cause.Error() }
+func (f *fault) Unwrap() error { return f.cause }
+
+// text returns an error of a probe as it is answered.
+func (p *Probes) text(err error) string {
+	var f *fault
+	if !p.cfg.Details && errors.As(err, &f) {
+		return f.state + ": see the log"
+	}
+	return oneLine(err)
 }
 
 // heldUp returns a line for each partition that is halted or stalled.
@@ -145,10 +167,10 @@ func (p *Probes) heldUp() string {
 	partitions := p.state.State().Partitions
 	for _, id := range slices.Sorted(maps.Keys(partitions)) {
 		if err := partitions[id].Stopped; err != nil {
-			fmt.Fprintf(&b, "partition %s halted, operator action required: %s\n", id, oneLine(err))
+			fmt.Fprintln(&b, p.text(&fault{fmt.Sprintf("partition %s halted, operator action required", id), err}))
 		}
 		if err := partitions[id].Stall.Err; err != nil {
-			fmt.Fprintf(&b, "partition %s stalled: %s\n", id, oneLine(err))
+			fmt.Fprintln(&b, p.text(&fault{fmt.Sprintf("partition %s stalled", id), err}))
 		}
 	}
 	return b.String()

@@ -13,7 +13,7 @@ import (
 
 func TestProbes(t *testing.T) {
 	now := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
-	h := health.NewProbes(&health.ProbesConfig{Now: func() time.Time { return now }})
+	h := health.NewProbes(&health.ProbesConfig{Details: true, Now: func() time.Time { return now }})
 	probe := func(path string, code int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -112,11 +112,38 @@ func TestCombined(t *testing.T) {
 	// Whoever kills what has not begun has it begin for ever.
 	probe(nil, "/livez", 200, "ok\n")
 	probe(nil, "/readyz", 503, "no consumer has started yet\n")
-	one, other := health.NewProbes(nil), health.NewProbes(nil)
+	one, other := health.NewProbes(nil), health.NewProbes(&health.ProbesConfig{Details: true})
 	one.Observe(sluice.Observation{Kind: sluice.KindListed})
 	probe(health.Combined{one, other}, "/readyz", 503, "the lease store has not answered yet\n")
 	other.Observe(sluice.Observation{Kind: sluice.KindListed})
 	other.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "3", Err: errors.New("recreated")})
 	probe(health.Combined{one, other}, "/readyz", 200, "ok\npartition 3 halted, operator action required: recreated\n")
 	probe(health.Combined{one, other}, "/", 404, "404 page not found\n")
+}
+
+// Probes are answered without authentication: they name partitions and states, and no error.
+func TestProbesHideErrors(t *testing.T) {
+	now := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	h := health.NewProbes(&health.ProbesConfig{Now: func() time.Time { return now }})
+	secret := errors.New("connect to admin@db.internal: refused")
+	h.Observe(sluice.Observation{Kind: sluice.KindListed})
+	h.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "3", Err: secret})
+	h.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "4", Duration: 30 * time.Second, Err: secret})
+	for range 3 {
+		h.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: secret})
+		now = now.Add(40 * time.Second)
+	}
+	for path, want := range map[string]string{
+		"/livez":  "ok\npartition 3 halted, operator action required: see the log\npartition 4 stalled: see the log\n",
+		"/readyz": "failing for 2m0s: see the log\npartition 3 halted, operator action required: see the log\npartition 4 stalled: see the log\n",
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Body.String() != want {
+			t.Errorf("%s: %q, want %q", path, w.Body, want)
+		}
+	}
+	if err := h.Ready(); !errors.Is(err, secret) {
+		t.Errorf("the program itself gets %v, want the error", err)
+	}
 }

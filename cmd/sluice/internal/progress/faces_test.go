@@ -136,7 +136,7 @@ func TestAStallIsShown(t *testing.T) {
 		group := sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}
 		hub, store := sluicetest.NewHub(group, 1), new(sluicetest.Store)
 		var lines strings.Builder
-		monitor, probes := progress.New(slog.New(slog.NewTextHandler(&lines, nil))), health.NewProbes(nil)
+		monitor, probes := progress.New(slog.New(slog.NewTextHandler(&lines, nil))), health.NewProbes(&health.ProbesConfig{Details: true})
 		reader := metric.NewManualReader()
 		metrics, err := sluiceotel.New(&sluiceotel.Config{Group: group, Meter: metric.NewMeterProvider(metric.WithReader(reader))})
 		if err != nil {
