@@ -22,7 +22,14 @@ func embedded(t testing.TB, c emulator.CosmosContainer, cfg *emulator.CosmosConf
 	if c.KeyPaths == nil {
 		c.KeyPaths = []string{"/key"}
 	}
-	srv, err := emulator.StartCosmos([]emulator.CosmosContainer{c}, cfg)
+	var resolved emulator.CosmosConfig
+	if cfg != nil {
+		resolved = *cfg
+	}
+	if resolved.AsAzure == nil {
+		resolved.AsAzure = asAzure
+	}
+	srv, err := emulator.StartCosmos([]emulator.CosmosContainer{c}, &resolved)
 	if err != nil {
 		t.Fatal(err)
 	}
