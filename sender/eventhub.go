@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -31,9 +33,15 @@ type EventHubConfig struct {
 // answer, it is then stored twice and missing from
 // [Report.PossibleDuplicates].
 type EventHub struct {
-	client      *azeventhubs.ProducerClient
 	maxBytes    uint64
 	maxMessages int
+	open        func() (*azeventhubs.ProducerClient, error)
+	idleLimit   time.Duration
+
+	mu     sync.Mutex
+	client *azeventhubs.ProducerClient
+	users  int
+	used   time.Time // when the last use ended
 }
 
 // OpenEventHub makes a transport from a connection string. hub must be empty if
@@ -62,20 +70,51 @@ func newEventHub(cfg *EventHubConfig, open func(*azeventhubs.ProducerClientOptio
 		return nil, fmt.Errorf("event hub: MaxMessages %d and MaxBytes %d must not be negative", c.MaxMessages, c.MaxBytes)
 	}
 	c.Client.RetryOptions = azeventhubs.RetryOptions{MaxRetries: -1}
-	client, err := open(&c.Client)
-	if err != nil {
+	h := &EventHub{maxBytes: uint64(c.MaxBytes), maxMessages: cmp.Or(c.MaxMessages, math.MaxInt), idleLimit: idleLimit}
+	h.open = func() (*azeventhubs.ProducerClient, error) { return open(&c.Client) }
+	var err error
+	if h.client, err = h.open(); err != nil {
 		return nil, fmt.Errorf("event hub client: %w", err)
 	}
-	return &EventHub{client: client, maxBytes: uint64(c.MaxBytes), maxMessages: cmp.Or(c.MaxMessages, math.MaxInt)}, nil
+	return h, nil
 }
 
 // Close closes the links and the connection. No SendAll or [Sink] may use the
 // transport any more.
-func (h *EventHub) Close(ctx context.Context) error { return h.client.Close(ctx) }
+func (h *EventHub) Close(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.client.Close(ctx)
+}
+
+// use returns the client, or another one in its place if it was idle.
+// [EventHub.release] must follow.
+func (h *EventHub) use() *azeventhubs.ProducerClient {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users == 0 && !h.used.IsZero() && time.Since(h.used) > h.idleLimit {
+		if fresh, err := h.open(); err == nil { // it doesn't connect yet
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			_ = h.client.Close(ctx) // the service has closed it, or would
+			cancel()
+			h.client = fresh
+		}
+	}
+	h.users++
+	return h.client
+}
+
+func (h *EventHub) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.users--
+	h.used = time.Now()
+}
 
 // Partitions implements [Transport].
 func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
-	properties, err := h.client.GetEventHubProperties(ctx, nil)
+	defer h.release()
+	properties, err := h.use().GetEventHubProperties(ctx, nil)
 	if err != nil {
 		return nil, explainEventHub(err)
 	}
@@ -93,7 +132,8 @@ func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 
 // NewBatch implements [Transport].
 func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error) {
-	batch, err := h.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: &partition, MaxBytes: h.maxBytes})
+	defer h.release()
+	batch, err := h.use().NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: &partition, MaxBytes: h.maxBytes})
 	if err != nil {
 		return nil, explainEventHub(err)
 	}
@@ -103,6 +143,8 @@ func (h *EventHub) NewBatch(ctx context.Context, partition string) (Batch, error
 // Send implements [Transport].
 func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 	b := batch.(*eventBatch)
+	client := h.use()
+	defer h.release()
 	// If the link can't be opened, nothing was sent.
 	if _, err := h.NewBatch(ctx, b.partition); err != nil {
 		if errors.Is(err, ErrPermanent) {
@@ -110,7 +152,7 @@ func (h *EventHub) Send(ctx context.Context, batch Batch) (Outcome, error) {
 		}
 		return OutcomeBusy, err
 	}
-	err := h.client.SendEventDataBatch(ctx, b.batch, nil)
+	err := client.SendEventDataBatch(ctx, b.batch, nil)
 	if err == nil {
 		return OutcomeAccepted, nil
 	}

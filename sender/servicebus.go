@@ -22,7 +22,9 @@ type ServiceBusConfig struct {
 	// Default: 4.
 	Writers int
 	// MaxBytes is how large a batch may be. Default: what the link negotiates,
-	// 256 KiB in Azure's standard tier and 1 MiB in the premium tier.
+	// 256 KiB in Azure's standard tier and 1 MiB in the premium tier. Then a message
+	// that fits into no batch is sent alone, because the premium tier can take single
+	// messages of up to 100 MB.
 	MaxBytes int
 	// MaxMessages is how many messages a batch may have. Default: 4,500, what
 	// the basic and standard tiers take; premium takes more.
@@ -50,6 +52,8 @@ type ServiceBus struct {
 	cfg     ServiceBusConfig
 	writers []string // the names of the writers
 	dial    func() (*serviceBusLink, error)
+
+	idleLimit time.Duration
 
 	mu     sync.Mutex
 	link   *serviceBusLink // nil: the next use opens one
@@ -81,7 +85,7 @@ func OpenServiceBusWithCredential(namespace, entity string, credential azcore.To
 }
 
 func newServiceBus(entity string, cfg *ServiceBusConfig, open func(*azservicebus.ClientOptions) (*azservicebus.Client, error)) (*ServiceBus, error) {
-	b := &ServiceBus{}
+	b := &ServiceBus{idleLimit: idleLimit}
 	if cfg != nil {
 		b.cfg = *cfg
 	}
@@ -133,13 +137,26 @@ func (b *ServiceBus) Close(ctx context.Context) error {
 type serviceBusLink struct {
 	client *azservicebus.Client
 	sender *azservicebus.Sender
-	users  int // guarded by the transport's mu
+
+	// The transport's mu guards the fields below.
+	users int
+	used  time.Time // when the last use ended
 }
 
-// use returns the link, and opens one if there is none. [ServiceBus.release] must
-// follow.
+// idleLimit is how long a link may be unused before it is replaced instead of used
+// again. The service detaches idle links, then closes their connections, and a batch
+// that is sent on one of these seems to be lost: Service Bus detaches after 10 minutes,
+// Event Hubs after 30.
+const idleLimit = 9 * time.Minute
+
+// use returns the link, and opens one if there is none or it was idle.
+// [ServiceBus.release] must follow.
 func (b *ServiceBus) use() (*serviceBusLink, error) {
 	b.mu.Lock()
+	if idle := b.link; idle != nil && idle.users == 0 && !idle.used.IsZero() && time.Since(idle.used) > b.idleLimit {
+		b.link = nil
+		defer idle.close() // once mu is unlocked
+	}
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
@@ -167,13 +184,19 @@ func (b *ServiceBus) release(l *serviceBusLink, err error) {
 		b.link = nil
 	}
 	l.users--
+	l.used = time.Now()
 	unused := l.users == 0 && b.link != l
 	b.mu.Unlock()
 	if unused {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = l.client.Close(ctx) // the link has failed already
+		l.close()
 	}
+}
+
+// close closes a link that has failed or was idle, and its connection.
+func (l *serviceBusLink) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = l.client.Close(ctx)
 }
 
 // Partitions implements [Transport]: it returns the writers.
@@ -184,11 +207,26 @@ func (b *ServiceBus) MixesPartitions() bool { return true }
 
 // MaxBatchBytes returns how large a batch may be, in bytes. It connects.
 func (b *ServiceBus) MaxBatchBytes(ctx context.Context) (int, error) {
-	return maxBatchBytes(func() (Batch, error) { return b.NewBatch(ctx, "") })
+	return maxBatchBytes(func() (Batch, error) {
+		batch, err := b.newBatch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		batch.single = false
+		return batch, nil
+	})
 }
 
 // NewBatch implements [Transport].
 func (b *ServiceBus) NewBatch(ctx context.Context, _ string) (Batch, error) {
+	batch, err := b.newBatch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return batch, nil
+}
+
+func (b *ServiceBus) newBatch(ctx context.Context) (*serviceBusBatch, error) {
 	l, err := b.use()
 	if err != nil {
 		return nil, err
@@ -198,7 +236,7 @@ func (b *ServiceBus) NewBatch(ctx context.Context, _ string) (Batch, error) {
 	if err != nil {
 		return nil, explainServiceBus(err)
 	}
-	return &serviceBusBatch{cfg: &b.cfg, batch: batch}, nil
+	return &serviceBusBatch{cfg: &b.cfg, batch: batch, single: b.cfg.MaxBytes == 0}, nil
 }
 
 func (l *serviceBusLink) batch(ctx context.Context, maxBytes int) (*azservicebus.MessageBatch, error) {
@@ -220,10 +258,19 @@ func (b *ServiceBus) Send(ctx context.Context, batch Batch) (outcome Outcome, er
 		}
 		return OutcomeBusy, err
 	}
-	if err = l.sender.SendMessageBatch(ctx, batch.(*serviceBusBatch).batch, nil); err != nil {
-		return outcomeOf(err), explainServiceBus(err)
+	sent := batch.(*serviceBusBatch)
+	if sent.alone > 0 {
+		err = l.sender.SendAMQPAnnotatedMessage(ctx, &sent.message, nil)
+	} else {
+		err = l.sender.SendMessageBatch(ctx, sent.batch, nil)
 	}
-	return OutcomeAccepted, nil
+	switch {
+	case err == nil:
+		return OutcomeAccepted, nil
+	case errors.Is(err, azservicebus.ErrMessageTooLarge):
+		return OutcomeTooLarge, err
+	}
+	return outcomeOf(err), explainServiceBus(err)
 }
 
 // explainServiceBus marks an error that a retry doesn't cure. The library's own error
@@ -254,23 +301,44 @@ type serviceBusBatch struct {
 	properties  azservicebus.AMQPAnnotatedMessageProperties
 	annotations map[any]any
 	key         string // of all messages, if ServiceBusConfig.Partitioned
+	single      bool   // a message that fits into no batch may be sent alone
+	alone       int    // bytes of the only message, if it is sent without a batch; or 0
 }
 
-func (b *serviceBusBatch) Len() int   { return int(b.batch.NumMessages()) }
-func (b *serviceBusBatch) Bytes() int { return int(b.batch.NumBytes()) }
+// maxAlone is the size of the largest message that Service Bus takes, in bytes.
+const maxAlone = 100 << 20
+
+func (b *serviceBusBatch) Len() int {
+	if b.alone > 0 {
+		return 1
+	}
+	return int(b.batch.NumMessages())
+}
+
+func (b *serviceBusBatch) Bytes() int {
+	if b.alone > 0 {
+		return b.alone
+	}
+	return int(b.batch.NumBytes())
+}
 
 func (b *serviceBusBatch) Add(m *Message) error {
 	if err := checkServiceBus(m); err != nil {
 		return err
 	}
 	n, key := b.Len(), m.group()
-	if n == b.cfg.MaxMessages || b.cfg.Partitioned && n > 0 && key != b.key {
+	if b.alone > 0 || n == b.cfg.MaxMessages || b.cfg.Partitioned && n > 0 && key != b.key {
 		return ErrTooLarge
 	}
 	err := b.batch.AddAMQPAnnotatedMessage(b.annotated(m), nil)
 	switch {
 	case errors.Is(err, azservicebus.ErrMessageTooLarge):
-		return ErrTooLarge
+		size, unknown := b.Size(m)
+		if n > 0 || !b.single || unknown != nil || size > maxAlone {
+			return ErrTooLarge
+		}
+		b.alone = size // the library knows what the link takes, and refuses more
+		return nil
 	case err == nil:
 		b.key = key
 	}

@@ -362,3 +362,42 @@ func TestQueueWantsSessions(t *testing.T) {
 		t.Errorf("%+v, %v", counts, err)
 	}
 }
+
+// TestQueueLargeMessages sends messages to the premium tier of which some fit into no
+// batch: these are sent alone, and one that the queue doesn't take is rejected.
+func TestQueueLargeMessages(t *testing.T) {
+	srv := startBus(t, &emulator.ServiceBusConfig{Premium: true, AsAzure: &emulator.AsAzure{ServiceBus: emulator.ServiceBusAsAzure{LargeMessages: 4 << 10}}})
+	sizes := []int{100, 3 << 20, 200, 5 << 20, 300, 2 << 20, 2 << 20}
+	messages := func(yield func(sender.Message) bool) {
+		for i, n := range sizes {
+			if !yield(sender.Message{MessageID: strconv.Itoa(i), SessionID: "s", Body: bytes.Repeat([]byte{byte(i)}, n), Properties: map[string]any{"size": int64(n)}}) {
+				return
+			}
+		}
+	}
+	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: 1})
+	report, err := sender.New(b, nil).SendAll(testContext(t), messages)
+	var refused *sender.RejectedError
+	if !errors.As(err, &refused) || refused.Index != 3 || refused.Size < 5<<20 || !errors.Is(refused, sender.ErrTooLarge) || fmt.Sprint(report.Rejected) != "[{3 3}]" {
+		t.Fatalf("%+v: %v", report, err)
+	}
+	all := slices.Collect(func(yield func(*sender.Message) bool) {
+		messages(func(m sender.Message) bool { return yield(&m) })
+	})
+	for i, err := range submitAll(newSink(t, b, nil), all) {
+		if tooLarge := i == 3; tooLarge != (errors.Is(err, sluice.ErrRejected) && errors.Is(err, sender.ErrTooLarge)) || !tooLarge && err != nil {
+			t.Errorf("message %d of the sink: %v", i, err)
+		}
+	}
+	times := make(map[string]int)
+	for _, m := range received(t, srv.ConnectionString(), queue, int64(2*(len(sizes)-1))) {
+		i, err := strconv.Atoi(m.MessageID)
+		if err != nil || len(m.Body) != sizes[i] || m.Body[0] != byte(i) || text(m.SessionID) != "s" || m.ApplicationProperties["size"] != int64(sizes[i]) {
+			t.Fatalf("message %s of %d bytes, session %q, %v", m.MessageID, len(m.Body), text(m.SessionID), m.ApplicationProperties)
+		}
+		times[m.MessageID]++
+	}
+	if len(times) != len(sizes)-1 {
+		t.Errorf("received %v", times)
+	}
+}
