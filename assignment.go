@@ -260,9 +260,13 @@ func (a *assignment) hook(name string, fn func() error) {
 	}
 }
 
-// lagEvery is how often the log is asked for a partition's end, or three times in
-// [Config].SilentAfter if that is more often.
-const lagEvery = 5 * time.Second
+// lagEvery is how often the log is asked for a partition's end. A consumer that holds many
+// partitions asks more seldom, so that the partitions together ask every lagPace: logs limit
+// such requests. In any case it is three times in [Config].SilentAfter.
+const (
+	lagEvery = 5 * time.Second
+	lagPace  = 100 * time.Millisecond
+)
 
 // watchEnd keeps the partition's bounds, which the lag is computed from. It reports if
 // the log has not answered for LeaseFor.
@@ -282,10 +286,18 @@ func (a *assignment) watchEnd() {
 			failing = now
 			a.failed(fmt.Errorf("get the partition's end, for the lag: %w", err))
 		}
-		if a.c.cfg.Clock.Sleep(a.idle, min(lagEvery, a.c.cfg.SilentAfter/3)) != nil {
+		if a.c.cfg.Clock.Sleep(a.idle, a.c.endEvery()) != nil {
 			return
 		}
 	}
+}
+
+// endEvery returns how often the log is asked for a partition's end.
+func (c *Consumer) endEvery() time.Duration {
+	c.mu.Lock()
+	held := len(c.held)
+	c.mu.Unlock()
+	return min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3)
 }
 
 // lagTracker computes a partition's lag: how many events the log holds that are

@@ -235,3 +235,22 @@ func TestReplayNeedsApply(t *testing.T) {
 		t.Error("a replay without Apply was taken")
 	}
 }
+
+// The log's report of its end may be out of date: CaughtUp comes when all is in memory that
+// the log held.
+func TestReplayCaughtUpWithBoundsOutOfDate(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.hub.HoldBounds()
+		s.keyed("0", 200, noKey)
+		r := &recollection{}
+		stop := s.remember(s.hub, r, sluice.Earliest())
+		time.Sleep(10 * time.Second)
+		if _, told := r.now(); !slices.Equal(told, []string{"caught up with 200"}) {
+			t.Errorf("told %q", told)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

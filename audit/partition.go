@@ -42,7 +42,8 @@ type partitionAudit struct {
 const none = math.MaxInt64
 
 func (p *partitionAudit) run(ctx context.Context) error {
-	before, err := p.source.Bounds(ctx, p.ID)
+	// By Seek, because Bounds may be out of date.
+	first, err := p.source.Seek(ctx, p.ID, sluice.Earliest(), 0)
 	if err != nil {
 		return err
 	}
@@ -57,11 +58,11 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	// Every event of the view was in the log when the view was opened, so it is
 	// not after the log's end as it is now. What retention has removed since was
 	// still in the log then.
-	after, err := p.source.Bounds(ctx, p.ID)
+	last, err := p.source.Seek(ctx, p.ID, sluice.Latest(), 0)
 	if err != nil {
 		return err
 	}
-	p.First, p.Last = before.First, after.Last.Sequence
+	p.First, p.Last = first.Sequence+1, last.Sequence
 	p.originalsUnknown = p.First > 0
 	if p.Checkpoint > p.Last {
 		return fmt.Errorf("the checkpoint is at %d, and the hub's newest event is %d: check that it is the right hub: %w", p.Checkpoint, p.Last, ErrUndecided)
@@ -232,7 +233,7 @@ func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
 		return readErr, nil
 	}
 	for p.lastRead < p.Last {
-		events, readErr := reader.Read(ctx, readBatch)
+		events, readErr := p.read(ctx, reader)
 		if readErr != nil {
 			return readErr, nil
 		}
@@ -247,6 +248,25 @@ func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
 		p.addRead(len(events))
 	}
 	return nil, nil
+}
+
+// readWait is how long a read waits for an event that the log should hold.
+const readWait = 15 * time.Second
+
+// read reads the next events. If none comes, it looks whether retention has removed them: a
+// log without any event returns nothing.
+func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*sluice.Event, error) {
+	bound, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	events, err := reader.Read(bound, readBatch)
+	if err == nil || ctx.Err() != nil || bound.Err() == nil {
+		return events, err
+	}
+	oldest, seekErr := p.source.Seek(ctx, p.ID, sluice.Earliest(), 0)
+	if seekErr == nil && oldest.Sequence > p.lastRead {
+		return nil, &sluice.RetentionError{Partition: p.ID, After: p.lastRead, First: oldest.Sequence + 1}
+	}
+	return nil, fmt.Errorf("no event after %d came within %v", p.lastRead, readWait)
 }
 
 // checkIncarnation checks that the hub was not recreated since the audit began.

@@ -145,6 +145,41 @@ func TestCheckpointPastTheHubsEndIsUndecided(t *testing.T) {
 	}
 }
 
+// The hub's report of what it holds may be out of date: the audit asks the log itself.
+func TestBoundsOutOfDate(t *testing.T) {
+	hub, b := hundred()
+	hub.HoldBounds()
+	for n := int64(100); n < 110; n++ {
+		hub.Append("0", sluicetest.Bodies("x")...)
+		b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n})
+	}
+	b.checkpoint["0"] = 109
+	r, err := audit.Run(t.Context(), hub, b, group, nil)
+	if err != nil || r.Total.Held != 110 || r.Total.Written != 109 || len(r.Faults) != 1 {
+		t.Errorf("%+v, %v, %v", r.Total, r.Faults, err)
+	}
+}
+
+// TestRetentionOfAllMeanwhile removes every event that is left: a log without events returns
+// nothing.
+func TestRetentionOfAllMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, b := hundred()
+		source := &failingHub{Hub: hub, at: func(opened int, last int64) error {
+			if opened == 1 && last >= 19 {
+				hub.Trim("0", 100)
+				hub.Lenient(true)
+				return errBroken
+			}
+			return nil
+		}}
+		r, err := audit.Run(t.Context(), source, b, group, nil)
+		if err != nil || r.Total.Held != 100 || r.Total.Written != 99 || len(r.Faults) != 1 {
+			t.Errorf("%+v, %v, %v", r.Total, r.Faults, err)
+		}
+	})
+}
+
 // TestStrayRows has rows with sequence numbers that no event has.
 func TestStrayRows(t *testing.T) {
 	hub, b := hundred()

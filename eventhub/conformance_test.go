@@ -32,7 +32,6 @@ func TestConformance(t *testing.T) {
 			azure := emulator.AllAsAzure(1)
 			azure.EventHubs.RandomBusy = 0 // the suite repeats nothing
 			azure.EventHubs.StaleRuntime = time.Second
-			azure.EventHubs.RuntimeCalls = 0
 			b := newBroker(t, &emulator.Config{AsAzure: azure})
 			link := tcplink.NewTest(t, b.Addr())
 			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)

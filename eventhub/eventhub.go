@@ -157,6 +157,7 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 		s.connection = ep.connectionString()
 	}
 	s.management.timeout = c.Timeout
+	s.management.pace = paceOf(ep.host)
 	s.management.connect = s.producer
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Describe implements [driver.Source]. The incarnation is the hub's creation
 // time at the broker.
 func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
-	p, err := request(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.EventHubProperties, error) {
+	p, err := request(ctx, &s.management, "", func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.EventHubProperties, error) {
 		return c.GetEventHubProperties(ctx, nil)
 	})
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 
 // Bounds implements [driver.Source]. It is one request to the broker.
 func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
-	p, err := request(ctx, &s.management, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {
+	p, err := request(ctx, &s.management, partition, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {
 		return c.GetPartitionProperties(ctx, partition, nil)
 	})
 	if err != nil {
@@ -64,6 +65,8 @@ var errClosed = errors.New("the source is closed")
 type management struct {
 	connect func() (*azeventhubs.ProducerClient, error)
 	timeout time.Duration
+	pace    *pace
+	waiting waiting
 
 	mu     sync.Mutex
 	client *managementClient
@@ -77,16 +80,67 @@ type managementClient struct {
 	proven bool // a request has succeeded; guarded by management.mu
 }
 
-// request sends a request to the broker. If it fails on a link that has worked
+// request returns the broker's answer about a partition, or about the hub if it is empty. It
+// waits for its turn; callers that ask the same until then share the answer.
+func request[T any](ctx context.Context, m *management, partition string, ask func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
+	for {
+		c, first := m.waiting.join(partition)
+		if first {
+			value, err := paced(ctx, m, func() { m.waiting.sent(partition, c) }, ask)
+			c.value, c.err = value, err
+			close(c.done)
+			return value, err
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+		if !cancelled(c.err) { // by the end of the other caller's context
+			value, _ := c.value.(T)
+			return value, c.err
+		}
+	}
+}
+
+// paced sends a request in its turn. If the broker refuses it as one too many, it is sent
+// again, for the timeout of a request.
+func paced[T any](ctx context.Context, m *management, sent func(), ask func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
+	var none T
+	defer sent()
+	for until := time.Now().Add(m.timeout); ; {
+		if err := m.pace.wait(ctx); err != nil {
+			return none, err
+		}
+		sent()
+		value, err := repeated(ctx, m, ask)
+		if !throttled(err) || time.Now().After(until) {
+			return value, err
+		}
+		m.pace.refused(time.Now())
+	}
+}
+
+// repeated sends a request to the broker. If it fails on a link that has worked
 // before, it is sent once more over a new link: the old one may have been lost
 // since.
-func request[T any](ctx context.Context, m *management, call func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
+func repeated[T any](ctx context.Context, m *management, ask func(context.Context, *azeventhubs.ProducerClient) (T, error)) (T, error) {
 	for {
-		value, proven, err := requestOnce(ctx, m, call)
+		value, proven, err := requestOnce(ctx, m, ask)
 		if err == nil || !proven || answered(err) || ctx.Err() != nil {
 			return value, err
 		}
 	}
+}
+
+// throttled reports whether the broker has refused a request as one too many.
+func throttled(err error) bool {
+	var answer interface{ RPCCode() int }
+	if !errors.As(err, &answer) {
+		return false
+	}
+	return answer.RPCCode() == http.StatusServiceUnavailable || answer.RPCCode() == http.StatusTooManyRequests
 }
 
 // answered reports whether an error is a response of the broker.
@@ -102,7 +156,7 @@ func answered(err error) bool {
 // overdue response ends with its link. A link that has worked and gives no answer
 // before the caller's deadline may be silent: it is dropped, which fails other requests
 // over it, and these are sent once more.
-func requestOnce[T any](ctx context.Context, m *management, call func(context.Context, *azeventhubs.ProducerClient) (T, error)) (value T, proven bool, err error) {
+func requestOnce[T any](ctx context.Context, m *management, ask func(context.Context, *azeventhubs.ProducerClient) (T, error)) (value T, proven bool, err error) {
 	type reply struct {
 		value  T
 		proven bool
@@ -123,7 +177,7 @@ func requestOnce[T any](ctx context.Context, m *management, call func(context.Co
 	go func() {
 		defer m.work.Done()
 		defer cancel()
-		value, err := call(bound, client.ProducerClient)
+		value, err := ask(bound, client.ProducerClient)
 		switch {
 		case err == nil || answered(err):
 			m.markProven(client)

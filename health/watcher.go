@@ -103,8 +103,10 @@ const (
 	minSampled = 10 * time.Minute
 	// boundsParallel is how many partitions' bounds are asked for at once.
 	boundsParallel = 16
-	// boundsTimeout is how long all of them may take.
+	// boundsTimeout is how long all of them may take, and boundsEach how much longer for
+	// each partition: drivers pace such requests.
 	boundsTimeout = 30 * time.Second
+	boundsEach    = 100 * time.Millisecond
 )
 
 // NewWatcher makes a watcher. A nil cfg takes every default.
@@ -214,7 +216,7 @@ func (w *Watcher) Check(ctx context.Context) ([]Warning, error) {
 
 // bounds asks the log for the bounds of all partitions.
 func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]driver.Bounds, error) {
-	ctx, cancel := context.WithTimeout(ctx, boundsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, boundsTimeout+time.Duration(len(partitions))*boundsEach)
 	defer cancel()
 	list := make([]driver.Bounds, len(partitions))
 	errs := make([]error, len(partitions))

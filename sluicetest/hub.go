@@ -26,6 +26,8 @@ type Hub struct {
 	mu      sync.Mutex
 	created time.Time
 	logs    []*partition
+	held    map[string]driver.Bounds // what Bounds answers; nil: what there is
+	lenient bool                     // see Lenient
 }
 
 var _ driver.Source = (*Hub)(nil)
@@ -111,6 +113,31 @@ func (h *Hub) Silence(partition string) {
 	}
 }
 
+// HoldBounds makes Bounds answer with what the partitions hold now, whatever comes and goes
+// later, until release is called. Runtime information of Event Hubs is out of date like that,
+// for seconds or for ever.
+func (h *Hub) HoldBounds() (release func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = map[string]driver.Bounds{}
+	for _, p := range h.logs {
+		h.held[p.id] = p.bounds()
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.held = nil
+	}
+}
+
+// Lenient makes Open accept a position before the oldest event, as Event Hubs does: the reader
+// reports the loss with the next event that there is.
+func (h *Hub) Lenient(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lenient = on
+}
+
 // Recreate deletes the topic and creates it again, empty and under a new
 // incarnation. Readers are cut off.
 func (h *Hub) Recreate() {
@@ -152,7 +179,10 @@ func (h *Hub) Bounds(ctx context.Context, partition string) (driver.Bounds, erro
 	if err != nil {
 		return driver.Bounds{}, err
 	}
-	return driver.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}, nil
+	if h.held != nil {
+		return h.held[partition], nil
+	}
+	return p.bounds(), nil
 }
 
 // Seek implements [driver.Source]. As with a broker that can only
@@ -207,7 +237,7 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 		return nil, fmt.Errorf("open partition %s: no position given: %w", p.id, sluice.ErrRefused)
 	case after.Sequence > p.last.Sequence:
 		return nil, fmt.Errorf("open partition %s at %v, its newest event is %v: %w", p.id, after, p.last, sluice.ErrPastEnd)
-	case after.Sequence < p.first-1:
+	case after.Sequence < p.first-1 && !h.lenient:
 		return nil, &sluice.RetentionError{Partition: p.id, After: after.Sequence, First: p.first}
 	}
 	if err := p.evict(epoch); err != nil {
@@ -215,6 +245,10 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 	}
 	p.reader = &reader{hub: h, log: p, epoch: epoch, at: after.Sequence, gone: make(chan struct{})}
 	return p.reader, nil
+}
+
+func (p *partition) bounds() driver.Bounds {
+	return driver.Bounds{First: p.first, Last: p.last, LastEnqueued: p.lastEnqueued}
 }
 
 func (h *Hub) find(id string) (*partition, error) {
@@ -328,6 +362,8 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 		return nil, nil, nil
 	case r.err != nil:
 		return nil, nil, r.err
+	case r.at < p.first-1 && r.hub.lenient && len(p.events) == 0:
+		return nil, p.grown, nil
 	case r.at < p.first-1:
 		err := &sluice.RetentionError{Partition: p.id, After: r.at, First: p.first}
 		p.detach(err)

@@ -5,7 +5,6 @@ package lag
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -40,13 +39,16 @@ type Source struct {
 	checkpoints Checkpoints
 	group       sluice.Group
 	cfg         Config
+
+	mu    sync.Mutex
+	known map[string]driver.Bounds // of each partition, when it answered last
 }
 
 var _ autoscale.Source = (*Source)(nil)
 
 // New returns the lag of a group as a source. It closes neither hub nor checkpoints.
 func New(hub driver.Source, checkpoints Checkpoints, group sluice.Group, cfg *Config) *Source {
-	s := &Source{hub: hub, checkpoints: checkpoints, group: group}
+	s := &Source{hub: hub, checkpoints: checkpoints, group: group, known: map[string]driver.Bounds{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -67,8 +69,11 @@ func (e *RecreatedError) Error() string {
 }
 
 // Read implements [autoscale.Source]. Only events that the hub still holds count.
-// Events after a checkpoint that are known to be processed do not count. It returns
-// a [*RecreatedError] if a checkpoint belongs to a former hub.
+// Events after a checkpoint that are known to be processed do not count. A partition whose
+// newest event the hub reports as older than the checkpoint counts as 0: that report is out
+// of date, or never comes on a hub that IoT Hub feeds. A partition that does not answer counts
+// with its bounds of before. It returns an error if most partitions do not answer, and a
+// [*RecreatedError] if a checkpoint belongs to a former hub.
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	topic, err := s.hub.Describe(ctx)
 	if err != nil {
@@ -95,11 +100,10 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	return autoscale.Reading{Value: float64(total)}, nil
 }
 
-// totalLag adds up the lag of the partitions, cfg.Parallel at a time. It stops at the
-// first error.
+// totalLag adds up the lag of the partitions, cfg.Parallel at a time. It fails if most of
+// them do not answer, or if ctx ends.
 func (s *Source) totalLag(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	answered := 0
 	next := make(chan string)
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -109,9 +113,10 @@ func (s *Source) totalLag(ctx context.Context, partitions []string, at map[strin
 				n, failed := s.partitionLag(ctx, p, at[p])
 				mu.Lock()
 				total += n
-				if failed != nil && err == nil {
+				if failed == nil {
+					answered++
+				} else if err == nil {
 					err = failed
-					cancel()
 				}
 				mu.Unlock()
 			}
@@ -122,30 +127,43 @@ func (s *Source) totalLag(ctx context.Context, partitions []string, at map[strin
 	}
 	close(next)
 	asking.Wait()
-	return total, err
+	if ctx.Err() != nil || 2*answered < len(partitions) {
+		return 0, cmp.Or(err, ctx.Err())
+	}
+	return total, nil
 }
 
-var errAheadOfHub = errors.New("its checkpoint is ahead of the newest event")
-
-// partitionLag returns the number of events of a partition that are not processed.
+// partitionLag returns the number of events of a partition that are not processed, with an
+// error if it is by bounds of before.
 func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
 	b, err := s.hub.Bounds(ctx, partition)
-	if err != nil {
-		return 0, fmt.Errorf("bounds of partition %s: %w", partition, err)
+	s.mu.Lock()
+	if err == nil {
+		s.known[partition] = b
 	}
+	b, known := s.known[partition]
+	s.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("bounds of partition %s: %w", partition, err)
+	}
+	if !known {
+		return 0, err
+	}
+	return s.lagIn(b, p), err
+}
+
+// lagIn returns the number of events within bounds that are not processed.
+func (s *Source) lagIn(b driver.Bounds, p *sluice.Checkpoint) int64 {
 	held := b.Last.Sequence - b.First + 1
 	if p == nil || p.Position == driver.Unset {
-		return min(max(s.fromStart(b), 0), held), nil
-	}
-	if p.Position.Sequence > b.Last.Sequence {
-		return 0, fmt.Errorf("partition %s: %w: sequence number %d, the newest is %d", partition, errAheadOfHub, p.Position.Sequence, b.Last.Sequence)
+		return min(max(s.fromStart(b), 0), held)
 	}
 	from := max(p.Position.Sequence+1, b.First)
 	n := b.Lag(p.Position)
 	for _, r := range p.Done {
 		n -= max(min(r.Last, b.Last.Sequence)-max(r.First, from)+1, 0)
 	}
-	return n, nil
+	return n
 }
 
 // fromStart returns the number of events from the configured start on.

@@ -61,13 +61,20 @@ func (f Foreign) aim(force bool) aim {
 		case f.Sequence > b.Last.Sequence:
 			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub, or to this one before it was recreated",
 				s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
-		case f.Sequence < b.First-1 && !force:
-			return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
-				s.partition, f.Sequence+1, b.First-1)
-		case f.Sequence < b.First-1:
-			return t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
+		case f.Sequence >= b.First-1:
+			return to, nil
 		}
-		return to, nil
+		oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
+		switch {
+		case err != nil:
+			return to, fmt.Errorf("seek the oldest event of partition %s: %w", s.partition, err)
+		case f.Sequence >= oldest.Sequence:
+			return to, nil
+		case !force:
+			return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
+				s.partition, f.Sequence+1, oldest.Sequence)
+		}
+		return oldest, nil
 	}
 }
 

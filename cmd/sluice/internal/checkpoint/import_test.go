@@ -119,3 +119,19 @@ func TestImportRefuses(t *testing.T) {
 		}
 	})
 }
+
+// The hub's report of what it holds may be out of date: the import asks the log itself.
+func TestImportWithBoundsOutOfDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub.HoldBounds()
+		w.hub.Append("1", sluicetest.Bodies("a", "b", "c", "d", "e")...)
+		m, err := w.table.Import(t.Context(), checkpoint.Foreign{Partition: "1", Sequence: 3}, false)
+		if err != nil || m.To.Sequence != 3 {
+			t.Errorf("moved %+v, %v; want it at 3", m, err)
+		}
+		if _, err := w.table.Import(t.Context(), checkpoint.Foreign{Partition: "1", Sequence: 7}, true); err == nil || !strings.Contains(err.Error(), "the newest event of t is 4") {
+			t.Errorf("past the end: %v", err)
+		}
+	})
+}

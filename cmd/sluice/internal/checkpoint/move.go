@@ -55,8 +55,13 @@ type aim func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int
 func aimAt(start sluice.Start) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
 		if start.Kind == driver.StartSequence && start.Sequence < b.First {
-			return sluice.Position{}, fmt.Errorf("partition %s: event %d has passed retention: the oldest event is %d: use sequence %d or earliest",
-				s.partition, start.Sequence, b.First, b.First)
+			oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch) // b may be inexact
+			if err == nil && start.Sequence <= oldest.Sequence {
+				err = fmt.Errorf("event %d has passed retention: the oldest event is %d: use sequence %d or earliest", start.Sequence, oldest.Sequence+1, oldest.Sequence+1)
+			}
+			if err != nil {
+				return sluice.Position{}, fmt.Errorf("partition %s: %w", s.partition, err)
+			}
 		}
 		to, err := t.Source.Seek(ctx, s.partition, start, epoch)
 		if err != nil {
@@ -194,9 +199,9 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 		m.Fenced = s.holder.Owner
 	}
 	m.Recreated = s.progress.Incarnation != "" && s.progress.Incarnation != s.topic.Incarnation
-	b, err := t.Source.Bounds(ctx, s.partition)
+	b, err := t.bounds(ctx, s.partition, epoch)
 	if err != nil {
-		return m, fmt.Errorf("bounds of partition %s: %w", s.partition, err)
+		return m, err
 	}
 	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
 		return m, err
@@ -217,6 +222,23 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 	}
 	m.Skipped = max(m.To.Sequence-from, 0)
 	return m, nil
+}
+
+// bounds returns a partition's bounds with the end that the log itself gives, because Bounds may
+// be out of date.
+func (t *Table) bounds(ctx context.Context, partition string, epoch int64) (driver.Bounds, error) {
+	b, err := t.Source.Bounds(ctx, partition)
+	if err != nil {
+		return b, fmt.Errorf("bounds of partition %s: %w", partition, err)
+	}
+	end, err := t.Source.Seek(ctx, partition, sluice.Latest(), epoch)
+	if err != nil {
+		return b, fmt.Errorf("seek the end of partition %s: %w", partition, err)
+	}
+	if end.Sequence > b.Last.Sequence {
+		b.Last = end
+	}
+	return b, nil
 }
 
 // countPage is how many dead letters are read at a time to be counted.
