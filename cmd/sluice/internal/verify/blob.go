@@ -55,17 +55,22 @@ type blobSystem struct {
 	client *container.Client
 	prefix string
 	store  *blobstore.Store
+	// requests is how many of each kind are measured.
+	requests int
 
 	numbers atomic.Int64
 }
 
 // OpenBlob makes a [System] of a container. It does not connect.
 func OpenBlob(a BlobAddress, opts Options) (System, error) {
+	if a.Config.Client.Transport == nil {
+		a.Config.Client.Transport = detached{&http.Client{}}
+	}
 	client, err := blobstore.Connect(a.Container, &a.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &blobSystem{opts: opts, client: client, prefix: a.Config.Prefix + "sluice-verify-" + opts.ID + "/"}, nil
+	return &blobSystem{opts: opts, client: client, requests: 30, prefix: a.Config.Prefix + "sluice-verify-" + opts.ID + "/"}, nil
 }
 
 // Name implements [System].
@@ -412,7 +417,7 @@ func (s *blobSystem) clock(ctx context.Context) (time.Time, error) {
 func (s *blobSystem) checkClock(ctx context.Context) Outcome { return checkClock(ctx, s.clock) }
 
 func (s *blobSystem) measure(ctx context.Context) Outcome {
-	reads, err := roundTrips(ctx, "read of a container's properties", 30, func(ctx context.Context) error { _, err := s.clock(ctx); return err })
+	reads, err := roundTrips(ctx, "read of a container's properties", s.requests, func(ctx context.Context) error { _, err := s.clock(ctx); return err })
 	if err != nil {
 		return failed("measuring", err)
 	}
@@ -421,7 +426,7 @@ func (s *blobSystem) measure(ctx context.Context) Outcome {
 		return failed("claiming a checkpoint", err)
 	}
 	position := int64(0)
-	writes, err := roundTrips(ctx, "checkpoint", 30, func(ctx context.Context) error {
+	writes, err := roundTrips(ctx, "checkpoint", s.requests, func(ctx context.Context) error {
 		position++
 		return s.store.Advance(ctx, lease, at(position), nil)
 	})

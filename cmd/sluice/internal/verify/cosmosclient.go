@@ -106,8 +106,20 @@ type resource struct {
 
 func (c *cosmosClient) link() string { return "dbs/" + c.Database + "/colls/" + c.Container }
 
-// do sends a request. The error means that there was no answer.
+// do sends a request, and repeats it while the account throttles it, as Sluice does. The error means
+// that there was no answer.
 func (c *cosmosClient) do(ctx context.Context, method string, r resource, header map[string]string, body []byte) (answer, error) {
+	for n := 1; ; n++ {
+		a, err := c.once(ctx, method, r, header, body)
+		const most = 30
+		if err != nil || a.status != http.StatusTooManyRequests || n == most || pause(ctx, max(a.retryAfter(), 20*time.Millisecond)) != nil {
+			return a, err
+		}
+	}
+}
+
+// once sends a request.
+func (c *cosmosClient) once(ctx context.Context, method string, r resource, header map[string]string, body []byte) (answer, error) {
 	path, signed := "/", ""
 	if r.kind != "" {
 		path, signed = "/"+c.link(), c.link()
@@ -138,7 +150,7 @@ func (c *cosmosClient) do(ctx context.Context, method string, r resource, header
 	if err := c.authorize(ctx, req, r.kind, signed, date); err != nil {
 		return answer{}, err
 	}
-	resp, err := c.Client.Do(req)
+	resp, err := detached{c.Client}.Do(req)
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {

@@ -303,7 +303,7 @@ func (s *databaseSystem) checkPaused(ctx context.Context) Outcome {
 	if err != nil {
 		return failed("claiming a checkpoint", err)
 	}
-	const within = 10 * time.Second
+	within := 5 * s.leaseFor
 	paused, finished := make(chan struct{}), make(chan struct{})
 	resume := make(chan struct{})
 	id := effect()

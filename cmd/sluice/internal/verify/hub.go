@@ -51,6 +51,10 @@ type hub struct {
 	quiet time.Duration
 	// staleFor is how long a check waits for stale runtime information to catch up.
 	staleFor time.Duration
+	// stolenWithin is how long a reader may stay connected after one with a higher epoch.
+	stolenWithin time.Duration
+	// requests is how many are measured.
+	requests int
 
 	partitions []string
 	samples    []sample // those of the partitions that have events
@@ -85,7 +89,7 @@ func OpenHub(a HubAddress, opts Options) (System, error) {
 		return nil, err
 	}
 	return &hub{
-		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: raw, source: source, quiet: 3 * time.Second, staleFor: 15 * time.Second,
+		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: patientHub{raw}, source: source, quiet: 3 * time.Second, staleFor: 15 * time.Second, stolenWithin: 20 * time.Second, requests: 20,
 		closes: func(ctx context.Context) { raw.close(ctx); _ = source.Close(ctx) },
 	}, nil
 }
@@ -477,7 +481,7 @@ func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
 		return differed("partition %s: a reader of epoch %d was refused while one of epoch %d was connected: %s", partition, epochHigh, epochMiddle, oneLine(err))
 	}
 	defer higher.Close(context.WithoutCancel(ctx))
-	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	limited, cancel := context.WithTimeout(ctx, h.stolenWithin)
 	defer cancel()
 	began := time.Now()
 	for {
@@ -486,7 +490,7 @@ func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
 		case errors.Is(err, driver.ErrStolen):
 			return held("the reader of the lower epoch was disconnected after %v", time.Since(began).Round(time.Millisecond))
 		case limited.Err() != nil:
-			return differed("partition %s: the reader of epoch %d stayed connected for 20 s after one of epoch %d", partition, epochMiddle, epochHigh)
+			return differed("partition %s: the reader of epoch %d stayed connected for %v after one of epoch %d", partition, epochMiddle, h.stolenWithin, epochHigh)
 		case err != nil:
 			return differed("partition %s: the reader of the lower epoch ended with an error that Sluice does not recognise: %s", partition, oneLine(err))
 		case len(events) == 0:
@@ -541,15 +545,15 @@ func (h *hub) checkSize(ctx context.Context) Outcome {
 }
 
 func (h *hub) measure(ctx context.Context) Outcome {
-	const requests, most = 20, 20_000
-	times, err := roundTrips(ctx, "runtime information", requests, func(ctx context.Context) error {
+	const most = 20_000
+	times, err := roundTrips(ctx, "runtime information", h.requests, func(ctx context.Context) error {
 		_, err := h.raw.runtime(ctx, h.partitions[0])
 		return err
 	})
 	if err != nil {
 		return failed("asking for runtime information", err)
 	}
-	o := held("%d requests for runtime information", requests).with(times...)
+	o := held("%d requests for runtime information", h.requests).with(times...)
 	if p50 := times[0].Value; p50 > 1000 {
 		o = differed("half of the requests for runtime information take longer than %.0f ms", p50).with(times...).next("run the consumers in the hub's region")
 	}

@@ -133,17 +133,23 @@ func (h *sdkHub) read(ctx context.Context, partition string, from azeventhubs.St
 		return nil, err
 	}
 	defer client.Close(context.WithoutCancel(ctx))
+	// This opens the connection, so that the first wait below is for the link and its events only.
+	if _, err := client.GetEventHubProperties(ctx, nil); err != nil {
+		return nil, err
+	}
 	receiver, err := client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{StartPosition: from})
 	if err != nil {
 		return nil, err
 	}
 	defer receiver.Close(context.WithoutCancel(ctx))
 	var list []event
+	wait := 2 * idle // the first time with the opening of the link
 	for len(list) < want {
-		limited, cancel := context.WithTimeout(ctx, idle)
+		limited, cancel := context.WithTimeout(ctx, wait)
 		got, err := receiver.ReceiveEvents(limited, min(want-len(list), 1000), nil)
 		quiet := limited.Err() != nil && ctx.Err() == nil
 		cancel()
+		wait = idle
 		for _, e := range got {
 			list = append(list, convert(partition, e))
 		}

@@ -158,6 +158,10 @@ func (h *hub) checkThrottle(ctx context.Context) Outcome {
 		return skipped("not asked for: pass --load")
 	}
 	const requests = 120
+	raw := h.raw
+	if p, ok := raw.(patientHub); ok {
+		raw = p.rawHub
+	}
 	errs := make([]error, requests)
 	var asking sync.WaitGroup
 	began := time.Now()
@@ -165,7 +169,7 @@ func (h *hub) checkThrottle(ctx context.Context) Outcome {
 		asking.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 			defer cancel()
-			_, errs[i] = h.raw.runtime(limited, h.partitions[i%len(h.partitions)])
+			_, errs[i] = raw.runtime(limited, h.partitions[i%len(h.partitions)])
 		})
 	}
 	asking.Wait()

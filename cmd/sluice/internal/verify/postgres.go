@@ -106,6 +106,8 @@ func (p *postgres) prepare(ctx context.Context, made *Ledger) (database, error) 
 		_, err := p.pool.Exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE")
 		return err
 	})
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
 	store, err := pgstore.New(ctx, p.pool, &pgstore.Config{Schema: p.schema, LeaseFor: poolLease})
 	if err != nil {
 		return nil, err

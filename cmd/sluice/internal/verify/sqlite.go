@@ -76,6 +76,8 @@ func (s *sqlite) prepare(ctx context.Context, made *Ledger) (database, error) {
 		}
 		return err
 	})
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
 	store, err := sqlstore.OpenSQLite(s.path, nil)
 	if err != nil {
 		return nil, err

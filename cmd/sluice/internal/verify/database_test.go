@@ -1,0 +1,290 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+func openSQLite(t *testing.T, dir string) *databaseSystem {
+	t.Helper()
+	s, err := OpenSQLite(filepath.Join(dir, "flights.db"), Options{ID: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s.(*databaseSystem)
+}
+
+// files lists a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestSQLiteHolds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "flights.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	allHold(t, openSQLite(t, dir), map[string]Verdict{"db.lostreply": Skipped, "db.paused": Tolerated})
+	if names := files(t, dir); !slices.Equal(names, []string{"flights.db"}) {
+		t.Errorf("files %v", names)
+	}
+}
+
+// Each interruption leaves nothing.
+func TestInterruptedSQLite(t *testing.T) {
+	t.Parallel()
+	for at := range databaseChecks {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		runner := &Runner{Systems: []System{openSQLite(t, dir)}, Progress: func(_, _ string, number, _ int) {
+			if number == at+1 {
+				cancel()
+			}
+		}}
+		if at == slices.IndexFunc(databaseChecks, func(c check[*databaseSystem]) bool { return c.name == "db.paused" }) {
+			continue // as the others, but it takes ten seconds to get there
+		}
+		report, err := runner.Run(ctx)
+		cancel()
+		if names := files(t, dir); err != nil || len(names) > 0 || len(report.Left) > 0 {
+			t.Errorf("interrupted at check %d: error %v, files %v, left %v", at+1, err, names, report.Left)
+		}
+		if at > 5 {
+			break
+		}
+	}
+}
+
+func TestSQLiteRights(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 {
+		t.Log("as root every file can be written; a missing directory remains")
+	}
+	s := openSQLite(t, filepath.Join(t.TempDir(), "missing"))
+	rights := s.Rights(t.Context())
+	if len(rights) != 1 || rights[0].Granted || rights[0].Next == "" {
+		t.Errorf("rights %+v", rights)
+	}
+}
+
+// brokenDatabase is a database that differs in one thing. Fields that are nil leave it as it is.
+type brokenDatabase struct {
+	database
+	commits func(of *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error
+	claims  func(of database, ctx context.Context, lease driver.Lease) (driver.Checkpoint, error)
+	leaseIn func(driver.LeaseStore) driver.LeaseStore
+	times   func(n int, now time.Time) time.Time
+	problem string
+	lossy   lossy
+
+	mu    sync.Mutex
+	owner driver.Lease // of the last claim
+	looks int
+}
+
+func (b *brokenDatabase) claim(ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
+	if b.claims != nil {
+		return b.claims(b.database, ctx, lease)
+	}
+	c, err := b.database.claim(ctx, lease)
+	if err == nil {
+		b.mu.Lock()
+		b.owner = lease
+		b.mu.Unlock()
+	}
+	return c, err
+}
+
+func (b *brokenDatabase) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	if b.commits == nil {
+		return b.database.commit(ctx, step, effects, end)
+	}
+	return b.commits(b, ctx, step, effects, end)
+}
+
+func (b *brokenDatabase) leases() driver.LeaseStore {
+	if b.leaseIn == nil {
+		return b.database.leases()
+	}
+	return b.leaseIn(b.database.leases())
+}
+
+func (b *brokenDatabase) clock(ctx context.Context) (time.Time, error) {
+	now, err := b.database.clock(ctx)
+	if b.times != nil {
+		now = b.times(b.looks, now)
+		b.looks++
+	}
+	return now, err
+}
+
+func (b *brokenDatabase) durable(ctx context.Context) (string, string, error) {
+	found, _, err := b.database.durable(ctx)
+	return found, b.problem, err
+}
+
+func (b *brokenDatabase) losing(context.Context) (lossy, error) { return b.lossy, nil }
+
+// unfenced carries out every commit, for the last owner and from wherever the checkpoint is.
+func unfenced(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	err := b.database.commit(ctx, step, effects, end)
+	if !errors.Is(err, driver.ErrFenced) {
+		return err
+	}
+	step.Lease = b.owner
+	c, err := b.database.claim(ctx, step.Lease)
+	if err != nil {
+		return err
+	}
+	step.From = c.Position
+	return b.database.commit(ctx, step, effects, end)
+}
+
+// apart commits the effects first, and the checkpoint after them.
+func apart(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	own := step
+	own.To = step.From
+	if err := b.database.commit(ctx, own, effects, nil); err != nil {
+		return err
+	}
+	return b.database.commit(ctx, step, nil, end)
+}
+
+// careless is a connection that reports every commit as successful.
+type careless struct{ database }
+
+func (c careless) close() {}
+
+// halfDone commits the effects alone, and says that the outcome is unknown.
+type halfDone struct{ database }
+
+func (h halfDone) close() {}
+func (h halfDone) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+	step.To = step.From
+	return errors.Join(driver.ErrUnknown, h.database.commit(ctx, step, effects, end))
+}
+
+// brokenLeases is a lease store that differs in one thing.
+type brokenLeases struct {
+	driver.LeaseStore
+	acquire func(of driver.LeaseStore, ctx context.Context, g driver.Group, partition, owner string, ttl time.Duration) (driver.Lease, error)
+	renew   func(of driver.LeaseStore, ctx context.Context, lease driver.Lease, ttl time.Duration) error
+}
+
+func (b *brokenLeases) Acquire(ctx context.Context, g driver.Group, partition, owner string, ttl time.Duration, above int64) (driver.Lease, error) {
+	if b.acquire != nil {
+		return b.acquire(b.LeaseStore, ctx, g, partition, owner, ttl)
+	}
+	return b.LeaseStore.Acquire(ctx, g, partition, owner, ttl, above)
+}
+
+func (b *brokenLeases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
+	if b.renew != nil {
+		return b.renew(b.LeaseStore, ctx, lease, ttl)
+	}
+	return b.LeaseStore.Renew(ctx, lease, ttl)
+}
+
+func breakLeases(b brokenLeases) func(*databaseSystem) {
+	return breakDatabase(func(d *brokenDatabase) {
+		d.leaseIn = func(of driver.LeaseStore) driver.LeaseStore {
+			own := b
+			own.LeaseStore = of
+			return &own
+		}
+	})
+}
+
+// leasesFor grants leases of a multiple of the time.
+func leasesFor(factor float64) func(*databaseSystem) {
+	return breakLeases(brokenLeases{acquire: func(of driver.LeaseStore, ctx context.Context, g driver.Group, p, owner string, ttl time.Duration) (driver.Lease, error) {
+		return of.Acquire(ctx, g, p, owner, time.Duration(float64(ttl)*factor), 0)
+	}})
+}
+
+// breakDatabase wraps the database once it is prepared.
+func breakDatabase(with func(*brokenDatabase)) func(*databaseSystem) {
+	return func(s *databaseSystem) {
+		b := &brokenDatabase{database: s.database}
+		with(b)
+		s.database = b
+	}
+}
+
+var brokenDatabases = []broken[*databaseSystem]{
+	{"commits are not on disk", "db.durable", Differed, breakDatabase(func(b *brokenDatabase) { b.problem = "fsync is off" })},
+	{"effects commit apart from the checkpoint", "db.atomic", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = apart })},
+	{"no fence", "db.fence", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
+	{"no check of the position", "db.position", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
+	{"all rivals commit", "db.race", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
+	{"a lost reply is a success", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = careless{b.database} })},
+	{"a lost commit was half done", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = halfDone{b.database} })},
+	{"a claim does not wait for a paused transaction", "db.paused", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.claims = func(of database, ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
+			if lease.Epoch > 1 {
+				return driver.Checkpoint{Position: at(10)}, nil
+			}
+			return of.claim(ctx, lease)
+		}
+	})},
+	{"every process gets the lease", "lease.one", Differed, breakLeases(brokenLeases{acquire: func(of driver.LeaseStore, ctx context.Context, g driver.Group, p, owner string, ttl time.Duration) (driver.Lease, error) {
+		return of.Acquire(ctx, g, p+owner, owner, ttl, 0)
+	}})},
+	{"epochs do not rise", "lease.epoch", Differed, breakLeases(brokenLeases{acquire: func(of driver.LeaseStore, ctx context.Context, g driver.Group, p, owner string, ttl time.Duration) (driver.Lease, error) {
+		l, err := of.Acquire(ctx, g, p, owner, ttl, 0)
+		if err == nil {
+			err = errors.Join(of.Release(ctx, l))
+		}
+		l.Epoch = 1
+		return l, err
+	}})},
+	{"a released lease can be renewed", "lease.epoch", Differed, breakLeases(brokenLeases{renew: func(driver.LeaseStore, context.Context, driver.Lease, time.Duration) error { return nil }})},
+	{"leases expire early", "lease.expiry", Differed, leasesFor(0.1)},
+	{"leases do not expire", "lease.expiry", Differed, leasesFor(100)},
+	{"a renewal does nothing", "lease.renew", Differed, breakLeases(brokenLeases{renew: func(driver.LeaseStore, context.Context, driver.Lease, time.Duration) error { return nil }})},
+	{"the clock runs fast", "db.clock", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.times = func(n int, now time.Time) time.Time { return now.Add(time.Duration(n) * time.Minute) }
+	})},
+	{"the clock is an hour ahead", "db.clock", Tolerated, breakDatabase(func(b *brokenDatabase) {
+		b.times = func(_ int, now time.Time) time.Time { return now.Add(time.Hour) }
+	})},
+	{"commits are slow", "db.speed", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			return errors.Join(pause(ctx, 1100*time.Millisecond), b.database.commit(ctx, step, effects, end))
+		}
+	})},
+}
+
+func TestBrokenDatabases(t *testing.T) {
+	t.Parallel()
+	every(t, "database", brokenDatabases)
+	eachRow(t, brokenDatabases, func(t *testing.T, c broken[*databaseSystem]) {
+		s := openSQLite(t, t.TempDir())
+		granted(t, s)
+		made := &Ledger{}
+		if err := s.Prepare(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		defer made.Remove(t.Context())
+		c.with(s)
+		expect(t, s, c.check, c.want)
+	})
+}

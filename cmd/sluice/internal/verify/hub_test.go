@@ -1,0 +1,378 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/emulator"
+)
+
+func startHub(t *testing.T, cfg *emulator.Config) *emulator.Server {
+	t.Helper()
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	return srv
+}
+
+func openHub(t *testing.T, srv *emulator.Server, opts Options) *hub {
+	t.Helper()
+	opts.ID = "test"
+	s, err := OpenHub(HubAddress{ConnectionString: srv.ConnectionString(), Hub: "flights", ConsumerGroup: "$Default"}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.(*hub)
+	h.quiet, h.staleFor, h.stolenWithin, h.requests = 500*time.Millisecond, 1500*time.Millisecond, 2*time.Second, 3
+	t.Cleanup(func() { h.Close(context.Background()) })
+	return h
+}
+
+// granted fails the test if a right is missing.
+func granted(t *testing.T, s System) {
+	t.Helper()
+	for _, r := range s.Rights(t.Context()) {
+		if !r.Granted {
+			t.Fatalf("right %s: %s", r.Name, r.Found)
+		}
+	}
+}
+
+// allHold runs a system as the command does.
+func allHold(t *testing.T, s System, except map[string]Verdict) *Report {
+	t.Helper()
+	report, err := (&Runner{Systems: []System{s}}).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range report.Systems[0].Rights {
+		if !right.Granted {
+			t.Errorf("right %s: %s", right.Name, right.Found)
+		}
+	}
+	for _, c := range report.Systems[0].Checks {
+		want := Held
+		if v, ok := except[c.Name]; ok {
+			want = v
+		}
+		if c.Verdict != want {
+			t.Errorf("%s is %s, want %s: %s", c.Name, c.Verdict, want, c.Found)
+		}
+	}
+	if len(report.Left) > 0 {
+		t.Errorf("left behind: %v", report.Left)
+	}
+	return report
+}
+
+func TestHubHolds(t *testing.T) {
+	t.Parallel()
+	allHold(t, openHub(t, startHub(t, nil), Options{Send: 60, Load: true}), nil)
+}
+
+// A hub that is as inexact as Azure's differs only in what Sluice allows for.
+func TestHubAsAzure(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, startHub(t, &emulator.Config{AsAzure: emulator.AllAsAzure(1)}), Options{Send: 60, Load: true})
+	report, err := (&Runner{Systems: []System{h}}).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.Systems[0].Checks {
+		t.Logf("%-16s %-9s %s", c.Name, c.Verdict, c.Found)
+	}
+	if code := report.ExitCode(); code != ExitHeld {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// An empty hub decides nothing about positions.
+func TestEmptyHub(t *testing.T) {
+	t.Parallel()
+	undecided := map[string]Verdict{"hub.send": Skipped, "hub.key": Skipped, "hub.size": Skipped, "hub.throttle": Skipped}
+	for _, name := range []string{"hub.numbers", "hub.next", "hub.last", "hub.offset", "hub.earliest", "hub.runtime"} {
+		undecided[name] = Undecided
+	}
+	report := allHold(t, openHub(t, startHub(t, nil), Options{}), undecided)
+	if code := report.ExitCode(); code != ExitUndecided {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestHubRights(t *testing.T) {
+	t.Parallel()
+	key := func(rights emulator.Rights) *emulator.Server {
+		return startHub(t, &emulator.Config{Keys: []emulator.Key{{Name: "k", Secret: "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", Rights: rights}}})
+	}
+	missing := func(h *hub) (names []string) {
+		for _, r := range h.Rights(t.Context()) {
+			if !r.Granted {
+				names = append(names, r.Name)
+				if r.Next == "" || r.Found == "" {
+					t.Errorf("right %s: found %q, next %q", r.Name, r.Found, r.Next)
+				}
+			}
+		}
+		return names
+	}
+	for _, c := range []struct {
+		rights emulator.Rights
+		send   int
+		want   []string
+	}{
+		{emulator.Listen, 0, nil},
+		{emulator.Listen, 1, []string{"send to the hub"}},
+		{emulator.Send, 1, []string{"describe the hub (Listen)", "receive in consumer group $Default"}},
+	} {
+		got := missing(openHub(t, key(c.rights), Options{Send: c.send}))
+		if !slices.Equal(got, c.want) && !(len(c.want) == 2 && slices.Equal(got, c.want[1:])) && !(len(c.want) == 2 && slices.Equal(got, c.want[:1])) {
+			t.Errorf("rights %v, send %d: missing %q, want %q", c.rights, c.send, got, c.want)
+		}
+	}
+}
+
+// brokenRaw is a hub that differs in one thing.
+type brokenRaw struct {
+	rawHub
+	edit      func(from azeventhubs.StartPosition, events []event) []event
+	info      func(runtimeInfo) runtimeInfo
+	fail      func(n int) error // of the n-th request for runtime information
+	sends     func(ctx context.Context, to rawHub, partition, key string, bodies [][]byte) error
+	described func(n int, p hubProperties) hubProperties
+	largest   uint64
+	slow      time.Duration
+	requests  int
+}
+
+func (b *brokenRaw) read(ctx context.Context, partition string, from azeventhubs.StartPosition, want int, idle time.Duration) ([]event, error) {
+	if b.edit == nil {
+		return b.rawHub.read(ctx, partition, from, want, idle)
+	}
+	events, err := b.rawHub.read(ctx, partition, from, want+1, idle)
+	return b.edit(from, events), err
+}
+
+func (b *brokenRaw) runtime(ctx context.Context, partition string) (runtimeInfo, error) {
+	b.requests++
+	if b.fail != nil {
+		if err := b.fail(b.requests); err != nil {
+			return runtimeInfo{}, err
+		}
+	}
+	if b.slow > 0 {
+		_ = pause(ctx, b.slow)
+	}
+	info, err := b.rawHub.runtime(ctx, partition)
+	if b.info != nil {
+		info = b.info(info)
+	}
+	return info, err
+}
+
+func (b *brokenRaw) send(ctx context.Context, partition, key string, bodies [][]byte) error {
+	if b.sends == nil {
+		return b.rawHub.send(ctx, partition, key, bodies)
+	}
+	return b.sends(ctx, b.rawHub, partition, key, bodies)
+}
+
+func (b *brokenRaw) describe(ctx context.Context) (hubProperties, error) {
+	p, err := b.rawHub.describe(ctx)
+	if b.described != nil {
+		b.requests++
+		p = b.described(b.requests, p)
+	}
+	return p, err
+}
+
+func (b *brokenRaw) maxBatch(ctx context.Context) (uint64, error) {
+	if b.largest > 0 {
+		return b.largest, nil
+	}
+	return b.rawHub.maxBatch(ctx)
+}
+
+// brokenSource is Sluice's driver over a hub that differs in one thing.
+type brokenSource struct {
+	driver.Source
+	open func(of driver.Source, ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error)
+	read func(of driver.Reader, ctx context.Context, max int) ([]*driver.Event, error)
+}
+
+func (b *brokenSource) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
+	open := b.open
+	if open == nil {
+		open = driver.Source.Open
+	}
+	r, err := open(b.Source, ctx, partition, after, epoch)
+	if err != nil || b.read == nil {
+		return r, err
+	}
+	return &brokenReader{r, b.read}, nil
+}
+
+type brokenReader struct {
+	driver.Reader
+	read func(of driver.Reader, ctx context.Context, max int) ([]*driver.Event, error)
+}
+
+func (b *brokenReader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
+	return b.read(b.Reader, ctx, max)
+}
+
+func breakRaw(with func(*brokenRaw)) func(*hub) {
+	return func(h *hub) {
+		b := &brokenRaw{rawHub: h.raw}
+		with(b)
+		h.raw = b
+	}
+}
+
+func breakSource(b brokenSource) func(*hub) {
+	return func(h *hub) { b.Source = h.source; h.source = &b }
+}
+
+var brokenHubs = []broken[*hub]{
+	{"another creation time", "hub.incarnation", Differed, breakRaw(func(b *brokenRaw) {
+		b.described = func(n int, p hubProperties) hubProperties {
+			p.created = p.created.Add(time.Duration(n) * time.Second)
+			return p
+		}
+	})},
+	{"no creation time", "hub.incarnation", Differed, breakRaw(func(b *brokenRaw) {
+		b.described = func(_ int, p hubProperties) hubProperties { p.created = time.Time{}; return p }
+	})},
+	{"an acknowledged event is lost", "hub.send", Differed, breakRaw(func(b *brokenRaw) {
+		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
+			return to.send(ctx, p, key, bodies[1:])
+		}
+	})},
+	{"an event is stored twice", "hub.send", Differed, breakRaw(func(b *brokenRaw) {
+		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
+			return to.send(ctx, p, key, append(bodies[:1:1], bodies...))
+		}
+	})},
+	{"keys are hashed otherwise", "hub.key", Differed, breakRaw(func(b *brokenRaw) {
+		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
+			if key != "" {
+				p, key = "0", ""
+			}
+			return to.send(ctx, p, key, bodies)
+		}
+	})},
+	{"compaction", "hub.numbers", Differed, breakRaw(func(b *brokenRaw) {
+		b.edit = func(_ azeventhubs.StartPosition, events []event) []event {
+			return slices.DeleteFunc(events, func(e event) bool { return e.sequence == 3 })
+		}
+	})},
+	{"a position skips an event", "hub.next", Differed, breakRaw(func(b *brokenRaw) {
+		b.edit = func(from azeventhubs.StartPosition, events []event) []event {
+			if from.SequenceNumber != nil && len(events) > 1 {
+				return events[1:]
+			}
+			return events
+		}
+	})},
+	{"the driver gets another event", "hub.next", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, epoch int64) (driver.Reader, error) {
+		return of.Open(ctx, p, driver.Position{Sequence: after.Sequence - 1}, epoch)
+	}})},
+	{"a position gives an earlier event", "hub.next", Tolerated, breakRaw(func(b *brokenRaw) { b.edit = earlier })},
+	{"the last position gives an earlier event", "hub.last", Tolerated, breakRaw(func(b *brokenRaw) { b.edit = earlier })},
+	{"the driver cannot wait at the end", "hub.last", Differed, breakSource(brokenSource{read: func(driver.Reader, context.Context, int) ([]*driver.Event, error) {
+		return nil, errors.New("event 5 came again where 6 was next")
+	}})},
+	{"offsets are inclusive", "hub.offset", Differed, breakRaw(func(b *brokenRaw) {
+		b.edit = func(from azeventhubs.StartPosition, events []event) []event {
+			if from.Offset != nil {
+				events[0].sequence--
+			}
+			return events
+		}
+	})},
+	{"the earliest is not the first", "hub.earliest", Tolerated, breakRaw(func(b *brokenRaw) {
+		b.info = func(i runtimeInfo) runtimeInfo { i.first -= 5; return i }
+	})},
+	{"runtime information is stale", "hub.runtime", Tolerated, breakRaw(func(b *brokenRaw) {
+		b.info = func(i runtimeInfo) runtimeInfo { i.last -= 2; return i }
+	})},
+	{"runtime information stays at -1", "hub.runtime", Tolerated, breakRaw(func(b *brokenRaw) {
+		b.info = func(runtimeInfo) runtimeInfo { return runtimeInfo{first: 0, last: -1, empty: true} }
+	})},
+	{"a position past the end is accepted", "hub.pastend", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, epoch int64) (driver.Reader, error) {
+		return of.Open(ctx, p, driver.Origin, epoch)
+	}})},
+	{"a position past the end is refused in other words", "hub.pastend", Differed, breakSource(brokenSource{open: func(driver.Source, context.Context, string, driver.Position, int64) (driver.Reader, error) {
+		return nil, errors.New("the position is not valid")
+	}})},
+	{"a higher epoch disconnects nobody", "hub.epoch.higher", Differed, breakSource(brokenSource{read: func(_ driver.Reader, ctx context.Context, _ int) ([]*driver.Event, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})},
+	{"a higher epoch disconnects in other words", "hub.epoch.higher", Differed, breakSource(brokenSource{read: func(driver.Reader, context.Context, int) ([]*driver.Event, error) {
+		return nil, errors.New("receiver replaced")
+	}})},
+	{"a lower epoch is accepted", "hub.epoch.lower", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, _ int64) (driver.Reader, error) {
+		return of.Open(ctx, p, after, epochHigh)
+	}})},
+	{"only small events", "hub.size", Differed, breakRaw(func(b *brokenRaw) { b.largest = 64 << 10 })},
+	{"the link's limit is not the service's", "hub.size", Differed, breakRaw(func(b *brokenRaw) { b.largest = 8 << 20 })},
+	{"throttling in other words", "hub.throttle", Differed, func(h *hub) { h.raw = refusing{h.raw} }},
+	{"slow answers", "hub.speed", Differed, breakRaw(func(b *brokenRaw) { b.slow = 1100 * time.Millisecond })},
+}
+
+// earlier puts the event before in front, where a position by number was opened.
+func earlier(from azeventhubs.StartPosition, events []event) []event {
+	if from.SequenceNumber == nil {
+		return events
+	}
+	return append([]event{{sequence: *from.SequenceNumber}}, events...)
+}
+
+// refusing is a hub that refuses requests in words of its own.
+type refusing struct{ rawHub }
+
+func (refusing) runtime(context.Context, string) (runtimeInfo, error) {
+	return runtimeInfo{}, errors.New("not now")
+}
+
+func TestBrokenHubs(t *testing.T) {
+	t.Parallel()
+	every(t, "hub", brokenHubs)
+	eachRow(t, brokenHubs, func(t *testing.T, c broken[*hub]) {
+		h := openHub(t, startHub(t, nil), Options{Send: 40, Load: true})
+		granted(t, h)
+		if c.check != "hub.send" && c.check != "hub.key" {
+			expect(t, h, "hub.send", Held)
+		}
+		c.with(h)
+		expect(t, h, c.check, c.want)
+	})
+}
+
+// The emulator's own faults are named too.
+func TestThrottledHub(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fault emulator.Fault
+		want  Verdict
+	}{
+		{emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnManage, Times: 20}, Held},
+		{emulator.Fault{Kind: emulator.FaultDrop, On: emulator.OnManage, Times: 20}, Differed},
+	} {
+		srv := startHub(t, nil)
+		h := openHub(t, srv, Options{Load: true})
+		granted(t, h)
+		if _, err := srv.Faults().Add(c.fault); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, h, "hub.throttle", c.want)
+	}
+}
