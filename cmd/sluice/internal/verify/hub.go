@@ -414,18 +414,27 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 
 // read reads through Sluice's driver. It returns what came, or nothing after a h.quiet time.
 func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64) ([]*driver.Event, error) {
-	r, err := h.source.Open(ctx, partition, from, epoch)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close(context.WithoutCancel(ctx))
-	limited, cancel := context.WithTimeout(ctx, h.quiet)
-	defer cancel()
-	events, err := r.Read(limited, 10)
-	if limited.Err() != nil && ctx.Err() == nil {
-		return nil, nil
-	}
+	var events []*driver.Event
+	err := patiently(ctx, func() error {
+		r, err := h.source.Open(ctx, partition, from, epoch)
+		if err != nil {
+			return err
+		}
+		defer r.Close(context.WithoutCancel(ctx))
+		limited, cancel := context.WithTimeout(ctx, h.quiet)
+		defer cancel()
+		if events, err = r.Read(limited, 10); limited.Err() != nil && ctx.Err() == nil {
+			return nil // nothing came
+		}
+		return err
+	})
 	return events, err
+}
+
+// open opens a reader that stays open.
+func (h *hub) open(ctx context.Context, partition string, at driver.Position, epoch int64) (r driver.Reader, err error) {
+	err = patiently(ctx, func() error { r, err = h.source.Open(ctx, partition, at, epoch); return err })
+	return r, err
 }
 
 func (h *hub) checkPastEnd(ctx context.Context) Outcome {
@@ -462,7 +471,12 @@ const (
 
 // start is a position that every partition accepts.
 func (h *hub) start(ctx context.Context, partition string) (driver.Position, error) {
-	return h.source.Seek(ctx, partition, driver.Start{Kind: driver.StartLatest}, epochLow)
+	var at driver.Position
+	err := patiently(ctx, func() (err error) {
+		at, err = h.source.Seek(ctx, partition, driver.Start{Kind: driver.StartLatest}, epochLow)
+		return err
+	})
+	return at, err
 }
 
 func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
@@ -471,12 +485,12 @@ func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
 	if err != nil {
 		return failed("finding the end of partition "+partition, err)
 	}
-	lower, err := h.source.Open(ctx, partition, at, epochMiddle)
+	lower, err := h.open(ctx, partition, at, epochMiddle)
 	if err != nil {
 		return failed("opening partition "+partition, err)
 	}
 	defer lower.Close(context.WithoutCancel(ctx))
-	higher, err := h.source.Open(ctx, partition, at, epochHigh)
+	higher, err := h.open(ctx, partition, at, epochHigh)
 	if err != nil {
 		return differed("partition %s: a reader of epoch %d was refused while one of epoch %d was connected: %s", partition, epochHigh, epochMiddle, oneLine(err))
 	}
@@ -489,6 +503,8 @@ func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
 		switch {
 		case errors.Is(err, driver.ErrStolen):
 			return held("the reader of the lower epoch was disconnected after %v", time.Since(began).Round(time.Millisecond))
+		case err != nil && throttled(err):
+			return failed("reading under the lower epoch", err)
 		case limited.Err() != nil:
 			return differed("partition %s: the reader of epoch %d stayed connected for %v after one of epoch %d", partition, epochMiddle, h.stolenWithin, epochHigh)
 		case err != nil:
@@ -505,7 +521,7 @@ func (h *hub) checkLowerEpoch(ctx context.Context) Outcome {
 	if err != nil {
 		return failed("finding the end of partition "+partition, err)
 	}
-	higher, err := h.source.Open(ctx, partition, at, epochHigh)
+	higher, err := h.open(ctx, partition, at, epochHigh)
 	if err != nil {
 		return failed("opening partition "+partition, err)
 	}
