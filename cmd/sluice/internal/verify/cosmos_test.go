@@ -154,8 +154,8 @@ func breakCosmos(e edits) func(*cosmosSystem) {
 	return func(s *cosmosSystem) { s.client.Client.Transport = e }
 }
 
-// answers edits the body of answers for a path's end.
-func answers(suffix string, edit func(string) string) func(*cosmosSystem) {
+// answering edits the body of answers for a path's end.
+func answering(suffix string, edit func(string) string) func(*cosmosSystem) {
 	return breakCosmos(edits{answer: func(req *http.Request, resp *http.Response) {
 		if strings.HasSuffix(req.URL.Path, suffix) && resp.StatusCode == http.StatusOK {
 			replaceBody(resp, edit)
@@ -188,12 +188,12 @@ func stopped(req *http.Request, resp *http.Response) {
 }
 
 var brokenCosmos = []broken[*cosmosSystem]{
-	{"several regions accept writes", "cosmos.regions", Differed, answers("/", func(body string) string {
+	{"several regions accept writes", "cosmos.regions", Differed, answering("/", func(body string) string {
 		return strings.Replace(body, `"enableMultipleWriteLocations":false`, `"enableMultipleWriteLocations":true`, 1)
 	})},
 	{"an unknown hash of keys", "cosmos.container", Differed, func(s *cosmosSystem) { s.definition.PartitionKey.Version = 3 }},
 	{"documents expire", "cosmos.container", Tolerated, func(s *cosmosSystem) { s.definition.DefaultTTL = ptr(3600) }},
-	{"a range is missing", "cosmos.ranges", Differed, answers("/pkranges", func(body string) string {
+	{"a range is missing", "cosmos.ranges", Differed, answering("/pkranges", func(body string) string {
 		return strings.Replace(body, `"minInclusive":""`, `"minInclusive":"05"`, 1)
 	})},
 	{"keys are hashed otherwise", "cosmos.ranges", Differed, func(s *cosmosSystem) { s.definition.PartitionKey.Version = 1 }},

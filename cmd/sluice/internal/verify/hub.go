@@ -415,7 +415,7 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 // read reads through Sluice's driver. It returns what came, or nothing after a h.quiet time.
 func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64) ([]*driver.Event, error) {
 	var events []*driver.Event
-	err := patiently(ctx, func() error {
+	err := again(ctx, func() error {
 		r, err := h.source.Open(ctx, partition, from, epoch)
 		if err != nil {
 			return err
@@ -433,7 +433,7 @@ func (h *hub) read(ctx context.Context, partition string, from driver.Position, 
 
 // open opens a reader that stays open.
 func (h *hub) open(ctx context.Context, partition string, at driver.Position, epoch int64) (r driver.Reader, err error) {
-	err = patiently(ctx, func() error { r, err = h.source.Open(ctx, partition, at, epoch); return err })
+	err = again(ctx, func() error { r, err = h.source.Open(ctx, partition, at, epoch); return err })
 	return r, err
 }
 
@@ -472,14 +472,25 @@ const (
 // start is a position that every partition accepts.
 func (h *hub) start(ctx context.Context, partition string) (driver.Position, error) {
 	var at driver.Position
-	err := patiently(ctx, func() (err error) {
+	err := again(ctx, func() (err error) {
 		at, err = h.source.Seek(ctx, partition, driver.Start{Kind: driver.StartLatest}, epochLow)
 		return err
 	})
 	return at, err
 }
 
-func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
+// checkHigherEpoch tries more than once, since a link can end for another reason.
+func (h *hub) checkHigherEpoch(ctx context.Context) (o Outcome) {
+	for range driverTries {
+		if o = h.displace(ctx); o.Verdict == Held {
+			break
+		}
+	}
+	return o
+}
+
+// displace connects a reader, and then one with a higher epoch.
+func (h *hub) displace(ctx context.Context) Outcome {
 	partition := h.partitions[0]
 	at, err := h.start(ctx, partition)
 	if err != nil {
@@ -503,8 +514,6 @@ func (h *hub) checkHigherEpoch(ctx context.Context) Outcome {
 		switch {
 		case errors.Is(err, driver.ErrStolen):
 			return held("the reader of the lower epoch was disconnected after %v", time.Since(began).Round(time.Millisecond))
-		case err != nil && throttled(err):
-			return failed("reading under the lower epoch", err)
 		case limited.Err() != nil:
 			return differed("partition %s: the reader of epoch %d stayed connected for %v after one of epoch %d", partition, epochMiddle, h.stolenWithin, epochHigh)
 		case err != nil:

@@ -2,9 +2,13 @@ package verify
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // patientHub repeats what the hub refused because it was busy, as Sluice does.
@@ -20,6 +24,24 @@ func patiently(ctx context.Context, request func() error) error {
 	for n := 1; ; n++ {
 		err := request()
 		if err == nil || n == busyTries || !throttled(err) || pause(ctx, busyWait) != nil {
+			return err
+		}
+	}
+}
+
+// driverTries is how often a request of Sluice's driver is tried.
+const driverTries = 4
+
+// answers are the errors of the driver after which the engine does not try again.
+var answers = []error{driver.ErrStolen, driver.ErrPastEnd, driver.ErrRetention, driver.ErrUndecodable, driver.ErrRecreated, driver.ErrRefused}
+
+// again repeats what failed for another reason than an answer of the hub, as the engine does: links
+// end now and then.
+func again(ctx context.Context, request func() error) error {
+	for n := 1; ; n++ {
+		err := request()
+		known := slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
+		if err == nil || known || n == driverTries || pause(ctx, busyWait/2) != nil {
 			return err
 		}
 	}

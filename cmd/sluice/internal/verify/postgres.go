@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -187,8 +188,8 @@ func (p *postgres) durable(ctx context.Context) (found, problem string, err erro
 	return fmt.Sprintf("version %s, fsync %s, synchronous_commit %s, full_page_writes %s", version, fsync, synchronous, pages), problem, err
 }
 
-// losing connects once more. The connections lose the reply to the first message after the handler
-// has ended, which holds the COMMIT.
+// losing connects once more. The connections lose the reply to the first statements after the handler
+// has ended, the last of which is the COMMIT.
 func (p *postgres) losing(ctx context.Context) (lossy, error) {
 	cfg := p.pool.Config()
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
@@ -243,10 +244,22 @@ type lossyConn struct {
 var errLost = errors.New("the reply was lost on purpose")
 
 func (c *lossyConn) Write(b []byte) (int, error) {
-	if c.armed.CompareAndSwap(true, false) {
+	if executes(b) && c.armed.CompareAndSwap(true, false) {
 		c.losing.Store(true)
 	}
 	return c.Conn.Write(b)
+}
+
+// executes reports whether one of the messages runs statements, and does not only prepare them.
+func executes(b []byte) bool {
+	for len(b) >= 5 {
+		if b[0] == 'E' || b[0] == 'Q' {
+			return true
+		}
+		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
+		b = b[min(n, len(b)):]
+	}
+	return false
 }
 
 func (c *lossyConn) Read(b []byte) (int, error) {

@@ -30,13 +30,14 @@ func openPostgres(t *testing.T, url string) *databaseSystem {
 // execute runs statements on a connection of its own.
 func execute(t *testing.T, url string, statements ...string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
+	ctx := context.WithoutCancel(t.Context()) // it also cleans up
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
+	defer conn.Close(ctx)
 	for _, sql := range statements {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
+		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
@@ -65,7 +66,10 @@ func remains(t *testing.T, url string) (names []string) {
 
 func TestPostgresHolds(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Database(t)
+	db, err := pgtest.New(t, &pgtest.Config{Durable: true}).CreateDatabase(t.Context(), "verify")
+	if err != nil {
+		t.Fatal(err)
+	}
 	allHold(t, openPostgres(t, db), nil)
 	if names := remains(t, db); len(names) > 0 {
 		t.Errorf("left behind: %v", names)
