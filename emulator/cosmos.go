@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 
 	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
+	"github.com/sluice-go/sluice/emulator/internal/webpage"
 )
 
 // CosmosContainer describes a container of documents.
@@ -117,8 +119,12 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if s.cfg.AsAzure != nil {
 		as = cosmosdb.AsAzure(s.cfg.AsAzure.Cosmos)
 	}
+	var refuse func(*http.Request) error
+	if len(s.cfg.Keys) == 0 { // every web page knows the published key
+		refuse = webpage.Check
+	}
 	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
-		Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: as,
+		Refuse: refuse, Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: as,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -142,6 +148,9 @@ func (s *Cosmos) listen() error {
 		return err
 	}
 	s.at = l
+	if len(s.cfg.Keys) == 0 {
+		warnOpen(s.log, "Cosmos DB", l.Addr())
+	}
 	if s.cfg.TLS {
 		if s.cert, err = newCertificate(l.Addr(), s.cfg.Listen, s.cfg.TLSCertOut); err != nil {
 			return errors.Join(err, l.Close())

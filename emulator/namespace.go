@@ -102,6 +102,7 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 			return err
 		}
 		f.plain = l
+		f.warnIfOpen(l)
 		f.accept(f.webSocket().Listener(l))
 	}
 	if cfg.tlsListen == "" {
@@ -112,6 +113,7 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 		return err
 	}
 	f.secure = l
+	f.warnIfOpen(l)
 	if f.cert, err = newCertificate(l.Addr(), cfg.tlsListen, cfg.tlsCertOut); err != nil {
 		l.Close()
 		return err
@@ -124,6 +126,19 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 	}
 	f.accept(f.webSocket().Listener(streams))
 	return nil
+}
+
+func (f *namespace) warnIfOpen(l net.Listener) {
+	if len(f.keys) == 0 {
+		warnOpen(f.log, "namespace", l.Addr())
+	}
+}
+
+// warnOpen warns of a server without keys that others than this machine reach.
+func warnOpen(log *slog.Logger, what string, at net.Addr) {
+	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.Warn("no keys are configured: whoever reaches the address can read, write and delete; configure keys, or listen on 127.0.0.1", "server", what, "address", at.String())
+	}
 }
 
 const webSocketPath = "/$servicebus/websocket"

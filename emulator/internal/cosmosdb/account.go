@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ type Config struct {
 	OnWrite func(Write)
 	// AsAzure has the behaviours of accounts on Azure. Default: none.
 	AsAzure AsAzure
+	// Refuse returns why a request is refused before it is looked at, with status 403.
+	// Default: none is.
+	Refuse func(*http.Request) error
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }

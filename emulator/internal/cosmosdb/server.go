@@ -109,6 +109,12 @@ var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 const maxPooledBuffer = 8 << 20
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if refuse := s.account.cfg.Refuse; refuse != nil {
+		if err := refuse(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+	}
 	b := bufferPool.Get().(*buffers)
 	c := &call{account: s.account, region: s.region, w: w, r: r, buffers: b}
 	s.account.stats.requests.Add(1)

@@ -13,10 +13,11 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/coder/websocket"
+
+	"github.com/sluice-go/sluice/emulator/internal/webpage"
 )
 
 // maxRequest bounds the request that opens a WebSocket, in bytes.
@@ -26,8 +27,8 @@ const maxRequest = 16 << 10
 type Endpoint struct {
 	Path      string   // of the request, in any case
 	Protocols []string // subprotocols, of which the client must offer one
-	// AnyOrigin admits web pages of every origin, not only those of the server's
-	// own host: for protocols that authenticate the client.
+	// AnyOrigin admits web pages of every origin, not only those that
+	// [webpage.Check] accepts: for protocols that authenticate the client.
 	AnyOrigin bool
 }
 
@@ -68,11 +69,15 @@ func (c *conn) open() error {
 		}
 		return fmt.Errorf("WebSocket request: %w", err)
 	}
+	foreign := error(nil)
+	if !c.endpoint.AnyOrigin {
+		foreign = webpage.Check(req)
+	}
 	switch {
 	case !strings.EqualFold(strings.TrimSuffix(req.URL.Path, "/"), c.endpoint.Path):
 		return w.refuse(http.StatusNotFound, "the only resource is the WebSocket at "+c.endpoint.Path)
-	case !c.endpoint.AnyOrigin && !sameHost(req):
-		return w.refuse(http.StatusForbidden, "pages of another origin may not connect")
+	case foreign != nil:
+		return w.refuse(http.StatusForbidden, foreign.Error())
 	case !c.endpoint.offered(req):
 		return w.refuse(http.StatusBadRequest, "offer one of the subprotocols "+strings.Join(c.endpoint.Protocols, ", "))
 	}
@@ -99,17 +104,6 @@ func (e Endpoint) offered(req *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// sameHost reports whether a request comes from a page of the server's own host,
-// on any port, or not from a page at all.
-func sameHost(req *http.Request) bool {
-	origin := req.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Hostname(), (&url.URL{Host: req.Host}).Hostname())
 }
 
 // response is the [http.ResponseWriter] of the only request on a connection.
