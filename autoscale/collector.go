@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // CollectorConfig holds the options of a [Collector]. The zero value takes every
@@ -158,12 +159,17 @@ func (c *Collector) sendUnsent(ctx context.Context) error {
 const maxLine = 500
 
 // oneLine returns an error's text as one line of bounded length.
-func oneLine(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+func oneLine(err error) string { return cmp.Or(line(err.Error()), "error without a message") }
+
+// line returns a text as one line of bounded length, without control characters. Texts
+// in messages are treated so by those who receive them too: anybody may have sent them,
+// and they end up in the state, in the environment of programs and on terminals.
+func line(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if len(text) > maxLine {
 		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
 	}
-	return cmp.Or(text, "error without a message")
+	return text
 }
 
 func logOr(l *slog.Logger) *slog.Logger {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/sluice-go/sluice/autoscale"
 )
@@ -245,4 +246,72 @@ func TestSourcePanics(t *testing.T) {
 			t.Errorf("points %+v", points)
 		}
 	})
+}
+
+// TestLongTexts: texts that somebody else has put into messages are shortened, and lose
+// control characters, before they are kept or passed on.
+func TestLongTexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := "\x1b]0;title\x07" + strings.Repeat("x", 50_000) + "\x00"
+		check := func(what, text string) {
+			t.Helper()
+			if text == "" || len(text) > 2000 || strings.ContainsFunc(text, unicode.IsControl) {
+				t.Errorf("%s: %d bytes: %.80q", what, len(text), text)
+			}
+		}
+		q, store := queues(), autoscale.NewMemoryStore()
+		logic, err := autoscale.NewLogic(resource(autoscale.Limits{}), store, q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := &autoscale.ResourceState{Resource: "r", Pending: &autoscale.Action{Number: 1, From: 1, To: 2}}
+		if err := store.Save(t.Context(), pending); err != nil {
+			t.Fatal(err)
+		}
+		send(t, q.Metrics, autoscale.Point{Resource: "r", Metric: "backlog", Time: time.Now(), State: autoscale.Failed, Cause: bad})
+		send(t, q.Reports, autoscale.Report{Resource: "r", Time: time.Now(), Instances: 1, Outcome: &autoscale.Outcome{Number: 1, Err: bad}})
+		during(t, logic)
+		records, err := store.Records(t.Context(), "r", time.Time{}, 0)
+		if err != nil || len(records) != 2 {
+			t.Fatalf("%d records, %v", len(records), err)
+		}
+		for _, r := range records {
+			check("reason", r.Reason)
+			for _, s := range r.Stats {
+				check("missing", s.Missing)
+			}
+		}
+
+		var seen string
+		target := &witness{fleet: &fleet{instances: 1}, saw: func(a autoscale.Action) { seen = a.Reason }}
+		send(t, q.Actions, autoscale.Action{Resource: "r", Number: 2, From: 1, To: 2, Reason: bad})
+		during(t, scaler(t, target, autoscale.NewMemoryStore(), q))
+		check("the action's reason", seen)
+	})
+}
+
+// witness is a target that passes on its actions.
+type witness struct {
+	*fleet
+	saw func(autoscale.Action)
+}
+
+func (w *witness) Scale(ctx context.Context, to int) error {
+	a, _ := autoscale.ActionFrom(ctx)
+	w.saw(a)
+	return w.fleet.Scale(ctx, to)
+}
+
+// TestQueueIsBounded: a queue in memory does not grow for ever while its receiver is
+// behind.
+func TestQueueIsBounded(t *testing.T) {
+	q := autoscale.NewMemoryQueue(0)
+	for range 10_000 {
+		if err := q.Send(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Send(t.Context(), []byte("x")); err == nil || !strings.Contains(err.Error(), "the queue is full") {
+		t.Errorf("got %v", err)
+	}
 }

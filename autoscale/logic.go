@@ -130,6 +130,7 @@ func (l *Logic) handlePoints(ctx context.Context, a batch) error {
 	err := l.update(ctx, func(m *ResourceState, now time.Time) []Record {
 		added := false
 		for _, p := range points {
+			p.Cause = line(p.Cause)
 			added = m.AddPoint(p) || added
 		}
 		if !added {
@@ -163,6 +164,9 @@ func (l *Logic) handleReports(ctx context.Context, a batch) error {
 	err := l.update(ctx, func(m *ResourceState, now time.Time) (records []Record) {
 		succeeded = false
 		for _, r := range reports {
+			if r.Outcome != nil {
+				r.Outcome.Err = line(r.Outcome.Err)
+			}
 			if record := m.ApplyReport(r, now); record != nil {
 				records = append(records, *record)
 				succeeded = succeeded || record.Kind == ActionSucceeded

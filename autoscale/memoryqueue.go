@@ -2,6 +2,7 @@ package autoscale
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -43,10 +44,17 @@ func NewMemoryQueue(lock time.Duration) *MemoryQueue {
 	return &MemoryQueue{lock: lock, arrived: make(chan struct{})}
 }
 
-// Send implements [Queue].
+// maxQueued is how many messages a queue in memory holds. The receiver is far behind
+// then, for example because it cannot reach its store.
+const maxQueued = 10_000
+
+// Send implements [Queue]. It fails if the queue holds 10,000 messages.
 func (q *MemoryQueue) Send(_ context.Context, bodies ...[]byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if len(q.items)+len(bodies) > maxQueued {
+		return fmt.Errorf("the queue is full: it holds %d messages", len(q.items))
+	}
 	for _, b := range bodies {
 		q.next++
 		q.items = append(q.items, &queuedMessage{id: q.next, body: slices.Clone(b)})

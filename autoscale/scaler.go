@@ -176,9 +176,13 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 		deleteAll(ctx, a.queue, messages[:done], s.cfg.Log)
 	}()
 	for _, action := range actions {
+		action.Reason = line(action.Reason)
 		last, err := s.store.Outcome(ctx, s.resource)
 		if err != nil {
 			return fmt.Errorf("load outcome: %w", err)
+		}
+		if last != nil && last.Number > action.Number {
+			s.cfg.Log.Warn("action superseded, it is not carried out", "resource", s.resource, "action", action.Number, "last", last.Number)
 		}
 		if last == nil || last.Number < action.Number {
 			o, err := s.execute(ctx, action)

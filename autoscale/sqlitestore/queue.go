@@ -80,6 +80,9 @@ func (q *Queue) Receive(ctx context.Context, most int) ([]autoscale.Message, err
 	}
 }
 
+// maxRead is how many bytes of a message are read: more than any part accepts.
+const maxRead = 128 << 10
+
 // take reads before it writes: most calls find nothing.
 func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Message, err error) {
 	var first sql.NullInt64
@@ -91,7 +94,7 @@ func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Messag
 	until := now.Add(q.lock).UnixNano()
 	rows, err := q.store.db.QueryContext(ctx, `UPDATE messages SET hidden = ?, deliveries = deliveries + 1
 		WHERE id IN (SELECT id FROM messages WHERE queue = ? AND aside IS NULL AND hidden <= ? ORDER BY id LIMIT ?)
-		RETURNING id, body, deliveries`, until, q.name, now.UnixNano(), most)
+		RETURNING id, substr(body, 1, ?), deliveries`, until, q.name, now.UnixNano(), most, maxRead)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +182,7 @@ func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, 
 
 // DeadLetters returns the dead letters, oldest first; the last 1,000 are kept.
 func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
-	rows, err := q.store.db.QueryContext(ctx, "SELECT body, aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", q.name)
+	rows, err := q.store.db.QueryContext(ctx, "SELECT substr(body, 1, ?), aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", maxRead, q.name)
 	if err != nil {
 		return nil, q.fail("read dead letters of queue", err)
 	}

@@ -4,12 +4,12 @@ package azclient
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 const (
@@ -49,22 +49,7 @@ type bounded struct{ to policy.Transporter }
 func (b *bounded) Do(r *http.Request) (*http.Response, error) {
 	response, err := b.to.Do(r)
 	if err == nil && response.Body != nil {
-		response.Body = &body{ReadCloser: response.Body, left: MaxBody}
+		response.Body = httpfetch.Limit(response.Body, MaxBody)
 	}
 	return response, err
-}
-
-// body is a response's body that ends with an error after a number of bytes.
-type body struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, fmt.Errorf("the response is larger than %d bytes", MaxBody)
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
-	b.left -= int64(n)
-	return n, err
 }

@@ -193,3 +193,23 @@ func TestFailures(t *testing.T) {
 		}
 	}
 }
+
+// TestEndlessAnswer: an answer without an end is an error, not memory.
+func TestEndlessAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for part := []byte(strings.Repeat(" ", 64<<10)); ; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	target, err := kubernetes.New(&kubernetes.Config{Name: "workers", REST: &rest.Config{Host: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := target.Instances(t.Context()); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
 )
 
 // scale is Scale of autoscaling/v1, the scale subresource. It is written out here
@@ -55,7 +57,19 @@ func connect(config *rest.Config) (rest.Interface, error) {
 	}
 	// Following a redirect would send the token to another server.
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.Transport = bounded{c.Transport}
 	return rest.RESTClientForConfigAndClient(config, c)
+}
+
+// bounded bounds responses, which the client reads into memory.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = httpfetch.Limit(response.Body, httpfetch.MaxBody)
+	}
+	return response, err
 }
 
 // on sets the path of a request: the scale subresource of name.
