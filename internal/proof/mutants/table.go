@@ -50,7 +50,7 @@ var table = []Mutant{
 		Old: "	if cp.Incarnation != topic.Incarnation {", New: "	if false {", Quick: true,
 		Test: worlds, Env: untilCaught},
 	{Name: "the start is not stored before the first event is read", File: "reading.go",
-		Old: "if start.Sequence > w.position().Sequence {", New: "if false {",
+		Old: "if a.start.Sequence > w.position().Sequence {", New: "if false {",
 		Test: worlds, Env: untilCaught},
 	{Name: "a silent reader is not replaced", File: "stall.go",
 		Old: "		silence.look(now)\n", New: "		_ = silence\n", Quick: true,

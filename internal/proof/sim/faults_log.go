@@ -88,6 +88,15 @@ func (s source) lie(partition string, after sluice.Position) error {
 	return &sluice.RetentionError{Partition: partition, After: after.Sequence, First: after.Sequence + 2}
 }
 
+// outOfDate decides whether the log reports a partition as it was when it was empty.
+func (s source) outOfDate(partition string) bool {
+	if !s.w.has(staleLogs) || s.secondStage || !s.w.troubled() || !s.w.coin(0.5, s.name+" bounds "+partition) {
+		return false
+	}
+	s.w.count("bounds out of date")
+	return true
+}
+
 // startOf returns the position before the oldest event of a partition.
 func (w *world) startOf(partition string) (incarnation string, at sluice.Position) {
 	ctx := context.Background()

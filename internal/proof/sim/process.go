@@ -262,7 +262,12 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 }
 
 func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
-	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) { return s.hub().Bounds(ctx, partition) })
+	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) {
+		if s.outOfDate(partition) {
+			return driver.Bounds{Last: driver.Origin}, nil
+		}
+		return s.hub().Bounds(ctx, partition)
+	})
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {

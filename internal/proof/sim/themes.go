@@ -22,7 +22,7 @@ const (
 	timeLimits                        // batches with one event run into the database's time limit
 	retention                         // it removes the front of the log
 	recreations                       // the topic is deleted and created again
-	staleLogs                         // a log that says wrongly that events are gone, or a position past its end
+	staleLogs                         // a log that says wrongly that events are gone, or a position past its end, and reports old bounds
 	operators                         // they set checkpoints, discard dead letters and have them redriven later
 	hangingSinks                      // sinks that do not answer for a long time
 	doubleAnswers                     // sinks that answer twice
@@ -56,7 +56,7 @@ var themeSites = map[string][]string{
 	"time-limits":      {"transaction that ran out of time"},
 	"retention":        {"retention", "retention of events that are not done", "checkpoint set after a halt"},
 	"recreations":      {"topic recreated", "checkpoint set after a halt"},
-	"stale-logs":       {"log that lies"},
+	"stale-logs":       {"log that lies", "bounds out of date"},
 	"hanging-sinks":    {"sink that does not answer"},
 	"cut-offs":         {"process cut off from the leases", "request of a process that is cut off"},
 	"lease-clocks":     {"lease store's clock set"},
