@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -295,6 +296,30 @@ func (s *shown) admin() *deadletters.Admin {
 	return admin
 }
 
+// ids returns the ids of dead letters in ascending order as runs, such as 1-3,7.
+func ids(list []sluice.DeadLetter) string {
+	all := make([]int64, len(list))
+	for i := range list {
+		all[i] = list[i].ID
+	}
+	slices.Sort(all)
+	var b []byte
+	for i := 0; i < len(all); i++ {
+		first := i
+		for i+1 < len(all) && all[i+1] == all[i]+1 {
+			i++
+		}
+		if first > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, all[first], 10)
+		if i > first {
+			b = strconv.AppendInt(append(b, '-'), all[i], 10)
+		}
+	}
+	return string(b)
+}
+
 func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *shown) {
 	r, cancel := patient(r)
 	defer cancel()
@@ -307,7 +332,7 @@ func (d *Dashboard) serveDiscard(w http.ResponseWriter, r *http.Request, s *show
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
-	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "dead_letters", n, "from", remote(r))
+	d.cfg.Log.Info("dashboard: dead letters discarded", "pipeline", s.Name, "dead_letters", n, "ids", ids(list), "from", remote(r))
 	s.view.refreshNow()
 	answer(w, changedJSON{Letters: n, More: len(list) == maxChanged})
 }

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"bytes"
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/web"
+	"log/slog"
 )
 
 // park puts dead letters into the store, in partitions 0 and 1 by turns.
@@ -281,4 +283,17 @@ func TestDeadLettersAreCountedByTheStore(t *testing.T) {
 	}
 	client, base := w.serve()
 	until(t, watchLive(t, client, base, "pipeline=flights"), "all dead letters", func(k *tick) bool { return k.Dead == 1200 })
+}
+
+// The log names the dead letters that an action has changed.
+func TestActionsAreLoggedWithIDs(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	w := newWorld(t, 1, &web.Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	w.park(t, 7)
+	var so struct{ Letters int64 }
+	w.answer(&so, "POST", "/api/dead-letters/discard", `{"ids":[6,2,3,4]}`)
+	if so.Letters != 4 || !strings.Contains(lines.String(), `msg="dashboard: dead letters discarded" pipeline=flights dead_letters=4 ids=2-4,6 from=127.0.0.1`) {
+		t.Errorf("%d discarded, logged %s", so.Letters, &lines)
+	}
 }

@@ -125,7 +125,7 @@ func (d *Dashboard) serveRetry(w http.ResponseWriter, r *http.Request, s *shown)
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
-	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "dead_letters", marked, "from", remote(r))
+	d.cfg.Log.Info("dashboard: dead letters marked for a retry", "pipeline", s.Name, "dead_letters", marked, "ids", ids(list), "from", remote(r))
 	s.view.refreshNow()
 	run := &retry{of: s, admin: admin, deadLetters: list, json: runJSON{Began: time.Now().UnixMilli(), Marked: marked, Waiting: len(list)}}
 	s.retries.add(run)

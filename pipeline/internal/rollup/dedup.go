@@ -21,16 +21,23 @@ type page struct {
 	last time.Time // the latest enqueued time of its events
 }
 
+// size returns about what a page takes in memory with its key.
+func (k *pageKey) size() int64 { return int64(pageBytes + len(k.source) + len(k.partition)) }
+
 // dedup is the set of ids that were counted, one bit each where they are dense.
-type dedup map[pageKey]*page
+type dedup struct {
+	pages map[pageKey]*page
+	bytes int64 // about what they take in memory
+}
 
 // add adds an id, and reports whether it was new.
-func (s dedup) add(id sluice.CausationID, enqueued time.Time) bool {
+func (s *dedup) add(id sluice.CausationID, enqueued time.Time) bool {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
-	p := s[key]
+	p := s.pages[key]
 	if p == nil {
 		p = &page{}
-		s[key] = p
+		s.pages[key] = p
+		s.bytes += key.size()
 	}
 	word, bit := id.Sequence%pageBits/64, uint64(1)<<(id.Sequence%64)
 	if p.bits[word]&bit != 0 {
@@ -44,10 +51,11 @@ func (s dedup) add(id sluice.CausationID, enqueued time.Time) bool {
 }
 
 // expire removes the pages whose events were all enqueued before a time.
-func (s dedup) expire(before time.Time) {
-	for key, p := range s {
+func (s *dedup) expire(before time.Time) {
+	for key, p := range s.pages {
 		if p.last.Before(before) {
-			delete(s, key)
+			s.bytes -= key.size()
+			delete(s.pages, key)
 		}
 	}
 }

@@ -32,6 +32,19 @@ const MaxGroups = 1_000_000
 // ErrTooManyGroups is the error of a group beyond MaxGroups.
 var ErrTooManyGroups = errors.New("more than 1000000 groups in memory: use fewer groups, or a shorter late")
 
+// MaxBytes is the limit of the memory that a partition's groups and ids take, about.
+const MaxBytes = 512 << 20
+
+// ErrTooManyBytes is the error of a group or an id beyond MaxBytes.
+var ErrTooManyBytes = errors.New("groups and ids take more than 512 MiB of memory: use fewer groups or shorter values, or a shorter late")
+
+// What a group, each of its statistics and a page of ids take besides texts, in bytes.
+const (
+	groupBytes     = 256
+	statisticBytes = 96
+	pageBytes      = 224
+)
+
 // Event is what counts of an event.
 type Event struct {
 	Enqueued time.Time
@@ -74,6 +87,8 @@ type Partition struct {
 	key        []byte // of the last event's group, reused
 	changed    []*group
 	dedup      dedup
+	bytes      int64 // of groups; see MaxBytes
+	maxBytes   int64
 }
 
 type group struct {
@@ -88,7 +103,7 @@ type group struct {
 // New returns the state of a partition that is read from a time on. The zero time
 // means that it is read from its very first event.
 func New(kinds []Function, late time.Duration, from time.Time) *Partition {
-	return &Partition{functions: kinds, late: late, from: from, groups: map[string]*group{}, dedup: dedup{}}
+	return &Partition{functions: kinds, late: late, from: from, groups: map[string]*group{}, dedup: dedup{pages: map[pageKey]*page{}}, maxBytes: MaxBytes}
 }
 
 // Groups returns the number of groups in memory.
@@ -117,8 +132,12 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 		if len(m.groups) == MaxGroups {
 			return Incomplete, ErrTooManyGroups
 		}
+		m.bytes += m.size(string(key))
 		g = &group{parts: e.Parts, at: e.Time, values: make([]accumulator, len(m.functions))}
 		m.groups[string(key)] = g
+	}
+	if m.bytes+m.dedup.bytes > m.maxBytes {
+		return Incomplete, ErrTooManyBytes
 	}
 	g.events++
 	for i, n := range e.Values {
@@ -130,6 +149,12 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 		m.changed = append(m.changed, g)
 	}
 	return Counted, nil
+}
+
+// size returns about what a group takes in memory. Its values are in the key and in its
+// parts.
+func (m *Partition) size(key string) int64 {
+	return int64(groupBytes + 2*len(key) + statisticBytes*len(m.functions))
 }
 
 // Changed returns the groups that have changed since the last call, in the order in
@@ -159,6 +184,7 @@ const expireEvery = time.Minute
 func (m *Partition) expire() {
 	for key, g := range m.groups {
 		if g.at.Add(m.late + Early).Before(m.latest) {
+			m.bytes -= m.size(key)
 			delete(m.groups, key)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,8 +161,8 @@ func TestWhatCannotChangeIsForgotten(t *testing.T) {
 			}
 		}
 		m.Changed()
-		if m.Groups() > 3 || len(m.dedup) > 10 {
-			t.Fatalf("after %d hours %d groups and %d pages of ids are in memory", i, m.Groups(), len(m.dedup))
+		if m.Groups() > 3 || len(m.dedup.pages) > 10 {
+			t.Fatalf("after %d hours %d groups and %d pages of ids are in memory", i, m.Groups(), len(m.dedup.pages))
 		}
 	}
 }
@@ -249,5 +250,41 @@ func TestKindsHaveNames(t *testing.T) {
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"avg", "count", "max", "min", "sum"}) {
 		t.Errorf("kinds %q", names)
+	}
+}
+
+// Memory is bounded in bytes too: long values and sparse ids count.
+func TestBytesAreBounded(t *testing.T) {
+	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	for name, add := range map[string]func(n int) *Event{
+		"long values": func(n int) *Event {
+			return &Event{Enqueued: at, Time: at, Sequence: int64(n), Parts: []string{strconv.Itoa(n) + strings.Repeat("x", 1000)}, Values: []*Number{nil}}
+		},
+		"sparse ids": func(n int) *Event {
+			id := &sluice.CausationID{Source: "s", Partition: "0", Sequence: int64(n) * pageBits}
+			return &Event{Enqueued: at, Time: at, Sequence: int64(n), ID: id, Parts: []string{"one"}, Values: []*Number{nil}}
+		},
+	} {
+		m := New([]Function{Count}, 12*time.Hour, time.Time{})
+		m.maxBytes = 1 << 20
+		n := 0
+		for ; n < 100_000; n++ {
+			if _, err := m.Add(add(n)); err != nil {
+				if !errors.Is(err, ErrTooManyBytes) {
+					t.Error(err)
+				}
+				break
+			}
+		}
+		if n < 100 || n == 100_000 {
+			t.Errorf("%s: %d events were added in 1 MiB", name, n)
+		}
+		// What expires makes room.
+		later := at.Add(24 * time.Hour)
+		m.latest = later
+		m.expire()
+		if m.bytes != 0 || m.dedup.bytes != 0 {
+			t.Errorf("%s: %d and %d bytes after all has expired", name, m.bytes, m.dedup.bytes)
+		}
 	}
 }
