@@ -179,10 +179,10 @@ type redriveQueue struct {
 func (q *redriveQueue) init() { q.running, q.holding = map[int64]bool{}, map[string]int64{} }
 
 // hold keeps the later dead letters of a failed one's key back.
-func (q *redriveQueue) hold(e *inFlightEvent) {
+func (q *redriveQueue) hold(e *Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key, n := e.event.Key, e.event.Sequence
+	key, n := e.Key, e.Sequence
 	if first, held := q.holding[key]; key != "" && (!held || n < first) {
 		q.holding[key] = n
 	}

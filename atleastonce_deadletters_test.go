@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,5 +275,86 @@ func TestStreamRedrivesWithinAClusterRate(t *testing.T) {
 			t.Errorf("redrive: %d applied, %d failed, %v", applied, failed, err)
 		}
 		window(t, w.sent, 5)
+	})
+}
+
+// TestRedrivesKeepTheirOrder redrives the dead letters of one key while the first one's record
+// can't be made.
+func TestRedrivesKeepTheirOrder(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 4, func(int) string { return "k" })
+		w := newWarehouse(t)
+		var redriving, down atomic.Bool
+		w.says = func(*sluice.Event, int) error {
+			if redriving.Load() {
+				return nil
+			}
+			return sluice.Reject(errors.New("no"))
+		}
+		records := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+			if down.Load() && e.Sequence == 0 {
+				return nil, sluice.RetryAfter(errors.New("the API is down"), time.Second)
+			}
+			return []*sluice.Event{e}, nil
+		}
+		cfg := &sluice.AtLeastOnceConfig{OnDeadLetter: sluice.KeyHold}
+		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, records, w, cfg), &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		redriving.Store(true)
+		down.Store(true)
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		time.Sleep(10 * time.Second)
+		if got := w.rows(); len(got) > 0 {
+			t.Errorf("%v were written before event 0 of their key", got)
+		}
+		s.keyed("0", 1, func(int) string { return "another" })
+		time.Sleep(time.Second)
+		if got := w.rows(); !slices.Equal(got, []int64{4}) {
+			t.Errorf("%v were written, want event 4: redrives delay no event of another key", got)
+		}
+		down.Store(false)
+		time.Sleep(10 * time.Second)
+		if got, want := w.rows(), []int64{4, 0, 1, 2, 3}; !slices.Equal(got, want) {
+			t.Errorf("%v were written, want %v", got, want)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-ran
+	})
+}
+
+// TestRedrivesWaitForOneThatIsGone redrives two dead letters of one key without bodies, of
+// which retention has removed the first one's event.
+func TestRedrivesWaitForOneThatIsGone(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 3, func(int) string { return "k" })
+		w := newWarehouse(t)
+		var redriving atomic.Bool
+		w.says = func(*sluice.Event, int) error {
+			if redriving.Load() {
+				return nil
+			}
+			return sluice.Reject(errors.New("no"))
+		}
+		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{OnDeadLetter: sluice.KeyHold}, sluice.Config{BodyLimit: -1})
+		time.Sleep(10 * time.Second)
+		redriving.Store(true)
+		s.hub.Trim("0", 1)
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		time.Sleep(30 * time.Second)
+		if got := w.rows(); len(got) > 0 {
+			t.Errorf("%v were written although the redrive of event 0, of the same key, failed", got)
+		}
+		if got := len(s.letters(sluice.StatusDead)); got != 3 {
+			t.Errorf("%d dead letters, want 3", got)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
 	})
 }

@@ -122,7 +122,7 @@ func (w *atLeastOnceWorker[R]) fail(t *recordTask[R], err error, attempts int) {
 		e.failure, e.attempts = err, attempts
 		w.deadLetters.expect(e)
 		if e.redrive != nil {
-			w.redrives.hold(e)
+			w.redrives.hold(e.event)
 		}
 		e.failed.Store(true)
 	}

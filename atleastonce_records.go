@@ -62,8 +62,9 @@ type sendQueue[R any] struct {
 	behind  int  // other events with a record that waits for another event's of its key
 	turn    bool // the last probe was taken from first
 	// unmade are the events whose records could not be made yet, in their order. The
-	// first one is queued to be tried again; the others wait for it.
-	unmade []*inFlightEvent
+	// first one is queued to be tried again; the others wait for it. Redrives wait for
+	// redrives only: no dead letter delays the partition.
+	unmade, unmadeRedrives []*inFlightEvent
 }
 
 func (q *sendQueue[R]) init() { q.lastOf = map[string]*recordTask[R]{} }
@@ -132,14 +133,23 @@ func (q *sendQueue[R]) trim() {
 	}
 }
 
+// unmadeBefore returns the list of unmade events that an event belongs to.
+func (q *sendQueue[R]) unmadeBefore(e *inFlightEvent) *[]*inFlightEvent {
+	if e.redrive != nil {
+		return &q.unmadeRedrives
+	}
+	return &q.unmade
+}
+
 // made is called when an event's records are made, or never will be. It returns the
 // events that waited for that, and then more.
 func (q *sendQueue[R]) made(e *inFlightEvent, more []*inFlightEvent) []*inFlightEvent {
-	if len(q.unmade) == 0 || q.unmade[0] != e {
+	unmade := q.unmadeBefore(e)
+	if len(*unmade) == 0 || (*unmade)[0] != e {
 		return more
 	}
-	waiting := q.unmade[1:]
-	q.unmade = nil
+	waiting := (*unmade)[1:]
+	*unmade = nil
 	return append(waiting, more...)
 }
 
@@ -212,8 +222,8 @@ func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
 		if !returns(func() {
 			for len(events) > 0 && w.a.idle.Err() == nil {
 				e, events = events[0], events[1:]
-				if len(w.queue.unmade) > 0 && w.inOrder(e) && w.queue.unmade[0] != e {
-					w.queue.unmade = append(w.queue.unmade, e)
+				if unmade := w.queue.unmadeBefore(e); len(*unmade) > 0 && w.cfg.Order != OrderNone && (*unmade)[0] != e {
+					*unmade = append(*unmade, e)
 					continue
 				}
 				track.moveTo(e.event.Sequence)
@@ -223,11 +233,6 @@ func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
 			events = w.notMade(e, goexitError("records function"), events)
 		}
 	}
-}
-
-// inOrder reports whether an event's records are made after those of earlier events.
-func (w *atLeastOnceWorker[R]) inOrder(e *inFlightEvent) bool {
-	return e.redrive == nil && w.cfg.Order != OrderNone
 }
 
 // makeRecords makes an event's records and queues them. It returns the events whose
@@ -253,12 +258,13 @@ func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent, more []*inFlightEve
 // notMade takes an event whose records could not be made.
 func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFlightEvent) []*inFlightEvent {
 	e.left.Store(1)
+	unmade := w.queue.unmadeBefore(e)
 	switch {
 	case faultOf(err).counts():
 		err = Reject(fmt.Errorf("make records: %w", err))
 		more = w.queue.made(e, more)
-	case w.inOrder(e) && len(w.queue.unmade) == 0:
-		w.queue.unmade = append(w.queue.unmade, e)
+	case w.cfg.Order != OrderNone && len(*unmade) == 0:
+		*unmade = append(*unmade, e)
 	}
 	w.recordFailed(&recordTask[R]{worker: w, event: e}, err)
 	return more

@@ -322,6 +322,7 @@ func (w *atLeastOnceWorker[R]) redriveOne(d *DeadLetter, mayRead bool) error {
 			e = found
 		case w.a.idle.Err() == nil && needsOperator(err):
 			w.a.redriveFailed(d, err)
+			w.redrives.hold(e)
 			w.redrives.failed(d)
 			return nil
 		default:

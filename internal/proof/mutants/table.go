@@ -217,4 +217,20 @@ var table = []Mutant{
 	{Name: "SQLite: a set checkpoint keeps its owner", File: "sqlstore/sqlite_sql.go",
 		Old: "			owner = '', epoch = known.epoch + 1, claims = 0,", New: "			epoch = known.epoch, claims = 0,",
 		Test: of(suites, "./sqlstore")},
+
+	// Redrives.
+	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_deadletters.go",
+		Old: "return earlier, held && earlier < e.event.Sequence", New: "return earlier, false && held",
+		Test: streams, Env: untilCaught},
+	{Name: "a redrive passes an earlier one whose record can't be made", File: "atleastonce_records.go",
+		Old: "if unmade := w.queue.unmadeBefore(e); len(*unmade) > 0 &&", New: "if unmade := w.queue.unmadeBefore(e); e.redrive == nil && len(*unmade) > 0 &&",
+		Test: streams, Env: untilCaught},
+	{Name: "held keys are never released", File: "atleastonce_deadletters.go",
+		Old: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition); err == nil {", New: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition); false {",
+		Test: streams, Env: untilCaught},
+
+	// Chains whose database loses commits.
+	{Name: "ids of commits that a failover lost stay in memory", File: "transactional.go",
+		Old: "		w.dedup.reset()\n", New: "",
+		Test: chains, Env: untilCaught},
 }

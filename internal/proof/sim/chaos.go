@@ -215,7 +215,7 @@ func (w *world) sendEvents(number func(partition string) int) {
 			}
 			e := &sluice.Event{Body: []byte(w.body(n))}
 			if w.cfg.Stream != nil {
-				e.Key = fmt.Sprint("key ", n%5)
+				e.Key = fmt.Sprint("key ", n%keys)
 				if w.cfg.Stream.Bytes > 0 {
 					e.Properties = map[string]any{"padding": strings.Repeat("x", w.rng.IntN(600))}
 				}
@@ -244,13 +244,19 @@ func (w *world) failOver() {
 	w.trouble(nil, "", time.Now())
 	w.mu.Unlock()
 	w.loseDeadLetters(restore)
-	list, _ := w.store.Read(context.Background(), w.group)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	clear(w.claimed)
-	for _, p := range list {
-		w.halted(p.Partition) // an operator looks again
-		w.claimed[partitionName(sluice.Lease{Group: w.group, Partition: p.Partition})] = p.Epoch
+	w.mu.Unlock()
+	for _, g := range w.groups() {
+		list, _ := w.store.Read(context.Background(), g)
+		w.mu.Lock()
+		for _, p := range list {
+			if g == w.group {
+				w.halted(p.Partition) // an operator looks again
+			}
+			w.claimed[partitionName(sluice.Lease{Group: g, Partition: p.Partition})] = p.Epoch
+		}
+		w.mu.Unlock()
 	}
 }
 
@@ -334,7 +340,7 @@ func (w *world) injectFault() {
 		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("loss of the leases")
-	case n >= 86 && n < 90 && w.cfg.Chain == nil:
+	case n >= 86 && n < 90:
 		w.mu.Lock()
 		w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
 		w.mu.Unlock()
@@ -421,7 +427,7 @@ func Run(cfg Config) Result {
 		w.retry(w.group)
 		w.settle()
 	}
-	violations := slices.Concat(w.check(), w.checkBlame(), uneven)
+	violations := slices.Concat(w.check(), w.checkBlame(), uneven, w.checkReleased())
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)

@@ -57,7 +57,8 @@ func (w *world) holderOf(l sluice.Lease) *process {
 }
 
 // loseDeadLetters notes which dead letters of a delivery at least once a failover has lost:
-// they stay lost.
+// they stay lost. Those that it has brought back are redriven again, after the second stage
+// may have forgotten their messages.
 func (w *world) loseDeadLetters(restore func()) {
 	ctx := context.Background()
 	before, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
@@ -65,9 +66,16 @@ func (w *world) loseDeadLetters(restore func()) {
 	after, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	kept := map[eventID]bool{}
+	kept, had := map[eventID]bool{}, map[eventID]bool{}
+	for i := range before {
+		had[w.letterID(&before[i])] = true
+	}
 	for i := range after {
-		kept[w.letterID(&after[i])] = true
+		id := w.letterID(&after[i])
+		kept[id] = true
+		if w.cfg.Chain != nil && !had[id] {
+			w.forwarded.excused[place(&after[i].Event)] = true
+		}
 	}
 	for i := range before {
 		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {

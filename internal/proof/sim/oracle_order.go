@@ -32,6 +32,7 @@ type parking struct {
 func (p *process) forget(partition string) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
+	delete(p.redrives, partition)
 	maps.DeleteFunc(p.queues, func(t turn, _ *queue) bool { return t.partition == partition })
 }
 
@@ -46,6 +47,9 @@ func (p *process) inOrder(ctx context.Context, e *sluice.Event) (finished func()
 	w.mu.Unlock()
 	if !stamp.Redrive && s.Policy == sluice.KeyHold && e.Key != "" && !restored {
 		w.checkHeld(p, token.Lease, e)
+	}
+	if stamp.Redrive && s.Policy == sluice.KeyHold && s.Order != sluice.OrderNone && e.Key != "" && !restored {
+		p.redriveInOrder(e)
 	}
 	t := turn{e.Partition, e.Key, token.Lease.Epoch}
 	switch {

@@ -53,6 +53,7 @@ type process struct {
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition
 	queues      map[turn]*queue
+	redrives    map[string]*redrives       // by partition
 	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
 	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
@@ -83,7 +84,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, leaving: map[sluice.Lease]bool{}}
+	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery := sluice.Transactional(store{p}, p.handler())

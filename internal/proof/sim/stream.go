@@ -22,6 +22,9 @@ type streaming struct {
 	Highest bool  // a mutant: the checkpoint moves to the highest event that is done
 }
 
+// keys is how many partition keys the events of a partition have.
+const keys = 5
+
 // written is an event whose record is written.
 type written struct {
 	partition string
@@ -65,6 +68,9 @@ func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event
 			return nil, err
 		}
 	}
+	if p.w.isDown(api) && p.w.coin(0.5, "make in an outage "+place(e)) {
+		return nil, p.usable(e)
+	}
 	switch kind := kindOf(e); {
 	case kind == "exit" && p.w.coin(0.4, "make "+place(e)):
 		p.leaveGoroutine()
@@ -95,6 +101,9 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 	finished, completed := s.submitted(ctx, e), s.inOrder(ctx, e)
 	s.w.live.Go(func() {
 		err := s.put(ctx, e)
+		if err == nil {
+			s.redriven(e)
+		}
 		finished()
 		completed()
 		done(sluice.WriteResult{Err: err, Cost: 1})
@@ -265,7 +274,9 @@ func (l deadLetters) Settle(ctx context.Context, group sluice.Group, applied []i
 }
 
 func (l deadLetters) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	return store(l).Due(ctx, group, partition, limit)
+	due, err := store(l).Due(ctx, group, partition, limit)
+	l.foundDue(partition, due)
+	return due, err
 }
 
 func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
