@@ -69,7 +69,7 @@ func (a *authority) put(token, audience string) tokenError {
 	if len(a.keys) == 0 {
 		return accepted
 	}
-	g, why := verify(a.keys, a.now(), token, audience)
+	g, why := a.verify(token, audience)
 	if why != accepted {
 		return why
 	}
@@ -82,6 +82,21 @@ func (a *authority) put(token, audience string) tokenError {
 	a.grants[path] = g
 	a.schedule()
 	return accepted
+}
+
+// proves reports whether a token gives any right for a hub, or for $management below it.
+func (a *authority) proves(token, hub string) bool {
+	for _, path := range []string{hub, hub + "/" + managementNode} {
+		if _, why := a.verify(token, "sb://host/"+path); why == accepted {
+			return true
+		}
+	}
+	return false
+}
+
+// verify checks a token for an audience.
+func (a *authority) verify(token, audience string) (grant, tokenError) {
+	return verify(a.keys, a.now(), token, audience)
 }
 
 // within reports whether path is the granted entity or below it.

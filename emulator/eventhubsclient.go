@@ -34,12 +34,11 @@ func (c *hubPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 	case n.group != "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for receiving: send to the event hub or one of its partitions", n.path)
 	}
-	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) {
-		if n.special == managementNode {
-			return func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.manage) }, nil
-		}
-		return c.openSender(l, n)
-	})
+	if n.special == managementNode { // each request is authorized, not the link, as on Azure
+		l.LimitCredit(managementCredit)
+		return func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.manage) }, nil
+	}
+	return c.admitted(l.Link, n.node, Send, func() (func(context.Context) error, error) { return c.openSender(l, n) })
 }
 
 // Outgoing implements [amqp.Peer].
@@ -53,12 +52,10 @@ func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 	case n.special == "" && n.group == "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for sending: receive from %.300s/ConsumerGroups/GROUP/Partitions/ID", n.path, n.entity)
 	}
-	return c.admitted(l.Link, n.node, Listen, func() (func(context.Context) error, error) {
-		if n.special == managementNode {
-			return c.openReplies(l, n.node), nil
-		}
-		return c.openReceiver(l, n)
-	})
+	if n.special == managementNode {
+		return c.openReplies(l, n.node), nil
+	}
+	return c.admitted(l.Link, n.node, Listen, func() (func(context.Context) error, error) { return c.openReceiver(l, n) })
 }
 
 // lookup returns the hub and, if the node has one, the partition.
