@@ -233,4 +233,26 @@ var table = []Mutant{
 	{Name: "ids of commits that a failover lost stay in memory", File: "transactional.go",
 		Old: "		w.dedup.reset()\n", New: "",
 		Test: chains, Env: untilCaught},
+
+	// Cosmos DB.
+	{Name: "Cosmos DB: no search for another write region", File: "cosmos/account.go",
+		Old: "		a.findRegion(via, r.host)\n", New: "",
+		Test: of("TestFailover", "./cosmos")},
+	{Name: "Cosmos DB: conditions are trusted with multi-region writes", File: "cosmos/regions.go",
+		Old: "if d.Source == nil || !a.multiRegionWrites() {", New: "if true {",
+		Test: of("TestSeveralWriteRegions", "./cosmos")},
+	{Name: "Cosmos DB: an answer without room is an error of the document", File: "cosmos/outcome.go",
+		Old: "			return answerTooLarge\n", New: "			return rejected\n",
+		Test: of("TestAnswerIsTooLarge", "./cosmos")},
+
+	// The autoscaler.
+	{Name: "autoscaler: the scaler trusts the queue", File: "autoscale/scaler.go",
+		Old: "		err := s.limits.check(a)\n", New: "		err := error(nil)\n",
+		Test: of("TestBeyondLimits", "./autoscale")},
+	{Name: "autoscaler: calls have no deadline", File: "autoscale/bounded.go",
+		Old: "const callTimeout = time.Minute", New: "const callTimeout = 10000 * time.Hour",
+		Test: of("TestUnanswered", "./autoscale")},
+	{Name: "autoscaler: redirects are followed", File: "autoscale/internal/httpfetch/httpfetch.go",
+		Old: "	c.CheckRedirect = func", New: "	_ = func",
+		Test: of("TestRedirect", "./autoscale/internal/httpfetch")},
 }
