@@ -47,7 +47,8 @@ and prints another line: "ready" and the namespace's connection string. Messages
 kept in memory, unless --servicebus-data names a directory. Queues and topics that exist
 in that directory keep their settings. With --servicebus-admin, clients can create and
 list queues and topics. The connection string for that is printed on its own line,
-"servicebus-admin", before "ready".
+"servicebus-admin", before "ready". --servicebus-tls serves that as well, together with
+AMQP and WebSockets, as port 443 does on Azure.
 
 With --as-azure, all of these are as strict and inexact as the services on Azure: runtime
 information is out of date, quotas hold, idle links are detached. --as-azure NAME,… turns
@@ -56,7 +57,7 @@ on some of that. docs/emulator.md lists the names.`,
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
   sluice emulator serve --hub flights=4 --as-azure stale-runtime=10s,known-groups
   sluice emulator serve --hub docs=4 --cosmos 127.0.0.1:8081 --cosmos-container db/docs:/key --cosmos-ru 50000
-  sluice emulator serve --hub flights=4 --servicebus 127.0.0.1:5673 --servicebus-queue orders --servicebus-topic news/all`,
+  sluice emulator serve --hub flights=4 --servicebus 127.0.0.1:5673 --servicebus-queue orders,sessions,lock=30s --servicebus-topic news/all`,
 		Args: strict.args,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			azure, err := strict.parse(args)

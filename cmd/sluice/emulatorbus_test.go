@@ -65,6 +65,12 @@ func TestEmulatorServiceBusMistakes(t *testing.T) {
 		"address is missing":              {"--servicebus-tier", "premium"},
 		"is missing: pass --servicebus":   {"--servicebus-admin-cert-out", "cert.pem"},
 		"tier basic: write standard or":   {"--servicebus", "127.0.0.1:0", "--servicebus-tier", "basic"},
+		"needs --servicebus-tls ADDRESS":  {"--servicebus", "127.0.0.1:0", "--servicebus-tls-cert-out", "cert.pem"},
+		"ADDRESS, such as --servicebus":   {"--servicebus-tls", "127.0.0.1:0"},
+		"orders: setting lock=0s: must":   {"--servicebus", "127.0.0.1:0", "--servicebus-queue", "orders,lock=0s"},
+		"orders: setting session: write":  {"--servicebus", "127.0.0.1:0", "--servicebus-queue", "orders,session"},
+		"setting deliveries=x: strconv":   {"--servicebus", "127.0.0.1:0", "--servicebus-queue", "orders,deliveries=x"},
+		"news/one: setting ttl=: time":    {"--servicebus", "127.0.0.1:0", "--servicebus-topic", "news/one,ttl="},
 		"needs --servicebus-admin":        {"--servicebus", "127.0.0.1:0", "--servicebus-admin-cert-out", "cert.pem"},
 	} {
 		code, out, err := invoke(t, "", nil, append(serve[:len(serve):len(serve)], args...)...)
@@ -152,5 +158,40 @@ func TestEmulatorServiceBusData(t *testing.T) {
 	}
 	if q, err := a.GetQueue(t.Context(), "made", nil); err != nil || q == nil || !*q.RequiresSession {
 		t.Fatalf("after the kill: %+v, %v", q, err)
+	}
+}
+
+// Queues and subscriptions have the settings that their flags say, and the TLS address
+// serves the administration API, too.
+func TestEmulatorServiceBusSettings(t *testing.T) {
+	t.Parallel()
+	cert := filepath.Join(t.TempDir(), "cert.pem")
+	p := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "docs=1", "--servicebus", "-", "--servicebus-tls", "localhost:0", "--servicebus-tls-cert-out", cert,
+		"--servicebus-queue", "orders,sessions,lock=30s,ttl=1h,deliveries=3", "--servicebus-topic", "news/one,lock=2m", "--servicebus-topic", "news/two")
+	await(t, "the emulator", func() bool { return strings.Count(p.out.String(), "\n") == 3 })
+	connection, ok := strings.CutPrefix(strings.Split(p.out.String(), "\n")[0], "servicebus-admin ")
+	if !ok {
+		t.Fatalf("the emulator printed %q", p.out.String())
+	}
+	text, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	a, err := admin.NewClientFromConnectionString(connection, &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := a.GetQueue(t.Context(), "orders", nil)
+	if err != nil || q == nil || !*q.RequiresSession || *q.LockDuration != "PT30S" || *q.DefaultMessageTimeToLive != "PT1H" || *q.MaxDeliveryCount != 3 {
+		t.Errorf("queue %+v: %v", q, err)
+	}
+	for name, want := range map[string]string{"one": "PT2M", "two": "PT1M"} {
+		if s, err := a.GetSubscription(t.Context(), "news", name, nil); err != nil || s == nil || *s.LockDuration != want {
+			t.Errorf("subscription %s: %+v, %v", name, s, err)
+		}
 	}
 }
