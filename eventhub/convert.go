@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,38 @@ func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition strin
 	if len(in.Properties) > 0 {
 		e.Properties = properties(in.Properties)
 	}
+	e.Properties = withDevice(e.Properties, in.SystemProperties)
+}
+
+// withDevice adds what IoT Hub states about the sender of an event, in annotations such as
+// iothub-connection-device-id, to the event's properties, under the same names. Of an event
+// of IoT Hub, properties of such names come from annotations alone: a device sets its own
+// properties, and must not pass for another one.
+func withDevice(properties, annotations map[string]any) map[string]any {
+	found := false
+	for name := range annotations {
+		found = found || ofIoTHub(name)
+	}
+	if !found {
+		return properties
+	}
+	maps.DeleteFunc(properties, func(name string, _ any) bool { return ofIoTHub(name) })
+	if properties == nil {
+		properties = map[string]any{}
+	}
+	for name, v := range annotations {
+		if ofIoTHub(name) {
+			properties[utf8(name)] = storable(v)
+		}
+	}
+	return properties
+}
+
+// ofIoTHub reports whether an annotation is one of IoT Hub (iothub-) or of its digital twins
+// (dt-).
+func ofIoTHub(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "iothub-") || strings.HasPrefix(name, "dt-")
 }
 
 // identifier formats a message or correlation id. In AMQP it may be a string, an

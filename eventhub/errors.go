@@ -36,7 +36,7 @@ func (r *refusedError) Is(target error) bool { return target == driver.ErrRefuse
 // come in responses of the nodes $cbs and $management, and follow HTTP.
 const (
 	adviseRight = "not authorised: check the key and its Listen right, or the role Azure Event Hubs Data Receiver"
-	adviseName  = "not found: check the names of the hub and the consumer group"
+	adviseName  = "not found: check the names of the hub and the consumer group; the basic tier has $Default only"
 	advisePlace = "no such partition or position: check the partition and the start position"
 	adviseState = "disabled: enable it in the portal"
 )
@@ -91,6 +91,8 @@ func (l *link) explain(err error) error {
 		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
 	case f.condition == condGeoReplicationOffset:
 		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errPromoted, l.source.oneLine(f.text))
+	case f.condition == amqp.ErrCondResourceLimitExceeded:
+		return fmt.Errorf("%s: a quota of the namespace is used up: each partition that is read takes a connection, the basic tier has 100, others 5,000 or more (the broker says: %s)", l.name(), l.source.oneLine(f.text))
 	case pastEnd.MatchString(f.text):
 		m := pastEnd.FindStringSubmatch(f.text)
 		end := &pastEndError{what: "newest event", last: l.source.oneLine(m[2])}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +48,15 @@ type Config struct {
 	// TLSConfig is for brokers whose certificate the system does not trust.
 	// Default: the system's roots, and the endpoint's host as the server name.
 	TLSConfig *tls.Config
-	// WebSocket, if set, opens the connections, for networks that allow only
-	// HTTPS. It connects to the url (wss://…). Read and Write of the connection
-	// transfer the payload of binary messages.
+	// OverWebSocket connects over WebSockets to port 443 (or that of the endpoint), for
+	// networks that allow only HTTPS. Default: AMQP over TLS, on port 5671.
+	OverWebSocket bool
+	// Proxy is the proxy for OverWebSocket, such as http://proxy.example.com:3128. Default:
+	// that of the environment variables HTTPS_PROXY and NO_PROXY.
+	Proxy *url.URL
+	// WebSocket, if set, opens the connections in place of OverWebSocket. It connects to
+	// the url (wss://…). Read and Write of the connection transfer the payload of binary
+	// messages.
 	WebSocket func(ctx context.Context, url string) (net.Conn, error)
 }
 
@@ -76,6 +83,8 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 		return c, fmt.Errorf("prefetch of %d events: give 1 to %d", c.Prefetch, maxPrefetch)
 	case c.PrefetchBytes < 0:
 		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
+	case c.Proxy != nil && !c.OverWebSocket:
+		return c, errors.New("a proxy needs OverWebSocket: AMQP's own port does not go through one")
 	case c.Timeout < 0:
 		return c, fmt.Errorf("timeout of %v: must be positive", c.Timeout)
 	}

@@ -11,9 +11,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/websocketdial"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/go-amqp"
@@ -30,6 +33,12 @@ func (s *Source) dial(ctx context.Context, url string) (net.Conn, error) {
 		case s.cfg.WebSocket != nil:
 			address = url
 			return s.cfg.WebSocket(ctx, url)
+		case s.cfg.OverWebSocket:
+			address = url
+			if s.broker.plain {
+				address = strings.Replace(url, "wss://", "ws://", 1)
+			}
+			return websocketdial.Dial(ctx, address, s.cfg.TLSConfig, s.cfg.Proxy)
 		case s.broker.plain:
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
 		}

@@ -21,6 +21,8 @@
 //	    consumer_group: $Default
 //	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the host by default
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
+//	    websocket: false                # true: over WebSockets on port 443, for networks that allow only HTTPS
+//	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128; that of HTTPS_PROXY by default
 //	  from: raw                         # the hub that the stage reads which sends to this one: its stamps are believed, see Stages
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
@@ -56,7 +58,7 @@
 //	    mode: bulk                      # point: one request for each document
 //	    preferred_regions: West Europe, North Europe   # only for an account with multi-region writes, which conditional refuses
 //	  eventhub:                         # another hub: sends at least once
-//	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file as for the source; the source's by default
+//	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy as for the source; the source's by default
 //	    hub: clean
 //	    key: body.origin                # the partition key; the event's own by default
 //	    only: {body.status: departed}   # send only events with these values; all events by default
@@ -64,7 +66,7 @@
 //	      airport: body.origin
 //	      delay: {from: body.delay, type: integer}
 //	  servicebus:                       # a queue or topic: sends at least once
-//	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file
+//	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy
 //	    queue: orders                   # or topic
 //	    session: body.origin            # or key; only and body as for eventhub
 //

@@ -1,16 +1,22 @@
 package pipeline
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"os"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/websocketdial"
 )
 
 // hub is an event hub in the file.
@@ -26,6 +32,8 @@ type namespace struct {
 	host       string // with
 	credential string
 	tls        *tls.Config
+	websocket  bool
+	proxy      *url.URL
 	at         *strictyaml.Node // the key connection or namespace; nil: neither is given
 }
 
@@ -57,11 +65,25 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 			}
 		},
 	}
+	keys["websocket"] = func(n strictyaml.Node) { n.Bool(&ns.websocket) }
+	keys["proxy"] = func(n strictyaml.Node) {
+		var text string
+		if !n.Text(&text) {
+			return
+		}
+		var err error
+		if ns.proxy, err = websocketdial.ParseProxy(text); err != nil {
+			n.Fail("%w", err)
+		}
+	}
 	maps.Copy(keys, more)
 	if !n.Object(keys) {
 		return false
 	}
-	if len(given) == 0 && ns.credential == "" && ns.tls == nil {
+	if ns.proxy != nil && !ns.websocket {
+		return n.Fail("proxy goes with websocket: true only: AMQP's own port does not go through a proxy")
+	}
+	if len(given) == 0 && ns.credential == "" && ns.tls == nil && !ns.websocket {
 		return true
 	}
 	if len(given) != 1 {
@@ -76,6 +98,14 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	}
 	ns.at = &at
 	return true
+}
+
+// dial connects a sender to the address that its client library asks for.
+func (ns *namespace) dial(ctx context.Context, address string) (net.Conn, error) {
+	if plain, err := azeventhubs.ParseConnectionString(ns.connection); err == nil && plain.Emulator {
+		address = strings.Replace(address, "wss://", "ws://", 1)
+	}
+	return websocketdial.Dial(ctx, address, ns.tls, ns.proxy)
 }
 
 // readSourceHub reads source.eventhub.
@@ -97,7 +127,6 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
 		return
 	}
-	h.config.TLSConfig = h.tls
 	source, err := h.source()
 	if err != nil {
 		h.at.Fail("%w", err)
@@ -108,6 +137,7 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 
 // source returns the source, which connects when it is first used.
 func (h *hub) source() (*eventhub.Source, error) {
+	h.config.TLSConfig, h.config.OverWebSocket, h.config.Proxy = h.tls, h.websocket, h.proxy
 	if h.connection != "" {
 		return eventhub.New(h.connection, h.name, &h.config)
 	}

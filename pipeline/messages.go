@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -150,6 +151,11 @@ func (t *messageTarget) compile() { t.mapping = newMapping("field", slices.Conca
 // transport returns a sender to the hub, which connects when it is first used.
 func (h *hub) transport() (transport, error) {
 	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
+	if h.websocket {
+		cfg.Client.NewWebSocketConn = func(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
+			return h.dial(ctx, args.Host)
+		}
+	}
 	if h.connection == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -60,6 +61,11 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 // transport implements [destination].
 func (e *serviceBusEntity) transport() (transport, error) {
 	cfg := &sender.ServiceBusConfig{Client: azservicebus.ClientOptions{ApplicationID: "sluice", TLSConfig: e.tls}}
+	if e.websocket {
+		cfg.Client.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return e.dial(ctx, args.Host)
+		}
+	}
 	if e.connection != "" {
 		return sender.OpenServiceBus(e.connection, e.name, cfg)
 	}
