@@ -183,8 +183,7 @@ func (c *call) allContainers(db *database) *failure {
 	if err != nil {
 		return resourceFailure(err)
 	}
-	body := owner.body()
-	return c.answerResource(http.StatusCreated, body.Etag, body)
+	return c.answerContainer(http.StatusCreated, owner)
 }
 
 // requestedThroughput returns the throughput in a request to create a container, 0 if
@@ -231,8 +230,16 @@ func (c *call) oneContainer(db *database) *failure {
 	default:
 		return c.unsupported()
 	}
+	return c.answerContainer(http.StatusOK, owner)
+}
+
+// answerContainer sends a container, and where it is: some clients build links from that.
+func (c *call) answerContainer(status int, owner *Container) *failure {
+	h := c.w.Header()
+	h["x-ms-alt-content-path"] = []string{"dbs/" + owner.database.id}
+	h["x-ms-content-path"] = []string{owner.database.rid}
 	body := owner.body()
-	return c.answerResource(http.StatusOK, body.Etag, body)
+	return c.answerResource(status, body.Etag, body)
 }
 
 // redefine changes a container's indexing policy and time to live. Nothing else can be

@@ -30,6 +30,18 @@ const (
 // installed.
 func Installed(t testing.TB) string {
 	t.Helper()
+	return installed(t, "interop", "scripts/install-interop")
+}
+
+// InstalledJava is the directory of the clients for Java. It fails the test if they are
+// not installed.
+func InstalledJava(t testing.TB) string {
+	t.Helper()
+	return installed(t, "interop-java", "scripts/install-interop-java")
+}
+
+func installed(t testing.TB, name, script string) string {
+	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +54,9 @@ func Installed(t testing.TB) string {
 			t.Fatal("found no go.work: run the test in the repository")
 		}
 	}
-	dir = filepath.Join(dir, ".dev", "interop")
+	dir = filepath.Join(dir, ".dev", name)
 	if _, err := os.Stat(filepath.Join(dir, "versions")); err != nil {
-		t.Fatalf("Azure's clients are not installed: run scripts/install-interop (%v)", err)
+		t.Fatalf("Azure's clients are not installed: run %s (%v)", script, err)
 	}
 	return dir
 }
@@ -68,8 +80,17 @@ func Command(t testing.TB, program string, args ...string) *exec.Cmd {
 // passed".
 func Run(t *testing.T, program, script string, environment ...string) {
 	t.Helper()
-	cmd := Command(t, program, script)
+	RunCommand(t, Command(t, program, script), environment...)
+}
+
+// RunCommand is [Run] for a command.
+func RunCommand(t *testing.T, cmd *exec.Cmd, environment ...string) {
+	t.Helper()
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
 	cmd.Env = append(cmd.Env, environment...)
+	script := filepath.Base(cmd.Args[len(cmd.Args)-1])
 	output, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
