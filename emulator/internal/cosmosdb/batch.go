@@ -36,7 +36,7 @@ type batchOp struct {
 
 var (
 	errBatch     = errors.New("a batch is an array of operations, each an object with operationType, id, partitionKey and resourceBody")
-	errBatchSize = errors.New("batch request has more operations than what is supported, 100")
+	errBatchSize = errors.New("batch request has more operations than what is supported")
 	errNoBatch   = errors.New("batch request has no operations")
 )
 

@@ -68,6 +68,7 @@ type containerSpec struct {
 	key        keyDefinition
 	throughput int // 0: the account's
 	partitions int // 0: the account's
+	autoscale  *autoscale
 	indexing   json.RawMessage
 	ttl        json.RawMessage
 	unique     uniqueKeyPolicy
@@ -103,7 +104,8 @@ type Container struct {
 	generation uint64       // of the ranges: increases with every split
 	spent      float64      // RU of partitions that have been split
 	nextRange  int
-	throughput int // RU/s, 0 without limit
+	throughput int        // RU/s, 0 without limit
+	autoscale  *autoscale // nil: the throughput is fixed
 	indexing   json.RawMessage
 	ttl        json.RawMessage
 	etag       string
@@ -153,7 +155,7 @@ func (a *Account) createContainer(db *database, spec containerSpec) (*Container,
 	c := &Container{
 		account: a, database: db, id: spec.id, number: a.lastID, prefix: containerPrefix(db.number, a.lastID),
 		key: spec.key, paths: paths, hash: partitionkey.Definition{Hierarchical: spec.key.Kind == "MultiHash", Version: int(max(1, spec.key.Version))},
-		generation: 1, throughput: spec.throughput, indexing: spec.indexing, ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
+		generation: 1, throughput: spec.throughput, autoscale: spec.autoscale, indexing: withDefaultPaths(spec.indexing), ttl: spec.ttl, etag: a.nextEtag(), seconds: a.now().Unix(),
 	}
 	c.indexed.Store(isIndexed(c.indexing))
 	c.defaultTTL.Store(ttl)
@@ -199,11 +201,15 @@ func (c *Container) SetThroughput(ru int) error {
 	if ru < 0 {
 		return fmt.Errorf("throughput of %d RU/s: must not be negative", ru)
 	}
+	c.setThroughput(ru, nil)
+	return nil
+}
+
+func (c *Container) setThroughput(ru int, scale *autoscale) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.throughput = ru
+	c.throughput, c.autoscale = ru, scale
 	c.shareThroughput()
-	return nil
 }
 
 // Split splits a physical partition in two, as Azure does when one is full or gets more

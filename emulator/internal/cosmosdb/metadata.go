@@ -93,6 +93,9 @@ func (c *call) allDatabases() *failure {
 	if f := c.decode(&in); f != nil {
 		return f
 	}
+	if ru, _, f := c.requestedThroughput(); f != nil || ru != 0 {
+		return badRequest("The emulator has no throughput of databases: give it to the containers.")
+	}
 	db, err := c.account.createDatabase(in.ID)
 	if err != nil {
 		return resourceFailure(err)
@@ -176,7 +179,7 @@ func (c *call) allContainers(db *database) *failure {
 		return badRequest("The partition key definition is missing: a container needs one.")
 	}
 	spec := containerSpec{id: in.ID, key: *in.Key, indexing: in.Indexing, ttl: in.TTL, unique: in.Unique}
-	if spec.throughput, f = c.requestedThroughput(); f != nil {
+	if spec.throughput, spec.autoscale, f = c.requestedThroughput(); f != nil {
 		return f
 	}
 	owner, err := c.account.createContainer(db, spec)
@@ -188,23 +191,24 @@ func (c *call) allContainers(db *database) *failure {
 
 // requestedThroughput returns the throughput in a request to create a container, 0 if
 // there is none.
-func (c *call) requestedThroughput() (int, *failure) {
+func (c *call) requestedThroughput() (int, *autoscale, *failure) {
 	text := c.r.Header.Get("X-Ms-Offer-Throughput")
+	var settings *autoscale
 	if scale := c.r.Header.Get("X-Ms-Cosmos-Offer-Autopilot-Settings"); scale != "" {
-		var settings autoscale
-		if json.Unmarshal([]byte(scale), &settings) != nil {
-			return 0, badRequest("The header x-ms-cosmos-offer-autopilot-settings must be JSON with maxThroughput.")
+		settings = new(autoscale)
+		if json.Unmarshal([]byte(scale), settings) != nil {
+			return 0, nil, badRequest("The header x-ms-cosmos-offer-autopilot-settings must be JSON with maxThroughput.")
 		}
 		text = strconv.Itoa(settings.Max)
 	}
 	if text == "" {
-		return 0, nil
+		return 0, nil, nil
 	}
 	ru, err := strconv.Atoi(text)
 	if err != nil || ru < minThroughput || ru > maxThroughput {
-		return 0, badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
+		return 0, nil, badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
 	}
-	return ru, nil
+	return ru, settings, nil
 }
 
 func (c *call) oneContainer(db *database) *failure {
@@ -265,7 +269,7 @@ func (c *Container) redefine(in *containerIn) *failure {
 	c.account.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.indexing, c.ttl, c.etag, c.seconds = in.Indexing, in.TTL, next, c.account.now().Unix()
+	c.indexing, c.ttl, c.etag, c.seconds = withDefaultPaths(in.Indexing), in.TTL, next, c.account.now().Unix()
 	c.indexed.Store(isIndexed(c.indexing))
 	c.defaultTTL.Store(ttl)
 	return nil

@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
+// autoscale has the settings of a throughput that Azure adapts to the load. The emulator
+// always serves the maximum.
 type autoscale struct {
-	Max int `json:"maxThroughput"`
+	Max    int             `json:"maxThroughput"`
+	Policy json.RawMessage `json:"autoUpgradePolicy,omitempty"`
 }
 
 type offerBody struct {
@@ -41,7 +44,10 @@ func (c *Container) offer() offerBody {
 		resource: resource{id, id, "offers/" + id + "/", c.etag, c.seconds}, Version: "V2", Type: "Invalid", Target: c.self, TargetID: c.rid,
 	}
 	body.Content.Throughput = c.throughput
-	if c.throughput == 0 {
+	switch {
+	case c.autoscale != nil:
+		body.Content.Throughput, body.Content.Autoscale = c.autoscale.Max/10, c.autoscale
+	case c.throughput == 0:
 		body.Content.Throughput = maxThroughput
 	}
 	return body
@@ -84,7 +90,7 @@ func (c *call) oneOffer() *failure {
 		if ru < minThroughput || ru > maxThroughput {
 			return badRequest("The offer should have a throughput from 400 to 1000000 RU/s.")
 		}
-		if f := owner.changeThroughput(ru); f != nil {
+		if f := owner.changeThroughput(ru, in.Content.Autoscale); f != nil {
 			return f
 		}
 	default:
@@ -98,25 +104,24 @@ func (c *call) oneOffer() *failure {
 
 // pendingThroughput is a change of throughput that comes later.
 type pendingThroughput struct {
-	ru int
-	at time.Time
+	ru        int
+	autoscale *autoscale
+	at        time.Time
 }
 
 const substatusPending = 3205 // another change of throughput is pending
 
 // changeThroughput changes the throughput as a client asks: at once, unless changes are slow
 // and the physical partitions can't serve it.
-func (c *Container) changeThroughput(ru int) *failure {
+func (c *Container) changeThroughput(ru int, scale *autoscale) *failure {
 	if c.pending.Load() != nil {
 		return fail(http.StatusBadRequest, substatusPending, "Another offer replace operation is in progress. Please retry after it is complete.")
 	}
 	if slow := c.account.cfg.AsAzure.SlowThroughput; slow > 0 && ru > throughputPerPartition*len(c.partitions()) {
-		c.pending.Store(&pendingThroughput{ru, c.account.now().Add(slow)})
+		c.pending.Store(&pendingThroughput{ru, scale, c.account.now().Add(slow)})
 		return nil
 	}
-	if err := c.SetThroughput(ru); err != nil {
-		return badRequest(userMessage(err))
-	}
+	c.setThroughput(ru, scale)
 	return nil
 }
 
@@ -133,9 +138,7 @@ func (c *Container) settle() {
 			break
 		}
 	}
-	if err := c.SetThroughput(p.ru); err != nil {
-		c.account.log.Error("cannot change throughput", "error", err)
-	}
+	c.setThroughput(p.ru, p.autoscale)
 }
 
 // widest returns the range that was split least often.

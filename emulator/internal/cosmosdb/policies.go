@@ -57,3 +57,14 @@ func (c *call) readDefinition() (in containerIn, f *failure) {
 	}
 	return in, nil
 }
+
+// withDefaultPaths completes an indexing policy that names no paths.
+func withDefaultPaths(policy json.RawMessage) json.RawMessage {
+	var given, defaults map[string]json.RawMessage
+	if json.Unmarshal(policy, &given) != nil || !isIndexed(policy) || given["includedPaths"] != nil || given["excludedPaths"] != nil {
+		return policy
+	}
+	_ = json.Unmarshal(defaultIndexing, &defaults)
+	maps.Copy(defaults, given)
+	return mustJSON(defaults)
+}

@@ -184,3 +184,59 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("replaced: status %d: %s", a.status, a.body)
 	}
 }
+
+// A container with autoscale says so in its offer; throughput of a database is refused.
+func TestAutoscaleOffers(t *testing.T) {
+	w := serve(t, nil, otherContainer)
+	header := map[string]string{"x-ms-cosmos-offer-autopilot-settings": `{"maxThroughput":25000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":1}}}`}
+	a := w.do(t, http.DefaultClient, http.MethodPost, "dbs/db/colls", "colls", "dbs/db", []byte(`{"id":"docs","partitionKey":{"paths":["/key"]}}`), header)
+	if a.status != http.StatusCreated {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if r, _ := w.ranges(t, nil); len(r) != 3 {
+		t.Errorf("%d ranges", len(r))
+	}
+	offer := func(method, body string) string {
+		return string(w.do(t, http.DefaultClient, method, "offers/off00003", "offers", "off00003", []byte(body), nil).body)
+	}
+	for _, c := range []struct{ method, body, want string }{
+		{http.MethodGet, "", `{"offerThroughput":2500,"offerIsRUPerMinuteThroughputEnabled":false,"offerAutopilotSettings":{"maxThroughput":25000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":1}}}}`},
+		{http.MethodPut, `{"content":{"offerThroughput":-1,"offerAutopilotSettings":{"maxThroughput":7000}}}`, `{"offerThroughput":700,"offerIsRUPerMinuteThroughputEnabled":false,"offerAutopilotSettings":{"maxThroughput":7000}}`},
+		{http.MethodPut, `{"content":{"offerThroughput":5000}}`, `{"offerThroughput":5000,"offerIsRUPerMinuteThroughputEnabled":false}`},
+	} {
+		if got := offer(c.method, c.body); !strings.Contains(got, `"content":`+c.want) {
+			t.Errorf("%s %s: %s", c.method, c.body, got)
+		}
+	}
+	for _, header := range []string{"x-ms-offer-throughput", "x-ms-cosmos-offer-autopilot-settings"} {
+		if a := w.do(t, http.DefaultClient, http.MethodPost, "dbs", "dbs", "", []byte(`{"id":"shared"}`), map[string]string{header: "400"}); a.status != http.StatusBadRequest || !strings.Contains(string(a.body), "throughput of databases") {
+			t.Errorf("%s: status %d: %s", header, a.status, a.body)
+		}
+	}
+}
+
+// An indexing policy that leaves paths out has the default ones.
+func TestIndexingDefaults(t *testing.T) {
+	w := serve(t, nil, otherContainer)
+	a := w.define(t, http.MethodPost, `,"indexingPolicy":{"indexingMode":"consistent"}`)
+	if !strings.Contains(string(a.body), `"includedPaths":[{"path":"/*"}]`) || !strings.Contains(string(a.body), `"automatic":true`) || !strings.Contains(string(a.body), `_etag`) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	a = w.define(t, http.MethodPut, `,"indexingPolicy":{"indexingMode":"none","automatic":false}`)
+	if strings.Contains(string(a.body), `/*`) {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+// A hierarchical container needs at least one component for a query by partition key; the
+// requests that there are not are refused as such, not as unauthorized.
+func TestNoPartOfTheKey(t *testing.T) {
+	w := serve(t, nil, cosmosdb.ContainerConfig{Database: "db", Name: "docs", Paths: []string{"/a", "/b"}})
+	if a := w.page(t, "SELECT * FROM c", map[string]string{"x-ms-documentdb-partitionkey": "[]"}); a.status != http.StatusBadRequest {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	a := w.do(t, http.DefaultClient, http.MethodPost, docsLink+"/operations/partitionkeydelete", "partitionkey", docsLink, nil, map[string]string{"x-ms-documentdb-partitionkey": `["a","b"]`})
+	if a.status != http.StatusBadRequest || !strings.Contains(string(a.body), "operations/partitionkeydelete") {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}

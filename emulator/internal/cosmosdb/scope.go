@@ -87,6 +87,9 @@ func (c *call) scopeOf(owner *Container) (scope, *failure) {
 		s.min, s.max, s.narrowed = r.Min, r.Max, true
 	}
 	text := c.r.Header.Get(keyHeader)
+	if text == "[]" && len(owner.paths) > 1 {
+		return s, badRequest("The partition key of a query has at least one component: [] has none.")
+	}
 	if text == "" || text == "[]" {
 		return s, nil
 	}

@@ -197,6 +197,8 @@ func (c *call) resource() (kind, link string) {
 	switch {
 	case len(p) == 0:
 		return "", ""
+	case len(p) == 6 && p[4] == "operations":
+		return "partitionkey", strings.Join(p[:4], "/")
 	case len(p)%2 == 1:
 		return p[len(p)-1], strings.Join(p[:len(p)-1], "/")
 	case p[0] == "offers":
