@@ -187,6 +187,30 @@ async function collection(name, more = {}) {
     assert.deepEqual((await c.items.query("SELECT VALUE COUNT(1) FROM c", { forceQueryPlan: true }).fetchAll()).resources, [600]);
   });
 
+  await check("queries in order, of feed ranges, and of plans", async () => {
+    const c = await collection("ordered", { throughput: 30000 });
+    const operations = Array.from({ length: 90 }, (_, i) => ({ operationType: "Upsert", partitionKey: `k${i % 13}`, resourceBody: { id: `${i}`, key: `k${i % 13}`, n: (i * 7) % 90 } }));
+    for (const r of await c.items.executeBulkOperations(operations)) assert.equal(r.response?.statusCode, 201);
+    for (const forceQueryPlan of [false, true]) {
+      const numbers = (text) => c.items.query(text, { forceQueryPlan, maxItemCount: 8 }).fetchAll().then((r) => r.resources);
+      assert.deepEqual(await numbers("SELECT VALUE c.n FROM c ORDER BY c.n"), Array.from({ length: 90 }, (_, i) => i));
+      assert.deepEqual(await numbers("SELECT VALUE c.n FROM c WHERE c.n > 3 ORDER BY c.n DESC OFFSET 2 LIMIT 3"), [87, 86, 85]);
+      assert.deepEqual(await numbers("SELECT VALUE AVG(c.n) FROM c"), [44.5]);
+      assert.deepEqual(await numbers("SELECT VALUE MAX(c.n) FROM c"), [89]);
+    }
+    await assert.rejects(c.items.query("SELECT DISTINCT c.key FROM c").fetchAll(), /emulator/);
+  });
+
+  await check("time to live and unique keys", async () => {
+    const c = await collection("policies", { defaultTtl: 1, uniqueKeyPolicy: { uniqueKeys: [{ paths: ["/mail"] }] } });
+    await c.items.create({ id: "1", key: "a", mail: "x", ttl: -1 });
+    await assert.rejects(c.items.create({ id: "2", key: "a", mail: "x" }), code(409));
+    await c.items.create({ id: "3", key: "a", mail: "y" });
+    const until = Date.now() + 10000;
+    while ((await c.items.readAll().fetchAll()).resources.length !== 1) assert.ok(Date.now() < until);
+    await assert.rejects(c.item("1", "a").patch([{ op: "add", path: "/n", value: 1 }]), code(400));
+  });
+
   await check("throttling", async () => {
     const c = await collection("small", { throughput: 400 });
     const operations = Array.from({ length: 200 }, (_, i) => ({ operationType: "Upsert", partitionKey: `k${i}`, resourceBody: { id: `${i}`, key: `k${i}` } }));

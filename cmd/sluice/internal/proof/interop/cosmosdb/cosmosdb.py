@@ -70,6 +70,44 @@ def queries():
 
 
 @check
+def links():
+    c = container("links")
+    made = c.create_item({"id": "1", "key": "a", "n": 1})
+    assert c.read_item(made, "a")["n"] == 1
+    assert c.replace_item(made, {"id": "1", "key": "a", "n": 2})["n"] == 2
+    c.delete_item(made, "a")
+    refused(404, c.read_item, made, "a")
+
+
+@check
+def feed_ranges():
+    c = container("ranges")
+    for i in range(60):
+        c.create_item({"id": f"id{i}", "key": f"k{i % 11}", "n": (i * 7) % 60})
+    parts = [list(c.query_items("SELECT * FROM c", feed_range=r)) for r in c.read_feed_ranges()]
+    assert len(parts) == 3 and sum(map(len, parts)) == 60, parts
+    one = c.feed_range_from_partition_key("k3")
+    assert len(list(c.query_items("SELECT * FROM c", feed_range=one))) == 6
+    ordered = [d["n"] for d in c.query_items("SELECT c.n FROM c ORDER BY c.n", enable_cross_partition_query=True, max_item_count=7)]
+    assert ordered == list(range(60)), ordered
+
+
+@check
+def policies():
+    c = database.create_container_if_not_exists("policies", PartitionKey("/key"), default_ttl=1, unique_key_policy={"uniqueKeys": [{"paths": ["/mail"]}]})
+    c.create_item({"id": "1", "key": "a", "mail": "x", "ttl": -1})
+    refused(409, c.create_item, {"id": "2", "key": "a", "mail": "x"})
+    c.create_item({"id": "3", "key": "a", "mail": "y"})
+    until = time.monotonic() + 10
+    while len(list(c.read_all_items())) != 1:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    refused(400, c.patch_item, "1", "a", [{"op": "add", "path": "/n", "value": 1}])
+    refused(400, lambda: list(c.query_items_change_feed()))
+    refused(400, lambda: list(c.query_items("SELECT DISTINCT c.key FROM c", enable_cross_partition_query=True)))
+
+
+@check
 def hierarchical():
     c = container("deep", ("/a", "/b"), "MultiHash")
     for i in range(12):
