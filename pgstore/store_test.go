@@ -60,6 +60,11 @@ func readEffects(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 
 func harness(t testing.TB, s *pgstore.Store, peer driver.TxStore[pgx.Tx]) storetest.TxHarness[pgx.Tx] {
 	createEffects(t, s)
+	return txHarness(s, peer)
+}
+
+// txHarness makes a harness of a store whose database has the tables of effects.
+func txHarness(s *pgstore.Store, peer driver.TxStore[pgx.Tx]) storetest.TxHarness[pgx.Tx] {
 	return storetest.TxHarness[pgx.Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Put:     put,

@@ -126,7 +126,7 @@ func (t *messageTarget) readOnly(n strictyaml.Node) {
 	if len(columns) == 0 {
 		n.Fail("has no values: write them as body.PATH: VALUE")
 	}
-	t.only = newMapping("value", columns)
+	t.only = newMapping("value", atMost(n, columns))
 }
 
 // matches reports whether an event has the values of only.

@@ -122,6 +122,11 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 		m.group = append(m.group, name)
 		columns = append(columns, c)
 	})
+	if len(m.group) > maxColumns {
+		n.Fail("has %d values: at most %d", len(m.group), maxColumns)
+		m.group = nil
+		return nil
+	}
 	if m.time < 0 {
 		n.Fail("time is missing: write one, such as hour(body.departure): the time decides which events belong to a group, and when the group is complete")
 	}
@@ -166,6 +171,11 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 		}
 		columns = append(columns, column{name: name, at: n, from: from, typ: typeNumeric})
 	})
+	if len(m.stats) > maxColumns {
+		n.Fail("has %d figures: at most %d", len(m.stats), maxColumns)
+		m.stats = nil
+		return nil
+	}
 	if len(m.stats) == 0 {
 		n.Fail("has no figures: write them as NAME: count, or NAME: sum(body.PATH)")
 	}

@@ -102,8 +102,15 @@ func readColumns(n strictyaml.Node) []column {
 			columns = append(columns, c)
 		}
 	})
+	return atMost(n, columns)
+}
+
+// atMost refuses more columns than there may be, and returns the first ones: what is done
+// with columns may take the square of their number.
+func atMost(n strictyaml.Node, columns []column) []column {
 	if len(columns) > maxColumns {
 		n.Fail("has %d entries: at most %d", len(columns), maxColumns)
+		return columns[:maxColumns]
 	}
 	return columns
 }
