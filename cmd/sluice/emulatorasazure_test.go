@@ -16,10 +16,10 @@ func TestEmulatorAsAzure(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`--as-azure: unknown behaviour "known-group": did you mean known-groups?`: {"--as-azure", "known-group"},
-		`did you mean stale-runtime?`:                                             {"--as-azure=all,stale-runtime-"},
-		`behaviour idle-link: "10": write a positive duration`:                    {"--as-azure", "idle-link=10"},
-		`unknown command "geo"`:                                                   {"geo"},
-		`unknown command "all"`:                                                   {"--as-azure", "all", "geo"},
+		`did you mean stale-runtime?`:                          {"--as-azure=all,stale-runtime-"},
+		`behaviour idle-link: "10": write a positive duration`: {"--as-azure", "idle-link=10"},
+		`unknown command "geo"`:                                {"geo"},
+		`unknown command "all"`:                                {"--as-azure", "all", "geo"},
 	} {
 		code, out, err := invoke(t, "", nil, append(serve[:len(serve):len(serve)], args...)...)
 		if code != 2 || !strings.Contains(err, want) || strings.Count(err, "\n") != 1 || out != "" {

@@ -29,7 +29,9 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	run(true, "demo", "stages", "--once", "--events", "100", "--data", "stages")
 	run(true, "demo", "cosmos", "--once", "--events", "100", "--ru", "100000", "--data", "cosmos")
 	p := run(false, "emulator", "serve", "--data", "hub", "--hub", "flights=2", "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--tls-cert-out", "cert.pem")
-	await(t, "the emulator", func() bool { return strings.Contains(p.out.String()+p.err.String(), "cert.pem") || strings.Contains(p.out.String()+p.err.String(), "Endpoint=") })
+	await(t, "the emulator", func() bool {
+		return strings.Contains(p.out.String()+p.err.String(), "cert.pem") || strings.Contains(p.out.String()+p.err.String(), "Endpoint=")
+	})
 	p.stop()
 	seen := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -40,6 +40,9 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	if err := w.catchUp(ctx, r); err != nil {
 		return nil, err
 	}
+	if err := w.exactHub(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.check(ctx, r); err != nil {
 		return nil, err
 	}
