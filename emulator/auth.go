@@ -15,10 +15,12 @@ import (
 // maxGrants is the number of entities that one connection can put tokens for.
 const maxGrants = 5000
 
-// authority decides what one connection may do. Without keys, everything is allowed.
+// authority decides what one connection may do. Without keys and issuer, everything is
+// allowed.
 type authority struct {
-	keys map[string]Key
-	now  func() time.Time
+	keys   map[string]Key
+	issuer *Issuer // nil: no tokens of Entra ID
+	now    func() time.Time
 
 	mu      sync.Mutex
 	saslKey *Key             // the key proved by SASL PLAIN
@@ -45,9 +47,12 @@ func newAuthority(keys map[string]Key) *authority {
 	return &authority{keys: keys, now: time.Now, grants: make(map[string]grant), links: make(map[*amqp.Link]use)}
 }
 
+// open reports whether everything is allowed, because there is nothing to prove.
+func (a *authority) open() bool { return len(a.keys) == 0 && a.issuer == nil }
+
 // plain checks a SASL PLAIN response: the name of a key as user, its secret as password.
 func (a *authority) plain(response []byte) error {
-	if len(a.keys) == 0 {
+	if a.open() {
 		return nil
 	}
 	part := bytes.Split(response, []byte{0})
@@ -66,7 +71,7 @@ func (a *authority) plain(response []byte) error {
 
 // put verifies a token for an audience, and grants what it proves.
 func (a *authority) put(token, audience string) tokenError {
-	if len(a.keys) == 0 {
+	if a.open() {
 		return accepted
 	}
 	g, why := a.verify(token, audience)
@@ -96,6 +101,9 @@ func (a *authority) proves(token, hub string) bool {
 
 // verify checks a token for an audience.
 func (a *authority) verify(token, audience string) (grant, tokenError) {
+	if a.issuer != nil && !strings.HasPrefix(token, sasPrefix) {
+		return a.issuer.verify(token, a.now())
+	}
 	return verify(a.keys, a.now(), token, audience)
 }
 
@@ -107,7 +115,7 @@ func within(granted, path string) bool {
 // allows reports whether an unexpired token proves a right for an entity that covers
 // accepts. a.mu is held.
 func (a *authority) allows(right Rights, covers func(granted string) bool) bool {
-	if len(a.keys) == 0 || a.saslKey != nil && a.saslKey.Rights.has(right) {
+	if a.open() || a.saslKey != nil && a.saslKey.Rights.has(right) {
 		return true
 	}
 	now := a.now()

@@ -4,6 +4,7 @@
 //	Start            an Event Hubs namespace: a [Server]
 //	StartServiceBus  a Service Bus namespace with queues, topics and subscriptions: a [ServiceBus]
 //	StartCosmos      a Cosmos DB account for the NoSQL API: a [Cosmos]
+//	StartIssuer      an issuer of access tokens, as Entra ID: an [Issuer]
 //
 // A test starts a server on a free port and passes its connection string to the client:
 //

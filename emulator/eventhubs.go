@@ -40,6 +40,9 @@ type Config struct {
 	// authentication. The connection string has a development key, but any other is
 	// accepted as well.
 	Keys []Key
+	// Issuer is whose access tokens are accepted, as those of Entra ID on Azure, besides the
+	// keys. Default: none.
+	Issuer *Issuer
 	// MaxMessageBytes is the maximum size of a message or batch, up to 1 MiB. Default 1
 	// MiB, as on Azure's standard tier; on the basic tier it is 256 KiB.
 	MaxMessageBytes int
@@ -70,8 +73,8 @@ type Config struct {
 const maxMessage = 1 << 20
 
 // Server is an embedded Event Hubs namespace. It is safe for concurrent use. Not
-// supported: HTTPS, Kafka, publisher policies, capture, and Entra ID tokens if keys are
-// configured.
+// supported: HTTPS, Kafka, publisher policies and capture. Tokens of Entra ID itself are
+// accepted only where everything is: see [Issuer].
 type Server struct {
 	namespace
 	azure   *hubsAsAzure
@@ -101,7 +104,7 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	}
 	s.azure = newHubsAsAzure(cfg.AsAzure)
 	common := &namespaceConfig{
-		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys,
+		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys, issuer: cfg.Issuer,
 		idleTimeout: cfg.IdleTimeout, authTimeout: cfg.AuthTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
 		connections: s.azure.Connections, idleLink: s.azure.IdleLink, idleConnection: s.azure.IdleConnection, idleOrigin: "AmqpEventHub",
 	}

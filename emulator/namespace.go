@@ -20,7 +20,8 @@ import (
 // faults and counters.
 type namespace struct {
 	keys       map[string]Key
-	defaultKey Key // the key in the connection strings
+	issuer     *Issuer // of Entra tokens; nil: none
+	defaultKey Key     // the key in the connection strings
 	log        *slog.Logger
 	amqp       *amqp.Server
 	plain      net.Listener
@@ -40,6 +41,7 @@ type namespace struct {
 type namespaceConfig struct {
 	listen, tlsListen, tlsCertOut string
 	keys                          []Key
+	issuer                        *Issuer
 	idleTimeout                   time.Duration
 	maxMessage                    int
 	log                           *slog.Logger
@@ -70,6 +72,7 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 	if f.keys, err = byName(cfg.keys); err != nil {
 		return err
 	}
+	f.issuer = cfg.issuer
 	f.defaultKey = Key{Name: devKeyName, Secret: devKey}
 	if len(cfg.keys) > 0 { // the first key with all rights, or the first
 		f.defaultKey = cfg.keys[max(0, slices.IndexFunc(cfg.keys, func(k Key) bool { return k.Rights.has(Listen) && k.Rights.has(Send) }))]
@@ -78,7 +81,7 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	authTimeout := time.Duration(0)
-	if len(f.keys) > 0 {
+	if !f.open() {
 		if authTimeout = cfg.authTimeout; authTimeout <= 0 {
 			authTimeout = time.Minute
 		}
@@ -128,8 +131,11 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 	return nil
 }
 
+// open reports whether clients need neither a key nor a token.
+func (f *namespace) open() bool { return len(f.keys) == 0 && f.issuer == nil }
+
 func (f *namespace) warnIfOpen(l net.Listener) {
-	if len(f.keys) == 0 {
+	if f.open() {
 		warnOpen(f.log, "namespace", l.Addr())
 	}
 }
@@ -147,7 +153,7 @@ const webSocketPath = "/$servicebus/websocket"
 // libraries ask for a subprotocol of their own, the standard calls it amqp. Where there
 // are no keys, the browser is all that keeps web pages from being clients.
 func (f *namespace) webSocket() websocket.Endpoint {
-	return websocket.Endpoint{Path: webSocketPath, Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: len(f.keys) > 0}
+	return websocket.Endpoint{Path: webSocketPath, Protocols: []string{"AMQPWSB10", "amqp"}, AnyOrigin: !f.open()}
 }
 
 func (f *namespace) accept(l net.Listener) {

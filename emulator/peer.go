@@ -46,7 +46,9 @@ type peer struct {
 }
 
 func newPeer(f *namespace, c *amqp.Conn) *peer {
-	return &peer{namespace: f, conn: c, auth: newAuthority(f.keys), cbs: make(map[bool]bool)}
+	p := &peer{namespace: f, conn: c, auth: newAuthority(f.keys), cbs: make(map[bool]bool)}
+	p.auth.issuer = f.issuer
+	return p
 }
 
 // Authenticate implements [amqp.Peer].

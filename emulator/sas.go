@@ -23,6 +23,8 @@ const (
 	wrongAudience tokenError = "InvalidAudience: The token's resource doesn't cover the audience it was put for."
 )
 
+const sasPrefix = "SharedAccessSignature "
+
 // signature is a parsed shared access signature.
 type signature struct {
 	path    string // of the resource
@@ -33,7 +35,7 @@ type signature struct {
 }
 
 func parseSAS(token string) (s signature, ok bool) {
-	text, ok := strings.CutPrefix(token, "SharedAccessSignature ")
+	text, ok := strings.CutPrefix(token, sasPrefix)
 	if !ok {
 		return s, false
 	}

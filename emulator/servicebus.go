@@ -72,6 +72,9 @@ type ServiceBusConfig struct {
 	// authentication. The connection string has a development key, but any other is
 	// accepted as well.
 	Keys []Key
+	// Issuer is whose access tokens are accepted, as those of Entra ID on Azure, besides the
+	// keys. Default: none.
+	Issuer *Issuer
 	// Premium sets the maximum size of a message or batch to 1 MiB, as on Azure's
 	// premium tier. Default: 256 KiB, as on the standard tier.
 	Premium bool
@@ -132,7 +135,7 @@ func StartServiceBus(queues []ServiceBusQueue, topics []ServiceBusTopic, cfg *Se
 
 func (s *ServiceBus) start(queues []ServiceBusQueue, topics []ServiceBusTopic, c *ServiceBusConfig) (err error) {
 	common := &namespaceConfig{
-		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, idleTimeout: c.IdleTimeout, log: c.Log,
+		listen: c.Listen, tlsListen: c.TLSListen, tlsCertOut: c.TLSCertOut, keys: c.Keys, issuer: c.Issuer, idleTimeout: c.IdleTimeout, log: c.Log,
 		requests: s.admin.share,
 	}
 	s.azure.limit(common)

@@ -121,7 +121,17 @@ func (a *busAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // allowed checks the token of a request, whose resource must be the URL, with or
 // without the query, or above it.
 func (a *busAdmin) allowed(r *http.Request) error {
-	if len(a.bus.keys) == 0 {
+	if a.bus.open() {
+		return nil
+	}
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && a.bus.issuer != nil {
+		g, refused := a.bus.issuer.verify(token, time.Now())
+		if refused == accepted && !g.rights.has(Manage) {
+			refused = "Unauthorized access. 'Manage' claim(s) are required to perform this operation."
+		}
+		if refused != accepted {
+			return adminErrorf(http.StatusUnauthorized, "SubCode=40100. %s", string(refused))
+		}
 		return nil
 	}
 	why := malformed
