@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
@@ -158,7 +159,7 @@ func (a *app) confirmPlan(ctx context.Context, plan []string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return usage.Errorf("there is no terminal to ask on: pass --yes")
 	}
 	fmt.Fprint(a.screen, "Continue? [y/N] ")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -230,6 +231,21 @@ func eachRow[S System](t *testing.T, rows []broken[S], fn func(t *testing.T, row
 		})
 	}
 	running.Wait()
+}
+
+// docs/verify.md lists every check with what is assumed.
+func TestChecksAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/verify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, list := range Catalog() {
+		for _, c := range list {
+			if line := fmt.Sprintf("| `%s` | %s |", c.Name, c.Assumes); !strings.Contains(string(page), line) {
+				t.Errorf("%s: the page does not have the line %s", kind, line)
+			}
+		}
+	}
 }
 
 // every reports checks that no row of a table breaks.
