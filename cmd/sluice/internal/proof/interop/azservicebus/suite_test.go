@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,10 @@ var expected = map[string]string{
 	"admin/TestAdminClient_LackPermissions_Queue":                                           rights,
 }
 
+// slow are tests that mostly wait: for retries, and for locks to expire. They are left out
+// unless SLUICE_SERVICEBUS_SUITE is "all", as make soak sets it.
+const slow = "^(TestClientUnauthorizedCreds|TestReceiverUnauthorizedCreds|TestRenewLocks.*|TestReceiverMessageLockExpires|TestReceiverDeferWithReceiveAndDelete)$"
+
 // sometimes are the expected failures that depend on time: they may pass.
 var sometimes = map[string]bool{"TestReceiveWithDifferentWaitTime": true}
 
@@ -74,7 +79,12 @@ func TestSuite(t *testing.T) {
 	defer cancel()
 	environment := namespaces(t)
 	// -exec: the go command itself needs the machine's own certificates to download modules.
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-p=1", "-vet=off", "-timeout=10m", "-exec", "env "+strings.Join(environment.certificates, " "), "./...")
+	args := []string{"test", "-json", "-count=1", "-p=1", "-vet=off", "-timeout=10m", "-exec", "env " + strings.Join(environment.certificates, " ")}
+	all := os.Getenv("SLUICE_SERVICEBUS_SUITE") == "all"
+	if !all {
+		args = append(args, "-skip", slow)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./...")...)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath -mod=mod")
 	cmd.Env = append(cmd.Env, environment.variables...)
@@ -87,19 +97,20 @@ func TestSuite(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	passed, failed := judge(t, out)
+	passed, failed := judge(t, out, all)
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		t.Fatalf("%v, %v\n%s", err, ctx.Err(), stderr.String())
 	}
 	t.Logf("%d tests of the client passed, %d failed", passed, failed)
-	if passed < 150 {
-		t.Errorf("%d tests passed, and at least 150 must\n%s", passed, stderr.String())
+	if passed < 225 {
+		t.Errorf("%d tests passed, and at least 225 must\n%s", passed, stderr.String())
 	}
 }
 
-// judge compares the results of the client's tests with the expected ones.
-func judge(t *testing.T, out io.Reader) (passed, failed int) {
+// judge compares the results of the client's tests with the expected ones. All says that
+// none was left out.
+func judge(t *testing.T, out io.Reader, all bool) (passed, failed int) {
 	output := make(map[string]*strings.Builder)
 	seen := make(map[string]bool)
 	for d := json.NewDecoder(out); ; {
@@ -139,8 +150,9 @@ func judge(t *testing.T, out io.Reader) (passed, failed int) {
 			}
 		}
 	}
+	left := regexp.MustCompile(slow)
 	for name := range expected {
-		if !seen[name] {
+		if !seen[name] && (all || !left.MatchString(name)) {
 			t.Errorf("%s, an expected failure, did not run", name)
 		}
 	}
