@@ -93,9 +93,6 @@ func (c *call) allDatabases() *failure {
 	if f := c.decode(&in); f != nil {
 		return f
 	}
-	if ru, _, f := c.requestedThroughput(); f != nil || ru != 0 {
-		return badRequest("The emulator has no throughput of databases: give it to the containers.")
-	}
 	db, err := c.account.createDatabase(in.ID)
 	if err != nil {
 		return resourceFailure(err)
