@@ -101,7 +101,10 @@ func (w *rollupSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	return topic, err
 }
 
-func (w *rollupSource) Seek(ctx context.Context, partition string, _ sluice.Start, epoch int64) (sluice.Position, error) {
+func (w *rollupSource) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
+	if start.Kind == driver.StartLatest { // where the replay will have caught up
+		return w.Source.Seek(ctx, partition, start, epoch)
+	}
 	r := w.worker
 	p := &rollupPartition{
 		from:   time.Now().Add(-r.config.keep),
@@ -112,21 +115,27 @@ func (w *rollupSource) Seek(ctx context.Context, partition string, _ sluice.Star
 	if p.position, err = w.Source.Seek(ctx, partition, sluice.At(p.from), epoch); err != nil {
 		return p.position, err
 	}
-	b, err := w.Source.Bounds(ctx, partition)
-	if err != nil {
-		return p.position, err
-	}
-	switch {
-	case p.position.Sequence < 0:
+	if p.position.Sequence < 0 {
 		p.from = time.Time{} // from the very first event
-	case p.position.Sequence < b.First && !b.LastEnqueued.Before(p.from):
-		p.truncated = true // retention is shorter than keep
+	} else if p.truncated, err = w.truncated(ctx, partition, p.position, epoch); err != nil {
+		return p.position, err
 	}
 	r.mu.Lock()
 	p.incarnation = r.incarnation
 	r.partitions[partition] = p
 	r.mu.Unlock()
 	return p.position, nil
+}
+
+// truncated reports whether the oldest event that the log holds is the first one at or after the
+// time that a position was found by: retention is then shorter than keep.
+func (w *rollupSource) truncated(ctx context.Context, partition string, at sluice.Position, epoch int64) (bool, error) {
+	oldest, err := w.Source.Seek(ctx, partition, sluice.Earliest(), epoch)
+	if err != nil {
+		return false, err
+	}
+	newest, err := w.Source.Seek(ctx, partition, sluice.Latest(), epoch)
+	return at.Sequence <= oldest.Sequence && at.Sequence < newest.Sequence, err
 }
 
 func (r *rollupWorker) partition(partition string) *rollupPartition {
