@@ -4,9 +4,12 @@
 //
 //	cosmosdb.js        the checks with @azure/cosmos (npm)
 //	cosmosdb.py        the checks with azure-cosmos (PyPI)
-//	interop_test.go    starts an account, runs both, and recomputes the vectors of internal/partitionkey
+//	java/Checks.java   the checks with com.azure:azure-cosmos (Maven), over TLS
+//	interop_test.go    starts an account, runs the first two, and recomputes the vectors of internal/partitionkey
+//	java_test.go       runs the checks with Java: build tag interop_java, part of make soak
 //
 // scripts/install-interop installs the clients, in the versions that
-// cmd/sluice/internal/proof/interop/emulator pins. The Go client's checks are
+// cmd/sluice/internal/proof/interop/emulator pins, and scripts/install-interop-java
+// that for Java. The Go client's checks are
 // tests of emulator/internal/cosmosdb.
 package cosmosdb
