@@ -76,7 +76,9 @@
 //     then add the partitions.
 //   - A stamp belongs to one message. Code that passes on the properties of a
 //     stamped event by other means removes the stamp ([sluice.DropStamp]).
-//   - The next stage reads the stamps. A queue of Service Bus that detects
+//   - The next stage believes the stamps: [sluice.Config].StampsFrom names the topic
+//     that this stage reads. With [SinkConfig].StampKey and the same key there, nobody
+//     else can make a stamp that counts. A queue of Service Bus that detects
 //     duplicates drops them too, by the message's id, within its time window.
 //
 // The next stage doesn't keep ids for ever: a stamp carries the low watermark,
