@@ -26,6 +26,7 @@ func (a *app) emulatorServe() *cobra.Command {
 	var bus busFlags
 	var hubs, keys []string
 	var strict asAzureFlags
+	var entra entraFlags
 	cmd := &cobra.Command{
 		Use:   "serve --hub NAME=PARTITIONS…",
 		Short: "Run the emulator until interrupted",
@@ -49,6 +50,9 @@ in that directory keep their settings. With --servicebus-admin, clients can crea
 list queues and topics. The connection string for that is printed on its own line,
 "servicebus-admin", before "ready". --servicebus-tls serves that as well, together with
 AMQP and WebSockets, as port 443 does on Azure.
+
+With --entra and --entra-principal, access tokens are accepted as those of Entra ID are, and
+issued at that address, which is printed on its own line, "entra", before "ready".
 
 With --as-azure, all of these are as strict and inexact as the services on Azure: runtime
 information is out of date, quotas hold, idle links are detached. --as-azure NAME,… turns
@@ -78,9 +82,12 @@ on some of that. docs/emulator.md lists the names.`,
 			if err := bus.parse(); err != nil {
 				return err
 			}
+			if err := entra.parse(); err != nil {
+				return err
+			}
 			bus.cfg.Keys = cfg.Keys
 			cfg.Log, cosmos.cfg.Log, bus.cfg.Log = a.log, a.log, a.log
-			return a.serve(ctx, list, &cfg, &cosmos, &bus)
+			return a.serve(ctx, list, &cfg, &cosmos, &bus, &entra)
 		}),
 	}
 	f := cmd.Flags()
@@ -95,14 +102,23 @@ on some of that. docs/emulator.md lists the names.`,
 	f.StringArrayVar(&hubs, "hub", nil, "a hub, `NAME=PARTITIONS`; can be repeated")
 	f.StringArrayVar(&keys, "key", nil, "a shared access key, `NAME=BASE64[:RIGHTS]`, by default with all rights; can be repeated (default: any key is accepted)")
 	strict.register(cmd)
+	entra.register(cmd)
 	cosmos.register(cmd)
 	bus.register(cmd)
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags, bus *busFlags) (err error) {
+func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags, bus *busFlags, entra *entraFlags) (err error) {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
+	issuer, err := entra.start(a.log)
+	if err != nil {
+		return err
+	}
+	if issuer != nil {
+		defer func() { err = errors.Join(err, closing("the issuer", issuer)) }()
+	}
+	cfg.Issuer, bus.cfg.Issuer = issuer, issuer
 	srv, err := emulator.Start(hubs, cfg)
 	if err != nil {
 		return err
@@ -121,6 +137,9 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	}
 	if namespace != nil {
 		defer func() { err = errors.Join(err, closing("the Service Bus namespace", namespace)) }()
+	}
+	if issuer != nil {
+		fmt.Fprintln(a.out, "entra", issuer.URL())
 	}
 	if addr := srv.ControlAddr(); addr != "" {
 		fmt.Fprintln(a.out, "control", "http://"+addr)
