@@ -95,12 +95,6 @@ func (p *peer) unauthorized(path string, right Rights) *amqp.Error {
 		right, strings.ToLower(p.resource(path))) // in lower case, as Azure writes it
 }
 
-// injectAttach injects the fault that matches a link about to be opened.
-func (p *peer) injectAttach(l *amqp.Link, n node) error {
-	_, err := p.namespace.faults.inject(context.Background(), l, OnAttach, n.entity, n.partition)
-	return err
-}
-
 // resource returns the address of an entity.
 func (p *peer) resource(path string) string {
 	host := p.conn.Hostname()
