@@ -12,11 +12,27 @@
 // source filter, apache.org:selector-filter:string, on the sequence number, offset or
 // enqueued time.
 //
+// A position is opened at its offset, or at its sequence number if it has none, and the
+// sequence numbers of the events check it. What management requests report about a
+// partition is advice: it can be seconds old, or never there on hubs that IoT Hub feeds.
+// All sources of a process send at most 40 such requests a second to a namespace, which
+// answers 50.
+//
 // When the link ends, the reader ends too. It never reconnects by itself, because
 // the hub that it reconnects to might be another one of the same name. The
 // consumer opens a new reader after it has checked the hub's creation time again.
 // Azure limits the connections of a namespace (5,000 in the standard tier). A
-// source has one for each reader, and one for requests.
+// source has one for each reader, and one for requests. The basic tier has 100
+// connections, and no consumer group but $Default.
+//
+// # Networks and clouds
+//
+// Config.OverWebSocket connects to port 443, through a proxy if there is one. The
+// namespaces of all clouds work: a connection string or a host name says which, such as
+// contoso.servicebus.chinacloudapi.cn or contoso.servicebus.usgovcloudapi.net. A
+// credential for another cloud than the public one needs that cloud's authority: the
+// Cloud of its options, or for azidentity.NewDefaultAzureCredential the environment
+// variable AZURE_AUTHORITY_HOST, such as https://login.chinacloudapi.cn/.
 //
 // # Events
 //
@@ -29,6 +45,11 @@
 // The SDK does not decode the AMQP types decimal32, decimal64, decimal128 and char,
 // which clients for .NET and Java can write. Such an event is a
 // [driver.UndecodableError], and its partition halts.
+//
+// What IoT Hub states about the sender of an event, in annotations that begin with iothub-
+// or dt-, comes as properties of the same names: iothub-connection-device-id,
+// iothub-connection-auth-method, iothub-message-source and others. Of such an event,
+// properties of these names are never the device's own.
 //
 // Sequence numbers of a partition are consecutive, except in a hub with log
 // compaction. This package reports the gaps of such a hub as

@@ -64,14 +64,14 @@ func connectProxy(t *testing.T) (*url.URL, *atomic.Int64) {
 			return
 		}
 		tunnels.Add(1)
-		w.WriteHeader(http.StatusOK)
-		in, _, err := http.NewResponseController(w).Hijack()
+		in, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			out.Close()
 			return
 		}
+		io.WriteString(in, "HTTP/1.1 200 OK\r\n\r\n")
 		var both sync.WaitGroup
-		both.Go(func() { io.Copy(out, in); out.Close() })
+		both.Go(func() { io.Copy(out, buffered); out.Close() })
 		both.Go(func() { io.Copy(in, out); in.Close() })
 		both.Wait()
 	}))

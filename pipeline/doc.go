@@ -16,7 +16,7 @@
 //	  eventhub:
 //	    connection: ${EVENTHUB_CONNECTION_STRING}
 //	    namespace: contoso.servicebus.windows.net   # instead of connection, with
-//	    credential: default             # azidentity.NewDefaultAzureCredential
+//	    credential: default             # azidentity.NewDefaultAzureCredential; in another cloud set AZURE_AUTHORITY_HOST, such as https://login.chinacloudapi.cn/
 //	    hub: flights                    # unless the connection string names it
 //	    consumer_group: $Default
 //	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the host by default
