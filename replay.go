@@ -91,6 +91,7 @@ func (w *replayWorker) interrupted(err error) bool {
 func (w *replayWorker) discard(cause error) {
 	held := w.loaded != ""
 	w.loaded, w.pos, w.caughtUp = "", driver.Unset, false
+	w.a.start = driver.Unset // retention may have passed it
 	w.a.lag.restart()
 	if errors.Is(cause, ErrStopped) {
 		cause = nil

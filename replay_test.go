@@ -254,3 +254,35 @@ func TestReplayCaughtUpWithBoundsOutOfDate(t *testing.T) {
 		}
 	})
 }
+
+// TestReplayStartsOverBehindRetention has retention pass the start before the memory is built
+// again.
+func TestReplayStartsOverBehindRetention(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.send("0", "a", "b", "c", "d", "e")
+		var applied []int64
+		failed := false
+		c := must(sluice.New(s.hub, s.leases, sluice.Replay(sluice.Replayer{Apply: func(_ context.Context, b sluice.Batch) error {
+			if !failed {
+				failed = true
+				s.hub.Trim("0", 3)
+				return errors.New("the memory is full")
+			}
+			for _, e := range b.Events {
+				applied = append(applied, e.Sequence)
+			}
+			return nil
+		}}), &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(time.Minute)
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-ran
+		if !slices.Equal(applied, []int64{3, 4}) {
+			t.Errorf("events %v were applied, want 3 and 4", applied)
+		}
+	})
+}

@@ -255,4 +255,16 @@ var table = []Mutant{
 	{Name: "autoscaler: redirects are followed", File: "autoscale/internal/httpfetch/httpfetch.go",
 		Old: "	c.CheckRedirect = func", New: "	_ = func",
 		Test: of("TestRedirect", "./autoscale/internal/httpfetch")},
+	// Replay.
+	{Name: "Replay goes on after a failure of Apply", File: "replay.go",
+		Old: "if !errors.Is(err, errReplay) && !needsOperator(err) {", New: "if true || needsOperator(err) {",
+		Test: worlds, Env: untilCaught},
+	{Name: "Replay calls CaughtUp before it has caught up", File: "replay.go",
+		Old: "if w.caughtUp || w.pos.Sequence < w.end {", New: "if w.caughtUp {",
+		Test: worlds, Env: untilCaught},
+
+	// Balanced beside a fixed number.
+	{Name: "balanced processes divide what others hold", File: "balance.go",
+		Old: "if now-since >= b.c.cfg.LeaseFor {", New: "if false {",
+		Test: worlds, Env: untilCaught},
 }

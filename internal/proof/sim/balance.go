@@ -30,8 +30,24 @@ func (w *world) holders() map[string]string {
 	return holders
 }
 
-// balanced reports whether all partitions are held and the processes' numbers of
-// partitions differ by one at most. Worlds without balancing always are.
+// fixNumber has the first process of a balanced group take a fixed number of partitions, or
+// all that are free.
+func (w *world) fixNumber() {
+	s := w.slots[0]
+	s.fixed, s.most = true, sluice.Partitions(w.rng.IntN(w.cfg.Partitions))
+}
+
+// want is how many partitions a process in a slot takes; nil stands for a command.
+func (w *world) want(s *slot) sluice.Partitions {
+	if s != nil && s.fixed {
+		w.count("process with a fixed number of partitions")
+		return s.most
+	}
+	return w.cfg.Want
+}
+
+// balanced reports whether all partitions are held, none by too many, and the balanced
+// processes' numbers of partitions differ by one at most. Worlds without balancing always are.
 func (w *world) balanced() bool {
 	if w.cfg.Want != sluice.Balanced {
 		return true
@@ -43,11 +59,20 @@ func (w *world) balanced() bool {
 	var shares []int
 	total := 0
 	for _, s := range w.slots {
+		if s.role == replaying {
+			continue
+		}
 		if s.process == nil {
 			return false
 		}
-		shares = append(shares, count[s.process.name])
-		total += count[s.process.name]
+		n := count[s.process.name]
+		total += n
+		switch {
+		case !s.fixed:
+			shares = append(shares, n)
+		case s.most > 0 && n > int(s.most):
+			return false
+		}
 	}
 	return total == w.cfg.Partitions && slices.Max(shares)-slices.Min(shares) <= 1
 }

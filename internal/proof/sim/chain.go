@@ -30,12 +30,10 @@ func (w *world) link() {
 	if w.cfg.Chain == nil {
 		return
 	}
-	group := w.group
-	group.Topic = "onward"
-	w.nextHub = sluicetest.NewHub(group, w.cfg.Chain.Partitions)
+	w.nextHub = sluicetest.NewHub(w.groupOf(ofSecondStage), w.cfg.Chain.Partitions)
 	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]string{}, excused: map[string]bool{}}
 	for n := range w.cfg.Processes {
-		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, secondStage: true})
+		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, role: ofSecondStage})
 	}
 }
 
@@ -44,9 +42,7 @@ func (w *world) groups() []sluice.Group {
 	if w.cfg.Chain == nil {
 		return []sluice.Group{w.group}
 	}
-	onward := w.group
-	onward.Topic = "onward"
-	return []sluice.Group{w.group, onward}
+	return []sluice.Group{w.group, w.groupOf(ofSecondStage)}
 }
 
 // firstStage is the delivery into the log of the second stage.

@@ -231,6 +231,7 @@ func (w *world) sendEvents(number func(partition string) int) {
 	w.mu.Unlock()
 	for _, partition := range slices.Sorted(maps.Keys(batch)) {
 		w.hub.Append(partition, batch[partition]...)
+		w.copyHub.Append(partition, batch[partition]...)
 	}
 }
 
@@ -379,6 +380,7 @@ func (w *world) vacate(s *slot, after time.Duration) {
 func (w *world) stop(p *process, within time.Duration) {
 	w.mu.Lock()
 	w.note("stop %s", p.name)
+	p.stopping = true
 	w.trouble(p, "", time.Now().Add(within))
 	w.mu.Unlock()
 	w.live.Go(func() {
@@ -427,7 +429,7 @@ func Run(cfg Config) Result {
 		w.retry(w.group)
 		w.settle()
 	}
-	violations := slices.Concat(w.check(), w.checkBlame(), uneven, w.checkReleased())
+	violations := slices.Concat(w.check(), w.checkBlame(), uneven, w.checkReplays(), w.checkReleased())
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)
@@ -482,7 +484,7 @@ func (w *world) settled() bool {
 	waiting := len(w.late) > 0 || !w.allSent()
 	sent := w.sent
 	w.mu.Unlock()
-	if waiting {
+	if waiting || len(w.unreplayed()) > 0 {
 		return false
 	}
 	ctx := context.Background()
@@ -520,7 +522,7 @@ func newWorld(cfg Config) *world {
 		lives: map[string]int{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[sluice.Lease]time.Time{}, parkings: map[eventID]parking{}, blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
 		trace: trace{keep: cfg.Keep},
 	}
-	w.hub = sluicetest.NewHub(w.group, cfg.Partitions)
+	w.hub, w.copyHub = sluicetest.NewHub(w.group, cfg.Partitions), sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
 	w.store.Faults, w.leases = w, w.emptyLeases()
 	w.calm, w.becomeCalm = context.WithCancel(context.Background())
@@ -532,6 +534,12 @@ func newWorld(cfg Config) *world {
 	w.adding, w.growth = cfg.Added, w.start.Add(cfg.Length/10)
 	for n := range cfg.Processes {
 		w.slots = append(w.slots, &slot{n: n})
+	}
+	if w.has(fixedNumbers) && cfg.Want == sluice.Balanced {
+		w.fixNumber()
+	}
+	if w.has(replays) {
+		w.addReplayers()
 	}
 	return w
 }

@@ -37,10 +37,10 @@ func (w *world) twin() {
 	s := w.slots[w.rng.IntN(len(w.slots))]
 	of, n := s.process, len(w.twins)
 	w.mu.Unlock()
-	if of == nil || w.cfg.Want == sluice.Balanced {
+	if of == nil || of.replays || w.cfg.Want == sluice.Balanced {
 		return
 	}
-	p := w.launch(fmt.Sprintf("%s'%d", of.name, n), of.owner, of.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	p := w.launch(fmt.Sprintf("%s'%d", of.name, n), of.owner, s, s.role, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
 	w.mu.Lock()
 	w.twins = append(w.twins, p)
 	w.mu.Unlock()

@@ -49,6 +49,7 @@ func (w *world) trim() {
 	w.trouble(nil, "", w.operatorActs())
 	w.mu.Unlock()
 	w.hub.Trim(partition, before)
+	w.copyHub.Trim(partition, before)
 	w.count("retention")
 	if done < before-1 {
 		w.count("retention of events that are not done")
@@ -59,6 +60,7 @@ func (w *world) trim() {
 func (w *world) recreate() {
 	ctx := context.Background()
 	w.hub.Recreate()
+	w.copyHub.Recreate()
 	topic, _ := w.hub.Describe(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()

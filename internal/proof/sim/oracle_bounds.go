@@ -75,7 +75,7 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	s := w.cfg.Stream
 	l := p.loadOf(e.Partition)
 	l.inFlight[e.Sequence]++
-	share := int(w.cfg.Want)
+	share := int(p.wants)
 	if share <= 0 {
 		share = w.cfg.Partitions - w.cfg.Added // those of the topic when it was described
 	}

@@ -69,7 +69,7 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 func (p *process) releases(lease sluice.Lease) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	if !lease.Member() && !p.leaving[lease] && !p.dead {
+	if !lease.Member() && !p.replays && !p.leaving[lease] && !p.dead {
 		p.w.stale = append(p.w.stale, "partition "+partitionName(lease)+": "+p.name+" releases it without leaving its checkpoint")
 	}
 }

@@ -64,8 +64,11 @@ func (w *world) trouble(p *process, partition string, until time.Time) {
 
 // topic is the topic that a process reads.
 func (p *process) topic() string {
-	if p.secondStage {
+	switch {
+	case p.secondStage:
 		return "onward"
+	case p.replays:
+		return replayGroup
 	}
 	return p.w.group.Topic
 }
@@ -87,8 +90,9 @@ func (p *process) Observe(o sluice.Observation) {
 		return
 	}
 	l := p.w.laneOf(p.topic(), o.Partition)
+	p.reports[o.Partition] = time.Now()
 	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped
-	if o.Kind == sluice.KindStopped && !p.secondStage {
+	if o.Kind == sluice.KindStopped && !p.secondStage && !p.replays {
 		p.w.halted(o.Partition)
 	}
 }
@@ -99,7 +103,13 @@ func (w *world) watch() {
 	w.nextWatch = time.Now().Add(watchEvery)
 	w.mu.Unlock()
 	for _, g := range w.groups() {
-		w.watchGroup(g)
+		w.watchGroup(g, g.Topic)
+	}
+	if w.has(replays) {
+		w.watchGroup(w.groupOf(replaying), replayGroup)
+		w.mu.Lock()
+		w.watchDiscards()
+		w.mu.Unlock()
 	}
 }
 
@@ -113,13 +123,17 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-func (w *world) watchGroup(g sluice.Group) {
+// watchGroup looks at the partitions of a group, whose lanes have a name.
+func (w *world) watchGroup(g sluice.Group, lanes string) {
 	ctx := context.Background()
 	hub := w.hub
-	if g != w.group {
+	if g.Topic != w.group.Topic {
 		hub = w.nextHub
 	}
 	position := map[string]int64{}
+	if lanes == replayGroup {
+		position = w.replayed()
+	}
 	list, _ := w.store.Read(ctx, g)
 	for _, c := range list {
 		position[c.Partition] = c.Position.Sequence
@@ -137,8 +151,8 @@ func (w *world) watchGroup(g sluice.Group) {
 		end, _ := hub.Bounds(ctx, partition)
 		at, ok := position[partition]
 		w.mu.Lock()
-		l := w.laneOf(g.Topic, partition)
-		if end.Last.Sequence < 0 || ok && at >= end.Last.Sequence {
+		l := w.laneOf(lanes, partition)
+		if end.Last.Sequence < end.First || ok && at >= end.Last.Sequence {
 			l.moved, l.accused = now, false
 		}
 		p := w.holderOf(owner[partition])
@@ -148,7 +162,7 @@ func (w *world) watchGroup(g sluice.Group) {
 		if p != l.holder {
 			l.holder, l.heldFrom = p, now
 		}
-		w.judge(l, g.Topic+"/"+partition, now)
+		w.judge(l, lanes+"/"+partition, now)
 		w.mu.Unlock()
 	}
 }

@@ -22,10 +22,21 @@ var (
 // slot is a place for one process, which is started again after it ends.
 type slot struct {
 	n, generation int
-	secondStage   bool // of the second stage
+	role          role
+	fixed         bool // it takes another number of partitions than the others, at most
+	most          sluice.Partitions
 	process       *process
 	restart       time.Time // while there is no process
 }
+
+// role is what a process does.
+type role uint8
+
+const (
+	ofFirstStage role = iota
+	ofSecondStage
+	replaying // the log of the first stage
+)
 
 // process is one process of a consumer. Its requests to the world go through it,
 // and it is the [sluice.Clock] of its consumer.
@@ -54,6 +65,12 @@ type process struct {
 	loads       map[string]*load // by partition
 	queues      map[turn]*queue
 	redrives    map[string]*redrives       // by partition
+	wants       sluice.Partitions          // how many it takes
+	replays     bool                       // it keeps the log in memory
+	stopping    bool                       // it was stopped
+	memories    map[string]*memory         // of a process that replays, by partition
+	ends        map[string]eventID         // the newest event when it acquired each partition
+	reports     map[string]time.Time       // the last observation with an error, by partition
 	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
 	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
@@ -65,7 +82,7 @@ func (w *world) spawn(s *slot) {
 	s.generation++
 	name := fmt.Sprintf("c%d.%d", s.n, s.generation)
 	w.mu.Unlock()
-	p := w.launch(name, name, s.secondStage, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
+	p := w.launch(name, name, s, s.role, func(ctx context.Context, c *sluice.Consumer) { _ = c.Run(ctx) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.slot, s.process = s, p
@@ -77,26 +94,32 @@ func (w *world) command() {
 	w.mu.Lock()
 	w.commands++
 	name := fmt.Sprintf("r%d", w.commands)
-	next := w.cfg.Chain != nil && w.commands%2 == 0
+	of := ofFirstStage
+	if w.cfg.Chain != nil && w.commands%2 == 0 {
+		of = ofSecondStage
+	}
 	w.mu.Unlock()
-	w.launch(name, name, next, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
+	w.launch(name, name, nil, of, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
 }
 
 // launch starts a process.
-func (w *world) launch(name, owner string, next bool, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, owner: owner, secondStage: next, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, leaving: map[sluice.Lease]bool{}}
+func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
+	p := &process{w: w, name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
-	delivery := sluice.Transactional(store{p}, p.handler())
+	delivery, want := sluice.Transactional(store{p}, p.handler()), w.want(slot)
 	switch {
-	case next:
+	case of == replaying:
+		delivery, want = p.replay(), sluice.AllPartitions
+	case of == ofSecondStage:
 	case w.cfg.Chain != nil:
 		delivery = p.firstStage()
 	case w.cfg.Stream != nil:
 		delivery = p.stream()
 	}
+	p.wants = want
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
-		Partitions: w.cfg.Want,
+		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []sluice.StampSource{{Topic: w.group.Topic}},
@@ -258,6 +281,9 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 		if err == nil && !s.secondStage {
 			topic.Partitions = topic.Partitions[:s.w.partitions()]
 		}
+		if s.replays {
+			topic.Name = replayGroup
+		}
 		return topic, err
 	})
 }
@@ -290,8 +316,11 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 }
 
 func (s source) hub() *sluicetest.Hub {
-	if s.secondStage {
+	switch {
+	case s.secondStage:
 		return s.w.nextHub
+	case s.replays:
+		return s.w.copyHub
 	}
 	return s.w.hub
 }
@@ -333,6 +362,9 @@ func (l leases) Acquire(ctx context.Context, group sluice.Group, partition, owne
 		if err == nil {
 			l.w.acquired(l.process, lease)
 			l.forget(partition)
+			if l.replays {
+				l.noteEnd(partition)
+			}
 			l.w.extended(lease, ttl)
 		}
 		return lease, err
@@ -512,7 +544,12 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 }
 
 // partitionName identifies a partition of a stage.
-func partitionName(l sluice.Lease) string { return l.Group.Topic + "/" + l.Partition }
+func partitionName(l sluice.Lease) string {
+	if l.Group.Name == replayGroup {
+		return replayGroup + "/" + l.Partition
+	}
+	return l.Group.Topic + "/" + l.Partition
+}
 
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.

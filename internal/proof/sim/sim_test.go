@@ -48,8 +48,8 @@ func replay(cfg Config) string {
 }
 
 const (
-	freshSeeds  = 1000 // by default
-	streamSeeds = 700
+	freshSeeds  = 900  // by default
+	streamSeeds = 650
 	freeSeeds   = 300
 	eachSite    = 200 // how often each kind of fault must have struck in them; in more seeds, more often
 	eachThemed  = 5   // of a theme's, by how much less

@@ -30,9 +30,11 @@ const (
 	twins                             // two processes of one owner name
 	cutOffs                           // a process does not reach the lease store, while others do
 	newLeases                         // the lease store is new, the checkpoints are old: their epochs are high
+	fixedNumbers                      // beside balanced processes, one that takes a fixed number or all that is free
+	replays                           // processes of another group that replay the log into memory
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -43,8 +45,9 @@ const (
 )
 
 // notInChains are themes that repeat or skip events of the first stage, which may then take
-// effect again in the second, and those of another sink.
-const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers
+// effect again in the second, those of another sink, and those of balanced processes and of
+// another delivery.
+const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers | replays | fixedNumbers
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
@@ -62,6 +65,8 @@ var themeSites = map[string][]string{
 	"lease-clocks":     {"lease store's clock set"},
 	"twins":            {"two processes of one owner name"},
 	"double-answers":   {"sink that answers twice"},
+	"fixed-numbers":    {"process with a fixed number of partitions"},
+	"replays":          {"replay that fails", "replay that starts over"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
 

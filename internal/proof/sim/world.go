@@ -36,6 +36,7 @@ type world struct {
 	start time.Time
 
 	hub     *sluicetest.Hub
+	copyHub *sluicetest.Hub // the same events, for the processes that replay: a hub has one group of readers
 	nextHub *sluicetest.Hub // between two stages
 	leases  *sluicetest.Leases
 	store   *sluicetest.Store
@@ -76,6 +77,8 @@ type world struct {
 	leaseSkew  time.Duration              // of the lease store's clock
 	twins      []*process                 // of one owner name with another process
 	leasesLost time.Time                  // when the lease store last lost its leases
+
+	discards []discarded // memories of processes that replay
 
 	slots          []*slot
 	commands       int              // started so far
