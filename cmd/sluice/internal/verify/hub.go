@@ -71,7 +71,7 @@ type sample struct {
 
 // OpenHub makes a [System] of an event hub. It does not connect.
 func OpenHub(a HubAddress, opts Options) (System, error) {
-	cfg := &eventhub.Config{ConsumerGroup: a.ConsumerGroup, TLSConfig: a.TLSConfig, WebSocket: a.WebSocket}
+	cfg := &eventhub.Config{ConsumerGroup: a.ConsumerGroup, TLSConfig: a.TLSConfig, OverWebSocket: a.OverWebSocket, Proxy: a.Proxy}
 	var source *eventhub.Source
 	var err error
 	if a.Credential != nil {

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice/internal/websocketdial"
 )
 
 // rawHub is an event hub as Azure's SDK shows it, without what Sluice's driver adds. The checks
@@ -66,8 +69,9 @@ type HubAddress struct {
 	Hub              string
 	ConsumerGroup    string
 	TLSConfig        *tls.Config
-	// WebSocket, if set, opens the connections.
-	WebSocket func(ctx context.Context, url string) (net.Conn, error)
+	// OverWebSocket connects over WebSockets, through Proxy if that is set.
+	OverWebSocket bool
+	Proxy         *url.URL
 }
 
 // sdkHub is a rawHub over Azure's SDK, without its retries.
@@ -92,11 +96,11 @@ func dialHub(a HubAddress) (*sdkHub, error) {
 }
 
 func (a HubAddress) webSocket() func(context.Context, azeventhubs.WebSocketConnParams) (net.Conn, error) {
-	if a.WebSocket == nil {
+	if !a.OverWebSocket {
 		return nil
 	}
 	return func(ctx context.Context, params azeventhubs.WebSocketConnParams) (net.Conn, error) {
-		return a.WebSocket(ctx, params.Host)
+		return websocketdial.Dial(ctx, params.Host, a.TLSConfig, a.Proxy)
 	}
 }
 

@@ -225,7 +225,7 @@ func (t *Targets) addCosmos(a CosmosAddress) (err error) {
 func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) error {
 	err := t.addHub(HubAddress{
 		ConnectionString: c.Hub.Connection, Host: c.Hub.Host, Hub: c.Hub.Name, ConsumerGroup: consumerGroup,
-		TLSConfig: c.Hub.Config.TLSConfig, WebSocket: c.Hub.Config.WebSocket,
+		TLSConfig: c.Hub.Config.TLSConfig, OverWebSocket: c.Hub.Config.OverWebSocket, Proxy: c.Hub.Config.Proxy,
 	})
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
