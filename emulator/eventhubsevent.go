@@ -55,7 +55,11 @@ func (s *splitter) split(d amqp.Delivery, dst []eventhubs.Message) ([]eventhubs.
 		case amqp.SectionMessageAnnotations:
 			key = keyOf(sec)
 		case amqp.SectionData:
-			m, err := s.event(sec.Data())
+			data := sec.Data()
+			if len(data) == 0 {
+				return dst, amqp.Errorf(amqp.CondDecode, "the batch holds an event without any section")
+			}
+			m, err := s.event(data)
 			if err != nil {
 				return dst, err
 			}
