@@ -48,7 +48,7 @@ func replay(cfg Config) string {
 }
 
 const (
-	freshSeeds  = 900  // by default
+	freshSeeds  = 900 // by default
 	streamSeeds = 650
 	freeSeeds   = 300
 	eachSite    = 200 // how often each kind of fault must have struck in them; in more seeds, more often
