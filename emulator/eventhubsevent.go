@@ -107,7 +107,10 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	})
 	switch {
 	case err == errMisplaced:
-		return s.event(inOrder(whole))
+		if b, err = inOrder(whole); err != nil {
+			return m, err
+		}
+		return s.event(b)
 	case err != nil:
 		return m, err
 	}

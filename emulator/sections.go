@@ -30,13 +30,13 @@ func eachSection(message []byte, f func(sec amqp.Section, rest []byte) error) er
 }
 
 // inOrder returns a copy of a message with the delivery annotations before the later sections:
-// Azure's Python library puts them last.
-func inOrder(message []byte) []byte {
+// Azure's Python library puts them last. It returns an error if a section can't be decoded.
+func inOrder(message []byte) ([]byte, error) {
 	var before, annotations, after []byte
 	for rest := message; len(rest) > 0; {
 		sec, next, err := amqp.NextSection(rest)
 		if err != nil {
-			return message
+			return nil, err
 		}
 		switch {
 		case sec.Code == amqp.SectionDeliveryAnnotations:
@@ -48,5 +48,5 @@ func inOrder(message []byte) []byte {
 		}
 		rest = next
 	}
-	return append(append(before, annotations...), after...)
+	return append(append(before, annotations...), after...), nil
 }

@@ -41,3 +41,18 @@ func TestSectionOrder(t *testing.T) {
 		}
 	}
 }
+
+// A message with a damaged section is refused also if its delivery annotations are not in their
+// place.
+func TestMisplacedBeforeDamagedSection(t *testing.T) {
+	properties := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionProperties), amqp.List{"id"})
+	delivery := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionDeliveryAnnotations), amqp.Map{{Key: amqp.Symbol("d"), Value: int32(1)}})
+	message := append(bytes.Join([][]byte{properties, delivery}, nil), 0)
+	var s splitter
+	if _, err := s.event(message); err == nil {
+		t.Error("the event is accepted")
+	}
+	if _, err := busMessage(message); err == nil {
+		t.Error("the message is accepted")
+	}
+}

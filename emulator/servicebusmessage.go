@@ -52,7 +52,10 @@ func busMessage(b []byte) (m servicebus.Message, err error) {
 	})
 	switch {
 	case err == errMisplaced:
-		return busMessage(inOrder(b))
+		if b, err = inOrder(b); err != nil {
+			return m, err
+		}
+		return busMessage(b)
 	case err != nil:
 		return m, err
 	}
