@@ -92,8 +92,8 @@ func (w *world) left(lease sluice.Lease) {
 	}
 }
 
-// stored notes the keys of dead letters that are stored.
-func (w *world) stored(list []sluice.DeadLetter) {
+// stored notes the keys of dead letters that a process has stored.
+func (w *world) stored(by string, list []sluice.DeadLetter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range list {
@@ -101,7 +101,7 @@ func (w *world) stored(list []sluice.DeadLetter) {
 		id := w.letterID(&list[i])
 		epoch := w.claimed[partitionName(sluice.Lease{Group: list[i].Group, Partition: id.partition})]
 		w.blame.why[id] = list[i].Error
-		w.blame.window[id] = fmt.Sprintf("%d %d", w.windows[environment], epoch)
+		w.blame.window[id] = fmt.Sprintf("%d %d %s", w.windows[environment], epoch, by)
 		w.blame.parked[key] = append(w.blame.parked[key], w.letterID(&list[i]))
 	}
 }

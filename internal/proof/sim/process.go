@@ -563,7 +563,7 @@ func (w *world) checkedCommit(step driver.Step, apply func() error) func() error
 		if err == nil {
 			w.checkStep(step, redriven)
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
-			w.stored(step.DeadLetters)
+			w.stored(step.Lease.Owner, step.DeadLetters)
 		}
 		if err == nil && step.Lease.Epoch < claimed {
 			w.mu.Lock()

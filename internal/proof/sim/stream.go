@@ -259,7 +259,7 @@ func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 		l.w.excuse(l.process, list)
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
-			l.w.stored(list)
+			l.w.stored(l.name, list)
 			l.parked(list)
 			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
 		}

@@ -51,15 +51,27 @@ func ends(ctx context.Context, source driver.Source) (*Ends, error) {
 	}
 	e := &Ends{topic: topic, last: make(map[string]int64, len(topic.Partitions))}
 	for _, p := range topic.Partitions {
-		b, err := source.Bounds(ctx, p)
+		last, err := end(ctx, source, p)
 		if err != nil {
 			return nil, fmt.Errorf("end of partition %s: %w", p, err)
 		}
-		if b.Last.Sequence >= 0 {
-			e.last[p] = b.Last.Sequence
+		if last.Sequence >= 0 {
+			e.last[p] = last.Sequence
 		}
 	}
 	return e, nil
+}
+
+// end returns the end of a partition. Bounds may be out of date. They serve only where another
+// process reads the partition, because then the broker refuses to say where its end is.
+func end(ctx context.Context, source driver.Source, partition string) (sluice.Position, error) {
+	last, err := source.Seek(ctx, partition, sluice.Latest(), 0)
+	if errors.Is(err, sluice.ErrStolen) {
+		var b driver.Bounds
+		b, err = source.Bounds(ctx, partition)
+		last = b.Last
+	}
+	return last, err
 }
 
 // Wait returns nil once every checkpoint has reached the end of its partition. It fails early with

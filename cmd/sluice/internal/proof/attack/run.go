@@ -37,10 +37,10 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	r.Struck, r.Fenced = w.tally.counts()
 	w.dump(ctx, r)
 	w.runMisconfigured(ctx)
-	if err := w.catchUp(ctx, r); err != nil {
+	if err := w.exactHub(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.exactHub(ctx); err != nil {
+	if err := w.catchUp(ctx, r); err != nil {
 		return nil, err
 	}
 	if err := w.check(ctx, r); err != nil {
