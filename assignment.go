@@ -343,13 +343,15 @@ func (l *lagTracker) behind(p Position) int64 {
 	return known.Lag(p)
 }
 
-// missing returns how many events the log holds that were not read, as far as is known.
-func (l *lagTracker) missing() int64 {
+// ends returns up to where events were read, and the newest one that the log holds. They are
+// equal as far as nothing else is known.
+func (l *lagTracker) ends() (read, last int64) {
+	read = l.read.Load()
 	b := l.bounds.Load()
-	if b == nil {
-		return 0
+	if b == nil || b.Last.Sequence < 0 { // some logs never know more than that
+		return read, read
 	}
-	return max(0, b.Last.Sequence-l.read.Load())
+	return read, b.Last.Sequence
 }
 
 // fetched returns the lag after events up to a sequence number were read: none of

@@ -9,15 +9,20 @@ import (
 )
 
 // SilentReaderError is observed when a reader of the log has returned nothing for
-// [Config].SilentAfter although the log holds further events. The reader is replaced.
+// [Config].SilentAfter although the log holds further events, or ends before what was read:
+// then the topic may have been recreated. The reader is replaced.
 type SilentReaderError struct {
 	Partition string
 	Read      int64         // sequence number of the newest event read
 	Last      int64         // of the newest event in the log
-	For       time.Duration // since the log was first seen to hold more
+	For       time.Duration // since the log was first seen to hold more, or less
 }
 
 func (e *SilentReaderError) Error() string {
+	if e.Last < e.Read {
+		return fmt.Sprintf("partition %s: the reader has returned nothing for %v, and the log ends at event %d although event %d was read: the topic may have been recreated; opening another reader",
+			e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
+	}
 	return fmt.Sprintf("partition %s: the reader has returned nothing for %v although the log holds events up to %d and only those up to %d were read: the connection is silent; opening another reader",
 		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
 }
@@ -56,12 +61,13 @@ type silenceWatch struct {
 }
 
 // look ends the reading if one Read has been in progress for SilentAfter while the log
-// holds more. The end must have been asked for since: the topic may have been recreated.
+// holds more, or ends before what was read. The end must have been asked for since.
 func (w *silenceWatch) look(now time.Duration) {
 	a := w.a
 	what, changes, _, _ := a.reader.load()
-	missing, reading := a.lag.missing(), a.reading.Load()
-	if what == nil || missing == 0 || changes != w.changes || reading == nil || reading.paused() {
+	read, last := a.lag.ends()
+	reading := a.reading.Load()
+	if what == nil || read == last || changes != w.changes || reading == nil || reading.paused() {
 		w.changes, w.answers, w.since = changes, a.lag.answers.Load(), now
 		return
 	}
@@ -69,7 +75,6 @@ func (w *silenceWatch) look(now time.Duration) {
 	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
 		return
 	}
-	read := a.lag.read.Load()
-	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
+	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: last, For: silent})
 	w.since = now
 }

@@ -435,3 +435,21 @@ func (s *scene) stalledUntil(release chan struct{}, want string) {
 		s.t.Errorf("resumed %d times, want once", n)
 	}
 }
+
+// A topic is recreated while the reader is silent, and holds fewer events than were read.
+func TestSilentReaderOfARecreatedTopic(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "one", "two", "three")
+		_, end := s.run(s.hub, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
+		defer end()
+		time.Sleep(10 * time.Second)
+		s.hub.Silence("0")
+		s.hub.Recreate()
+		s.send("0", "new")
+		time.Sleep(time.Minute)
+		stopped := s.of(sluice.KindStopped)
+		if len(stopped) == 0 || !errors.Is(stopped[0].Err, sluice.ErrRecreated) {
+			s.t.Errorf("stopped by %v, want an ErrRecreated", stopped)
+		}
+	})
+}
