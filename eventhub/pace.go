@@ -20,6 +20,10 @@ const (
 
 // pace spaces the management requests of a process to one namespace.
 type pace struct {
+	// turn is held by the request that waits for its time. The others queue for it, so that
+	// one whose caller gives up takes no time from those behind it.
+	turn chan struct{}
+
 	mu   sync.Mutex
 	next time.Time // when the next request may be sent, but for the burst
 }
@@ -35,10 +39,12 @@ func paceOf(host string) *pace {
 	defer pacesMu.Unlock()
 	host = strings.ToLower(host)
 	if paces[host] == nil {
-		paces[host] = &pace{}
+		paces[host] = newPace()
 	}
 	return paces[host]
 }
+
+func newPace() *pace { return &pace{turn: make(chan struct{}, 1)} }
 
 // reserve returns how long the next request has to wait.
 func (p *pace) reserve(now time.Time) time.Duration {
@@ -49,6 +55,13 @@ func (p *pace) reserve(now time.Time) time.Duration {
 	}
 	p.next = p.next.Add(paceEvery)
 	return p.next.Sub(now)
+}
+
+// giveBack undoes the last reserve.
+func (p *pace) giveBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = p.next.Add(-paceEvery)
 }
 
 // refused keeps all requests back for a time: the namespace has refused one.
@@ -62,16 +75,21 @@ func (p *pace) refused(now time.Time) {
 
 // wait waits until a request may be sent.
 func (p *pace) wait(ctx context.Context) error {
-	d := p.reserve(time.Now())
-	if d <= 0 {
-		return ctx.Err()
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
 	}
-	t := time.NewTimer(d)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t := time.NewTimer(p.reserve(time.Now()))
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+		p.giveBack()
 		return ctx.Err()
 	}
 }

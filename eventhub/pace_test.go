@@ -1,8 +1,10 @@
 package eventhub
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
@@ -50,7 +52,7 @@ func TestRefusedManagementRequestIsRepeated(t *testing.T) {
 // Who asks while the same question waits for its turn gets that answer; the pace lets a burst
 // through, then one request at a time.
 func TestPace(t *testing.T) {
-	p, now := &pace{}, time.Now()
+	p, now := newPace(), time.Now()
 	for i := range paceBurst {
 		if d := p.reserve(now); d > 0 {
 			t.Fatalf("request %d of a burst waits %v", i, d)
@@ -73,4 +75,27 @@ func TestPace(t *testing.T) {
 	if later, send := w.join("0"); !send || later == first {
 		t.Error("a caller after the request was sent gets its answer")
 	}
+}
+
+// Requests whose callers give up while they wait take no time from later ones.
+func TestPaceAfterTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace()
+		var waiting sync.WaitGroup
+		for range 1000 {
+			waiting.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_ = p.wait(ctx)
+			})
+		}
+		waiting.Wait()
+		began := time.Now()
+		if err := p.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*paceEvery {
+			t.Errorf("a request after 1,000 that timed out waits %v", took)
+		}
+	})
 }
