@@ -20,8 +20,8 @@ import (
 // broker is asked for the newest one. A sequence number that retention has removed is
 // returned as it is, and a reader reports the loss.
 func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, epoch int64) (driver.Position, error) {
-	k := seek{s, partition, epoch}
-	for until := time.Now().Add(s.cfg.Timeout); ; {
+	k := seek{s, partition, epoch, min(eventWait, s.cfg.Timeout)}
+	for until := time.Now().Add(s.cfg.Timeout); ; k.wait = min(2*k.wait, s.cfg.Timeout) {
 		at, err := k.position(ctx, start)
 		if !errors.Is(err, errNoEvent) || ctx.Err() != nil || time.Now().After(until) {
 			return at, err
@@ -34,6 +34,7 @@ type seek struct {
 	*Source
 	partition string
 	epoch     int64
+	wait      time.Duration // for an event
 }
 
 // position returns the position before the first event that start selects. The error is an
@@ -184,7 +185,8 @@ func (k seek) end(ctx context.Context) (int64, error) {
 // removed it, and management does not report that yet.
 var errNoEvent = errors.New("no event")
 
-// eventWait is how long first waits for an event.
+// eventWait is how long first waits for an event at first, and twice as long after each time
+// that none came: the broker may have to search long for a time.
 const eventWait = 2 * time.Second
 
 // first reads from a start position up to the first wanted event, and returns it. The error is
@@ -195,8 +197,7 @@ func (k seek) first(ctx context.Context, from azeventhubs.StartPosition, wanted 
 		return nil, err
 	}
 	defer l.close(ctx)
-	wait := min(eventWait, k.cfg.Timeout)
-	bound, cancel := context.WithTimeout(ctx, wait)
+	bound, cancel := context.WithTimeout(ctx, k.wait)
 	defer cancel()
 	for {
 		for _, e := range events {
@@ -206,7 +207,7 @@ func (k seek) first(ctx context.Context, from azeventhubs.StartPosition, wanted 
 		}
 		if events, err = l.wait(bound); err != nil {
 			if bound.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("%s: %w within %v, though there should be one", l.name(), errNoEvent, wait)
+				err = fmt.Errorf("%s: %w within %v, though there should be one", l.name(), errNoEvent, k.wait)
 			}
 			return nil, err
 		}
