@@ -198,7 +198,9 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 	}
 	for _, o := range r.origins {
 		r.forget(o, o.low)
-		o.believed.advance(o.epoch, o.low, o.at)
+		if o.epoch > 0 { // a watermark was believed
+			o.believed.advance(o.epoch, o.low, o.at)
+		}
 		if o.redrives == nil {
 			continue
 		}

@@ -76,6 +76,20 @@ func TestImplausibleStamp(t *testing.T) {
 	}
 }
 
+// An origin whose first stamp was not believed, before a restart, has no watermark that the next
+// one could be too far above.
+func TestFirstStampAfterAnImplausibleOne(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.hub.Append("0", message(of(5, 1<<40, 4)))
+		s.pass(100, 1)
+		s.hub.Append("0", message(of(1<<33, 1000, 1<<33-1)), message(of(7, 1000, 6)))
+		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1}) {
+			t.Errorf("handled %v, want all but the one below the watermark", rows)
+		}
+		s.wantFailures("implausible stamp")
+	})
+}
+
 // A watermark may be far above the last one if enough time has passed.
 func TestPlausibleAfterTime(t *testing.T) {
 	stage(t, 1, func(s *scene) {
