@@ -39,6 +39,7 @@ func Dial(ctx context.Context, address string, config *tls.Config, proxy *url.UR
 		Subprotocols: []string{"amqp"},
 	})
 	if err != nil {
+		transport.CloseIdleConnections() // else an answer that refuses keeps one open
 		return nil, dialError(response, err)
 	}
 	ws.SetReadLimit(-1) // AMQP's frames have a limit of their own
