@@ -85,7 +85,11 @@ func (f Foreign) find(ctx context.Context, t *Table, b driver.Bounds, epoch int6
 	if err != nil {
 		return before, fmt.Errorf("seek offset %s in partition %s: %w", f.Offset, f.Partition, err)
 	}
-	if before.Sequence < b.First || before.Sequence >= b.Last.Sequence {
+	oldest, err := t.Source.Seek(ctx, f.Partition, sluice.Earliest(), epoch) // b may be inexact
+	if err != nil {
+		return before, fmt.Errorf("seek the oldest event of partition %s: %w", f.Partition, err)
+	}
+	if before.Sequence <= oldest.Sequence || before.Sequence >= b.Last.Sequence {
 		return before, nil
 	}
 	return sluice.Position{Sequence: before.Sequence + 1, Offset: f.Offset}, nil

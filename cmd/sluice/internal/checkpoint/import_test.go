@@ -135,3 +135,18 @@ func TestImportWithBoundsOutOfDate(t *testing.T) {
 		}
 	})
 }
+
+// An offset that retention has passed continues at the oldest event, also where the hub reports
+// an older one.
+func TestImportOfAnOffsetThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub.Append("1", sluicetest.Bodies("a", "b", "c", "d", "e")...)
+		f := checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: offset(t, w, 1)}
+		w.hub.HoldBounds()
+		w.hub.Trim("1", 3)
+		if m, err := w.table.Import(t.Context(), f, false); err != nil || m.To.Sequence != 2 {
+			t.Errorf("moved %+v, %v; want it before event 3, the oldest", m, err)
+		}
+	})
+}
