@@ -106,7 +106,7 @@ func (r *queryRunner) countAll(partitions []*partition) int64 {
 // that the page is full.
 func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 	for {
-		seen := 0
+		seen, size, left := 0, r.readSize, false
 		select {
 		case <-r.canceled:
 			return false, fail(http.StatusRequestTimeout, 0, "The client has gone.")
@@ -121,7 +121,7 @@ func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 			return false, failGone()
 		}
 		p.order.each(after, func(place ref) bool {
-			if seen == scanStep {
+			if left = seen == scanStep || r.readSize-size > scanStepSize; left {
 				return false
 			}
 			rec := p.at(place)
@@ -133,7 +133,7 @@ func (r *queryRunner) scan(p *partition, after uint64) (more bool, f *failure) {
 			return true
 		})
 		p.mu.Unlock()
-		if more || f != nil || seen < scanStep {
+		if more || f != nil || !left {
 			r.next = r.from.advance(p.bounds, after)
 			return more, f
 		}
@@ -181,7 +181,11 @@ func (r *queryRunner) sort() *failure {
 	if err != nil || text == nil {
 		return queryFailure(err)
 	}
-	s := sorted{r.query.SortKeys(r.scratch), text}
+	keys, err := r.query.SortKeys(r.scratch)
+	if err != nil {
+		return queryFailure(err)
+	}
+	s := sorted{keys, text}
 	r.sorted = append(r.sorted, s)
 	r.sortedSize += len(text)
 	for _, k := range s.keys {

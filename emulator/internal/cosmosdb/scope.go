@@ -20,6 +20,7 @@ const (
 	maxSorted     = 100_000  // maximum results of ORDER BY
 	maxSortedSize = 64 << 20 // bytes
 	scanStep      = 1000     // documents that are read while writers wait
+	scanStepSize  = 1 << 20  // bytes, after which no further one is read
 )
 
 // readQuery parses the query in a request's body.

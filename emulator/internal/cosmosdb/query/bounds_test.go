@@ -56,6 +56,35 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
+// How much a query reads for a document is bounded, so that it ends soon: the partition is locked
+// meanwhile.
+func TestReadingIsBounded(t *testing.T) {
+	document := []byte(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`)
+	many := func(text string) string { return strings.Repeat(text+",", 2_000) + text }
+	for _, text := range []string{
+		"SELECT VALUE [" + many("c.z") + "] FROM c", "SELECT * FROM c WHERE c.a IN (" + many("@p") + ")", "SELECT VALUE COUNT([" + many("c.z") + "]) FROM c",
+		"SELECT VALUE [" + many("CONTAINS(@p, 'y')") + "] FROM c", "SELECT VALUE [" + many("@p = @p") + "] FROM c", "SELECT VALUE c.a FROM c ORDER BY " + many("c.z"),
+	} {
+		q, err := Parse(text, map[string]json.RawMessage{"@p": json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)})
+		if err != nil {
+			t.Fatalf("%.40q: %v", text, err)
+		}
+		_, err = q.Matches(document)
+		if err == nil {
+			err = q.Gather(document)
+		}
+		if err == nil {
+			_, err = q.SortKeys(document)
+		}
+		if err == nil {
+			_, err = q.Project(nil, document)
+		}
+		if !errors.Is(err, ErrTooMuch) {
+			t.Errorf("%.40q: %v, want %v", text, err, ErrTooMuch)
+		}
+	}
+}
+
 // A sum beyond the greatest number is undefined: JSON has no infinity.
 func TestOverflow(t *testing.T) {
 	for _, text := range []string{"SELECT VALUE SUM(c.n) FROM c", "SELECT VALUE AVG(c.n) FROM c", "SELECT VALUE SUM(-1e308) FROM c", "SELECT SUM(c.n) AS n FROM c", "SELECT VALUE [SUM(@p)] FROM c"} {

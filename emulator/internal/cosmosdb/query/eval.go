@@ -12,9 +12,16 @@ import (
 // Arrays and objects in others count for each level.
 const maxBuilt = 16 << 20
 
+// maxRead is the maximum size in bytes of what expressions read for one document: each path
+// reads the document, and each operator its operands.
+const maxRead = 64 << 20
+
 // ErrTooLarge means that an expression builds more out of a document than fits a page of
 // results.
 var ErrTooLarge = errors.New("the query's arrays and objects are larger than a page of results: select fewer properties")
+
+// ErrTooMuch means that the expressions read a large document too often.
+var ErrTooMuch = errors.New("the query has too many properties and operators for a document as large as one of those here: write fewer")
 
 // expr is an expression of a query.
 type expr interface {
@@ -25,14 +32,24 @@ type expr interface {
 type evaluation struct {
 	document []byte
 	built    int // bytes
+	read     int // bytes
 }
 
-// err returns ErrTooLarge if the values of the evaluation are incomplete.
+// err returns ErrTooLarge or ErrTooMuch if the values of the evaluation are incomplete.
 func (ev *evaluation) err() error {
-	if ev.built > maxBuilt {
+	switch {
+	case ev.built > maxBuilt:
 		return ErrTooLarge
+	case ev.read > maxRead:
+		return ErrTooMuch
 	}
 	return nil
+}
+
+// mayRead reports whether so many more bytes may be read.
+func (ev *evaluation) mayRead(n int) bool {
+	ev.read += n
+	return ev.read <= maxRead
 }
 
 // add appends a value to what an expression builds, and reports whether more fits.
@@ -49,6 +66,9 @@ func (v Value) eval(*evaluation) Value { return v }
 type path []string
 
 func (p path) eval(ev *evaluation) Value {
+	if len(p) > 0 && !ev.mayRead(len(ev.document)) {
+		return Value{}
+	}
 	raw, ok := jsonscan.Lookup(ev.document, p)
 	if !ok {
 		return Value{}
@@ -64,7 +84,7 @@ type comparison struct {
 
 func (e comparison) eval(ev *evaluation) Value {
 	l, r := e.left.eval(ev), e.right.eval(ev)
-	if l.kind == kindUndefined || r.kind == kindUndefined {
+	if l.kind == kindUndefined || r.kind == kindUndefined || !ev.mayRead(l.Size()+r.Size()) {
 		return Value{}
 	}
 	if l.kind != r.kind {
@@ -146,7 +166,11 @@ func (e membership) eval(ev *evaluation) Value {
 		return v
 	}
 	for _, item := range e.list {
-		if o := item.eval(ev); o.kind == v.kind && v.compare(o) == 0 {
+		o := item.eval(ev)
+		if !ev.mayRead(o.Size()) {
+			return Value{}
+		}
+		if o.kind == v.kind && v.compare(o) == 0 {
 			return boolean(true)
 		}
 	}
@@ -203,6 +227,9 @@ func (e functionCall) eval(ev *evaluation) Value {
 	values := make([]Value, len(e.arguments))
 	for i, a := range e.arguments {
 		values[i] = a.eval(ev)
+		if !ev.mayRead(values[i].Size()) {
+			return Value{}
+		}
 	}
 	return e.apply(values)
 }

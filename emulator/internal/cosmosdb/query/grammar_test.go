@@ -261,7 +261,11 @@ func FuzzGrammar(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q of %s: %v", text, d, err)
 			}
-			results, keys = append(results, out), append(keys, q.SortKeys(document))
+			key, err := q.SortKeys(document)
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			results, keys = append(results, out), append(keys, key)
 		}
 		if q.Aggregates() {
 			out, err := q.Project(nil, nil)

@@ -63,7 +63,8 @@ func (q *Query) Sorted() bool { return len(q.order) > 0 }
 // Aggregates reports whether the result is one value for all documents.
 func (q *Query) Aggregates() bool { return len(q.aggregates) > 0 }
 
-// Matches reports whether a document meets WHERE. The error is [ErrTooLarge].
+// Matches reports whether a document meets WHERE. The error is [ErrTooLarge] or
+// [ErrTooMuch].
 func (q *Query) Matches(document []byte) (bool, error) {
 	if q.where == nil {
 		return true, nil
@@ -80,7 +81,8 @@ func (q *Query) Reset() {
 	}
 }
 
-// Gather adds a document to the aggregates. The error is [ErrTooLarge].
+// Gather adds a document to the aggregates. The error is [ErrTooLarge] or
+// [ErrTooMuch].
 func (q *Query) Gather(document []byte) error {
 	ev := evaluation{document: document}
 	for _, a := range q.aggregates {
@@ -103,14 +105,14 @@ func (q *Query) CountsAll() bool {
 func (q *Query) SetCount(n int64) { q.aggregates[0].count = n }
 
 // SortKeys returns the values by which ORDER BY sorts a document. They stay valid
-// when the document changes.
-func (q *Query) SortKeys(document []byte) []Value {
+// when the document changes. The error is [ErrTooLarge] or [ErrTooMuch].
+func (q *Query) SortKeys(document []byte) ([]Value, error) {
 	ev := evaluation{document: document}
 	keys := make([]Value, len(q.order))
 	for i, k := range q.order {
 		keys[i] = k.expr.eval(&ev).clone()
 	}
-	return keys
+	return keys, ev.err()
 }
 
 // Compare orders documents by their sort keys, as ORDER BY says.
@@ -128,7 +130,7 @@ func (q *Query) Compare(a, b []Value) int {
 
 // Project appends the result for a document to dst; for aggregates, the result for
 // all documents that were gathered. It returns nil if the result is undefined: a
-// query leaves it out. The error is [ErrTooLarge].
+// query leaves it out. The error is [ErrTooLarge] or [ErrTooMuch].
 func (q *Query) Project(dst, document []byte) ([]byte, error) {
 	if len(q.items) == 0 {
 		return append(dst, document...), nil
