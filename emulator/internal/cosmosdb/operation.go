@@ -80,7 +80,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 		ru := chargeCreate(rec.size(), rec.values(), c.indexed.Load())
 		undo.add(op, undo.copy(rec))
 		p.remove(op.hash, r)
-		c.written(p, op, nil, true)
+		c.written(p, op, nil, true, now)
 		return result{status: http.StatusNoContent, charge: ru}
 	}
 	var err error
@@ -99,7 +99,7 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 		return result{status: http.StatusForbidden, substatus: substatusFull, charge: chargeConflict, message: messageFull}
 	}
 	undo.add(op, before)
-	c.written(p, op, op.doc.body, r != 0)
+	c.written(p, op, op.doc.body, r != 0, now)
 	return done
 }
 
@@ -124,9 +124,11 @@ func (c *Container) checkWrite(p *partition, op *operation, before record, now t
 	return &result{status: http.StatusConflict, charge: chargeConflict, message: messageUnique}
 }
 
-func (c *Container) written(p *partition, op *operation, body []byte, replaced bool) {
+// written counts and reports a write. now is the time of the write, so that the documents of the
+// batch that it belongs to, which may be rolled back, have not expired.
+func (c *Container) written(p *partition, op *operation, body []byte, replaced bool, now time.Time) {
 	if p.writes++; p.writes%sweepEvery == 0 {
-		c.sweep(p, c.account.now())
+		c.sweep(p, now)
 	}
 	if f := c.account.cfg.OnWrite; f != nil {
 		f(Write{c.database.id, c.id, p.id, string(op.id), string(op.keyText), body, replaced})
