@@ -91,17 +91,22 @@ func (h *EventHub) Close(ctx context.Context) error {
 // [EventHub.release] must follow.
 func (h *EventHub) use() *azeventhubs.ProducerClient {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.users == 0 && !h.used.IsZero() && time.Since(h.used) > h.idleLimit {
 		if fresh, err := h.open(); err == nil { // it doesn't connect yet
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-			_ = h.client.Close(ctx) // the service has closed it, or would
-			cancel()
+			defer closeIdle(h.client) // once mu is unlocked
 			h.client = fresh
 		}
 	}
+	defer h.mu.Unlock()
 	h.users++
 	return h.client
+}
+
+// closeIdle closes a client whose connection the service has closed, or would.
+func closeIdle(client *azeventhubs.ProducerClient) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = client.Close(ctx)
 }
 
 func (h *EventHub) release() {
