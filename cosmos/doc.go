@@ -74,8 +74,9 @@
 // reached or only answers 503, the requests fail as an outage, and the sink reads the
 // account again, at most once a second, until another region takes writes.
 //
-// With multi-region writes, requests go to the first reachable region of
-// PreferredRegions in [Config.Client]. A document with a [Source] is refused there with
+// With multi-region writes, requests go to the first region of PreferredRegions in
+// [Config.Client], and after a failure of that to the next one that can be reached. They
+// do not go back before that one fails or the sink is opened again. A document with a [Source] is refused there with
 // [ErrMultiRegionWrites]: each region would check the condition against its own copy,
 // and the account would later keep one of two conflicting documents, not the newer
 // event's.
