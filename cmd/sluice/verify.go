@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,7 +64,7 @@ allows for, 1 if something differs, 3 if something could not be checked.`,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
-			return a.runVerify(ctx, &flags)
+			return unverified(a.runVerify(ctx, &flags))
 		}),
 	}
 	f := cmd.Flags()
@@ -81,6 +82,17 @@ allows for, 1 if something differs, 3 if something could not be checked.`,
 	return cmd
 }
 
+// unverified gives an error that prevented a verdict the exit code for "could not be checked", since
+// exit code 1 means that something differs.
+func unverified(err error) error {
+	var found *verdictError
+	var mistake *usage.Error
+	if err == nil || errors.As(err, &found) || errors.As(err, &mistake) {
+		return err
+	}
+	return &verdictError{verify.ExitUndecided, err.Error()}
+}
+
 // verifyTargets reads the addresses.
 func verifyTargets(flags *verifyFlags, opts verify.Options) (*verify.Targets, error) {
 	targets := verify.NewTargets(opts, nil)
@@ -89,7 +101,7 @@ func verifyTargets(flags *verifyFlags, opts verify.Options) (*verify.Targets, er
 		if err != nil {
 			return nil, err
 		}
-		if flags.consumerGroup == p.Group.Name {
+		if strings.EqualFold(flags.consumerGroup, p.Group.Name) { // Azure ignores the case
 			return nil, usage.Errorf("--consumer-group %s is the pipeline's own consumer group, whose readers would be disconnected: name another group", flags.consumerGroup)
 		}
 		if err := targets.AddPipeline(p.Connections(), flags.consumerGroup); err != nil {
@@ -139,7 +151,7 @@ func (a *app) runVerify(ctx context.Context, flags *verifyFlags) error {
 	report.Version = version()
 	report.Redact(targets.Secrets)
 	if err := a.printVerified(report, targets.Names, flags); err != nil {
-		return err
+		return &verdictError{cmp.Or(report.ExitCode(), verify.ExitUndecided), err.Error()}
 	}
 	switch report.ExitCode() {
 	case verify.ExitDiffered:

@@ -161,3 +161,16 @@ func TestVerifyMistakes(t *testing.T) {
 		}
 	}
 }
+
+// An error that prevents a verdict does not have the exit code of a difference.
+func TestVerifyErrors(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--config", "missing.yaml"},
+		{"--store", "sqlite:missing/x.db", "--report", "missing/report.json"},
+	} {
+		if code, _, stderr := invoke(t, t.TempDir(), nil, append([]string{"verify", "--yes"}, args...)...); code != 3 || !strings.Contains(stderr, "no such file") {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr)
+		}
+	}
+}

@@ -86,7 +86,7 @@ func (s *blobSystem) Checks() []Check       { return bind(s, blobChecks) }
 func (s *blobSystem) Close(context.Context) {}
 
 func (s *blobSystem) Creates() []string {
-	return []string{"the container, if it is missing", "blobs whose names begin with " + s.prefix + "; they are removed at the end"}
+	return []string{"the container, if it is missing; it is removed at the end unless it holds other blobs by then", "blobs whose names begin with " + s.prefix + "; they are removed at the end"}
 }
 
 const blobRole = "give the shared access signature the rights read, add, create, write, delete and list, or the identity the role Storage Blob Data Contributor on the container"
@@ -156,18 +156,28 @@ func statusOf(err error) int {
 func (s *blobSystem) Prepare(ctx context.Context, made *Ledger) error {
 	_, err := s.client.GetProperties(ctx, nil)
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-		made.Add("the container", func(ctx context.Context) error {
-			_, err := s.client.Delete(ctx, nil)
-			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-				err = nil
-			}
-			return safe(err)
-		})
+		made.Add("the container", s.removeContainer)
 	}
 	made.Add("blobs "+s.prefix, s.removeBlobs)
 	store, err := blobstore.New(ctx, s.client, &blobstore.Config{Prefix: s.prefix})
 	s.store = store
 	return err
+}
+
+// removeContainer removes the container, unless another program has written to it meanwhile.
+func (s *blobSystem) removeContainer(ctx context.Context) error {
+	one := int32(1)
+	page, err := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{MaxResults: &one}).NextPage(ctx)
+	if err == nil && len(page.Segment.BlobItems) > 0 {
+		return nil
+	}
+	if err == nil {
+		_, err = s.client.Delete(ctx, nil)
+	}
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		err = nil
+	}
+	return safe(err)
 }
 
 // removeBlobs removes all blobs with the prefix, also those under a lease.

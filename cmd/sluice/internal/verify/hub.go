@@ -27,7 +27,7 @@ var hubChecks = []check[*hub]{
 	{"hub.key", "Events with the same partition key go to the partition that the clients compute: a stage sends by it.", 2 * time.Minute, (*hub).checkKey},
 	{"hub.numbers", "Sequence numbers of a partition rise by one: Sluice takes a gap for events that retention removed.", 2 * time.Minute, (*hub).checkNumbers},
 	{"hub.next", "Opened after event X, a partition gives X+1 first: a checkpoint is such a position.", 2 * time.Minute, (*hub).checkNext},
-	{"hub.last", "Opened after its last event, a partition gives nothing old: each restart of a consumer on a h.quiet partition does this.", 2 * time.Minute, (*hub).checkLast},
+	{"hub.last", "Opened after its last event, a partition gives nothing old: each restart of a consumer on a quiet partition does this.", 2 * time.Minute, (*hub).checkLast},
 	{"hub.offset", "Opened after an event's offset or after its sequence number, a partition gives the same: checkpoints hold both.", 2 * time.Minute, (*hub).checkOffset},
 	{"hub.earliest", "Opened at the earliest event, a partition gives the first one that it says it holds: a first start reads from there.", 2 * time.Minute, (*hub).checkEarliest},
 	{"hub.runtime", "Runtime information shows an event as soon as it can be read: the lag is computed from it.", 2 * time.Minute, (*hub).checkRuntime},
@@ -412,7 +412,7 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 	return o
 }
 
-// read reads through Sluice's driver. It returns what came, or nothing after a h.quiet time.
+// read reads through Sluice's driver. It returns what came, or nothing if nothing came for h.quiet.
 func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64) ([]*driver.Event, error) {
 	var events []*driver.Event
 	err := again(ctx, func() error {

@@ -34,8 +34,12 @@ func (h *hub) readSent(ctx context.Context, partition, kind string, since time.T
 	mark := fmt.Appendf(nil, `{"sluice-verify":%q,"kind":%q,`, h.opts.ID, kind)
 	// The broker's clock may be behind this machine's.
 	start := azeventhubs.StartPosition{EnqueuedTime: ptr(since.Add(-time.Minute))}
-	for began := time.Now(); len(list) < want && time.Since(began) < 20*time.Second; {
-		events, err := h.raw.read(ctx, partition, start, want+sampleEvents, h.quiet)
+	const within = 30 * time.Second
+	for began := time.Now(); len(list) < want; {
+		if time.Since(began) > within {
+			return nil, fmt.Errorf("%d of %d events found within %v, between those of other senders: run the command again when the hub has less traffic", len(list), want, within)
+		}
+		events, err := h.raw.read(ctx, partition, start, max(2*want, 5000), h.quiet)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/pgtoken"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -23,17 +24,23 @@ type postgres struct {
 	pool   *pgxpool.Pool
 	url    string
 	schema string
+	// password returns a token of Entra ID; nil: the URL has the password.
+	password func(context.Context) (string, error)
 }
 
 // OpenPostgres makes a [System] of a PostgreSQL database. It does not connect.
 func OpenPostgres(url string, opts Options) (System, error) {
+	url, password, err := pgtoken.Split(url)
+	if err != nil {
+		return nil, err
+	}
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")
 	}
 	c := cfg.ConnConfig
 	schema := "sluice_verify_" + opts.ID
-	p := &postgres{url: url, schema: schema}
+	p := &postgres{url: url, schema: schema, password: password}
 	return &databaseSystem{
 		opts: opts, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
 		rights: p.rights,
@@ -54,7 +61,7 @@ func (p *postgres) open(ctx context.Context) error {
 	if p.pool != nil {
 		return nil
 	}
-	pool, err := pgstore.Connect(ctx, p.url, &pgstore.Config{LeaseFor: poolLease})
+	pool, err := pgstore.Connect(ctx, p.url, &pgstore.Config{LeaseFor: poolLease, Password: p.password})
 	p.pool = pool
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -120,11 +121,15 @@ func (r *Report) Redact(secrets []string) {
 	r.each(func(text string) string { return replace(text, false) })
 }
 
-// Anonymous returns a copy in which names, such as those of hosts and hubs, are numbers.
+// ipAddress matches IP addresses in errors of the network. Those of version 6 stand in brackets there.
+var ipAddress = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[[0-9a-fA-F]*:[0-9a-fA-F:.]*(%[^\]]*)?\]`)
+
+// Anonymous returns a copy in which names, such as those of hosts and hubs, are numbers, and IP
+// addresses are left out.
 func (r *Report) Anonymous(names []string) *Report {
 	replace := replacer(names, func(i int) string { return fmt.Sprintf("(name %d)", i+1) })
 	c := r.clone()
-	c.each(func(text string) string { return replace(text, true) })
+	c.each(func(text string) string { return ipAddress.ReplaceAllString(replace(text, true), "(address)") })
 	return c
 }
 

@@ -166,7 +166,7 @@ func TestRemainsAreNamed(t *testing.T) {
 
 func TestReportHidesSecretsAndNames(t *testing.T) {
 	f := &fake{checks: []func(context.Context) Outcome{func(context.Context) Outcome {
-		return differed("contoso.example refused key hunter2 for db, not for dbs").next("ask contoso")
+		return differed("contoso.example refused key hunter2 for db, not for dbs").next("ask contoso at 10.1.2.3:443 or [fe80::1%%eth0]:443, version 3.54.1")
 	}}}
 	report, err := (&Runner{Systems: []System{f}}).Run(t.Context())
 	if err != nil {
@@ -180,7 +180,7 @@ func TestReportHidesSecretsAndNames(t *testing.T) {
 	if text := named.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "contoso.example refused key *** for db") {
 		t.Errorf("text: %s", text)
 	}
-	if text := anonymous.String(); !strings.Contains(text, `"(name 2) refused key *** for (name 3), not for dbs"`) || !strings.Contains(text, `"ask (name 1)"`) {
+	if text := anonymous.String(); !strings.Contains(text, `"(name 2) refused key *** for (name 3), not for dbs"`) || !strings.Contains(text, `"ask (name 1) at (address):443 or (address):443, version 3.54.1"`) {
 		t.Errorf("JSON: %s", text)
 	}
 	if report.ExitCode() != ExitDiffered {

@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -97,14 +98,32 @@ func (t *Targets) addHub(a HubAddress) (err error) {
 	}
 	t.Names = append(t.Names, hosts(a.Host)...)
 	t.Names = append(t.Names, a.Hub)
+	t.addProxy(a.Proxy)
 	system, err := OpenHub(a, t.opts)
 	return t.add(system, err)
 }
 
-// hosts are the host with its port, and without.
+// hosts are the host with its port, without, and the first part of its name, which Azure's errors
+// quote alone.
 func hosts(host string) []string {
 	u := url.URL{Host: host}
-	return []string{host, u.Hostname()}
+	list := []string{host, u.Hostname()}
+	if first, _, ok := strings.Cut(u.Hostname(), "."); ok && net.ParseIP(u.Hostname()) == nil {
+		list = append(list, first)
+	}
+	return list
+}
+
+// addProxy notes the names and the password of a proxy.
+func (t *Targets) addProxy(proxy *url.URL) {
+	if proxy == nil {
+		return
+	}
+	t.Names = append(t.Names, hosts(proxy.Host)...)
+	t.Names = append(t.Names, proxy.User.Username())
+	if password, ok := proxy.User.Password(); ok {
+		t.Secrets = append(t.Secrets, password)
+	}
 }
 
 func (t *Targets) add(s System, err error) error {
@@ -154,7 +173,8 @@ func (t *Targets) addPostgres(text string) error {
 	if cfg, err := pgxpool.ParseConfig(text); err == nil {
 		c := cfg.ConnConfig
 		t.Secrets = append(t.Secrets, c.Password)
-		t.Names = append(t.Names, c.Host, c.User, c.Database)
+		t.Names = append(t.Names, hosts(c.Host)...)
+		t.Names = append(t.Names, c.User, c.Database)
 	}
 	system, err := OpenPostgres(text, t.opts)
 	return t.add(system, err)
