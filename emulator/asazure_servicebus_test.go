@@ -2,6 +2,7 @@ package emulator_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -141,6 +142,22 @@ func TestBusIdle(t *testing.T) {
 		}
 	}
 	t.Error("the idle link was not detached")
+}
+
+// Dead letters are an entity like any other; the client writes their name as it likes.
+func TestBusIdleDeadLetters(t *testing.T) {
+	srv, _, _ := busAsAzure(t, emulator.ServiceBusAsAzure{IdleLink: 50 * time.Millisecond}, false)
+	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	s, err := conn.NewSession(within(t), nil)
+	must(t, err)
+	idle := receiver(t, s, "orders/$DeadLetterQueue", &amqp.ReceiverOptions{Credit: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := idle.Receive(ctx, nil); condition(err) != "amqp:link:detach-forced" {
+		t.Errorf("the idle receiver: %v", err)
+	}
 }
 
 func TestBusRandomBusy(t *testing.T) {

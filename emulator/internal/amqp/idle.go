@@ -3,6 +3,7 @@ package amqp
 import (
 	"fmt"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -64,7 +65,10 @@ func (c *Conn) allowedWithoutLinks() time.Duration {
 
 // detachIfIdle detaches an idle link. c.mu is held.
 func (l *Link) detachIfIdle(now time.Time) {
-	if base := path.Base(l.address); base[0] == '$' && base != "$deadletterqueue" || !l.attached || l.detachErr != nil || l.detachReceived {
+	if !l.attached || l.detachErr != nil || l.detachReceived { // c.mu guards the address of attached links only
+		return
+	}
+	if base := path.Base(l.address); base[0] == '$' && !strings.EqualFold(base, "$DeadLetterQueue") {
 		return
 	}
 	what := "Publisher"

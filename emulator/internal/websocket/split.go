@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -162,3 +163,11 @@ type peeked struct {
 }
 
 func (c *peeked) Read(b []byte) (int, error) { return c.r.Read(b) }
+
+// CloseWrite is that of the connection.
+func (c *peeked) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
