@@ -38,8 +38,8 @@ func atOffset(offset string) *azeventhubs.PartitionClientOptions {
 func TestStaleRuntime(t *testing.T) {
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{StaleRuntime: 400 * time.Millisecond}))
 	p, c := producer(t, srv, "h"), consumer(t, srv, "h", "$Default", "")
-	send(t, p, to0(), "a", "b")
 	sent := time.Now()
+	send(t, p, to0(), "a", "b")
 	receive(t, partition(t, c, "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest}), 2)
 	if props := properties(t, c); props.LastEnqueuedSequenceNumber != -1 || !props.IsEmpty {
 		if time.Since(sent) < 400*time.Millisecond {
