@@ -93,11 +93,14 @@ func (p *postgres) rights(ctx context.Context) []Right {
 		"the role may not create a schema", fmt.Sprintf("as the database's owner: GRANT CREATE ON DATABASE %s TO %s; it can be revoked after the check", database, user))
 	// The role owns what it creates, so SELECT, INSERT, UPDATE and DELETE follow. Tables of a
 	// pipeline that exist already may belong to another role.
-	tables := []string{"sluice_leases", "sluice_checkpoints", "sluice_dead_letters", "sluice_seen"}
-	for _, table := range tables {
-		ask("SELECT, INSERT, UPDATE, DELETE on "+table,
-			fmt.Sprintf(`SELECT coalesce((SELECT bool_and(has_table_privilege(current_user, to_regclass('%s'), r)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) r), true)`, table),
-			"the table exists, and the role may not do all of them", fmt.Sprintf("as the table's owner: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, user))
+	// These are the rights of docs/security.md.
+	for _, t := range []struct{ table, rights string }{
+		{"sluice_leases", "SELECT, INSERT, UPDATE"}, {"sluice_checkpoints", "SELECT, INSERT, UPDATE"},
+		{"sluice_dead_letters", "SELECT, INSERT, UPDATE, DELETE"}, {"sluice_seen", "SELECT, INSERT, UPDATE, DELETE"},
+	} {
+		ask(t.rights+" on "+t.table,
+			fmt.Sprintf(`SELECT coalesce((SELECT bool_and(has_table_privilege(current_user, to_regclass('%s'), r)) FROM unnest(string_to_array('%s', ', ')) r), true)`, t.table, t.rights),
+			"the table exists, and the role may not do all of them", fmt.Sprintf("as the table's owner: GRANT %s ON %s TO %s", t.rights, t.table, user))
 	}
 	return list
 }
