@@ -21,10 +21,11 @@ type queue struct {
 	inFlight int   // records
 }
 
-// parking says who has stored a dead letter, and when.
+// parking says who has stored a dead letter, and when. A request that was given up can store
+// it after the process has claimed the partition again, which does not know of it then.
 type parking struct {
-	by *process
-	at time.Time
+	by        *process
+	asked, at time.Time
 }
 
 // forget forgets what was submitted under earlier leases: after a loss of the leases epochs
@@ -93,8 +94,9 @@ func (w *world) checkHeld(p *process, lease sluice.Lease, e *sluice.Event) {
 		d := &list[i]
 		id := w.letterID(d)
 		parked := w.parkings[id]
-		known := parked.by == p || parked.at.Before(w.claimedAt[lease])
-		if d.Status != sluice.StatusDiscarded && known && id.life == lifeOf(e) && w.claimedAt[lease] != (time.Time{}) {
+		claimed := w.claimedAt[lease]
+		known := parked.by == p && !parked.asked.Before(claimed) || parked.at.Before(claimed)
+		if d.Status != sluice.StatusDiscarded && known && id.life == lifeOf(e) && !claimed.IsZero() {
 			w.stale = append(w.stale, fmt.Sprintf("partition %s: event %d was written although event %d of its key %q is a dead letter", e.Partition, e.Sequence, id.sequence, e.Key))
 			return
 		}

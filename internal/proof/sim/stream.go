@@ -52,12 +52,12 @@ func (s *streaming) rate() *sluice.Rate {
 	return r
 }
 
-// parked notes who has stored dead letters.
-func (l deadLetters) parked(list []sluice.DeadLetter) {
+// parked notes who has stored dead letters, with a request of a time.
+func (l deadLetters) parked(list []sluice.DeadLetter, asked time.Time) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	for i := range list {
-		l.w.parkings[l.w.letterID(&list[i])] = parking{l.process, time.Now()}
+		l.w.parkings[l.w.letterID(&list[i])] = parking{l.process, asked, time.Now()}
 	}
 }
 
@@ -255,12 +255,13 @@ func (w *world) checkpoint(partition string) sluice.Checkpoint {
 type deadLetters struct{ *process }
 
 func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
+	asked := time.Now()
 	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
 		l.w.excuse(l.process, list)
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
 			l.w.stored(l.name, list)
-			l.parked(list)
+			l.parked(list, asked)
 			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
 		}
 		return err
