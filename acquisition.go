@@ -60,6 +60,9 @@ type topicWatch struct {
 // removed.
 const describeEvery = time.Minute
 
+// describeAgain is when the topic is described again after that has failed.
+const describeAgain = 10 * time.Second
+
 // describe describes the topic again if that is due.
 func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 	if topic.Partitions != nil && c.cfg.Clock.Elapsed()-topic.asked < describeEvery {
@@ -70,11 +73,25 @@ func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 	described, err := c.source.Describe(ctx)
 	topic.asked = c.cfg.Clock.Elapsed()
 	if err != nil {
+		topic.asked -= describeEvery - describeAgain
 		return fmt.Errorf("describe topic: %w", err)
 	}
 	topic.Topic = described
+	c.reopenRecreated(described)
 	c.releaseMissing(topic)
 	return nil
+}
+
+// reopenRecreated has the log opened again where a reader is of another incarnation of the
+// topic. Mostly the broker ends such a reader. One that is silent would stay.
+func (c *Consumer) reopenRecreated(topic Topic) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.held {
+		if r := a.reading.Load(); r != nil && r.incarnation != topic.Incarnation {
+			r.buffer.fail(errReopen)
+		}
+	}
 }
 
 // releaseMissing releases the partitions that the topic has not had for describeEvery.

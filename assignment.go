@@ -297,7 +297,7 @@ func (c *Consumer) endEvery() time.Duration {
 	c.mu.Lock()
 	held := len(c.held)
 	c.mu.Unlock()
-	return min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3)
+	return max(min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3), time.Duration(held)*lagPace/4)
 }
 
 // lagTracker computes a partition's lag: how many events the log holds that are
@@ -343,15 +343,13 @@ func (l *lagTracker) behind(p Position) int64 {
 	return known.Lag(p)
 }
 
-// ends returns up to where events were read, and the newest one that the log holds. They are
-// equal as far as nothing else is known.
-func (l *lagTracker) ends() (read, last int64) {
-	read = l.read.Load()
+// missing returns how many events the log holds that were not read, as far as is known.
+func (l *lagTracker) missing() int64 {
 	b := l.bounds.Load()
-	if b == nil || b.Last.Sequence < 0 { // some logs never know more than that
-		return read, read
+	if b == nil {
+		return 0
 	}
-	return read, b.Last.Sequence
+	return max(0, b.Last.Sequence-l.read.Load())
 }
 
 // fetched returns the lag after events up to a sequence number were read: none of

@@ -217,7 +217,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 		cancel()
 		fetching.Wait()
 	}()
-	a.reading.Store(&reading{reader, buffer})
+	a.reading.Store(&reading{reader, buffer, a.incarnation})
 	defer a.reading.Store(nil)
 	return w.deliver(buffer)
 }

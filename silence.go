@@ -9,28 +9,25 @@ import (
 )
 
 // SilentReaderError is observed when a reader of the log has returned nothing for
-// [Config].SilentAfter although the log holds further events, or ends before what was read:
-// then the topic may have been recreated. The reader is replaced.
+// [Config].SilentAfter although the log holds further events. The reader is replaced.
 type SilentReaderError struct {
 	Partition string
 	Read      int64         // sequence number of the newest event read
 	Last      int64         // of the newest event in the log
-	For       time.Duration // since the log was first seen to hold more, or less
+	For       time.Duration // since the log was first seen to hold more
 }
 
 func (e *SilentReaderError) Error() string {
-	if e.Last < e.Read {
-		return fmt.Sprintf("partition %s: the reader has returned nothing for %v, and the log ends at event %d although event %d was read: the topic may have been recreated; opening another reader",
-			e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
-	}
 	return fmt.Sprintf("partition %s: the reader has returned nothing for %v although the log holds events up to %d and only those up to %d were read: the connection is silent; opening another reader",
 		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
 }
 
-// reading is a reader that is open, and the buffer that it fills.
+// reading is a reader that is open, the buffer that it fills, and the incarnation of the
+// topic that it reads.
 type reading struct {
-	reader driver.Reader
-	buffer *prefetchBuffer
+	reader      driver.Reader
+	buffer      *prefetchBuffer
+	incarnation string
 }
 
 // paused reports whether the reader returns nothing on purpose.
@@ -61,13 +58,12 @@ type silenceWatch struct {
 }
 
 // look ends the reading if one Read has been in progress for SilentAfter while the log
-// holds more, or ends before what was read. The end must have been asked for since.
+// holds more. The end must have been asked for since: the topic may have been recreated.
 func (w *silenceWatch) look(now time.Duration) {
 	a := w.a
 	what, changes, _, _ := a.reader.load()
-	read, last := a.lag.ends()
-	reading := a.reading.Load()
-	if what == nil || read == last || changes != w.changes || reading == nil || reading.paused() {
+	missing, reading := a.lag.missing(), a.reading.Load()
+	if what == nil || missing == 0 || changes != w.changes || reading == nil || reading.paused() {
 		w.changes, w.answers, w.since = changes, a.lag.answers.Load(), now
 		return
 	}
@@ -75,6 +71,7 @@ func (w *silenceWatch) look(now time.Duration) {
 	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
 		return
 	}
-	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: last, For: silent})
+	read := a.lag.read.Load()
+	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
 	w.since = now
 }

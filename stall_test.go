@@ -446,7 +446,7 @@ func TestSilentReaderOfARecreatedTopic(t *testing.T) {
 		s.hub.Silence("0")
 		s.hub.Recreate()
 		s.send("0", "new")
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		stopped := s.of(sluice.KindStopped)
 		if len(stopped) == 0 || !errors.Is(stopped[0].Err, sluice.ErrRecreated) {
 			s.t.Errorf("stopped by %v, want an ErrRecreated", stopped)
