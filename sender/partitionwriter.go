@@ -35,7 +35,7 @@ func (w *partitionWriter) deliver(b *batch) {
 		case refusal == nil:
 			left.messages = left.messages[b.Len():]
 		case b.Len() == 1:
-			w.run.reject(&RejectedError{Index: left.messages[0].index, Size: b.Bytes(), Err: refusal})
+			w.run.reject(&RejectedError{Index: left.messages[0].index, Size: b.Bytes(), Body: len(left.messages[0].body), Err: refusal})
 			left.messages = left.messages[1:]
 		default:
 			most, left.lost, left.duplicate = b.fewer(), b.lost, b.duplicate

@@ -49,6 +49,7 @@ type IndexRange struct{ First, Last int64 }
 type RejectedError struct {
 	Index int64 // in the sequence
 	Size  int   // bytes of a batch of it alone, or of its body if the transport doesn't know
+	Body  int   // bytes of its body
 	Err   error // the reason, such as [ErrTooLarge]
 }
 

@@ -323,7 +323,7 @@ func (r *run) count(add func(*Stats)) {
 
 // rejectMessage records a message that can't be added to a batch.
 func (r *run) rejectMessage(index int64, b *batch, m *Message, err error) {
-	r.reject(&RejectedError{Index: index, Size: sizeIn(b.Batch, m), Err: err})
+	r.reject(&RejectedError{Index: index, Size: sizeIn(b.Batch, m), Body: len(m.Body), Err: err})
 }
 
 func (r *run) reject(e *RejectedError) {

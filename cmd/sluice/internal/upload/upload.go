@@ -68,9 +68,8 @@ type files struct {
 	*Uploader
 	feed *Feed
 
-	place records.Place // of the record that was yielded last
-	size  int           // of that record, in bytes
-	err   error         // why reading ended
+	places places
+	err    error // why reading ended
 
 	mu         sync.Mutex
 	largeCount int // records that were too large
@@ -116,7 +115,7 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 		if f.err = err; err != nil {
 			return false
 		}
-		f.place, f.size = r.Place, len(r.Body)
+		f.places.add(r.Place)
 		if !yield(f.To.message(r.Key, r.Body)) {
 			return false
 		}
@@ -132,17 +131,17 @@ func (f *files) tooLarge(e *records.TooLargeError) {
 	f.Log.Error("record not sent", "error", e.Error())
 }
 
-// rejected logs and counts a record that cannot be sent. It is the one that was yielded last: the
-// sender checks each message before it takes the next one.
+// rejected logs and counts a record that cannot be sent.
 func (f *files) rejected(e *sender.RejectedError) {
+	place := f.places.of(e.Index)
 	if errors.Is(e, sender.ErrTooLarge) {
-		f.tooLarge(&records.TooLargeError{Place: f.place, Size: f.size})
+		f.tooLarge(&records.TooLargeError{Place: place, Size: e.Body})
 		return
 	}
 	f.mu.Lock()
 	f.otherCount++
 	f.mu.Unlock()
-	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %v", f.place, e.Err))
+	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %v", place, e.Err))
 }
 
 // Generated says what documents are generated, and how they are sent.
