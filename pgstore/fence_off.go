@@ -14,7 +14,7 @@ import (
 const fence = ` AND num_nonnulls($5::text, $6::bigint, $7::bigint) = 3`
 
 const glimpseSQL = `
-SELECT ` + checkpointColumns + ` FROM @sluice_checkpoints
+SELECT ` + checkpointColumns + `, 0::bigint FROM @sluice_checkpoints
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4`
 
 // overrule leaves the transaction alone, and takes what was committed before it as
