@@ -55,23 +55,28 @@ type silenceWatch struct {
 	changes uint64        // of the reader's track
 	answers int64         // how often the log had been asked for its end
 	since   time.Duration // when the read in progress was first seen to miss events, by Clock.Elapsed
+	last    int64         // the newest event that the log was known to hold since then
 }
 
 // look ends the reading if one Read has been in progress for SilentAfter while the log
-// holds more. The end must have been asked for since: the topic may have been recreated.
+// holds more. The end must have been asked for since: the topic may have been recreated. An
+// answer that is out of date takes nothing back.
 func (w *silenceWatch) look(now time.Duration) {
 	a := w.a
 	what, changes, _, _ := a.reader.load()
-	missing, reading := a.lag.missing(), a.reading.Load()
-	if what == nil || missing == 0 || changes != w.changes || reading == nil || reading.paused() {
-		w.changes, w.answers, w.since = changes, a.lag.answers.Load(), now
+	read, reading := a.lag.read.Load(), a.reading.Load()
+	if what == nil || changes != w.changes || reading == nil || reading.paused() {
+		w.changes, w.answers, w.since, w.last = changes, a.lag.answers.Load(), now, read
+		return
+	}
+	if w.last = max(w.last, read+a.lag.missing()); w.last <= read {
+		w.answers, w.since = a.lag.answers.Load(), now
 		return
 	}
 	silent := now - w.since
 	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
 		return
 	}
-	read := a.lag.read.Load()
-	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: read + missing, For: silent})
+	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: w.last, For: silent})
 	w.since = now
 }
