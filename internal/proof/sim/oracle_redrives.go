@@ -49,7 +49,8 @@ func (w *world) idOf(e *sluice.Event) eventID {
 }
 
 // redriveInOrder records a violation if a dead letter is redriven although an earlier one of
-// its key, which was due as early, is still there and was not written.
+// its key, which the owner found with it, is still there and was not written. Across two looks
+// for redrives the engine keeps no order yet.
 func (p *process) redriveInOrder(e *sluice.Event) {
 	w, before := p.w, e.Sequence-1
 	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{Partition: e.Partition, Key: e.Key, LastSequence: &before})
@@ -60,7 +61,7 @@ func (p *process) redriveInOrder(e *sluice.Event) {
 	for i := range list {
 		id := w.letterID(&list[i])
 		earlier, found := r.due[id]
-		if !known || !found || earlier.After(since) || r.done[id] || id.life != lifeOf(e) || list[i].Status == sluice.StatusDiscarded {
+		if !known || !found || !earlier.Equal(since) || r.done[id] || id.life != lifeOf(e) || list[i].Status == sluice.StatusDiscarded {
 			continue
 		}
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: the dead letter of event %d was redriven before that of event %d (%s), which is earlier and has the same key %q", e.Partition, e.Sequence, id.sequence, list[i].Status, e.Key))
