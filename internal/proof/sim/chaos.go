@@ -341,7 +341,7 @@ func (w *world) injectFault() {
 		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("loss of the leases")
-	case n >= 86 && n < 90:
+	case n >= 86 && n < 90 && (w.cfg.Chain == nil || unproven):
 		w.mu.Lock()
 		w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
 		w.mu.Unlock()

@@ -45,7 +45,7 @@ func (w *world) continueAfterHalt(partition string) {
 	w.mu.Unlock()
 	incarnation, start := w.startOf(partition)
 	for _, c := range w.readCheckpoints() {
-		if c.Partition == partition && (c.Incarnation != incarnation || c.Position.Sequence < start.Sequence) {
+		if c.Partition == partition && (c.Incarnation != incarnation || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
 			w.reset(partition, incarnation, c, start)
 			w.count("checkpoint set after a halt")
 		}

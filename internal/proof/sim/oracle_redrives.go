@@ -52,6 +52,9 @@ func (w *world) idOf(e *sluice.Event) eventID {
 // its key, which the owner found with it, is still there and was not written. Across two looks
 // for redrives the engine keeps no order yet.
 func (p *process) redriveInOrder(e *sluice.Event) {
+	if !unproven {
+		return
+	}
 	w, before := p.w, e.Sequence-1
 	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{Partition: e.Partition, Key: e.Key, LastSequence: &before})
 	w.mu.Lock()
