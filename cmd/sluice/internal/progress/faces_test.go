@@ -162,6 +162,7 @@ func TestAStallIsShown(t *testing.T) {
 		const text = "handler has not returned for 30s: batch of 2 events from 0; look for a lock or a call without a time limit"
 		hub.Append("0", sluicetest.Bodies("one", "two")...)
 		time.Sleep(35 * time.Second)
+		synctest.Wait()
 		if got := lines.String(); !strings.Contains(got, `level=WARN msg="partition stalled" partition=0 epoch=1 lasted=30s error="`+text+`"`) {
 			t.Errorf("the log is %s", got)
 		}
@@ -177,6 +178,7 @@ func TestAStallIsShown(t *testing.T) {
 		}
 		close(release)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if got := probe("/readyz"); got != "200 ok\n" || !strings.Contains(lines.String(), `level=INFO msg="partition moves again" partition=0 epoch=1 lasted=5m`) {
 			t.Errorf("at the end: readyz %s, log %s", got, &lines)
 		}
