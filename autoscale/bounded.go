@@ -60,7 +60,7 @@ func (s boundedStore) DeleteRecords(ctx context.Context, resource string, before
 	return unanswered(ctx, s.Store.DeleteRecords(ctx, resource, before))
 }
 
-// boundedQueue is a queue whose calls, but for Receive, are bounded.
+// boundedQueue is a queue whose calls have a time limit, except Receive.
 type boundedQueue struct{ Queue }
 
 func (q boundedQueue) Send(ctx context.Context, bodies ...[]byte) error {

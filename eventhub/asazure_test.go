@@ -69,8 +69,8 @@ func TestRuntimeInformationIsAdvice(t *testing.T) {
 	}
 }
 
-// A link at the last event can begin with earlier ones: they are passed over. Later on, one
-// that comes again is an error.
+// A link at the last event can begin with earlier events: the reader drops them. An event that
+// comes again later is an error.
 func TestEarlierEventsArePassedOver(t *testing.T) {
 	b := asAzure(t, emulator.EventHubsAsAzure{EarlierEvents: 5})
 	s := b.source(nil)

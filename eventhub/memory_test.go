@@ -28,40 +28,50 @@ const (
 	memoryPartitions = 32
 	memoryEvents     = 96 // of each partition
 	memoryEventSize  = 1<<20 - 2000
+	memoryBound      = 1200 << 20             // of the process; half of it is garbage
 	memoryServer     = "SLUICE_MEMORY_SERVER" // the directory of the emulator's events
 )
 
-// TestMemoryServer is the emulator of TestMemory, in a process of its own.
-func TestMemoryServer(t *testing.T) {
+// TestMain runs the tests, or the emulator of TestMemory in a process of its own.
+func TestMain(m *testing.M) {
 	dir := os.Getenv(memoryServer)
 	if dir == "" {
-		t.Skip("runs as TestMemory's other process")
+		os.Exit(m.Run())
 	}
+	if err := serveMemory(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveMemory serves a hub with all events of TestMemory until standard input ends.
+func serveMemory(ctx context.Context, dir string) error {
 	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: memoryPartitions}}, &emulator.Config{Dir: dir})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer srv.Close()
 	producer, err := azeventhubs.NewProducerClientFromConnectionString(srv.ConnectionString(), hubName, nil)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
+	defer producer.Close(ctx)
 	body := bytes.Repeat([]byte("x"), memoryEventSize)
 	for i := range memoryEvents * memoryPartitions {
-		batch, err := producer.NewEventDataBatch(t.Context(), &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(fmt.Sprint(i % memoryPartitions))})
+		batch, err := producer.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(fmt.Sprint(i % memoryPartitions))})
 		if err == nil {
 			err = batch.AddEventData(&azeventhubs.EventData{Body: body}, nil)
 		}
 		if err == nil {
-			err = producer.SendEventDataBatch(t.Context(), batch, nil)
+			err = producer.SendEventDataBatch(ctx, batch, nil)
 		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
-	producer.Close(t.Context())
 	fmt.Println("at " + srv.ConnectionString())
-	io.Copy(io.Discard, os.Stdin) // until TestMemory closes it
+	_, err = io.Copy(io.Discard, os.Stdin) // until TestMemory closes it
+	return err
 }
 
 // slowSink finishes records after a time, one after the other.
@@ -82,14 +92,14 @@ func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.W
 	})
 }
 
-// TestMemory prints the resident memory of a process that consumes 32 partitions of 1 MiB
-// events, with MaxBytes of 64 MiB and a sink slower than the log. It takes about a minute
-// and 3 GiB of disk; SLUICE_MEMORY=1 runs it.
+// TestMemory prints and bounds the resident memory of a process that consumes 32 partitions of
+// 1 MiB events, with MaxBytes of 64 MiB and a sink slower than the log. It takes about a minute
+// and 3 GiB of disk, so make soak runs it, by SLUICE_MEMORY=1.
 func TestMemory(t *testing.T) {
 	if os.Getenv("SLUICE_MEMORY") == "" {
-		t.Skip("SLUICE_MEMORY=1 runs it")
+		t.Skip("takes a minute and 3 GiB of disk: make soak runs it, and so does SLUICE_MEMORY=1")
 	}
-	server := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryServer$")
+	server := exec.CommandContext(t.Context(), os.Args[0])
 	server.Env = append(os.Environ(), memoryServer+"="+t.TempDir())
 	out, err1 := server.StdoutPipe()
 	in, err2 := server.StdinPipe()
@@ -123,7 +133,11 @@ func TestMemory(t *testing.T) {
 			t.Fatalf("nothing moves: %d events done", last)
 		}
 		last = sink.n.Load()
-		t.Logf("%3.0f s: %4d MiB done, %s", time.Since(began).Seconds(), last, resident(t))
+		now, most := resident(t)
+		t.Logf("%3.0f s: %4d MiB done, resident %d MiB, at most %d MiB", time.Since(began).Seconds(), last, now>>20, most>>20)
+		if most > memoryBound {
+			t.Fatalf("resident memory reached %d MiB, want at most %d MiB", most>>20, memoryBound>>20)
+		}
 	}
 	if err := c.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -132,17 +146,20 @@ func TestMemory(t *testing.T) {
 	sink.work.Wait()
 }
 
-// resident returns the process's resident memory, now and at most so far.
-func resident(t *testing.T) string {
+// resident returns the process's resident memory in bytes, now and at most so far.
+func resident(t *testing.T) (now, most int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err) // only Linux has it, and this test runs on request alone
 	}
-	var found []string
 	for line := range strings.Lines(string(status)) {
-		if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "VmHWM") {
-			found = append(found, strings.Join(strings.Fields(line), " "))
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); err == nil {
+			now = kilobytes << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
+			most = kilobytes << 10
 		}
 	}
-	return strings.Join(found, ", ")
+	return now, most
 }

@@ -25,7 +25,7 @@ type pace struct {
 	turn chan struct{}
 
 	mu   sync.Mutex
-	next time.Time // when the next request may be sent, but for the burst
+	next time.Time // when the next request may be sent if the burst is used up
 }
 
 var (

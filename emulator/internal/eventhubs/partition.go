@@ -48,7 +48,7 @@ func (p *Partition) Append(ctx context.Context, msgs []Message) (first int64, er
 // Info returns what the partition holds.
 func (p *Partition) Info() Info { return p.log.Info() }
 
-// InfoAt returns what the partition held at a time before now, but for events that have been
+// InfoAt returns what the partition held at a time before now, without the events that were
 // removed since then. End is that of now.
 func (p *Partition) InfoAt(t time.Time) (Info, error) {
 	info := p.log.Info()

@@ -256,9 +256,10 @@ func (d *Autoscale) settled(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
+		finished := d.finished.Load() // before the state, or the state may be that of a moment before the end
 		s := d.State(ctx)
 		d.lookForSecondWorker(ctx)
-		if d.finished.Load() {
+		if finished {
 			if late == nil {
 				timer := time.NewTimer(d.cfg.SettleWithin)
 				defer timer.Stop()
