@@ -189,6 +189,9 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
 		o.epoch, o.low, o.at = row.Epoch, row.Low, row.At
+		if o.epoch > 0 || o.low > driver.Origin.Sequence { // a watermark was believed
+			o.believed.advance(o.epoch, o.low, o.at)
+		}
 		if o.oldest.IsZero() || row.At.Before(o.oldest) {
 			o.oldest = row.At
 		}
@@ -198,9 +201,6 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 	}
 	for _, o := range r.origins {
 		r.forget(o, o.low)
-		if o.epoch > 0 { // a watermark was believed
-			o.believed.advance(o.epoch, o.low, o.at)
-		}
 		if o.redrives == nil {
 			continue
 		}

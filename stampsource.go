@@ -21,6 +21,7 @@ type StampSource struct {
 	Topic string
 	// Key is the secret with which the stage signs its stamps, of at least 16 bytes, as in
 	// sender.SinkConfig. Empty: the stamps of the stage are believed without a signature.
+	// While the key is replaced, name the topic twice, once with each key.
 	Key []byte
 }
 
@@ -46,6 +47,20 @@ var (
 	// errImplausible is why a watermark is not believed.
 	errImplausible = errors.New("implausible stamp")
 )
+
+// unnamedStage is an [ErrStampSource] for the stage of a causation id. Its text is made only
+// when it is reported.
+type unnamedStage string
+
+func (id unnamedStage) Error() string {
+	source, _, _ := strings.Cut(string(id), "/")
+	if i := strings.LastIndexByte(source, '@'); i >= 0 {
+		source = source[:i]
+	}
+	return fmt.Sprintf("%v: it reads the topic %.80q", ErrStampSource, source)
+}
+
+func (id unnamedStage) Unwrap() error { return ErrStampSource }
 
 // StampReader reads the stamps of given stages, for programs that detect duplicates
 // themselves. It is safe for concurrent use.
@@ -90,11 +105,14 @@ func newStampBelief(from []StampSource) stampBelief {
 // check returns why a stamp, whose causation id is text, is not believed. It allocates
 // nothing for a stamp that is believed without a signature.
 func (b stampBelief) check(properties map[string]any, text string, s *Stamp) error {
-	err := ErrStampSource
+	refused := false
 	for i := range b {
-		rest, ok := strings.CutPrefix(text, b[i].prefix)
-		if digest, _, _ := strings.Cut(rest, "/"); !ok || strings.Contains(digest, "@") {
-			continue // another topic, whose name may begin like this one
+		n := len(b[i].prefix)
+		if len(text) < n || !strings.EqualFold(text[:n], b[i].prefix) { // as Event Hubs compares names
+			continue
+		}
+		if digest, _, _ := strings.Cut(text[n:], "/"); strings.Contains(digest, "@") {
+			continue // another topic, whose name begins like this one
 		}
 		if len(b[i].key) == 0 {
 			return nil
@@ -102,9 +120,12 @@ func (b stampBelief) check(properties map[string]any, text string, s *Stamp) err
 		if given, _ := stampString(properties, propertySignature); hmac.Equal([]byte(given), []byte(s.signature(text, b[i].key))) {
 			return nil
 		}
-		err = ErrStampSignature
+		refused = true
 	}
-	return err
+	if refused {
+		return ErrStampSignature
+	}
+	return unnamedStage(text)
 }
 
 // signature returns the signature of a stamp, whose causation id is text.

@@ -23,7 +23,7 @@ func TestForgedStampWithoutSource(t *testing.T) {
 		if rows := s.pass(100, 1); len(rows) != 1001 {
 			t.Errorf("%d events were handled, want all 1,001", len(rows))
 		}
-		s.wantFailures("Config.StampsFrom")
+		s.wantFailures(`it reads the topic "flights": duplicates of its messages are not detected: if this stage feeds the consumer, name the topic that it reads in Config.StampsFrom`)
 	})
 }
 
@@ -103,6 +103,49 @@ func TestPlausibleAfterTime(t *testing.T) {
 	})
 }
 
+// A restart does not change what is plausible: the time counts from when the watermark was
+// reached, not from the last message.
+func TestPlausibleAfterRestart(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.hub.Append("0", message(of(5, 1, 4)))
+		s.pass(100, 1)
+		time.Sleep(24 * time.Hour)
+		s.hub.Append("0", message(of(6, 1, 4))) // a late write of the owner before
+		s.pass(100, 1)
+		s.hub.Append("0", message(of(1<<33, 1000, 1<<33-1)), message(of(7, 1000, 6)))
+		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
+			t.Errorf("handled %v, want all but the one below the watermark", rows)
+		}
+		s.wantFailures()
+	})
+}
+
+// A watermark without an epoch bounds the next one after a restart too.
+func TestImplausibleAfterRestart(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.hub.Append("0", message(of(5, 0, 4)))
+		s.pass(100, 1)
+		s.hub.Append("0", message(of(1<<40, 0, 1<<40-1)), message(of(7, 0, 4)))
+		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
+			t.Errorf("handled %v, want all: the watermark is forged", rows)
+		}
+		s.wantFailures("implausible stamp")
+	})
+}
+
+// While a key is replaced, stamps with either key count.
+func TestTwoStampKeys(t *testing.T) {
+	key, old := []byte("the key of both stages"), []byte("the key before this one")
+	reader := sluice.NewStampReader([]sluice.StampSource{{Topic: "flights", Key: key}, {Topic: "flights", Key: old}})
+	for i, signer := range [][]byte{key, old, []byte("the key of another")} {
+		e := message(of(5, 1, 4))
+		sluice.SignStamp(e.Properties, signer)
+		if _, there, err := reader.Read(e.Properties); there != (i < 2) {
+			t.Errorf("signed with %q: %v, %v", signer, there, err)
+		}
+	}
+}
+
 // With a key only signed stamps count.
 func TestSignedStamps(t *testing.T) {
 	key, other := []byte("the key of both stages"), []byte("the key of another")
@@ -149,6 +192,7 @@ func TestStampSources(t *testing.T) {
 	}{
 		{"raw@0123456789abcdef", "raw", true},
 		{"raw@0123456789abcdef", "ra", false},
+		{"Raw@0123456789abcdef", "rAW", true},
 		{"raw@0123456789abcdef", "", false},
 		{"raw@west@0123456789abcdef", "raw", false},
 		{"raw@west@0123456789abcdef", "raw@west", true},

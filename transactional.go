@@ -220,7 +220,9 @@ func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, 
 		return events, nil
 	}
 	if len(w.dedup.belief) == 0 {
-		w.dedup.noteFault(events[slices.IndexFunc(events, carriesStamp)], ErrStampSource)
+		e := events[slices.IndexFunc(events, carriesStamp)]
+		text, _, _ := stampText(e.Properties)
+		w.dedup.noteFault(e, unnamedStage(text))
 		w.reportStamps()
 		return events, nil
 	}

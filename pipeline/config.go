@@ -35,10 +35,17 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
 		"retry":        p.readRetry,
 		"dead_letters": p.readDeadLetters,
-		"stamp_key":    p.readStampKey,
-		"database":     func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
-		"memory":       func(n strictyaml.Node) { memory = &n },
-		"target":       func(n strictyaml.Node) { target = &n },
+		"stamp_key": func(n strictyaml.Node) {
+			p.keyNodes.stampKey = &n
+			readStampKey(n, &p.stampKey)
+		},
+		"old_stamp_key": func(n strictyaml.Node) {
+			p.keyNodes.oldStampKey = &n
+			readStampKey(n, &p.oldStampKey)
+		},
+		"database": func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
+		"memory":   func(n strictyaml.Node) { memory = &n },
+		"target":   func(n strictyaml.Node) { target = &n },
 	}
 	maps.Copy(keys, p.atLeastOnce.keys(p))
 	required := []string{"source", "target"}
@@ -55,6 +62,9 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 		keys["database"] = nil // the stage's leases replace it
 	}
 	shared.fill(n, keys)
+	if p.oldStampKey != nil && p.stampKey == nil {
+		p.keyNodes.oldStampKey.Fail("goes with stamp_key, the key that replaces it")
+	}
 	if memory != nil {
 		p.readRollup(*memory)
 	}

@@ -29,6 +29,7 @@
 //	lease: {for: 30s, renew: 10s}
 //	batch: 1000
 //	stamp_key: ${STAMP_KEY}             # signs the stamps of messages that are sent, and checks those of messages that are read; none by default
+//	old_stamp_key: ${OLD_STAMP_KEY}     # while stamp_key is replaced: the key before it, whose stamps are still believed
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
@@ -102,7 +103,7 @@
 //
 //	eventhub:                           # the namespace of the hubs: connection, or namespace with credential; tls_ca_file
 //	  connection: ${EVENTHUB_CONNECTION_STRING}
-//	partitions: all                     # also lease, batch, retry, stamp_key
+//	partitions: all                     # also lease, batch, retry, stamp_key, old_stamp_key
 //	database: ${DATABASE_URL}           # for a target in a database; for others, where leases, checkpoints and dead letters are stored
 //	stages:
 //	  clean:                            # the stage's name; below it, the keys of a file
@@ -118,7 +119,9 @@
 // A stage believes the stamps of the stages in its file that send to its hub, and
 // of the stage in another file whose hub source.from names, and no others: a
 // forged stamp suppresses the messages of others. With stamp_key, which both
-// stages need, it believes only what was signed with that key.
+// stages need, it believes only what was signed: with the key of the sending stage
+// in the same file, or with its own, if source.from names the sending stage.
+// docs/security.md says how to change the key of a running chain.
 //
 // # Variables and secrets
 //

@@ -148,7 +148,7 @@ func (h *hub) source() (*eventhub.Source, error) {
 	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
 }
 
-// address is where a hub is.
+// address is where a hub is, in lower case: Event Hubs' names have no case.
 type address struct{ host, name string }
 
 // address returns the hub's address, whatever namespace its checkpoints have.
@@ -159,7 +159,7 @@ func (h *hub) address() address {
 		return address{}
 	}
 	g := source.Group()
-	return address{g.Namespace, g.Topic}
+	return address{strings.ToLower(g.Namespace), strings.ToLower(g.Topic)}
 }
 
 // tlsConfigWithRoots returns a TLS configuration that trusts the certificates of a

@@ -76,8 +76,8 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 		return
 	}
 	t.to = h.address()
-	if g := source.Group(); g.Topic == p.Group.Topic && g.Namespace == p.Group.Namespace {
-		n.Fail("hub %s is the source of the pipeline: events would circulate for ever", g.Topic)
+	if p.Group != (sluice.Group{}) && t.to == p.hub.address() {
+		n.Fail("hub %s is the source of the pipeline: events would circulate for ever", source.Group().Topic)
 	}
 }
 

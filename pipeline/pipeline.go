@@ -37,6 +37,7 @@ type Pipeline struct {
 	hub         hub           // the source; its namespace is the default of the target
 	from        string        // the hub that a stage of another file reads, which feeds this one
 	stampKey    []byte        // with which stamps are signed and checked; empty: they are not
+	oldStampKey []byte        // the key before it, whose stamps are still believed
 	database    database
 	target      target // in the database, unless one of the following is set
 	cosmos      *cosmosTarget
@@ -44,7 +45,7 @@ type Pipeline struct {
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, database, target strictyaml.Place }
-	keyNodes    struct{ start, partitions, deadLetters *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes    struct{ start, partitions, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -14,7 +15,7 @@ import (
 type sharedKeys map[string]strictyaml.Node
 
 // sharedKeyNames are the keys that may be shared, besides the hubs' namespace.
-var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database", "stamp_key"}
+var sharedKeyNames = []string{"partitions", "lease", "batch", "retry", "database", "stamp_key", "old_stamp_key"}
 
 // read reads the whole file.
 func (f *File) read(n strictyaml.Node) {
@@ -53,11 +54,16 @@ func (f *File) read(n strictyaml.Node) {
 	f.believeStamps()
 }
 
+// sameConsumerGroup compares names as Event Hubs does, without regard to case.
+func sameConsumerGroup(a, b sluice.Group) bool {
+	return a.Namespace == b.Namespace && strings.EqualFold(a.Topic, b.Topic) && strings.EqualFold(a.Name, b.Name)
+}
+
 var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
 
 // add adds a stage. Two stages must not read a hub in the same consumer group.
 func (f *File) add(p *Pipeline, n strictyaml.Node) {
-	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return o.Group == p.Group })
+	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return sameConsumerGroup(o.Group, p.Group) })
 	if i >= 0 && p.Group != (sluice.Group{}) {
 		n.Fail("reads hub %s in the consumer group %s as stage %s does: each needs a consumer group of its own", p.Group.Topic, p.Group.Name, f.Stages[i].Name)
 	}

@@ -1,6 +1,10 @@
 package pipeline
 
 import (
+	"bytes"
+	"slices"
+	"strings"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
@@ -8,9 +12,8 @@ import (
 // leastStampKey is the least length of a stamp key in bytes.
 const leastStampKey = 16
 
-// readStampKey reads the key with which the stage signs its messages' stamps and checks
-// those of the messages that it reads.
-func (p *Pipeline) readStampKey(n strictyaml.Node) {
+// readStampKey reads a key with which stages sign their messages' stamps.
+func readStampKey(n strictyaml.Node, key *[]byte) {
 	if n.Literal() != "" {
 		n.Fail("is a secret: put it into an environment variable and write ${STAMP_KEY}")
 		return
@@ -23,30 +26,50 @@ func (p *Pipeline) readStampKey(n strictyaml.Node) {
 		n.Fail("has %d bytes: use at least %d random ones, for example of: openssl rand -base64 32", len(text), leastStampKey)
 		return
 	}
-	p.stampKey = []byte(text)
+	*key = []byte(text)
 }
 
 // believeStamps sets whose stamps each stage believes: those of the stages in the file that
-// send to its hub, and of the one that source.from names.
+// send to its hub, with the keys that these sign with, and of the one that source.from names.
 func (f *File) believeStamps() {
 	for _, p := range f.Stages {
 		var from []sluice.StampSource
-		if p.from != "" {
-			from = append(from, sluice.StampSource{Topic: p.from, Key: p.stampKey})
-		}
 		if p.Group != (sluice.Group{}) {
 			at := p.hub.address()
 			for _, s := range f.Stages {
-				if s.messages != nil && s.rollup == nil && s.messages.to == at && s.Group.Topic != "" && s.Group.Topic != p.from {
-					from = append(from, sluice.StampSource{Topic: s.Group.Topic, Key: p.stampKey})
+				if s.messages == nil || s.rollup != nil || s.messages.to != at || s.Group.Topic == "" {
+					continue
 				}
+				if p.stampKey != nil && s.stampKey == nil {
+					p.keyNodes.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
+				}
+				from = s.appendStampSources(from, s.Group.Topic)
 			}
+		}
+		if p.from != "" {
+			from = p.appendStampSources(from, p.from)
 		}
 		p.config.StampsFrom = from
 		if p.rollup != nil {
 			p.rollup.stamps = sluice.NewStampReader(from)
 		}
 	}
+}
+
+// appendStampSources appends the stage that reads a topic, with each of the pipeline's keys.
+func (p *Pipeline) appendStampSources(from []sluice.StampSource, topic string) []sluice.StampSource {
+	keys := [][]byte{p.stampKey}
+	if p.oldStampKey != nil {
+		keys = append(keys, p.oldStampKey)
+	}
+	for _, key := range keys {
+		if !slices.ContainsFunc(from, func(s sluice.StampSource) bool {
+			return strings.EqualFold(s.Topic, topic) && bytes.Equal(s.Key, key)
+		}) {
+			from = append(from, sluice.StampSource{Topic: topic, Key: key})
+		}
+	}
+	return from
 }
 
 // StampsFrom returns the stages whose stamps the pipeline believes, as in [sluice.Config].

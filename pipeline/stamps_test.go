@@ -11,20 +11,27 @@ import (
 // A stage believes the stamps of the stages that send to its hub, and of the one that
 // source.from names.
 func TestStampsFrom(t *testing.T) {
-	const key = "0123456789abcdef0123456789abcdef"
+	const key, old = "0123456789abcdef0123456789abcdef", "the key that was before this one"
+	own := "  clean:\n    stamp_key: ${STAMP_KEY}\n"
 	toTable := []string{"    source: {eventhub: {hub: figures}}\n    target:\n      insert", "    source: {eventhub: {hub: clean, consumer_group: x}}\n    target:\n      insert"}
 	for name, c := range map[string]struct {
 		edits []string
 		want  [][]sluice.StampSource
 	}{
-		"as it is":               {nil, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
-		"a hub of two stages":    {toTable, [][]sluice.StampSource{nil, {{Topic: "flights"}}, {{Topic: "flights"}}}},
-		"with a key":             {[]string{"batch: 500", "stamp_key: ${STAMP_KEY}"}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
+		"as it is":                        {nil, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
+		"a hub of two stages":             {toTable, [][]sluice.StampSource{nil, {{Topic: "flights"}}, {{Topic: "flights"}}}},
+		"with a key":                      {[]string{"batch: 500", "stamp_key: ${STAMP_KEY}"}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
+		"with a key of the sending stage": {[]string{"  clean:\n", own}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
+		"with an old key":                 {[]string{"  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}, {Topic: "flights", Key: []byte(old)}}, nil}},
+		"with an old key of another file": {[]string{"{hub: flights}", "{hub: flights}, from: raw", "  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]sluice.StampSource{
+			{{Topic: "raw", Key: []byte(key)}, {Topic: "raw", Key: []byte(old)}}, {{Topic: "flights", Key: []byte(key)}, {Topic: "flights", Key: []byte(old)}}, nil}},
+		"named too":              {[]string{"{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, from: Flights}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
+		"in capital letters":     {[]string{"{hub: clean}", "{hub: CLEAN}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
 		"of another file":        {[]string{"{hub: flights}", "{hub: flights}, from: raw"}, [][]sluice.StampSource{{{Topic: "raw"}}, {{Topic: "flights"}}, nil}},
 		"checkpoints elsewhere":  {[]string{"{hub: clean}", "{hub: clean, checkpoint_namespace: x}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
 		"of another's namespace": {[]string{"{hub: clean}", "{hub: clean, namespace: fabrikam.servicebus.windows.net, credential: default}"}, [][]sluice.StampSource{nil, nil, nil}},
 	} {
-		f, err := ParseFile("p.yaml", []byte(editStages(t, c.edits...)), environment("STAMP_KEY="+key))
+		f, err := ParseFile("p.yaml", []byte(editStages(t, c.edits...)), environment("STAMP_KEY="+key, "OLD_STAMP_KEY="+old))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -33,6 +40,17 @@ func TestStampsFrom(t *testing.T) {
 			if got := p.StampsFrom(); !reflect.DeepEqual(got, c.want[i]) {
 				t.Errorf("%s: stage %s believes stamps from %v, want %v", name, p.Name, got, c.want[i])
 			}
+		}
+	}
+	for _, c := range []struct{ line, edited, want string }{
+		{"batch: 500", "old_stamp_key: ${STAMP_KEY}", "old_stamp_key: goes with stamp_key"},
+		{"  figures:\n", "  figures:\n    stamp_key: ${STAMP_KEY}\n", "stages.figures.stamp_key: stage clean, which sends to this one, has no stamp_key"},
+		{"{eventhub: {hub: clean}}", "{eventhub: {hub: FLIGHTS}}", "reads hub FLIGHTS in the consumer group $Default as stage clean does"},
+		{"        hub: clean", "        hub: FLIGHTS", "hub FLIGHTS is the source of the pipeline"},
+	} {
+		_, err := ParseFile("p.yaml", []byte(editStages(t, c.line, c.edited)), environment("STAMP_KEY="+key))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.edited, err, c.want)
 		}
 	}
 	for value, want := range map[string]string{
