@@ -96,10 +96,15 @@ func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 
 // claimed implements worker.
 func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
-	if cp.Position.Sequence < w.pos.Sequence {
+	switch at := cp.Position.Sequence; {
+	case at < w.pos.Sequence:
 		// The database has lost commits, and the ids of their events with them.
 		w.dedup.reset()
 		w.brake = brake{}
+	case at > w.pos.Sequence && at > w.dedup.decidedUpTo:
+		// Another process of this owner name and epoch has moved the checkpoint past events
+		// that were not read here. Their ids are in the database.
+		w.dedup.reset()
 	}
 	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
 	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow

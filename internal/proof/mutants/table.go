@@ -141,8 +141,11 @@ var table = []Mutant{
 		Old: "err = w.dedup.load(rows, w.pos.Sequence)", New: "_ = rows; w.dedup.loaded = true",
 		Test: chains, Env: untilCaught},
 	{Name: "a lost commit keeps its ids in memory", File: "transactional.go",
-		Old: "		w.dedup.reset()\n", New: "",
+		Old: "		w.dedup.reset()\n		w.brake = brake{}\n", New: "		w.brake = brake{}\n",
 		Test: of("Lost|Dedup")},
+	{Name: "ids behind a checkpoint that another of the owner name has moved are not read", File: "transactional.go",
+		Old: "		w.dedup.reset()\n	}\n", New: "	}\n",
+		Test: of("DuplicatesBehindAnother")},
 	{Name: "stamps of unnamed stages are believed", File: "dedup.go",
 		Old: "if err := r.belief.check(e.Properties, text, &stamp); err != nil {", New: "if err := error(nil); err != nil {",
 		Test: of("SignedStamps")},
@@ -231,8 +234,8 @@ var table = []Mutant{
 
 	// Chains whose database loses commits.
 	{Name: "ids of commits that a failover lost stay in memory", File: "transactional.go",
-		Old: "		w.dedup.reset()\n", New: "",
-		Test: chains, Env: append(untilCaught, "SLUICE_SIM_UNPROVEN=1")},
+		Old: "		w.dedup.reset()\n		w.brake = brake{}\n", New: "		w.brake = brake{}\n",
+		Test: chains, Env: untilCaught},
 
 	// Cosmos DB.
 	{Name: "Cosmos DB: no search for another write region", File: "cosmos/account.go",
