@@ -235,32 +235,6 @@ func (w *world) sendEvents(number func(partition string) int) {
 	}
 }
 
-// failOver restores the database to the state of its replica, which lags behind.
-func (w *world) failOver() {
-	w.mu.Lock()
-	restore := w.restoreReplica
-	w.restoreReplica = nil
-	w.note("failover")
-	w.fired["failover that loses commits"]++
-	w.trouble(nil, "", time.Now())
-	w.mu.Unlock()
-	w.loseDeadLetters(restore)
-	w.mu.Lock()
-	clear(w.claimed)
-	w.mu.Unlock()
-	for _, g := range w.groups() {
-		list, _ := w.store.Read(context.Background(), g)
-		w.mu.Lock()
-		for _, p := range list {
-			if g == w.group {
-				w.halted(p.Partition) // an operator looks again
-			}
-			w.claimed[partitionName(sluice.Lease{Group: g, Partition: p.Partition})] = p.Epoch
-		}
-		w.mu.Unlock()
-	}
-}
-
 // grow adds a partition to the topic.
 func (w *world) grow() {
 	w.mu.Lock()
@@ -341,10 +315,8 @@ func (w *world) injectFault() {
 		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("loss of the leases")
-	case n >= 86 && n < 90 && (w.cfg.Chain == nil || unproven):
-		w.mu.Lock()
-		w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(span/10)
-		w.mu.Unlock()
+	case n >= 86 && n < 90:
+		w.lagBehind(span / 10)
 	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
 		parts := []string{"leases", "database", "hub"}
@@ -517,7 +489,7 @@ func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, group: sluice.Group{Namespace: "sim", Topic: "events", Name: "$Default"}, start: time.Now(),
 		leaseOf: map[sluice.Lease]*process{}, leaseEnds: map[sluice.Lease]time.Time{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
-		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claimer: map[string]*process{},
+		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claims: map[string]claim{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
 		lives: map[string]int{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[sluice.Lease]time.Time{}, parkings: map[eventID]parking{}, blame: newBlame(), lanes: map[string]*lane{}, windows: map[string]int{},
 		trace: trace{keep: cfg.Keep},

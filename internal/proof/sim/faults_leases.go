@@ -56,34 +56,6 @@ func (w *world) holderOf(l sluice.Lease) *process {
 	return w.owners[l.Owner]
 }
 
-// loseDeadLetters notes which dead letters of a delivery at least once a failover has lost:
-// they stay lost. Those that it has brought back are redriven again, after the second stage
-// may have forgotten their messages.
-func (w *world) loseDeadLetters(restore func()) {
-	ctx := context.Background()
-	before, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
-	restore()
-	after, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	kept, had := map[eventID]bool{}, map[eventID]bool{}
-	for i := range before {
-		had[w.letterID(&before[i])] = true
-	}
-	for i := range after {
-		id := w.letterID(&after[i])
-		kept[id] = true
-		if w.cfg.Chain != nil && !had[id] {
-			w.forwarded.excused[place(&after[i].Event)] = true
-		}
-	}
-	for i := range before {
-		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
-			w.lost[id] = true
-		}
-	}
-}
-
 // cutOff cuts one process off from the lease store, at once or after its next renewal.
 func (w *world) cutOff(span time.Duration) {
 	w.mu.Lock()

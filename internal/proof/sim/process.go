@@ -404,7 +404,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 				s.w.claimedAt[lease] = time.Now()
 			}
 			if lease.Epoch >= s.w.claimed[partitionName(lease)] {
-				s.w.claimed[partitionName(lease)], s.w.claimer[partitionName(lease)] = lease.Epoch, s.process
+				s.w.claimed[partitionName(lease)], s.w.claims[partitionName(lease)] = lease.Epoch, claim{s.process, lease}
 			}
 		}
 		return p, err

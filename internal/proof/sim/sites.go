@@ -63,7 +63,7 @@ func StreamSites() []string {
 
 // ChainSites are those of worlds of two stages.
 func ChainSites() []string {
-	return sites(chained, drawnChain, "append advance park settle commit", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
+	return sites(chained, drawnChain, "append advance park settle commit", "failover that loses commits", "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
 }
 
 // themed reports whether a kind of fault belongs to a theme, which only some worlds have.

@@ -255,9 +255,9 @@ func (w *world) checkpoint(partition string) sluice.Checkpoint {
 type deadLetters struct{ *process }
 
 func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
-	asked := time.Now()
+	asked, latest := time.Now(), l.w.latestClaim(&list[0])
 	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
-		l.w.excuse(l.process, list)
+		l.w.excuse(l.process, latest, list)
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
 			l.w.stored(l.name, list)

@@ -36,7 +36,7 @@ const (
 )
 
 // unproven turns on what finds violations whose cause is not known yet, in a few worlds of a
-// thousand: failovers in worlds of two stages, and the order of redrives of a key.
+// thousand: the order of redrives of a key.
 var unproven = os.Getenv("SLUICE_SIM_UNPROVEN") != ""
 
 var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays"}

@@ -50,7 +50,7 @@ type world struct {
 	lanes      map[string]*lane // by topic and partition
 	owners     map[string]*process
 	claimed    map[string]int64     // the highest epoch that has claimed each lane
-	claimer    map[string]*process  // the process that has claimed it
+	claims     map[string]claim     // the claim of that epoch
 	down       map[string]time.Time // parts of the world that have an outage, and until when
 	quiet      bool
 	calm       context.Context // ends when the world becomes quiet

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// lagBehind lets the database's replica lag behind from now on, and fail over to it after a
+// time.
+func (w *world) lagBehind(after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(after)
+}
+
+// failOver restores the database to the state of its replica, which lags behind.
+func (w *world) failOver() {
+	w.mu.Lock()
+	restore := w.restoreReplica
+	w.restoreReplica = nil
+	w.note("failover")
+	w.fired["failover that loses commits"]++
+	w.trouble(nil, "", time.Now())
+	w.mu.Unlock()
+	before := w.readCheckpoints()
+	w.loseDeadLetters(restore)
+	w.setBackByFailover(before)
+	w.mu.Lock()
+	clear(w.claimed)
+	w.mu.Unlock()
+	for _, g := range w.groups() {
+		list, _ := w.store.Read(context.Background(), g)
+		w.mu.Lock()
+		for _, p := range list {
+			if g == w.group {
+				w.halted(p.Partition) // an operator looks again
+			}
+			w.claimed[partitionName(sluice.Lease{Group: g, Partition: p.Partition})] = p.Epoch
+		}
+		w.mu.Unlock()
+	}
+}
+
+// loseDeadLetters notes which dead letters of a delivery at least once a failover has lost:
+// they stay lost.
+func (w *world) loseDeadLetters(restore func()) {
+	ctx := context.Background()
+	before, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
+	restore()
+	after, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := map[eventID]bool{}
+	for i := range after {
+		kept[w.letterID(&after[i])] = true
+	}
+	for i := range before {
+		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
+			w.lost[id] = true
+		}
+	}
+}
+
+// setBackByFailover notes which checkpoints of the first of two stages a failover has set
+// back.
+func (w *world) setBackByFailover(before []sluice.Checkpoint) {
+	if w.cfg.Chain == nil {
+		return
+	}
+	for _, c := range before {
+		after := w.checkpoint(c.Partition).Position.Sequence
+		if after >= c.Position.Sequence {
+			continue
+		}
+		w.mu.Lock()
+		if lowest, ok := w.forwarded.restored[c.Partition]; !ok || after < lowest {
+			w.forwarded.restored[c.Partition] = after
+		}
+		w.mu.Unlock()
+	}
+}
