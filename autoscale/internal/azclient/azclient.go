@@ -1,5 +1,6 @@
-// Package azclient bounds what the Azure SDK does on the network. By itself it waits for
-// an answer for ever, and reads any body into memory.
+// Package azclient bounds what the Azure SDK does on the network: by itself it waits for
+// an answer for ever, and reads any body into memory. It also has a client for single
+// resources of Azure Resource Manager.
 package azclient
 
 import (

@@ -9,14 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/internal/azclient"
@@ -40,8 +37,8 @@ type Config struct {
 
 // Target scales a plan. It is safe for concurrent use.
 type Target struct {
-	cfg    Config
-	client *arm.Client
+	cfg  Config
+	plan *azclient.Resource[plan]
 }
 
 var _ autoscale.Target = (*Target)(nil)
@@ -53,13 +50,12 @@ func New(cfg *Config) (*Target, error) {
 		return nil, errors.New("app service: give a subscription's id, a resource group, a plan and a credential")
 	}
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
-	var opts arm.ClientOptions
-	if cfg.Options != nil {
-		opts = *cfg.Options
-	}
-	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
+	// As Resource Manager's REST API documents it:
+	// https://learn.microsoft.com/rest/api/appservice/app-service-plans
+	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Web/serverfarms/%s",
+		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.Plan))
 	var err error
-	if t.client, err = arm.NewClient("github.com/sluice-go/sluice/autoscale", "v0.0.0", cfg.Credential, &opts); err != nil {
+	if t.plan, err = azclient.NewResource[plan](cfg.Credential, cfg.Options, path, "2024-11-01"); err != nil {
 		return nil, fmt.Errorf("app service: %w", err)
 	}
 	return t, nil
@@ -67,7 +63,7 @@ func New(cfg *Config) (*Target, error) {
 
 // Instances returns the plan's capacity.
 func (t *Target) Instances(ctx context.Context) (int, error) {
-	p, err := t.get(ctx)
+	p, err := t.plan.Get(ctx)
 	if err != nil {
 		return 0, t.fail(err)
 	}
@@ -83,7 +79,7 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 	if instances < 0 || instances > math.MaxInt32 {
 		return t.fail(fmt.Errorf("%d instances: must be 0 to 2,147,483,647", instances))
 	}
-	p, err := t.get(ctx)
+	p, err := t.plan.Get(ctx)
 	if err != nil {
 		return t.fail(err)
 	}
@@ -94,7 +90,11 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 	if err := p.setCapacity(instances); err != nil {
 		return t.fail(err)
 	}
-	done, err := t.put(ctx, p)
+	change, err := t.plan.Put(ctx, p)
+	if err != nil {
+		return t.fail(err)
+	}
+	done, err := change.Wait(ctx, t.cfg.Poll)
 	if err != nil {
 		return t.fail(err)
 	}
@@ -106,7 +106,7 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 
 // plan is a plan as JSON of Resource Manager. It is kept as it was read, so that a
 // change of the capacity keeps every property, those of later API versions too. The
-// two calls needed are made here: the SDK's client for them, armappservice, drops
+// two calls needed go through azclient: the SDK's client for them, armappservice, drops
 // properties that its model does not have, and as one package with all operations of
 // App Service it takes a tenth of the whole command's build.
 type plan map[string]json.RawMessage
@@ -135,59 +135,6 @@ func (p plan) setCapacity(instances int) error {
 	sku["capacity"] = fmt.Append(nil, instances)
 	p["sku"], err = json.Marshal(sku)
 	return err
-}
-
-func (t *Target) get(ctx context.Context) (plan, error) {
-	request, err := t.request(ctx, http.MethodGet)
-	if err != nil {
-		return nil, err
-	}
-	response, err := t.client.Pipeline().Do(request)
-	if err != nil {
-		return nil, err
-	}
-	if !runtime.HasStatusCode(response, http.StatusOK) {
-		return nil, runtime.NewResponseError(response)
-	}
-	var p plan
-	return p, runtime.UnmarshalAsJSON(response, &p)
-}
-
-// put writes a plan, waits until the change is complete, and returns the new plan.
-func (t *Target) put(ctx context.Context, p plan) (plan, error) {
-	request, err := t.request(ctx, http.MethodPut)
-	if err != nil {
-		return nil, err
-	}
-	if err := runtime.MarshalAsJSON(request, p); err != nil {
-		return nil, err
-	}
-	response, err := t.client.Pipeline().Do(request)
-	if err != nil {
-		return nil, err
-	}
-	if !runtime.HasStatusCode(response, http.StatusOK, http.StatusAccepted) {
-		return nil, runtime.NewResponseError(response)
-	}
-	change, err := runtime.NewPoller[plan](response, t.client.Pipeline(), nil)
-	if err != nil {
-		return nil, err
-	}
-	return change.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: t.cfg.Poll})
-}
-
-// request returns a request for the plan, as Resource Manager's REST API documents it:
-// https://learn.microsoft.com/rest/api/appservice/app-service-plans
-func (t *Target) request(ctx context.Context, method string) (*policy.Request, error) {
-	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Web/serverfarms/%s",
-		url.PathEscape(t.cfg.Subscription), url.PathEscape(t.cfg.ResourceGroup), url.PathEscape(t.cfg.Plan))
-	request, err := runtime.NewRequest(ctx, method, runtime.JoinPaths(t.client.Endpoint(), path))
-	if err != nil {
-		return nil, err
-	}
-	request.Raw().URL.RawQuery = url.Values{"api-version": {"2024-11-01"}}.Encode()
-	request.Raw().Header.Set("Accept", "application/json")
-	return request, nil
 }
 
 func (t *Target) fail(err error) error {

@@ -4,44 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/autoscale/internal/azclient"
 )
 
-// managed is throughput that is changed through Azure Resource Manager. Its two calls
-// are made here: the SDK's client for them, armcosmos, is one package with all
-// operations of all APIs of Cosmos DB.
+// managed is throughput that is changed through Azure Resource Manager. The SDK's client for
+// that, armcosmos, is one package with all operations of all APIs of Cosmos DB.
 type managed struct {
-	client *arm.Client
-	path   string
-	accept time.Duration
+	settings *azclient.Resource[settings]
+	accept   time.Duration
 }
 
+// newManaged returns the settings as Resource Manager's REST API documents them:
+// https://learn.microsoft.com/rest/api/cosmos-db-resource-provider/sql-resources
 func newManaged(cfg *Config) (*managed, error) {
-	var opts arm.ClientOptions
-	if cfg.Manager != nil {
-		opts = *cfg.Manager
-	}
-	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
-	client, err := arm.NewClient("github.com/sluice-go/sluice/autoscale", "v0.0.0", cfg.Credential, &opts)
-	if err != nil {
-		return nil, err
-	}
 	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.DocumentDB/databaseAccounts/%s/sqlDatabases/%s",
 		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.Account), url.PathEscape(cfg.Database))
 	if cfg.Container != "" {
 		path += "/containers/" + url.PathEscape(cfg.Container)
 	}
-	return &managed{client, path + "/throughputSettings/default", cfg.Accept}, nil
+	resource, err := azclient.NewResource[settings](cfg.Credential, cfg.Manager, path+"/throughputSettings/default", "2024-11-15")
+	if err != nil {
+		return nil, err
+	}
+	return &managed{resource, cfg.Accept}, nil
 }
 
 // settings is the JSON of Resource Manager.
@@ -64,19 +55,8 @@ type autoscaling struct {
 
 // ReadThroughput implements [throughput].
 func (m *managed) ReadThroughput(ctx context.Context, _ *azcosmos.ThroughputOptions) (r azcosmos.ThroughputResponse, err error) {
-	request, err := m.request(ctx, http.MethodGet)
+	s, err := m.settings.Get(ctx)
 	if err != nil {
-		return r, err
-	}
-	answer, err := m.client.Pipeline().Do(request)
-	if err != nil {
-		return r, err
-	}
-	if !runtime.HasStatusCode(answer, http.StatusOK) {
-		return r, runtime.NewResponseError(answer)
-	}
-	var s settings
-	if err := runtime.UnmarshalAsJSON(answer, &s); err != nil {
 		return r, err
 	}
 	return s.response(), nil
@@ -109,41 +89,15 @@ func (m *managed) ReplaceThroughput(ctx context.Context, p azcosmos.ThroughputPr
 	} else if ru, ok := p.ManualThroughput(); ok {
 		s.Properties.Resource.Throughput = ru
 	}
-	request, err := m.request(ctx, http.MethodPut)
-	if err != nil {
-		return r, err
-	}
-	if err := runtime.MarshalAsJSON(request, s); err != nil {
-		return r, err
-	}
-	answer, err := m.client.Pipeline().Do(request)
-	if err != nil {
-		return r, err
-	}
-	if !runtime.HasStatusCode(answer, http.StatusOK, http.StatusAccepted) {
-		return r, runtime.NewResponseError(answer)
-	}
-	change, err := runtime.NewPoller[settings](answer, m.client.Pipeline(), nil)
+	change, err := m.settings.Put(ctx, s)
 	if err != nil {
 		return r, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, m.accept)
 	defer cancel()
-	done, err := change.PollUntilDone(waiting, &runtime.PollUntilDoneOptions{Frequency: time.Second})
+	done, err := change.Wait(waiting, time.Second)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return r, nil
 	}
 	return done.response(), err
-}
-
-// request returns a request for the settings, as Resource Manager's REST API documents
-// it: https://learn.microsoft.com/rest/api/cosmos-db-resource-provider/sql-resources
-func (m *managed) request(ctx context.Context, method string) (*policy.Request, error) {
-	request, err := runtime.NewRequest(ctx, method, runtime.JoinPaths(m.client.Endpoint(), m.path))
-	if err != nil {
-		return nil, err
-	}
-	request.Raw().URL.RawQuery = url.Values{"api-version": {"2024-11-15"}}.Encode()
-	request.Raw().Header.Set("Accept", "application/json")
-	return request, nil
 }
