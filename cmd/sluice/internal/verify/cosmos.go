@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/partitionkey"
@@ -37,9 +38,10 @@ type cosmosSystem struct {
 
 	definition containerDefinition
 
-	mu      sync.Mutex
-	numbers int
-	docs    []docID // that may exist
+	numbers atomic.Int64 // of the documents named so far
+
+	mu   sync.Mutex
+	docs []docID // that may exist
 }
 
 type containerDefinition struct {
@@ -54,12 +56,6 @@ type containerDefinition struct {
 type keyRange struct {
 	ID                         string
 	MinInclusive, MaxExclusive string
-}
-
-// docID is a document that the checks write.
-type docID struct {
-	id     string
-	values []partitionkey.Value
 }
 
 // OpenCosmos makes a [System] of a container of Cosmos DB. It does not connect.
@@ -121,123 +117,6 @@ func (s *cosmosSystem) Rights(ctx context.Context) []Right {
 func (s *cosmosSystem) Prepare(_ context.Context, made *Ledger) error {
 	made.Add("documents of run "+s.opts.ID, s.removeDocuments)
 	return nil
-}
-
-// removeDocuments deletes each document that may exist.
-func (s *cosmosSystem) removeDocuments(ctx context.Context) error {
-	s.mu.Lock()
-	list := s.docs
-	s.mu.Unlock()
-	const workers = 8
-	var next sync.Mutex
-	var left []error
-	var deleting sync.WaitGroup
-	for range workers {
-		deleting.Go(func() {
-			for {
-				next.Lock()
-				if len(list) == 0 {
-					next.Unlock()
-					return
-				}
-				d := list[0]
-				list = list[1:]
-				next.Unlock()
-				if err := s.remove(ctx, d); err != nil {
-					next.Lock()
-					left = append(left, fmt.Errorf("document %s: %w", d.id, err))
-					next.Unlock()
-				}
-			}
-		})
-	}
-	deleting.Wait()
-	if n := len(left); n > 3 {
-		left = append(left[:3], fmt.Errorf("and %d more", n-3))
-	}
-	return errors.Join(left...)
-}
-
-func (s *cosmosSystem) remove(ctx context.Context, d docID) error {
-	a, err := s.client.do(ctx, http.MethodDelete, resource{"docs", d.id}, map[string]string{"x-ms-documentdb-partitionkey": d.key()}, nil)
-	if err != nil || a.status == http.StatusNotFound {
-		return err
-	}
-	return a.err()
-}
-
-// document names a new document, which may exist from then on.
-func (s *cosmosSystem) document() docID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.numbers++
-	d := docID{id: fmt.Sprintf("sluice-verify-%s-%d", s.opts.ID, s.numbers)}
-	d.values = s.key(d.id)
-	s.docs = append(s.docs, d)
-	return d
-}
-
-// key returns the partition key of a document: each component is the document's id.
-func (s *cosmosSystem) key(id string) []partitionkey.Value {
-	values := make([]partitionkey.Value, len(s.definition.PartitionKey.Paths))
-	for i := range values {
-		values[i] = partitionkey.String(id)
-	}
-	return values
-}
-
-func (d docID) key() string { return string(partitionkey.AppendJSON(nil, d.values)) }
-
-// body is the document of a version, with its partition key at the container's paths.
-func (s *cosmosSystem) body(d docID, version int) []byte {
-	doc := map[string]any{"id": d.id, "sluiceVerify": s.opts.ID, "version": version}
-	for _, path := range s.definition.PartitionKey.Paths {
-		at := doc
-		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-		for _, part := range parts[:len(parts)-1] {
-			below, ok := at[unquotePart(part)].(map[string]any)
-			if !ok {
-				below = map[string]any{}
-				at[unquotePart(part)] = below
-			}
-			at = below
-		}
-		at[unquotePart(parts[len(parts)-1])] = d.id
-	}
-	text, _ := json.Marshal(doc) // maps of texts and numbers
-	return text
-}
-
-// unquotePart is a part of a path without the quotation marks that it may have.
-func unquotePart(part string) string { return strings.Trim(part, `"`) }
-
-// upsert writes a document in a request of its own.
-func (s *cosmosSystem) upsert(ctx context.Context, d docID, version int) (answer, error) {
-	a, err := s.client.do(ctx, http.MethodPost, resource{kind: "docs"}, s.upsertHeader(d), s.body(d, version))
-	if err == nil {
-		err = a.err()
-	}
-	return a, err
-}
-
-func (s *cosmosSystem) upsertHeader(d docID) map[string]string {
-	return map[string]string{"x-ms-documentdb-partitionkey": d.key(), "x-ms-documentdb-is-upsert": "True"}
-}
-
-// stored reads the version of a document, -1 if it does not exist.
-func (s *cosmosSystem) stored(ctx context.Context, d docID) (version int, a answer, err error) {
-	var doc struct{ Version int }
-	a, err = s.client.do(ctx, http.MethodGet, resource{"docs", d.id}, map[string]string{"x-ms-documentdb-partitionkey": d.key()}, nil)
-	switch {
-	case err != nil:
-		return 0, a, err
-	case a.status == http.StatusNotFound:
-		return -1, a, nil
-	case !a.ok():
-		return 0, a, a.err()
-	}
-	err = json.Unmarshal(a.body, &doc)
-	return doc.Version, a, err
 }
 
 func (s *cosmosSystem) ranges(ctx context.Context) ([]keyRange, []partitionkey.Range, error) {
@@ -312,19 +191,13 @@ func (s *cosmosSystem) together(ctx context.Context, n int) (string, []docID, er
 	}
 	of := map[int][]docID{}
 	for range 1000 * n {
-		s.mu.Lock()
-		s.numbers++
-		d := docID{id: fmt.Sprintf("sluice-verify-%s-%d", s.opts.ID, s.numbers)}
-		s.mu.Unlock()
-		d.values = s.key(d.id)
+		d := s.newID()
 		i := partitionkey.Find(bounds, s.definitionHash().Hash(d.values...))
 		if i < 0 {
 			return "", nil, errors.New("a key is in no range")
 		}
 		if of[i] = append(of[i], d); len(of[i]) == n {
-			s.mu.Lock()
-			s.docs = append(s.docs, of[i]...)
-			s.mu.Unlock()
+			s.mayExist(of[i]...)
 			return ids[i].ID, of[i], nil
 		}
 	}

@@ -93,7 +93,7 @@ func (s *databaseSystem) lease() *leaseChecks {
 	return &leaseChecks{s.leases(), group(s.opts), s.leaseFor, s.partition}
 }
 
-// incarnation is that of the topic that the checks pretend to read.
+// incarnation is that of the topic, which does not exist, in the checkpoints of the checks.
 const incarnation = "2000-01-01T00:00:00Z"
 
 // owner makes a lease without the lease store: the stores trust what they are given.
@@ -112,9 +112,9 @@ func (s *databaseSystem) claimed(ctx context.Context, position int64) (driver.Le
 	return lease, s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(position)}, nil, nil)
 }
 
-// effect returns a number that no check has used.
 var lastEffect atomic.Int64
 
+// effect returns a number that no check has used.
 func effect() int64 { return lastEffect.Add(1) }
 
 // has reports whether the effects are in the database: all of them, or none.

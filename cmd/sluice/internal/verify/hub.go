@@ -122,14 +122,6 @@ func (h *hub) Rights(ctx context.Context) []Right {
 	return rights
 }
 
-// grant records whether the request that needs the right succeeded.
-func (r *Right) grant(err error, next string) {
-	r.Granted = err == nil
-	if err != nil {
-		r.Found, r.Next = oneLine(err), next
-	}
-}
-
 // Creates implements [System].
 func (h *hub) Creates() []string {
 	list := []string{"readers in consumer group " + h.group + "; other readers of this group are disconnected meanwhile"}

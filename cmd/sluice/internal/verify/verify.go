@@ -106,6 +106,14 @@ type Right struct {
 	Next    string // how to get it
 }
 
+// grant records whether the request that needs the right succeeded.
+func (r *Right) grant(err error, next string) {
+	r.Granted = err == nil
+	if err != nil {
+		r.Found, r.Next = oneLine(err), next
+	}
+}
+
 // System is what is checked: a hub, a database, a container.
 type System interface {
 	// Name says what it is, without secrets.
