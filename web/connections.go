@@ -6,28 +6,30 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// maxConnections is how many connections a server has at a time, and maxStrangers how
-	// many of one address (IPv6: of one /64) that have not sent an authenticated request.
-	maxConnections = 256
-	maxStrangers   = 32
-	// strangerIdle is how long such a connection may live without a request.
-	strangerIdle = 15 * time.Second
+	// maxConnections is how many connections a server has at a time, and
+	// maxUnauthenticated how many of one address (IPv6: of one /64) that have not sent an
+	// authenticated request.
+	maxConnections     = 256
+	maxUnauthenticated = 32
+	// unauthenticatedIdle is how long such a connection may be open without a request.
+	unauthenticatedIdle = 15 * time.Second
 )
 
-// connections bounds the connections of a server. Those that have not authenticated give
-// way to newer ones, the oldest first, of the same address if that has too many. So nobody
-// can keep others out by holding connections.
+// connections bounds the connections of a server. At the limit it closes an unauthenticated
+// one for a new one: the oldest, of the same address if that has too many. So no client can
+// keep others out by holding connections.
 type connections struct {
 	net.Listener
 
-	mu        sync.Mutex
-	open      int
-	strangers []*connection // oldest first
+	mu              sync.Mutex
+	open            int
+	unauthenticated []*connection // oldest first
 }
 
 // connection is one that the listener has accepted.
@@ -35,9 +37,10 @@ type connection struct {
 	net.Conn
 	of    *connections
 	from  netip.Prefix
-	timer *time.Timer // closes a stranger that is idle
-	// gone and known are guarded by connections.mu: it is closed; it is no stranger.
-	gone, known bool
+	timer *time.Timer // closes an unauthenticated connection that is idle
+	// connections.mu guards these.
+	closed        bool
+	authenticated bool
 }
 
 // Accept admits the next connection.
@@ -62,21 +65,21 @@ func (l *connections) admit(accepted net.Conn) (*connection, bool) {
 	}
 	l.mu.Lock()
 	var evicted *connection
-	if same := l.strangersOf(c.from); len(same) >= maxStrangers {
+	if same := l.unauthenticatedOf(c.from); len(same) >= maxUnauthenticated {
 		evicted = same[0]
 	} else if l.open >= maxConnections {
-		if len(l.strangers) == 0 {
+		if len(l.unauthenticated) == 0 {
 			l.mu.Unlock()
 			return nil, false
 		}
-		evicted = l.strangers[0]
+		evicted = l.unauthenticated[0]
 	}
 	if evicted != nil {
 		l.remove(evicted)
 	}
 	l.open++
-	l.strangers = append(l.strangers, c)
-	c.timer = time.AfterFunc(strangerIdle, func() { _ = c.Close() })
+	l.unauthenticated = append(l.unauthenticated, c)
+	c.timer = time.AfterFunc(unauthenticatedIdle, func() { _ = c.Close() })
 	l.mu.Unlock()
 	if evicted != nil {
 		_ = evicted.Conn.Close()
@@ -84,9 +87,9 @@ func (l *connections) admit(accepted net.Conn) (*connection, bool) {
 	return c, true
 }
 
-// strangersOf returns the strangers of an address. The lock is held.
-func (l *connections) strangersOf(from netip.Prefix) (same []*connection) {
-	for _, c := range l.strangers {
+// unauthenticatedOf returns the unauthenticated connections of an address. The lock is held.
+func (l *connections) unauthenticatedOf(from netip.Prefix) (same []*connection) {
+	for _, c := range l.unauthenticated {
 		if c.from == from {
 			same = append(same, c)
 		}
@@ -94,24 +97,21 @@ func (l *connections) strangersOf(from netip.Prefix) (same []*connection) {
 	return same
 }
 
-// remove takes a connection out of the books. The lock is held.
+// remove notes that a connection is closed. The lock is held.
 func (l *connections) remove(c *connection) {
-	if c.gone {
+	if c.closed {
 		return
 	}
-	c.gone = true
+	c.closed = true
 	c.timer.Stop()
 	l.open--
 	l.forget(c)
 }
 
-// forget removes a connection from the strangers. The lock is held.
+// forget removes a connection from the unauthenticated ones. The lock is held.
 func (l *connections) forget(c *connection) {
-	for i, s := range l.strangers {
-		if s == c {
-			l.strangers = append(l.strangers[:i:i], l.strangers[i+1:]...)
-			return
-		}
+	if i := slices.Index(l.unauthenticated, c); i >= 0 {
+		l.unauthenticated = slices.Delete(l.unauthenticated, i, i+1)
 	}
 }
 
@@ -123,24 +123,24 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// authenticated notes that a request of the connection has authenticated.
-func (c *connection) authenticated() {
+// noteAuthenticated notes that a request of the connection has authenticated.
+func (c *connection) noteAuthenticated() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if c.known || c.gone {
+	if c.authenticated || c.closed {
 		return
 	}
-	c.known = true
+	c.authenticated = true
 	c.timer.Stop()
 	c.of.forget(c)
 }
 
-// requested notes a request of the connection.
-func (c *connection) requested() {
+// noteRequest notes a request of the connection.
+func (c *connection) noteRequest() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if !c.known && !c.gone {
-		c.timer.Reset(strangerIdle)
+	if !c.authenticated && !c.closed {
+		c.timer.Reset(unauthenticatedIdle)
 	}
 }
 

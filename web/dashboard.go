@@ -232,7 +232,7 @@ func (d *Dashboard) routes() http.Handler {
 	}))
 	return d.secured(protection.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := connectionOf(r); c != nil {
-			c.requested()
+			c.noteRequest()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
 		outside.ServeHTTP(w, r)

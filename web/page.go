@@ -112,7 +112,7 @@ func (d *Dashboard) authenticated(next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			if c := connectionOf(r); c != nil {
-				c.authenticated()
+				c.noteAuthenticated()
 			}
 			next.ServeHTTP(w, r)
 		case errors.Is(err, errSignIn) && r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/"):
