@@ -262,7 +262,8 @@ func (a *assignment) hook(name string, fn func() error) {
 
 // lagEvery is how often the log is asked for a partition's end. A consumer that holds many
 // partitions asks more seldom, so that the partitions together ask every lagPace: logs limit
-// such requests. In any case it is three times in [Config].SilentAfter.
+// such requests. To detect silent readers in time it asks at least three times in
+// [Config].SilentAfter, up to four times that pace.
 const (
 	lagEvery = 5 * time.Second
 	lagPace  = 100 * time.Millisecond

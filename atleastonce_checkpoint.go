@@ -171,8 +171,8 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 	if unchanged && began-c.stored < w.a.c.cfg.LeaseFor {
 		return
 	}
-	// An unchanged checkpoint is stored for its fence: a partition without events learns in
-	// this way that an operator has set the checkpoint.
+	// An unchanged checkpoint is stored for its fence: the owner of a partition without
+	// events notices in this way that an operator has set the checkpoint.
 	rctx, cancel := w.storeRequestCtx(ctx)
 	defer cancel()
 	err := w.store.Advance(rctx, w.a.lease, to, done)

@@ -87,8 +87,8 @@ type Config struct {
 	// BodyLimit is the largest event in bytes (body, properties, key, message id and
 	// other texts) that a dead letter stores. Of a larger one, or one with a text of more
 	// than 4 KiB other than the key, only the position and the beginnings of the texts are
-	// stored, and a redrive reads the event from the log. Default: 256 KiB; negative: bodies are never
-	// stored.
+	// stored, and a redrive reads the event from the log. Default: 256 KiB; negative:
+	// bodies are never stored.
 	BodyLimit int
 	// StallAfter is how long a call of the user's code or of a driver may last before
 	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.

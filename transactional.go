@@ -196,8 +196,8 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	}
 }
 
-// checkFence commits an empty step. A partition without events learns in this way that an
-// operator has set its checkpoint.
+// checkFence commits an empty step. The owner of a partition without events notices in this
+// way that an operator has set its checkpoint.
 func (w *transactionalWorker[Tx]) checkFence() error {
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos}, Batch{})
 	if errors.Is(err, errReclaimed) {

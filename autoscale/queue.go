@@ -17,9 +17,9 @@ type Queue interface {
 	Send(ctx context.Context, bodies ...[]byte) error
 	// Receive returns 1 to most messages. It waits until there is one, or returns
 	// ctx's error when ctx ends. Each request that it makes to a server needs a
-	// deadline of its own: the callers set one for the other methods, but not for it. Received messages are hidden from other receivers
-	// for the queue's lock time; one that has not been deleted by then is delivered
-	// again.
+	// deadline of its own: the callers set one for the other methods, but not for it.
+	// Received messages are hidden from other receivers for the queue's lock time; one
+	// that has not been deleted by then is delivered again.
 	Receive(ctx context.Context, most int) ([]Message, error)
 	// Extend restarts the lock time of a message. It returns ErrLockLost if another
 	// receiver has, or may have, received the message since.

@@ -28,7 +28,8 @@ type DeadLetter struct {
 	NextAttempt time.Time // with StatusRedrive; zero otherwise
 
 	// Event is the event itself. If HasBody is false, the body was over the limit or is not to be
-	// stored: Body and Properties are missing, texts may be cut, and a redrive reads the event from the log again.
+	// stored: Body and Properties are missing, texts may be cut, and a redrive reads the event from the
+	// log again.
 	Event   Event
 	HasBody bool
 }

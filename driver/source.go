@@ -44,8 +44,8 @@ type Source interface {
 	// there is no such topic, or access is denied.
 	Describe(ctx context.Context) (Topic, error)
 	// Bounds asks the log for the ends of a partition. They are advice, for the lag and for progress:
-	// a log may answer with what it held some time ago, or with nothing for ever. Nobody concludes
-	// from them that a position is past the end, or that events are gone.
+	// a log may answer with what it held some time ago, or with nothing for ever. They do not show
+	// that a position is past the end, or that events are gone.
 	Bounds(ctx context.Context, partition string) (Bounds, error)
 	// Seek returns the position before the first event that start selects. A start after the newest
 	// event means the end of the partition. Unlike Bounds, Seek knows the end exactly: [StartLatest]
@@ -68,9 +68,9 @@ const ReadBytes = 1 << 20
 // Reader reads one partition in order. One goroutine at a time uses it, except that Close may be
 // called during a Read, which then returns.
 type Reader interface {
-	// Read waits for at least one event after the position and returns the events that are there, at most max, and of
-	// several at most about [ReadBytes], so that the consumer's bounds in bytes hold. Where
-	// the log numbers events consecutively they follow each other without a gap: a gap is a
+	// Read waits for at least one event after the position and returns the events that are there, at
+	// most max, and of several at most about [ReadBytes], so that the consumer's bounds in bytes hold.
+	// Where the log numbers events consecutively they follow each other without a gap: a gap is a
 	// [*RetentionError]. After an error other than that of ctx the reader is of no further use, and
 	// the consumer opens another. After the end of ctx the reader continues where it was.
 	Read(ctx context.Context, max int) ([]*Event, error)
