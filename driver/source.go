@@ -57,7 +57,8 @@ type Source interface {
 	// [*StolenError] while a reader of a higher epoch is connected. This protects nothing by itself:
 	// it compares connected readers only. The error is an [ErrPastEnd] if the position is after the
 	// newest event. If events between the position and the oldest event are gone, it is a
-	// [*RetentionError], or the reader's first Read returns that.
+	// [*RetentionError]. A log may notice each of these late: then the reader's first Read returns
+	// the error.
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 

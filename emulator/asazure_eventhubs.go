@@ -42,6 +42,9 @@ type EventHubsAsAzure struct {
 	// EnvelopeRouting chooses the partition of a batch by the key of its envelope alone.
 	// By default, the keys of the events in it count, too.
 	EnvelopeRouting bool
+	// LateRefusal is how long after the answer to its attach a receiver is detached whose
+	// position or epoch is refused. By default, the attach itself is refused.
+	LateRefusal time.Duration
 	// Geo makes the namespace geo-replicated: offsets read EPOCH:OFFSET:SEQUENCE, and
 	// [Server.Promote] begins a new replication epoch, in which positions of an earlier
 	// epoch are refused (.NET SDK: CheckpointPosition; error
@@ -65,6 +68,7 @@ func eventHubsSwitches() []asAzureSwitch {
 		onOff("known-groups", func(a *AsAzure) *bool { return &a.EventHubs.KnownGroups }),
 		count("receiver-name", "64", func(a *AsAzure) *int { return &a.EventHubs.ReceiverName }),
 		onOff("envelope-routing", func(a *AsAzure) *bool { return &a.EventHubs.EnvelopeRouting }),
+		duration("late-refusal", "50ms", func(a *AsAzure) *time.Duration { return &a.EventHubs.LateRefusal }),
 		onlySpecial(onOff("geo", func(a *AsAzure) *bool { return &a.EventHubs.Geo })),
 		share("random-busy", "0.01", func(a *AsAzure) *float64 { return &a.EventHubs.RandomBusy }),
 	}

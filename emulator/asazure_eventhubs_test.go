@@ -318,6 +318,26 @@ func TestEnvelopeRouting(t *testing.T) {
 	}
 }
 
+// A receiver whose position or epoch is refused is attached first, and detached a moment later.
+func TestLateRefusal(t *testing.T) {
+	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{LateRefusal: 20 * time.Millisecond}))
+	send(t, producer(t, srv, "h"), to0(), "a")
+	const address = "h/ConsumerGroups/$Default/Partitions/0"
+	receiver(t, session(t, srv), address, &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:epoch": int64(2)}})
+	for want, options := range map[string]*amqp.ReceiverOptions{
+		"The last sequence number in the system is '0'": {Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-sequence-number > '5'")}},
+		"with a higher epoch '2' already exists":        {Properties: map[string]any{"com.microsoft:epoch": int64(1)}},
+	} {
+		l, err := session(t, srv).NewReceiver(within(t), address, options)
+		if err != nil {
+			t.Errorf("the attach is refused: %v", err)
+			continue
+		}
+		_, err = l.Receive(within(t), nil)
+		wantText(t, err, want)
+	}
+}
+
 // Offsets name the replication epoch. A promotion begins another one; after a forced one,
 // earlier offsets are refused. Numeric offsets always are.
 func TestGeo(t *testing.T) {

@@ -115,16 +115,13 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if f := s.cfg.OnWrite; f != nil {
 		onWrite = func(w cosmosdb.Write) { f(CosmosWrite(w)) }
 	}
-	var as cosmosdb.AsAzure
-	if s.cfg.AsAzure != nil {
-		as = cosmosdb.AsAzure(s.cfg.AsAzure.Cosmos)
-	}
+	s.cfg.AsAzure = s.cfg.AsAzure.orDefault()
 	var refuse func(*http.Request) error
 	if len(s.cfg.Keys) == 0 { // every web page knows the published key
 		refuse = webpage.Check
 	}
 	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
-		Refuse: refuse, Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: as,
+		Refuse: refuse, Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: cosmosdb.AsAzure(s.cfg.AsAzure.Cosmos),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
@@ -158,7 +155,7 @@ func (s *Cosmos) listen() error {
 		l = tls.NewListener(l, s.cert.serverConfig())
 	}
 	s.server = s.account.Serve(l)
-	if a := s.cfg.AsAzure; a != nil && a.Cosmos.TwoRegions {
+	if s.cfg.AsAzure.Cosmos.TwoRegions {
 		if err := s.listenSecond(); err != nil {
 			return err
 		}

@@ -22,9 +22,7 @@ type hubsAsAzure struct {
 }
 
 func newHubsAsAzure(a *AsAzure) *hubsAsAzure {
-	if a == nil {
-		a = &AsAzure{}
-	}
+	a = a.orDefault()
 	h := &hubsAsAzure{EventHubsAsAzure: a.EventHubs}
 	h.dice.random = rand.New(rand.NewPCG(a.Seed, 0))
 	h.calls.perSecond = h.RuntimeCalls
@@ -137,6 +135,24 @@ func (a *hubsAsAzure) beginning(p *eventhubs.Partition, start eventhubs.StartPos
 		return next
 	}
 	return max(info.First, next-a.dice.upTo(a.EarlierEvents))
+}
+
+// refuse refuses a receiver because of err: its attach, or with LateRefusal the link a while
+// after its attach was answered. The results are those of openReceiver.
+func (a *hubsAsAzure) refuse(err error) (func(context.Context) error, error) {
+	if a.LateRefusal == 0 {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		late := time.NewTimer(a.LateRefusal)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, nil
 }
 
 // inject injects the fault that matches an operation on a link, or refuses the operation at

@@ -51,23 +51,17 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
+	epoch, name, err := readerOf(l.Properties(), c.azure.ReceiverName)
+	if err != nil {
+		return nil, err
+	}
 	start, err := startOf(l.Filter())
 	if err != nil {
 		return nil, err
 	}
-	if c.azure.geo != nil {
-		if start, err = c.azure.geo.resolve(p, start); err != nil {
-			return nil, err
-		}
-	}
-	next, err := p.Seek(start)
+	next, err := c.seek(n, p, start)
 	if err != nil {
-		return nil, c.explainStart(n, p, err)
-	}
-	next = c.azure.beginning(p, start, next)
-	epoch, name, err := readerOf(l.Properties(), c.azure.ReceiverName)
-	if err != nil {
-		return nil, err
+		return c.azure.refuse(err)
 	}
 	detach, err := p.Attach(n.group, name, epoch, func(by string, newEpoch int64) {
 		l.Detach(amqp.Errorf(amqp.CondStolen, "New receiver '%s' with higher epoch of '%d' is created hence current receiver '%s' with epoch '%s' is "+
@@ -75,13 +69,28 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 			nameOrNil(by), newEpoch, nameOrNil(name), epochText(epoch)))
 	})
 	if err != nil {
-		return nil, c.explainAttach(n, name, err)
+		return c.azure.refuse(c.explainAttach(n, name, err))
 	}
 	r := &hubReceiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
 	return func(ctx context.Context) error {
 		defer detach()
 		return c.explain(n, r.run(ctx))
 	}, nil
+}
+
+// seek returns the sequence number at which a receiver begins.
+func (c *hubPeer) seek(n hubNode, p *eventhubs.Partition, start eventhubs.StartPosition) (int64, error) {
+	if c.azure.geo != nil {
+		var err error
+		if start, err = c.azure.geo.resolve(p, start); err != nil {
+			return 0, err
+		}
+	}
+	next, err := p.Seek(start)
+	if err != nil {
+		return 0, c.explainStart(n, p, err)
+	}
+	return c.azure.beginning(p, start, next), nil
 }
 
 func (r *hubReceiver) run(ctx context.Context) error {

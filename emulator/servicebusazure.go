@@ -24,9 +24,7 @@ type busAsAzure struct {
 }
 
 func newBusAsAzure(a *AsAzure, premium bool) *busAsAzure {
-	if a == nil {
-		a = &AsAzure{}
-	}
+	a = a.orDefault()
 	b := &busAsAzure{ServiceBusAsAzure: a.ServiceBus, premium: premium, receiving: make(map[string]int)}
 	b.dice.random = rand.New(rand.NewPCG(a.Seed, 1))
 	return b

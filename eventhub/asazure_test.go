@@ -151,3 +151,34 @@ func TestGeoReplication(t *testing.T) {
 		t.Errorf("seek of an offset of another epoch: %v", err)
 	}
 }
+
+// A refusal that comes a moment after the link was attached says the same as an early one.
+func TestLateRefusal(t *testing.T) {
+	for _, late := range []time.Duration{0, 100 * time.Millisecond} {
+		t.Run(late.String(), func(t *testing.T) {
+			b := asAzure(t, emulator.EventHubsAsAzure{LateRefusal: late, StaleRuntime: time.Hour, Geo: true})
+			s := b.source(nil)
+			b.send("0", 0, 10, 100)
+			at := b.read(b.open(s, "0", driver.Origin, 1), 10, 10)[4].Position()
+
+			if end, err := s.Seek(b.now, "0", sluice.Latest(), 1); err != nil || end.Sequence != 9 {
+				t.Errorf("latest is %v, %v; want 9", end, err)
+			}
+			err := b.refusal(s, "0", driver.Position{Sequence: 20}, 1)
+			if !errors.Is(err, driver.ErrPastEnd) {
+				t.Errorf("after the end: %v", err)
+			}
+			checkMessage(t, fmt.Sprint(err), "position 20, but the newest event is 9: check that it is the right hub, then set the checkpoint with `sluice checkpoints set`")
+
+			b.ok("promote", second(b.Promote(true)))
+			err = b.refusal(s, "0", at, 1)
+			if promoted, ok := errors.AsType[*driver.PromotedError](err); !ok || promoted.Position != at {
+				t.Errorf("at an offset of another epoch: %v", err)
+			}
+			b.open(s, "0", driver.Origin, 5)
+			if err := b.refusal(s, "0", driver.Origin, 4); !errors.Is(err, driver.ErrStolen) {
+				t.Errorf("in a lower epoch: %v", err)
+			}
+		})
+	}
+}

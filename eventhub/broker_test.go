@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 // patience is how long a test waits for what must come.
@@ -32,7 +33,14 @@ type broker struct {
 
 func newBroker(t testing.TB, cfg *emulator.Config) *broker {
 	t.Helper()
-	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: 4, ConsumerGroups: []string{"other"}}}, cfg)
+	var resolved emulator.Config
+	if cfg != nil {
+		resolved = *cfg
+	}
+	if resolved.AsAzure == nil {
+		resolved.AsAzure = asazure.WithoutBusy() // a source repeats nothing
+	}
+	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: 4, ConsumerGroups: []string{"other"}}}, &resolved)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +119,18 @@ func (b *broker) open(s *Source, partition string, after driver.Position, epoch 
 	b.ok("open", err)
 	b.t.Cleanup(func() { r.Close(context.Background()) })
 	return r
+}
+
+// refusal returns why the broker refuses a reader: the error of Open, or of the first Read.
+func (b *broker) refusal(s *Source, partition string, after driver.Position, epoch int64) error {
+	b.t.Helper()
+	r, err := s.Open(b.now, partition, after, epoch)
+	if err != nil {
+		return err
+	}
+	defer r.Close(b.now)
+	_, err = r.Read(b.now, 10)
+	return err
 }
 
 // read reads n events in batches of at most limit and checks that they follow

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 
@@ -19,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			b := newBroker(t, nil)
+			b := newBroker(t, &emulator.Config{AsAzure: asazure.Kind()}) // its bounds are exact
 			link := tcplink.NewTest(t, b.Addr())
 			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
 			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
@@ -43,7 +44,7 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("tls", func(t *testing.T) {
 		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
+			b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", AsAzure: asazure.Kind()})
 			return harness(b, func() *Source { return b.sourceOf(b.TLSConnectionString(), &Config{TLSConfig: b.tls()}) })
 		})
 	})

@@ -83,6 +83,10 @@ func (s *Source) explain(thing string, err error) error {
 
 // explain is the source's explain, with what is known about the link.
 func (l *link) explain(err error) error {
+	// A hub that is deleted while a reader waits may be there again: that is no refusal.
+	if late := l.guard.refusal(); late != nil && !l.delivers && conditionAdvice[late.Condition] != adviseName {
+		err = late
+	}
 	f := brokerErrorOf(err)
 	switch {
 	case l.guard.undecodable() != "":

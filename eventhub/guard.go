@@ -89,13 +89,15 @@ type connectionGuard struct {
 	path       string        // the source address of the link
 	attachedCh chan struct{} // closed once the link is attached
 	intake     intake
+	incoming   detaches
 
 	mu       sync.Mutex
 	dialled  bool
 	attached bool
 	linkUp   bool
-	err      error  // the first failure: of the connection, or a second attach
-	decode   string // why the SDK could not decode an event; empty if it could
+	err      error       // the first failure: of the connection, or a second attach
+	detach   *amqp.Error // that of the broker's last detach; nil if it had none
+	decode   string      // why the SDK could not decode an event; empty if it could
 }
 
 func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string, limit int) *connectionGuard {
@@ -134,6 +136,27 @@ func (w *connectionGuard) cause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
+}
+
+// refusal returns why the broker detached the link that the SDK then tried to attach again,
+// nil if that did not happen. The SDK returns the error of the second attempt alone.
+func (w *connectionGuard) refusal() *amqp.Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.detach == nil || !errors.Is(w.err, errDetached) {
+		return nil
+	}
+	return w.detach
+}
+
+// received looks for detaches in what came from the broker. The goroutine that reads the
+// connection calls it.
+func (w *connectionGuard) received(b []byte) {
+	w.incoming.scan(b, func(err *amqp.Error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.detach = err
+	})
 }
 
 // isUp reports whether the link is attached.
@@ -235,6 +258,7 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	c.guard.intake.came(n)
+	c.guard.received(p[:n])
 	if err != nil {
 		c.guard.fail(connectionError(err))
 	}

@@ -20,7 +20,8 @@ type link struct {
 	guard     *connectionGuard
 	client    *azeventhubs.ConsumerClient
 	receiver  *azeventhubs.PartitionClient
-	credited  int // events requested that have not come
+	credited  int  // events requested that have not come
+	delivers  bool // an event has come
 
 	life   context.Context // ends with the link
 	end    context.CancelFunc
@@ -69,7 +70,8 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	watch.Wait()
 	switch {
 	case err == nil || cancelled(err) && l.guard.isUp():
-		l.credited = credit - len(events)
+		l.credited = credit
+		l.came(events)
 		return l, events, nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -118,8 +120,14 @@ func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
 	case err != nil && !cancelled(err):
 		return nil, l.explain(err)
 	}
-	l.credited -= len(events)
+	l.came(events)
 	return events, nil
+}
+
+// came counts events that were received.
+func (l *link) came(events []*azeventhubs.ReceivedEventData) {
+	l.credited = max(0, l.credited-len(events))
+	l.delivers = l.delivers || len(events) > 0
 }
 
 // linger waits for d, or until ctx or the link ends.
@@ -140,7 +148,7 @@ func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, erro
 	events, err := l.receiver.ReceiveEvents(ctx, 1, nil)
 	switch {
 	case err == nil:
-		l.credited = max(0, l.credited-len(events))
+		l.came(events)
 		return events, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -22,10 +22,11 @@ func TestOverWebSocket(t *testing.T) {
 	b.send("0", 0, 10, 100)
 	work := func(t *testing.T, s *Source) {
 		b.read(b.open(s, "0", driver.Position{Sequence: 4}, 1), 5, 10)
-		bounds, err := s.Bounds(b.now, "0")
-		if err != nil || bounds.Last.Sequence != 9 {
-			t.Errorf("bounds: %+v, %v", bounds, err)
-		}
+		b.eventually("the bounds", func() bool {
+			bounds, err := s.Bounds(b.now, "0")
+			b.ok("bounds", err)
+			return bounds.Last.Sequence == 9
+		})
 	}
 	t.Run("plain", func(t *testing.T) { work(t, b.source(&Config{OverWebSocket: true})) })
 	t.Run("tls", func(t *testing.T) {

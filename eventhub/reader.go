@@ -27,7 +27,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 	if after.Sequence < driver.Origin.Sequence {
 		return nil, &refusedError{text: s.partitionName(partition) + ": no position to open at: call Seek first"}
 	}
-	r := &reader{epoch: epoch, next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
+	r := &reader{epoch: epoch, after: after, next: after.Sequence + 1, window: newWindow(s.cfg.Prefetch, s.cfg.PrefetchBytes)}
 	link, events, err := s.attach(ctx, partition, startAfter(after), epoch, r.window.credit())
 	if err != nil {
 		return nil, s.explainOpen(err, partition, after)
@@ -61,7 +61,7 @@ func validOffset(text string) bool {
 	return text != ""
 }
 
-// explainOpen adds the position to the error of a link that was not opened at it.
+// explainOpen adds the position to the error of a link that the broker refused to open at it.
 func (s *Source) explainOpen(err error, partition string, after driver.Position) error {
 	if end := new(pastEndError); errors.As(err, &end) {
 		return fmt.Errorf("%s: position %v, but the %s is %s: check that it is the right hub, then set the checkpoint with `sluice checkpoints set`: %w",
@@ -80,9 +80,10 @@ const lingerTime = time.Millisecond
 type reader struct {
 	link     *link
 	epoch    int64
-	next     int64 // the sequence number that must come next
-	began    bool  // it has come once
-	earlier  int   // events before it that came until then, and were passed over
+	after    driver.Position // where the link was opened
+	next     int64           // the sequence number that must come next
+	began    bool            // it has come once
+	earlier  int             // events before it that came until then, and were passed over
 	window   window
 	buffered []*driver.Event // received and not yet returned
 	err      error           // why no event follows buffered
@@ -185,10 +186,15 @@ func (r *reader) refill() {
 	r.buffer(events)
 }
 
-// fail records why no more events come.
+// fail records why no more events come. Before the first event that can be because the broker
+// refuses the position: it may attach the link first, and detach it a moment later.
 func (r *reader) fail(err error) {
 	if errors.Is(err, errDetached) {
 		err = fmt.Errorf("%w, after event %d", err, r.next-1)
+	}
+	if !r.began {
+		r.err = r.link.source.explainOpen(err, r.link.partition, r.after)
+		return
 	}
 	r.err = undecodableAt(err, r.link.partition, r.next)
 }

@@ -166,17 +166,28 @@ func (k seek) confirmed(ctx context.Context) (driver.Bounds, error) {
 // refuses a link at a later one. If it does not refuse, end returns [driver.Unset]'s.
 func (k seek) end(ctx context.Context) (int64, error) {
 	far := int64(math.MaxInt64 / 2)
-	l, _, err := k.attach(ctx, k.partition, azeventhubs.StartPosition{SequenceNumber: &far}, k.epoch, 1)
-	refusal := new(pastEndError)
-	switch {
-	case err == nil:
-		l.close(ctx)
-	case !errors.As(err, &refusal):
-		return 0, err
-	default:
-		if end, err := strconv.ParseInt(refusal.last, 10, 64); err == nil {
-			return end, nil
+	l, events, err := k.attach(ctx, k.partition, azeventhubs.StartPosition{SequenceNumber: &far}, k.epoch, 1)
+	if err == nil {
+		defer l.close(ctx)
+		// The refusal may come a moment after the link was attached.
+		bound, cancel := context.WithTimeout(ctx, k.wait)
+		defer cancel()
+		if len(events) == 0 {
+			events, err = l.wait(bound)
 		}
+		switch {
+		case err == nil:
+			return events[len(events)-1].SequenceNumber, nil
+		case bound.Err() != nil && ctx.Err() == nil:
+			return driver.Unset.Sequence, nil
+		}
+	}
+	refusal := new(pastEndError)
+	if !errors.As(err, &refusal) {
+		return 0, err
+	}
+	if end, err := strconv.ParseInt(refusal.last, 10, 64); err == nil {
+		return end, nil
 	}
 	return driver.Unset.Sequence, nil
 }

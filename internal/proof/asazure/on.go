@@ -1,0 +1,6 @@
+//go:build asazure
+
+package asazure
+
+// On reports whether the build tag asazure is set.
+const On = true
