@@ -74,12 +74,18 @@ type RetentionError struct {
 	// Held says that the log holds older events than the missing ones, so that something
 	// else than retention removed them.
 	Held bool
+	// Unchecked is why it is not known whether the log holds older events; empty if it is known.
+	Unchecked string
 }
 
 func (e *RetentionError) Error() string {
 	if e.Held {
 		return fmt.Sprintf("partition %s: events %d to %d are missing, though the log holds older ones, so this is not retention: check whether log compaction is on; the partition is read again every 10 s; to continue without the events use `sluice checkpoints set` at sequence %d",
 			e.Partition, e.After+1, e.First-1, e.First)
+	}
+	if e.Unchecked != "" {
+		return fmt.Sprintf("partition %s: events %d to %d are missing; whether retention removed them could not be checked (%s): the partition is read again every 10 s; if the error stays, recover the events from another record, then continue with `sluice checkpoints set` at sequence %d",
+			e.Partition, e.After+1, e.First-1, e.Unchecked, e.First)
 	}
 	return fmt.Sprintf("partition %s: retention removed events %d to %d before they were read: recover them from another record, then continue with `sluice checkpoints set` at sequence %d",
 		e.Partition, e.After+1, e.First-1, e.First)

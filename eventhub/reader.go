@@ -154,14 +154,13 @@ func (r *reader) pop(max int) []*driver.Event {
 // explainGap returns r.err. If that reports a gap, it looks for the oldest event, over a link
 // that replaces the reader's: if the log holds older ones, retention is not the cause.
 func (r *reader) explainGap(ctx context.Context) error {
-	if gap := new(driver.RetentionError); errors.As(r.err, &gap) && !gap.Held {
+	if gap := new(driver.RetentionError); errors.As(r.err, &gap) && !gap.Held && gap.Unchecked == "" {
 		oldest, err := r.link.source.Seek(ctx, gap.Partition, driver.Start{Kind: driver.StartEarliest}, r.epoch)
-		if err != nil {
-			return r.err
+		explained := *gap
+		if explained.Held = err == nil && oldest.Sequence <= gap.After; err != nil {
+			explained.Unchecked = err.Error()
 		}
-		held := *gap
-		held.Held = oldest.Sequence <= gap.After
-		r.err = &held
+		r.err = &explained
 	}
 	return r.err
 }

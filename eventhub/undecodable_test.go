@@ -111,3 +111,23 @@ func TestGapWithinTheLog(t *testing.T) {
 	}
 	checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing, though the log holds older ones, so this is not retention")
 }
+
+// Where the log's oldest event cannot be found out, the error says so, and does not say
+// that retention was the cause.
+func TestGapUnchecked(t *testing.T) {
+	b := newBroker(t, nil)
+	b.send("0", 0, 10, 100)
+	s := b.source(nil)
+	r := b.open(s, "0", driver.Origin, 1).(*reader)
+	b.read(r, 3, 3)
+	r.buffered = nil
+	r.err = &driver.RetentionError{Partition: "0", After: 2, First: 6}
+	if err := s.Close(b.now); err != nil {
+		t.Fatal(err)
+	}
+	err := r.explainGap(b.now)
+	if !errors.Is(err, sluice.ErrRetention) {
+		t.Fatalf("got %v, want a gap", err)
+	}
+	checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing; whether retention removed them could not be checked (")
+}
