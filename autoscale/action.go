@@ -15,6 +15,10 @@ type Action struct {
 	Reason   string    `json:"reason"` // the decision's, in one line
 }
 
+// maxNumberGap is how far the number of a genuine action or outcome can be above the last
+// one. Numbers rise by one; the first of a state that was lost can be any that was reached.
+const maxNumberGap = 1 << 32
+
 // Outcome is the result of an [Action].
 type Outcome struct {
 	Number   int64     `json:"number"`          // the action's

@@ -129,7 +129,20 @@ func (m *ResourceState) ApplyReport(report Report, now time.Time) *Record {
 	}
 	m.Instances, m.Reported = report.Instances, report.Time
 	o := report.Outcome
-	if o == nil || m.Pending == nil || o.Number != m.Pending.Number {
+	if o == nil {
+		return nil
+	}
+	newest := m.Actions
+	if m.Pending != nil {
+		newest = max(newest, m.Pending.Number)
+	}
+	ahead := o.Number > newest && o.Number-newest <= maxNumberGap
+	if ahead {
+		// The logic's state was lost, or another program sends actions: the scaler would carry
+		// out no action with a lower number.
+		m.Actions = o.Number
+	}
+	if m.Pending == nil || o.Number != m.Pending.Number && !ahead {
 		return nil
 	}
 	a := *m.Pending
@@ -138,6 +151,9 @@ func (m *ResourceState) ApplyReport(report Report, now time.Time) *Record {
 	record := &Record{Resource: m.Resource, Sequence: m.Records, Time: now, Kind: ActionSucceeded,
 		Instances: m.Instances, Wanted: a.To, Proposed: a.To, Action: a.Number}
 	switch took := o.Time.Sub(a.Decided).Round(time.Millisecond); {
+	case ahead:
+		record.Kind = ActionFailed
+		record.Reason = fmt.Sprintf("scaling from %d to %d instances failed: the scaler has had action %d already, which this logic has not sent: check whether its state was lost, and who may send to the queue", a.From, a.To, o.Number)
 	case !o.OK():
 		record.Kind = ActionFailed
 		record.Reason = fmt.Sprintf("scaling from %d to %d instances failed, abandoned after %s: %s", a.From, a.To, attempts(o.Attempts), o.Err)

@@ -72,6 +72,37 @@ func TestOldActionAgain(t *testing.T) {
 	})
 }
 
+// TestForgedNumber: an action with a number that cannot have been reached supersedes
+// no others. After one with a number that can, the logic goes on with higher numbers.
+func TestForgedNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, target, store := queues(), &fleet{instances: 1}, autoscale.NewMemoryStore()
+		action := func(number int64, from, to int) autoscale.Action {
+			return autoscale.Action{Resource: "r", Number: number, From: from, To: to}
+		}
+		send(t, q.Actions, action(1, 1, 2), action(math.MaxInt64, 2, 3), action(2, 2, 3))
+		during(t, scaler(t, target, store, q))
+		if got := target.scalings(); len(got) != 2 || got[1].number != 2 {
+			t.Errorf("scaled %+v, want the actions 1 and 2", got)
+		}
+		aside := q.Actions.(*autoscale.MemoryQueue).DeadLetters()
+		if len(aside) != 1 || !strings.Contains(aside[0].Reason, "can have been reached") {
+			t.Errorf("dead letters %+v, want the forged action", aside)
+		}
+		pending := action(3, 3, 4)
+		m := &autoscale.ResourceState{Resource: "r", Actions: 3, Pending: &pending}
+		forged := &autoscale.Outcome{Number: math.MaxInt64}
+		if record := m.ApplyReport(autoscale.Report{Outcome: forged}, time.Now()); record != nil || m.Actions != 3 {
+			t.Errorf("outcome of an action that cannot be: %+v, %+v", record, m)
+		}
+		forged.Number = 1000
+		record := m.ApplyReport(autoscale.Report{Outcome: forged}, time.Now())
+		if record == nil || record.Kind != autoscale.ActionFailed || record.Action != 3 || m.Pending != nil || m.Actions != 1000 {
+			t.Errorf("outcome of a later action: %+v, %+v, want the pending one failed and 1000 as the last number", record, m)
+		}
+	})
+}
+
 // TestPointAgain: a point leads to one decision, however often it is delivered.
 func TestPointAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

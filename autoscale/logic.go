@@ -270,5 +270,5 @@ func (l *Logic) sendPending(ctx context.Context, a *Action) error {
 // equalReport reports whether m and o are equal in what reports can change. Points
 // need no comparison: new ones always come with a record.
 func (m *ResourceState) equalReport(o *ResourceState) bool {
-	return m.Instances == o.Instances && m.Reported.Equal(o.Reported) && (m.Pending == nil) == (o.Pending == nil)
+	return m.Instances == o.Instances && m.Actions == o.Actions && m.Reported.Equal(o.Reported) && (m.Pending == nil) == (o.Pending == nil)
 }

@@ -150,6 +150,14 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 // does not wait for them. Their outcome is not saved: it would supersede actions with
 // lower numbers.
 func (s *Scaler) handleActions(ctx context.Context, a batch) error {
+	last, err := s.store.Outcome(ctx, s.resource)
+	if err != nil {
+		return fmt.Errorf("load outcome: %w", err)
+	}
+	bound := int64(maxNumberGap)
+	if last != nil {
+		bound += last.Number
+	}
 	var refused []Outcome
 	actions, messages := decodeBatch(ctx, a, s.cfg.Log, func(a Action) error {
 		switch {
@@ -157,6 +165,8 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, a.Resource, s.resource)
 		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
+		case a.Number > bound:
+			return fmt.Errorf("%w: action %d, where no number above %d can have been reached: check who may send to the queue", errBadMessage, a.Number, bound)
 		}
 		err := s.limits.check(a)
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	// MaxBody is the largest size of a response in bytes.
 	MaxBody = 1 << 20
-	// Timeout bounds a request, with its response. The context can end it earlier.
+	// Timeout bounds a request of [Do], with its response. The context can end it earlier.
 	Timeout = 30 * time.Second
 )
 
@@ -54,6 +54,11 @@ func Redacted(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedP
 func Do(client *http.Client, r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), Timeout, fmt.Errorf("no answer within %v", Timeout))
 	defer cancel()
+	return DoUntilDone(ctx, client, r)
+}
+
+// DoUntilDone is [Do] for a request that lasts until ctx ends.
+func DoUntilDone(ctx context.Context, client *http.Client, r *http.Request) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

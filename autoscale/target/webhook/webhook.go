@@ -12,7 +12,8 @@
 //
 // The Idempotency-Key is the same when an action is sent again, because the response
 // was lost or was not a success. "to" is a number of instances, not a difference, so
-// carrying a request out twice does no harm either.
+// carrying a request out twice does no harm either. A POST may take as long as
+// [autoscale.ScalerConfig].Timeout, a GET 30 s.
 package webhook
 
 import (
@@ -34,8 +35,9 @@ import (
 type Config struct {
 	// Header is added to each request, such as Authorization. Default: none.
 	Header http.Header
-	// Client sends the requests. Redirects are not followed, and a request lasts at most
-	// 30 s, whatever it says. Default: http.DefaultTransport is used.
+	// Client sends the requests. Redirects are not followed, and a GET lasts at most 30 s,
+	// whatever it says. A POST may last as long as an attempt of the [autoscale.Scaler].
+	// Default: http.DefaultTransport is used.
 	Client *http.Client
 }
 
@@ -122,6 +124,9 @@ func (t *Target) do(ctx context.Context, method string, body []byte, key string)
 	}
 	for name, values := range t.cfg.Header {
 		r.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if _, bounded := ctx.Deadline(); bounded && method == http.MethodPost {
+		return httpfetch.DoUntilDone(ctx, t.cfg.Client, r)
 	}
 	return httpfetch.Do(t.cfg.Client, r)
 }

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
@@ -58,6 +60,49 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	e.instances = order.To
+}
+
+// slow answers a POST after a minute.
+type slow struct{ posts int }
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := 1
+	if r.Method == http.MethodPost {
+		select {
+		case <-time.After(time.Minute):
+			s.posts++
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	if s.posts > 0 {
+		n = 2
+	}
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(fmt.Sprintf(`{"instances": %d}`, n)))}, nil
+}
+
+// TestSlow: a POST may last as long as the scaler allows an attempt.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endpoint := &slow{}
+		target, err := webhook.New("http://scale.example/", &webhook.Config{Client: &http.Client{Transport: endpoint}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := autoscale.Queues{Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
+		scaler, err := autoscale.NewScaler(&autoscale.Resource{Name: "r", Rule: autoscale.ThresholdRule{}}, target, autoscale.NewMemoryStore(), q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Actions.Send(t.Context(), []byte(`{"resource": "r", "number": 1, "from": 1, "to": 2}`)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		if err := scaler.Run(ctx); err != nil || endpoint.posts != 1 {
+			t.Errorf("%d requests were carried out, %v; want 1", endpoint.posts, err)
+		}
+	})
 }
 
 func start(t *testing.T) (*endpoint, *webhook.Target) {
