@@ -31,9 +31,10 @@ type Mutant struct {
 // Outcome is what the test of a mutant found.
 type Outcome struct {
 	Mutant
-	Seeds string // after how many seeds of the simulation; empty for another test
-	By    string // the first test that failed
-	Took  time.Duration
+	By      string // the first test that failed
+	Seeds   string // after how many seeds of the simulation; empty for another test
+	Finding string // the simulation's first violation; empty for another test, and for a panic
+	Took    time.Duration
 }
 
 // errSurvived means that no test noticed a mutant.
@@ -63,16 +64,20 @@ func (m *Mutant) Source(root string) ([]byte, error) {
 	return bytes.Replace(source, []byte(m.Old), []byte(m.New), 1), nil
 }
 
+// What a failed run of go test -v prints.
 var (
-	seeds      = regexp.MustCompile(`caught after (\d+) seeds`)
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	begunTest  = regexp.MustCompile(`(?m)^=== (?:RUN|CONT|NAME)\s+(\S+)`)
+	caught     = regexp.MustCompile(`caught after (\d+) seeds: (.*)`)
+	panicked   = regexp.MustCompile(`SLUICE_SIM_[A-Z]+=(\d+) go test`) // a world that panics, or has no end
 )
 
 // Run builds a mutant and runs its test, which must fail. dir is for temporary files.
 func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
+	o := Outcome{Mutant: *m}
 	mutated, err := m.Source(root)
 	if err != nil {
-		return Outcome{}, err
+		return o, err
 	}
 	file, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.File): file}})
@@ -80,14 +85,14 @@ func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
 		err = errors.Join(os.WriteFile(file, mutated, 0o600), os.WriteFile(overlay, replace, 0o600))
 	}
 	if err != nil {
-		return Outcome{}, fmt.Errorf("mutant %q: %w", m.Name, err)
+		return o, fmt.Errorf("mutant %q: %w", m.Name, err)
 	}
 	began := time.Now()
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=5m"}, m.Test...)
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=5m", "-v"}, m.Test...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), m.Env...)
 	output, err := cmd.CombinedOutput()
-	o := Outcome{Mutant: *m, Took: time.Since(began)}
+	o.Took = time.Since(began)
 	text := string(output)
 	switch {
 	case err == nil:
@@ -95,23 +100,35 @@ func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
 	case strings.Contains(text, "[build failed]"), strings.Contains(text, "no tests to run"):
 		return o, fmt.Errorf("mutant %q: its test did not run:\n%s", m.Name, text)
 	}
-	if found := seeds.FindStringSubmatch(text); found != nil {
-		o.Seeds = found[1]
-	}
-	if found := failedTest.FindStringSubmatch(text); found != nil {
-		o.By = found[1]
-	} else {
-		o.By = "panic"
-	}
+	o.read(text)
 	return o, nil
 }
 
-// Table returns outcomes as a Markdown table.
+// read reads from the output of a failed run which test failed, and at which seed. Seeds
+// count from 1, so a seed is a number of seeds too.
+func (o *Outcome) read(output string) {
+	if found := failedTest.FindStringSubmatch(output); found != nil {
+		o.By = found[1]
+	} else if begun := begunTest.FindAllStringSubmatch(output, -1); begun != nil {
+		o.By = begun[len(begun)-1][1] // it ended in a panic
+	}
+	if found := caught.FindStringSubmatch(output); found != nil {
+		o.Seeds, o.Finding = found[1], found[2]
+	} else if found := panicked.FindStringSubmatch(output); found != nil {
+		o.Seeds = found[1]
+	}
+}
+
+// Table returns outcomes as the table of docs/guarantees.md, in Markdown.
 func Table(list []Outcome) string {
 	var b strings.Builder
-	b.WriteString("| what is broken | file | noticed by | after seeds |\n|---|---|---|---:|\n")
+	b.WriteString("| what is broken | file | noticed by | seeds | first finding |\n|---|---|---|---:|---|\n")
 	for _, o := range list {
-		fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s |\n", o.Name, o.File, o.By, o.Seeds)
+		by := "**nothing**"
+		if o.By != "" {
+			by = "`" + o.By + "`"
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", o.Name, o.File, by, o.Seeds, strings.ReplaceAll(o.Finding, "|", "\\|"))
 	}
 	return b.String()
 }

@@ -1,19 +1,21 @@
 package mutants
 
+import "cmp"
+
 // The tests of mutants: worlds of the simulation, run from seed 1 on until one notices.
 var (
 	worlds  = []string{"./internal/proof/sim", "-run", "TestFreshSeeds$"}
 	streams = []string{"./internal/proof/sim", "-run", "TestStreams$"}
 	chains  = []string{"./internal/proof/sim", "-run", "TestChains$"}
 
-	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=600", "SLUICE_SIM_STREAMS=600", "SLUICE_SIM_CHAINS=600"}
+	// With tracebacklabels, the traceback of a panic names the seed.
+	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=2000", "SLUICE_SIM_STREAMS=2000", "SLUICE_SIM_CHAINS=2000", "GODEBUG=tracebacklabels=1"}
 )
 
-// suites are the conformance suites of a store.
-const suites = "TestTxStore|TestLeases|TestCheckpointStore|TestDeadLetters|TestLetterStore"
-
-// of returns the arguments for a test of the root package, or of another one.
-func of(test string, pkg ...string) []string { return append(append(pkg, ".")[:1], "-run", test) }
+// of returns the arguments for one test of the root package, or of another one.
+func of(test string, pkg ...string) []string {
+	return []string{cmp.Or(append(pkg, ".")...), "-run", "^" + test + "$"}
+}
 
 var table = []Mutant{
 	// Leases and ownership.
@@ -37,7 +39,7 @@ var table = []Mutant{
 		Test: worlds, Env: untilCaught},
 	{Name: "a member that left keeps no share for a moment", File: "balance.go",
 		Old: "asOf.Sub(l.Renewed) < b.c.cfg.RenewEvery", New: "asOf.Sub(l.Renewed) < 0",
-		Test: of("Balanced")},
+		Test: of("TestBalancedRestart")},
 	{Name: "no Leave", File: "reading.go",
 		Old: "if err := checkpoints.Leave(ctx, a.lease); err != nil {", New: "if err := error(nil); err != nil || ctx == nil {",
 		Quick: true, Test: worlds, Env: untilCaught},
@@ -60,15 +62,15 @@ var table = []Mutant{
 		Test: worlds, Env: untilCaught},
 	{Name: "retention is no reason to halt", File: "reading.go",
 		Old: "return errors.Is(err, ErrRetention) || ", New: "return ",
-		Test: of("Retention|Stopped|Halt")},
+		Test: of("TestStartOvertakenByRetention")},
 
 	{Name: "a start that retention has passed halts", File: "reading.go",
 		Old: "return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.c.cfg.Start)", New: "return false",
-		Test: of("Overtaken|Start")},
+		Test: of("TestStartOvertakenByRetention")},
 	{Name: "a replay has caught up with what the bounds say", File: "replay.go",
 		Old:  "end, err := w.a.c.source.Seek(ctx, w.a.lease.Partition, Latest(), w.a.lease.Epoch)",
 		New:  "b, err := w.a.c.source.Bounds(ctx, w.a.lease.Partition); end := b.Last",
-		Test: of("TestReplayCaughtUp")},
+		Test: of("TestReplayCaughtUpWithBoundsOutOfDate")},
 
 	// Event Hubs.
 	{Name: "runtime information judges positions", File: "eventhub/reader.go",
@@ -116,7 +118,7 @@ var table = []Mutant{
 		Test: worlds, Env: untilCaught},
 	{Name: "no witness before a conviction", File: "transactional_brake.go",
 		Old: "for _, other := range w.after(e, brakeAfter) {", New: "for _, other := range w.after(e, 0) {",
-		Test: of("Brake|Witness|Environment|Held")},
+		Test: of("TestBrake")},
 	{Name: "a handler's outage is the event's fault", File: "fault.go",
 		Old: "	case errors.Is(err, ErrOutage):\n		return faultEnvironment\n", New: "",
 		Test: worlds, Env: untilCaught},
@@ -142,16 +144,16 @@ var table = []Mutant{
 		Test: chains, Env: untilCaught},
 	{Name: "a lost commit keeps its ids in memory", File: "transactional.go",
 		Old: "		w.dedup.reset()\n		w.brake = brake{}\n", New: "		w.brake = brake{}\n",
-		Test: of("Lost|Dedup")},
+		Test: of("TestRepeatsAfterLostCommits")},
 	{Name: "ids behind a checkpoint that another of the owner name has moved are not read", File: "transactional.go",
 		Old: "		w.dedup.reset()\n	}\n", New: "	}\n",
-		Test: of("DuplicatesBehindAnother")},
+		Test: of("TestDuplicatesBehindAnotherOfTheOwnerName")},
 	{Name: "stamps of unnamed stages are believed", File: "dedup.go",
 		Old: "if err := r.belief.check(e.Properties, text, &stamp); err != nil {", New: "if err := error(nil); err != nil {",
-		Test: of("SignedStamps")},
+		Test: of("TestSignedStamps")},
 	{Name: "implausible watermarks are believed", File: "dedup.go",
 		Old: "if err := o.believed.check(&stamp, e.Enqueued); err != nil {", New: "if err := error(nil); err != nil {",
-		Test: of("ImplausibleStamp")},
+		Test: of("TestImplausibleStamp")},
 
 	{Name: "reading ahead has no bound", File: "prefetch.go",
 		Old: "return len(b.events) >= b.max || b.bytes >= b.maxBytes", New: "return false",
@@ -162,8 +164,8 @@ var table = []Mutant{
 		Old: "w.maxBytes-w.bytes.Load())", New: "1<<40)",
 		Test: streams, Env: untilCaught},
 	{Name: "dead letters of earlier assignments are written again", File: "atleastonce_worker.go",
-		Old: "for _, n := range parked[behind:] {", New: "for _, n := range parked[:0] {",
-		Test: of("AtLeastOnce|DeadLetter|Parked|Restart")},
+		Old: "for _, n := range parked[behind:] {", New: "for _, n := range parked[behind:behind] {",
+		Test: streams, Env: untilCaught},
 	{Name: "MaxEvents is ignored", File: "atleastonce_worker.go",
 		Old: "room := w.maxEvents - int(w.events-w.completed)\n	if", New: "room := 1 << 20\n	if",
 		Test: streams, Env: untilCaught},
@@ -195,31 +197,31 @@ var table = []Mutant{
 		Test: of("TestCommitsAreOnDisk", "./sqlstore")},
 	{Name: "SQLite: no turns between processes", File: "sqlstore/turns.go",
 		Old: "	if idle < interval && time.Since(t.began) < turn {\n		return nil\n	}\n", New: "	if true {\n		return nil\n	}\n",
-		Test: of("TestTurns", "./sqlstore")},
+		Test: of("TestTurnsTaken", "./sqlstore")},
 	{Name: "SQLite: the fence does not check the position", File: "sqlstore/sqlite_sql.go",
 		Old: "			` + noAttempts + `, done = '', updated_at = ` + now + `\n		WHERE ` + ofLease + ` AND sequence_number = ?`,", New: "			` + noAttempts + `, done = '', updated_at = ` + now + `\n		WHERE ` + ofLease + ` AND sequence_number <= ?`,",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "SQLite: the fence does not check the owner and the epoch", File: "sqlstore/sqlite_sql.go",
 		Old: "ofLease   = ofKey + ` AND owner = ? AND epoch = ?`", New: "ofLease   = ofKey + ` AND owner <> ? || 'x' AND epoch <> ? + 1000000`",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "SQLite: a claim of the same epoch by another owner is granted", File: "sqlstore/sqlite_sql.go",
 		Old: "excluded.epoch = known.epoch AND excluded.owner = known.owner", New: "excluded.epoch = known.epoch",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "SQLite: a lease's epoch does not rise", File: "sqlstore/sqlite_sql.go",
 		Old: "epoch = max(held.epoch + 1, excluded.epoch)", New: "epoch = max(held.epoch, excluded.epoch)",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestLeases", "./sqlstore")},
 	{Name: "SQLite: a released lease can be renewed", File: "sqlstore/sqlite_sql.go",
 		Old: "		WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,", New: "		WHERE ` + ofLease,",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestLeases", "./sqlstore")},
 	{Name: "SQLite: the checkpoint of AtLeastOnce goes back", File: "sqlstore/sqlite_sql.go",
 		Old: "		WHERE ` + ofLease + ` AND known.sequence_number <= next.sequence_number`,", New: "		WHERE ` + ofLease,",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestCheckpointStore", "./sqlstore")},
 	{Name: "SQLite: a redrive changes a dead letter in any state", File: "sqlstore/sqlite_sql.go",
 		Old: "ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`", New: "ofRedrive = ofKey + ` AND id = ?`",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "SQLite: a set checkpoint keeps its owner", File: "sqlstore/sqlite_sql.go",
 		Old: "			owner = '', epoch = known.epoch + 1, claims = 0,", New: "			epoch = known.epoch, claims = 0,",
-		Test: of(suites, "./sqlstore")},
+		Test: of("TestTxStore", "./sqlstore")},
 
 	// Redrives.
 	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_deadletters.go",
