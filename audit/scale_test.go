@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -36,7 +37,7 @@ func TestScale(t *testing.T) {
 	}
 	const partitions = 4
 	dir := t.TempDir()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: partitions}}, &emulator.Config{Dir: filepath.Join(dir, "hub")})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: partitions, ConsumerGroups: []string{"audit"}}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.WithoutBusy()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,6 +68,14 @@ func ParseAsAzure(list string, seed uint64) (*AsAzure, error) {
 	return a, nil
 }
 
+// orDefault returns a, or the default if a is nil.
+func (a *AsAzure) orDefault() *AsAzure {
+	if a == nil {
+		return asAzureByDefault()
+	}
+	return a
+}
+
 // asAzureSwitch is a behaviour as [ParseAsAzure] knows it.
 type asAzureSwitch struct {
 	name    string

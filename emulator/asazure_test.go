@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// The tests of this package say themselves how a server behaves, also with the build tag asazure.
+func init() { asAzureByDefault = func() *AsAzure { return &AsAzure{} } }
+
 // Each switch takes Azure's value and off; no two have a name in common.
 func TestAsAzureSwitches(t *testing.T) {
 	seen := make(map[string]bool)

@@ -140,7 +140,7 @@ func (a *busAsAzure) checkSize(size int64) error {
 // random; the results are those of [Faults.inject].
 func (c *busPeer) inject(ctx context.Context, l *amqp.Link, on Operation, entity string) (FaultKind, error) {
 	kind, err := c.namespace.faults.inject(ctx, l, on, entity, "")
-	if kind == "" && c.bus.azure.dice.hits(c.bus.azure.RandomBusy) {
+	if kind == "" && on != OnReceive && c.bus.azure.dice.hits(c.bus.azure.RandomBusy) {
 		return FaultServerBusy, errServerBusy
 	}
 	return kind, err

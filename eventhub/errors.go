@@ -97,6 +97,8 @@ func (l *link) explain(err error) error {
 		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errPromoted, l.source.oneLine(f.text))
 	case f.condition == amqp.ErrCondResourceLimitExceeded:
 		return fmt.Errorf("%s: a quota of the namespace is used up: each partition that is read takes a connection, the basic tier has 100, others 5,000 or more (the broker says: %s)", l.name(), l.source.oneLine(f.text))
+	case f.condition == condServerBusy:
+		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errBusy, l.source.oneLine(f.text))
 	case pastEnd.MatchString(f.text):
 		m := pastEnd.FindStringSubmatch(f.text)
 		end := &pastEndError{what: "newest event", last: l.source.oneLine(m[2])}
@@ -117,6 +119,11 @@ func (l *link) explain(err error) error {
 // condGeoReplicationOffset is the condition by which a geo-replicated namespace refuses an
 // offset of another replication epoch, or one without an epoch.
 const condGeoReplicationOffset amqp.ErrCond = "com.microsoft:georeplication:invalid-offset"
+
+// condServerBusy is the condition by which the broker refuses what a later attempt may get.
+const condServerBusy amqp.ErrCond = "com.microsoft:server-busy"
+
+var errBusy = errors.New("the broker is busy")
 
 var errPromoted = errors.New("the offset is of another replication epoch")
 

@@ -19,15 +19,35 @@ import (
 // short time: the oldest event is read, and where no event seems to be after the start, the
 // broker is asked for the newest one. A sequence number that retention has removed is
 // returned as it is, and a reader reports the loss.
+//
+// What passes by itself is repeated until the timeout: an event that does not come, a broker
+// that is busy, and a link that it closes.
 func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, epoch int64) (driver.Position, error) {
 	k := seek{s, partition, epoch, min(eventWait, s.cfg.Timeout)}
-	for until := time.Now().Add(s.cfg.Timeout); ; k.wait = min(2*k.wait, s.cfg.Timeout) {
+	until := time.Now().Add(s.cfg.Timeout)
+	for pause := busyPause; ; {
 		at, err := k.position(ctx, start)
-		if !errors.Is(err, errNoEvent) || ctx.Err() != nil || time.Now().After(until) {
+		switch {
+		case ctx.Err() != nil || time.Now().After(until):
+			return at, err
+		case errors.Is(err, errNoEvent):
+			k.wait = min(2*k.wait, s.cfg.Timeout)
+		case errors.Is(err, errBusy), errors.Is(err, errDetached):
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return at, err
+			}
+			pause = min(2*pause, s.cfg.Timeout)
+		default:
 			return at, err
 		}
 	}
 }
+
+// busyPause is how long Seek waits before it asks a busy broker again, at first, and twice as
+// long after each refusal.
+const busyPause = 250 * time.Millisecond
 
 // seek finds positions in a partition, over links of an epoch.
 type seek struct {

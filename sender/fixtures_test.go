@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -22,7 +23,14 @@ const hub = "flights"
 
 func start(t testing.TB, partitions int, cfg *emulator.Config) *emulator.Server {
 	t.Helper()
-	srv, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: partitions}}, cfg)
+	var resolved emulator.Config
+	if cfg != nil {
+		resolved = *cfg
+	}
+	if resolved.AsAzure == nil {
+		resolved.AsAzure = asazure.FreshRuntime()
+	}
+	srv, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: partitions}}, &resolved)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -45,7 +46,7 @@ func serve(target, dir, listen string) error {
 	}
 	var err error
 	if target == "hub" {
-		srv, err = emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, Listen: listen, MaxMessageBytes: 100_000})
+		srv, err = emulator.Start([]emulator.Hub{{Name: hub, Partitions: faultyPartitions}}, &emulator.Config{Dir: dir, Listen: listen, MaxMessageBytes: 100_000, AsAzure: asazure.FreshRuntime()})
 	} else {
 		srv, err = emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: queue}}, nil, &emulator.ServiceBusConfig{Dir: dir, Listen: listen})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 // cosmosWorld is a hub named docs and an account with a container for them.
@@ -28,7 +29,7 @@ type cosmosWorld struct {
 
 func cosmosServers(t testing.TB, ru, partitions int, more ...string) *cosmosWorld {
 	t.Helper()
-	hub, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, nil)
+	hub, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

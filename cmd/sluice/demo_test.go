@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 const demoEvents = 20_000
@@ -21,7 +22,7 @@ const demoEvents = 20_000
 // holds each of the first records once, and each event has exactly one effect.
 func auditDemo(t *testing.T, dir string) (events, letters int) {
 	t.Helper()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub")})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

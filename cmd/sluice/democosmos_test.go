@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 // emulatorKey is the key that Microsoft publishes for its emulator.
@@ -123,7 +124,7 @@ func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 	if out := must(t, "", nil, append(args, "--once")...); !strings.Contains(out, ", each exactly once: every document was compared") {
 		t.Errorf("it says\n%s", out)
 	}
-	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub")})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

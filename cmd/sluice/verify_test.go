@@ -46,7 +46,7 @@ func names(t testing.TB, dir string) (list []string) {
 // of them.
 func TestVerifyPipeline(t *testing.T) {
 	t.Parallel()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 2}}, nil)
+	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 2, ConsumerGroups: []string{"sluice-verify"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestVerifyInterrupted(t *testing.T) {
 // A right that is missing is named before anything is made, also of another store.
 func TestVerifyMissingRight(t *testing.T) {
 	t.Parallel()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 1}}, &emulator.Config{Keys: []emulator.Key{{Name: "reader", Secret: "c2VjcmV0LWNhbmFyeQ==", Rights: emulator.Listen}}})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 1, ConsumerGroups: []string{"sluice-verify"}}}, &emulator.Config{Keys: []emulator.Key{{Name: "reader", Secret: "c2VjcmV0LWNhbmFyeQ==", Rights: emulator.Listen}}})
 	if err != nil {
 		t.Fatal(err)
 	}

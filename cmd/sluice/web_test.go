@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 var dashboard = regexp.MustCompile(`https://127\.0\.0\.1:\d+/`)
@@ -331,7 +332,7 @@ func auditBy(t *testing.T, url, name string) (so webAudit) {
 
 func TestAuditByTheDashboard(t *testing.T) {
 	t.Parallel()
-	hub, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2, ConsumerGroups: []string{"auditors"}}}, nil)
+	hub, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2, ConsumerGroups: []string{"auditors"}}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 // databases are those that the tests run on, by name: each makes a fresh one
@@ -230,7 +231,7 @@ func decode(t testing.TB, text string, into any) {
 // serve starts a hub named flights in this process.
 func serve(t testing.TB, partitions int) (srv *emulator.Server, connection string) {
 	t.Helper()
-	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: partitions}}, nil)
+	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: partitions, ConsumerGroups: []string{"sluice-audit"}}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

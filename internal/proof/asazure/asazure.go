@@ -19,6 +19,18 @@ func WithoutBusy() *emulator.AsAzure {
 	return all
 }
 
+// FreshRuntime returns the behaviours for a test that counts events by the runtime information,
+// because others read meanwhile: all but those that make it inexact with the build tag asazure,
+// none without it.
+func FreshRuntime() *emulator.AsAzure {
+	if !On {
+		return Kind()
+	}
+	all := emulator.AllAsAzure(1)
+	all.EventHubs.StaleRuntime, all.EventHubs.InexactBeginning = 0, 0
+	return all
+}
+
 // Kind returns no behaviours, for a test that is about an exact and quick server. The build tag
 // asazure does not change them.
 func Kind() *emulator.AsAzure { return &emulator.AsAzure{} }

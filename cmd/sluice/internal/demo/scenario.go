@@ -49,7 +49,8 @@ func startScenario(dir string, log *slog.Logger, name string, more ...string) (*
 	for _, other := range more {
 		hubs = append(hubs, emulator.Hub{Name: other, Partitions: partitions})
 	}
-	hub, err := emulator.Start(hubs, &emulator.Config{Dir: filepath.Join(dir, "hub"), Log: log})
+	// The load and the counts of what is lost need runtime information that is exact.
+	hub, err := emulator.Start(hubs, &emulator.Config{Dir: filepath.Join(dir, "hub"), Log: log, AsAzure: &emulator.AsAzure{}})
 	if err != nil {
 		return nil, err
 	}
