@@ -70,6 +70,7 @@ type connection struct {
 	client      *azcosmos.Client
 	container   *azcosmos.ContainerClient
 	placeholder azcosmos.TransactionalBatch // the batch that every request is sent as; never changed
+	answered    atomic.Int64                // when the region last took a write, in Unix nanoseconds; 0: never
 }
 
 func newAccount(endpoint, database, container string, timeout time.Duration, options azcosmos.ClientOptions) (*account, error) {
@@ -166,6 +167,8 @@ func (a *account) send(ctx context.Context, r *request) *Error {
 	}
 	e := a.sendVia(ctx, via, r)
 	switch {
+	case r.sent && r.method != http.MethodGet && !r.unreachable() && !r.notHere():
+		via.answered.Store(time.Now().UnixNano())
 	case !r.sent:
 		// The SDK caches for minutes that it could not read the account.
 		a.drop(via)
@@ -270,7 +273,7 @@ func (a *account) dial(preferred []string) (*connection, error) {
 		client.Close()
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	c := &connection{client, container, container.NewTransactionalBatch(azcosmos.NewPartitionKey())}
+	c := &connection{client: client, container: container, placeholder: container.NewTransactionalBatch(azcosmos.NewPartitionKey())}
 	c.placeholder.DeleteItem("-", nil)
 	return c, nil
 }

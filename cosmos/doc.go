@@ -75,7 +75,8 @@
 // account again, at most once a second, until another region takes writes.
 //
 // With multi-region writes, requests go to the first region of PreferredRegions in
-// [Config.Client], and after a failure of that to the next one that can be reached. They
+// [Config.Client]. If that fails requests, and has taken none for a second, they go to the
+// next one that can be reached. They
 // do not go back before that one fails or the sink is opened again. A document with a [Source] is refused there with
 // [ErrMultiRegionWrites]: each region would check the condition against its own copy,
 // and the account would later keep one of two conflicting documents, not the newer

@@ -102,6 +102,11 @@ func (a *account) findRegion(via *connection, host string) {
 	if a.closed || a.finding || a.current != via || time.Since(a.found) < findRegionEvery {
 		return
 	}
+	// One physical partition that answers 503, or one connection that breaks, does not move
+	// the writes of all others. (With one write region a search finds the same region.)
+	if a.multiRegionWrites() && time.Since(time.Unix(0, via.answered.Load())) < findRegionEvery {
+		return
+	}
 	a.finding = true
 	a.running.Go(func() {
 		next, err := a.dial(a.preferredWithout(host))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -156,5 +157,34 @@ func TestSeveralWriteRegions(t *testing.T) {
 	plain := open(t, w.URL, testKey, nil)
 	if err := plain.Check(t.Context()); err != nil {
 		t.Errorf("check without conditions: %v", err)
+	}
+}
+
+// TestOnePartitionOf503: with multi-region writes, one physical partition that answers 503
+// does not move the writes of the others to another region.
+func TestOnePartitionOf503(t *testing.T) {
+	w := newWorld(t)
+	w.multi.Store(true)
+	w.regions[0].answer = func(rw http.ResponseWriter, _ *http.Request, operations []fakeOperation) bool {
+		bad := slices.ContainsFunc(operations, func(o fakeOperation) bool { return strings.Contains(o.PartitionKey, "k13") })
+		if bad {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return bad
+	}
+	s := open(t, w.URL, testKey, &Config{Client: azcosmos.ClientOptions{PreferredRegions: []string{"East US", "West US"}}})
+	for began := time.Now(); time.Since(began) < 3*findRegionEvery; {
+		untilWritten(t, s, document(14))
+		if r := submit(t, s, document(13))[0]; r.Err == nil {
+			t.Fatalf("got %v, want a 503", r.Err)
+		}
+		if n := w.regions[1].count(); n > 0 {
+			t.Fatalf("%d documents in the other region", n)
+		}
+	}
+	// Alone it moves, as if the region had failed.
+	untilWritten(t, s, document(13))
+	if w.regions[1].count() != 1 {
+		t.Error("not written in the other region")
 	}
 }
