@@ -33,8 +33,12 @@ type Outcome struct {
 
 const (
 	// page is the largest number of dead letters in one request.
-	page      = 500
-	pollEvery = 200 * time.Millisecond
+	page = 500
+	// pollEvery is the time between two counts of what waits, at first and after it has changed.
+	// While it stays the same, the time grows to maxPollEvery: a store in blobs reads the index
+	// of each partition to count.
+	pollEvery    = 200 * time.Millisecond
+	maxPollEvery = 2 * time.Second
 	// listEvery is the time between two listings of what waits if its number stays the same.
 	listEvery = 5 * time.Second
 	// redriveEvery is the time between two calls of Admin.Redrive.
@@ -117,7 +121,7 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 	}()
 	defer func() { stop(); <-ended }()
 	so := Outcome{Waiting: selected}
-	marked, listed := -1, time.Time{}
+	marked, listed, wait := -1, time.Time{}, pollEvery
 	for {
 		var failed error
 		select {
@@ -127,6 +131,9 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 		n, err := d.countMarked(ctx)
 		if err != nil {
 			return so, err
+		}
+		if wait = min(wait*3/2, maxPollEvery); n != marked {
+			wait = pollEvery
 		}
 		if n != marked || failed != nil || time.Since(listed) >= listEvery {
 			marked, listed = n, time.Now()
@@ -141,7 +148,7 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 		case failed != nil:
 			return so, failed
 		}
-		if err := clock.Sleep(ctx, pollEvery); err != nil {
+		if err := clock.Sleep(ctx, wait); err != nil {
 			return so, err
 		}
 	}

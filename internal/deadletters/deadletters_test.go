@@ -253,7 +253,12 @@ func (*absent) Bounds(context.Context, string) (driver.Bounds, error) {
 // counting counts the dead letters that are listed.
 type counting struct {
 	driver.DeadLetterStore
-	listed atomic.Int64
+	listed, counted atomic.Int64
+}
+
+func (c *counting) Count(ctx context.Context, g sluice.Group, f sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	c.counted.Add(1)
+	return c.DeadLetterStore.Count(ctx, g, f)
 }
 
 func (c *counting) List(ctx context.Context, g sluice.Group, f sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
@@ -281,6 +286,9 @@ func TestFollowListsSeldom(t *testing.T) {
 		}
 		if n := c.listed.Load(); n > 15_000 {
 			t.Errorf("%d dead letters were listed in a minute for 1,000 that wait", n)
+		}
+		if n := c.counted.Load(); n > 40 {
+			t.Errorf("they were counted %d times in a minute", n)
 		}
 	})
 }
