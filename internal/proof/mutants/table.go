@@ -165,7 +165,7 @@ var table = []Mutant{
 		Test: streams, Env: untilCaught},
 	{Name: "dead letters of earlier assignments are written again", File: "atleastonce_worker.go",
 		Old: "for _, n := range parked[behind:] {", New: "for _, n := range parked[behind:behind] {",
-		Test: streams, Env: untilCaught},
+		Test: of("TestDeadLetterOfAnEarlierAssignment")},
 	{Name: "MaxEvents is ignored", File: "atleastonce_worker.go",
 		Old: "room := w.maxEvents - int(w.events-w.completed)\n	if", New: "room := 1 << 20\n	if",
 		Test: streams, Env: untilCaught},

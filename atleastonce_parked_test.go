@@ -1,0 +1,62 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// stuckCheckpoints are checkpoints that stay at the start.
+type stuckCheckpoints struct{ driver.CheckpointStore }
+
+func (s stuckCheckpoints) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
+	if to.Sequence < 0 {
+		return s.CheckpointStore.Advance(ctx, lease, to, done)
+	}
+	return errors.New("no answer")
+}
+
+// An event whose dead letter an earlier owner has stored is not tried again, although the
+// checkpoint was not stored after it.
+func TestDeadLetterOfAnEarlierAssignment(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.send("0", "good", "reject 1", "good")
+		w := newWarehouse(t)
+		w.says = func(e *sluice.Event, _ int) error {
+			if e.Sequence == 1 {
+				return sluice.Reject(errors.New("no"))
+			}
+			return nil
+		}
+		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(struct {
+			driver.CheckpointStore
+			driver.DeadLetterQueue
+		}{stuckCheckpoints{s.store}, s.store}, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
+		ctx, kill := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- first.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		kill()
+		<-ran
+		if got := s.letters(); len(got) != 1 || s.position("0") >= 0 {
+			t.Fatalf("%d dead letters and the checkpoint at %d, want 1 and the start", len(got), s.position("0"))
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.tries(1); got != 1 {
+			t.Errorf("%d attempts at the event that is a dead letter, want 1", got)
+		}
+		if got := sorted(w.rows()); !slices.Equal(got, []int64{0, 0, 2, 2}) || s.position("0") != 2 {
+			t.Errorf("events %v were written, and the checkpoint is at %d, want 0 and 2 twice, and 2", got, s.position("0"))
+		}
+	})
+}
