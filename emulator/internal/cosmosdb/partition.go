@@ -26,6 +26,7 @@ type partition struct {
 	unique *uniqueIndex
 	bytes  int64 // of the documents as clients sent them
 	writes int64
+	swept  swept
 }
 
 func newPartition(id string, bounds partitionkey.Range, h *arena, unique []uniqueKey) *partition {

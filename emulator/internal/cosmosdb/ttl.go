@@ -46,11 +46,20 @@ func (c *Container) expired(rec record, now time.Time) bool {
 	return ttl > 0 && now.Unix() >= int64(rec.seconds())+int64(ttl)
 }
 
-// sweep removes the partition's expired documents. p.mu is held.
+// swept is when a partition was swept: the second, and the container's time to live then.
+type swept struct {
+	second int64
+	ttl    int32
+}
+
+// sweep removes the partition's expired documents, once a second, because documents expire at
+// whole seconds. p.mu is held.
 func (c *Container) sweep(p *partition, now time.Time) {
-	if c.defaultTTL.Load() == 0 {
+	at := swept{now.Unix(), c.defaultTTL.Load()}
+	if at.ttl == 0 || at == p.swept {
 		return
 	}
+	p.swept = at
 	var list []ref
 	p.order.each(0, func(r ref) bool {
 		if c.expired(p.at(r), now) {
