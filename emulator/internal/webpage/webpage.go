@@ -7,13 +7,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
 // Check returns an error for a request that a foreign web page may have sent: by its Origin
 // header, or because the host in the request is a public name. A page gets its browser to send
 // that to a local server by resolving its own name to the server's address (DNS rebinding).
-// Names without a dot, such as those of containers, and addresses can't be used for that.
+// Addresses, and names that the public DNS does not have, can't be used for that: names without
+// a dot, such as those of containers, and those that end in .internal (host.docker.internal) or
+// .local (Kubernetes' services, mDNS).
 func Check(r *http.Request) error {
 	host := hostname(r.Host)
 	if !local(host) {
@@ -33,5 +36,9 @@ func hostname(hostport string) string { return (&url.URL{Host: hostport}).Hostna
 
 func local(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host != "" && !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
+	if host == "" || net.ParseIP(host) != nil {
+		return host != ""
+	}
+	i := strings.LastIndexByte(host, '.')
+	return i < 0 || slices.Contains([]string{"localhost", "internal", "local"}, host[i+1:])
 }
