@@ -23,6 +23,12 @@ func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Me
 	if name == "" {
 		name = n.entity
 	}
+	if !c.mayManage(name, req) { // before the faults: a client without rights does not use them up
+		return reply{
+			status: http.StatusUnauthorized, description: fmt.Sprintf("Unauthorized access to '%.200s': put a token for it to $cbs first.", name),
+			condition: amqp.CondUnauthorized,
+		}, nil
+	}
 	switch kind, err := c.inject(ctx, l, OnManage, name, ""); {
 	case kind == FaultServerBusy && err == errServerBusy:
 		return busyReply(), nil
@@ -34,11 +40,6 @@ func (c *hubPeer) manage(ctx context.Context, l *amqp.Link, n node, req *amqp.Me
 		return busyReply(), nil
 	case req.Properties.String("operation") != "READ":
 		return badRequest("$management supports the operation READ only."), nil
-	case !c.mayManage(name, req):
-		return reply{
-			status: http.StatusUnauthorized, description: fmt.Sprintf("Unauthorized access to '%.200s': put a token for it to $cbs first.", name),
-			condition: amqp.CondUnauthorized,
-		}, nil
 	}
 	h, ok := c.broker.Hub(name)
 	if !ok {

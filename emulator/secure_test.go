@@ -219,6 +219,17 @@ func TestManagementNeedsAToken(t *testing.T) {
 	if status, _, _ := m.call("replies", read, nil); status != 401 {
 		t.Errorf("with another hub's token: %d", status)
 	}
+	// A refused request does not use up a fault.
+	inject(t, srv, emulator.Fault{Kind: emulator.FaultServerBusy, On: emulator.OnManage, Times: 1})
+	for _, c := range []struct {
+		hub    string
+		status int32
+	}{{"other", 401}, {"h", 503}, {"h", 200}} {
+		read["name"] = c.hub
+		if status, _, _ := m.call("replies", read, nil); status != c.status {
+			t.Errorf("hub %s with a fault: status %d, want %d", c.hub, status, c.status)
+		}
+	}
 }
 
 // wantRefused checks that a client was refused for want of a right, with Azure's words.
