@@ -68,8 +68,11 @@ func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Contex
 			"getting disconnected. If you are recreating the receiver, make sure a higher epoch is used.",
 			nameOrNil(by), newEpoch, nameOrNil(name), epochText(epoch)))
 	})
-	if err != nil {
+	if epochErr := new(eventhubs.EpochError); errors.As(err, &epochErr) {
 		return c.azure.refuse(c.explainAttach(n, name, err))
+	}
+	if err != nil {
+		return nil, c.explainAttach(n, name, err)
 	}
 	r := &hubReceiver{c: c, link: l, node: n, part: p, next: next, withMetrics: l.Desired(capMetrics)}
 	return func(ctx context.Context) error {

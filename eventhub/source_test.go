@@ -481,7 +481,7 @@ func TestWebSocket(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	b := newBroker(t, nil)
+	b := newBroker(t, &emulator.Config{AsAzure: asazure.Kind()}) // its bounds are up to date
 	s := b.source(nil)
 	var work sync.WaitGroup
 	for _, p := range []string{"0", "1", "2", "3"} {

@@ -2,7 +2,10 @@ package sender
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"net/http"
+	"time"
 
 	"github.com/Azure/go-amqp"
 )
@@ -23,6 +26,36 @@ var permanentConditions = map[amqp.ErrCond]Outcome{
 	amqp.ErrCondMessageSizeExceeded:                     OutcomeTooLarge,
 }
 
+// condServerBusy is the condition by which a service refuses what a later attempt may get.
+const condServerBusy amqp.ErrCond = "com.microsoft:server-busy"
+
+// isBusy reports whether err is a refusal by a busy service.
+func isBusy(err error) bool {
+	var answer *amqp.Error
+	var status interface{ RPCCode() int }
+	return errors.As(err, &answer) && answer.Condition == condServerBusy ||
+		errors.As(err, &status) && status.RPCCode() == http.StatusServiceUnavailable
+}
+
+// busyPause is the wait before a busy service is asked again the first time. It doubles
+// each time.
+const busyPause = 250 * time.Millisecond
+
+// repeatBusy calls ask, which sends nothing that is stored, and up to five times more while the
+// service is busy.
+func repeatBusy(ctx context.Context, ask func() error) error {
+	err := ask()
+	for pause := busyPause; isBusy(err) && pause < 32*busyPause; pause *= 2 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err = ask()
+	}
+	return err
+}
+
 // outcomeOf is the outcome of a batch whose send failed with err. Only the
 // service's own answer to the batch says that the batch wasn't stored.
 func outcomeOf(err error) Outcome {
@@ -31,7 +64,7 @@ func outcomeOf(err error) Outcome {
 	if errors.As(err, &link) || !errors.As(err, &answer) {
 		return OutcomeUnknown
 	}
-	if answer.Condition == "com.microsoft:server-busy" {
+	if answer.Condition == condServerBusy {
 		return OutcomeBusy
 	}
 	return cmp.Or(permanentConditions[answer.Condition], OutcomeUnknown)

@@ -94,10 +94,25 @@ func TestOnRejected(t *testing.T) {
 	}
 }
 
+// A busy service is asked for the size of a batch again.
+func TestMaxBatchBytesRepeatsBusy(t *testing.T) {
+	busy := &emulator.AsAzure{Seed: 1}
+	busy.EventHubs.RandomBusy, busy.ServiceBus.RandomBusy = 0.3, 0.3
+	srv, bus := start(t, 2, &emulator.Config{AsAzure: busy}), startBus(t, &emulator.ServiceBusConfig{AsAzure: busy})
+	for range 5 {
+		if n, err := open(t, srv, nil).MaxBatchBytes(testContext(t)); err != nil || n != 1<<20 {
+			t.Errorf("a hub: %d bytes, %v", n, err)
+		}
+		if n, err := openBus(t, bus.ConnectionString(), queue, nil).MaxBatchBytes(testContext(t)); err != nil || n != 256<<10 {
+			t.Errorf("a queue: %d bytes, %v", n, err)
+		}
+	}
+}
+
 // TestMaxBatchBytes asks for the size of a batch, and bounds how many messages a
 // batch has.
 func TestMaxBatchBytes(t *testing.T) {
-	srv := start(t, 2, &emulator.Config{MaxMessageBytes: 123_456})
+	srv := start(t, 2, &emulator.Config{MaxMessageBytes: 123_456, AsAzure: withoutBusy()})
 	standard, premium := startBus(t, nil), startBus(t, &emulator.ServiceBusConfig{Premium: true})
 	for name, c := range map[string]struct {
 		limit func() (int, error)

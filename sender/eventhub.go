@@ -119,7 +119,12 @@ func (h *EventHub) release() {
 // Partitions implements [Transport].
 func (h *EventHub) Partitions(ctx context.Context) ([]string, error) {
 	defer h.release()
-	properties, err := h.use().GetEventHubProperties(ctx, nil)
+	client := h.use()
+	var properties azeventhubs.EventHubProperties
+	err := repeatBusy(ctx, func() (err error) {
+		properties, err = client.GetEventHubProperties(ctx, nil)
+		return err
+	})
 	if err != nil {
 		return nil, explainEventHub(err)
 	}
@@ -132,7 +137,7 @@ func (h *EventHub) MaxBatchBytes(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return maxBatchBytes(func() (Batch, error) { return h.NewBatch(ctx, partitions[0]) })
+	return maxBatchBytes(ctx, func() (Batch, error) { return h.NewBatch(ctx, partitions[0]) })
 }
 
 // NewBatch implements [Transport].

@@ -42,6 +42,13 @@ func start(t testing.TB, partitions int, cfg *emulator.Config) *emulator.Server 
 	return srv
 }
 
+// withoutBusy returns the behaviours for a test that counts what is sent, or repeats nothing.
+func withoutBusy() *emulator.AsAzure {
+	a := asazure.FreshRuntime()
+	a.EventHubs.RandomBusy, a.ServiceBus.RandomBusy = 0, 0
+	return a
+}
+
 func open(t testing.TB, srv *emulator.Server, cfg *sender.EventHubConfig) *sender.EventHub {
 	t.Helper()
 	h, err := sender.OpenEventHub(srv.ConnectionString(), hub, cfg)

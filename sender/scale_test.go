@@ -100,7 +100,7 @@ func checkBatchCount(t testing.TB, report sender.Report, wire emulator.IncomingS
 // partition.
 func TestSendAll(t *testing.T) {
 	const partitions, limit = 4, 1 << 20
-	cfg := &emulator.Config{}
+	cfg := &emulator.Config{AsAzure: withoutBusy()}
 	if scale() > 1 {
 		cfg.Dir = t.TempDir()
 	}
@@ -130,7 +130,7 @@ func TestSendAll(t *testing.T) {
 // distributed over the writers as keys are over partitions.
 func TestSendAllToQueue(t *testing.T) {
 	const writers, limit = 2, 256 << 10
-	srv := startBus(t, nil)
+	srv := startBus(t, &emulator.ServiceBusConfig{AsAzure: withoutBusy()})
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
 	b := openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{Writers: writers})
 	began := time.Now()
@@ -177,7 +177,7 @@ func (b *sizesHidden) Send(ctx context.Context, partition string, messages []sen
 // TestSendAllByEstimate sends to a queue without knowing sizes: few batches are
 // refused, and all messages are stored once.
 func TestSendAllByEstimate(t *testing.T) {
-	srv := startBus(t, nil)
+	srv := startBus(t, &emulator.ServiceBusConfig{AsAzure: withoutBusy()})
 	mix := traffic{count: 5000 * scale(), keys: 500, size: mixed}.sessions()
 	// The limit of the link holds, whatever MaxBytes says.
 	b := &sizesHidden{Transport: openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 1 << 30})}

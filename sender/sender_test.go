@@ -150,7 +150,7 @@ func TestRejected(t *testing.T) {
 // large: the size in the error is the size on the wire.
 func TestExactFit(t *testing.T) {
 	const limit = 50_000
-	srv, bus := start(t, 1, &emulator.Config{MaxMessageBytes: limit}), startBus(t, nil)
+	srv, bus := start(t, 1, &emulator.Config{MaxMessageBytes: limit, AsAzure: withoutBusy()}), startBus(t, &emulator.ServiceBusConfig{AsAzure: withoutBusy()})
 	all := []sender.Message{
 		{}, {MessageID: "7"}, {Key: "k", CorrelationID: "c", ContentType: "text/plain", Properties: map[string]any{"a": int32(1), "b": "x"}},
 	}

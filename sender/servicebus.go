@@ -207,7 +207,7 @@ func (b *ServiceBus) MixesPartitions() bool { return true }
 
 // MaxBatchBytes returns how large a batch may be, in bytes. It connects.
 func (b *ServiceBus) MaxBatchBytes(ctx context.Context) (int, error) {
-	return maxBatchBytes(func() (Batch, error) {
+	return maxBatchBytes(ctx, func() (Batch, error) {
 		batch, err := b.newBatch(ctx)
 		if err != nil {
 			return nil, err

@@ -116,7 +116,7 @@ func testConformance(t *testing.T, make func(t testing.TB) (transport sender.Tra
 func TestSinkConformance(t *testing.T) {
 	t.Run("hub", func(t *testing.T) {
 		testConformance(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
-			srv := start(t, 2, &emulator.Config{MaxMessageBytes: 20_000})
+			srv := start(t, 2, &emulator.Config{MaxMessageBytes: 20_000, AsAzure: withoutBusy()})
 			return open(t, srv, nil), srv.Faults(), func(tell func(string)) {
 				for p := range 2 {
 					eachStored(t, srv, p, func(e *azeventhubs.ReceivedEventData) { tell(*e.MessageID) })
@@ -126,7 +126,7 @@ func TestSinkConformance(t *testing.T) {
 	})
 	t.Run("queue", func(t *testing.T) {
 		testConformance(t, func(t testing.TB) (sender.Transport, *emulator.Faults, func(func(string))) {
-			srv := startBus(t, nil)
+			srv := startBus(t, &emulator.ServiceBusConfig{AsAzure: withoutBusy()})
 			return openBus(t, srv.ConnectionString(), queue, &sender.ServiceBusConfig{MaxBytes: 20_000}), srv.Faults(), func(tell func(string)) {
 				eachPeeked(t, srv, func(m *azservicebus.ReceivedMessage) { tell(m.MessageID) })
 			}

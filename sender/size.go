@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"context"
 	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
@@ -61,11 +62,16 @@ func overhead(m *Message) int {
 const maxProbe = 64 << 20
 
 // maxBatchBytes finds out how large a batch may be, by trial: the client
-// libraries know the limit, but don't export it.
-func maxBatchBytes(begin func() (Batch, error)) (int, error) {
+// libraries know the limit, but don't export it. A busy service is asked again, so that a
+// program does not fail before it has sent anything.
+func maxBatchBytes(ctx context.Context, begin func() (Batch, error)) (int, error) {
 	taken := 0 // bytes of the largest batch so far
 	fits := func(size int) (bool, error) {
-		batch, err := begin()
+		var batch Batch
+		err := repeatBusy(ctx, func() (err error) {
+			batch, err = begin()
+			return err
+		})
 		if err != nil {
 			return false, err
 		}

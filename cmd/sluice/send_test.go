@@ -138,9 +138,10 @@ func TestEmulatorServes(t *testing.T) {
 			t.Errorf("ready with %s", connection)
 		}
 		h := lookAt(t, connection)
-		if n := len(h.events()); n != round*10 || len(h.ids) != 3 {
-			t.Errorf("round %d: %d events in %d partitions", round, n, len(h.ids))
+		if len(h.ids) != 3 {
+			t.Errorf("round %d: %d partitions", round, len(h.ids))
 		}
+		await(t, fmt.Sprintf("the events of round %d", round), func() bool { return len(h.events()) == round*10 })
 		must(t, "", nil, "send", "--to", connection, "--hub", "flights", writeLines(t, slices.Repeat([]string{"{}"}, 10)))
 		if pem, err := os.ReadFile(cert); err != nil || !strings.Contains(string(pem), "BEGIN CERTIFICATE") {
 			t.Errorf("certificate: %v", err)

@@ -139,25 +139,33 @@ func (h *hub) bodies() (list []string) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		r, err := h.source.Open(h.t.Context(), p, driver.Origin, 1<<40)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		for next := int64(0); next <= b.Last.Sequence; {
-			events, err := r.Read(h.t.Context(), 1000)
-			if err != nil {
-				h.t.Fatal(err)
-			}
-			for _, e := range events {
-				list = append(list, string(e.Body))
-			}
-			next += int64(len(events))
-		}
-		if err := r.Close(h.t.Context()); err != nil {
-			h.t.Fatal(err)
-		}
+		read := int64(-1)
+		await(h.t, "all events of partition "+p, func() bool {
+			bodies, err := h.readAfter(p, read, b.Last.Sequence)
+			list, read = append(list, bodies...), read+int64(len(bodies))
+			return err == nil
+		})
 	}
 	return list
+}
+
+// readAfter reads the bodies of the events after one up to another, or to an error.
+func (h *hub) readAfter(partition string, after, last int64) (bodies []string, err error) {
+	r, err := h.source.Open(h.t.Context(), partition, driver.Position{Sequence: after}, 1<<40)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close(h.t.Context())
+	for after+int64(len(bodies)) < last {
+		events, err := r.Read(h.t.Context(), 1000)
+		if err != nil {
+			return bodies, err
+		}
+		for _, e := range events {
+			bodies = append(bodies, string(e.Body))
+		}
+	}
+	return bodies, nil
 }
 
 // exactlyOnce checks that the events each have exactly one effect, and nothing
