@@ -99,7 +99,8 @@ replaces the dead letter. Other pipelines pass over them: they stay dead letters
 are retried (sluice deadletters retry). The command prints how many.
 
 The command refuses to change anything while a partition has a live owner. With --force
-the owner is fenced: it cannot commit any more.
+the owner is fenced: it cannot commit any more. With --dry-run it is not disturbed; what is
+printed then goes by the hub's runtime information, which can be seconds old.
 
 Deduplication state that was dropped in the meantime is not restored: if an earlier stage
 sent a message twice, once before START and once after it, both can take effect.`,
@@ -153,6 +154,7 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 		}
 		s.partitions = topic.Partitions
 	}
+	t.DryRun = s.dryRun
 	var moves []checkpoint.Move
 	for _, p := range s.partitions {
 		m, err := t.Plan(ctx, p, start, s.force)

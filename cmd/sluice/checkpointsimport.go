@@ -118,6 +118,7 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client
 	if len(found.Checkpoints) == 0 {
 		return noneFound(t, found.Others)
 	}
+	t.DryRun = f.dryRun
 	moves := make([]checkpoint.Move, len(found.Checkpoints))
 	var refused []error
 	for i, c := range found.Checkpoints {

@@ -185,6 +185,48 @@ func TestSetRefusesWhileThereIsALiveOwner(t *testing.T) {
 	})
 }
 
+// seekless is a source on which a seek ends the link of a partition's owner.
+type seekless struct {
+	driver.Source
+	t *testing.T
+}
+
+func (s seekless) Seek(context.Context, string, sluice.Start, int64) (sluice.Position, error) {
+	s.t.Error("the owner's link was ended")
+	return sluice.Position{}, errors.New("seek")
+}
+
+// A dry run by force does not disturb the owner, and plans the same.
+func TestDryRunLeavesTheOwnerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own(t, "0")
+		plan := func(start sluice.Start) (checkpoint.Move, error) {
+			return w.table.Plan(t.Context(), "0", start, true)
+		}
+		dry := *w.table
+		dry.DryRun, dry.Source = true, seekless{w.hub, t}
+		for _, start := range []sluice.Start{sluice.Earliest(), sluice.Latest(), sluice.FromSequence(4), sluice.FromSequence(100)} {
+			want, err := plan(start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := dry.Plan(t.Context(), "0", start, true)
+			// Runtime information has no offset of the oldest event.
+			got.To.Offset, want.To.Offset = "", ""
+			if err != nil || got != want {
+				t.Errorf("%v: %+v, %v; want %+v", start, got, err, want)
+			}
+		}
+		if _, err := dry.Plan(t.Context(), "0", sluice.Ago(time.Hour), true); err == nil || !strings.Contains(err.Error(), "while rival owns the partition") {
+			t.Errorf("a time: %v", err)
+		}
+		if _, err := dry.Plan(t.Context(), "0", sluice.FromSequence(1), true); err == nil || !strings.Contains(err.Error(), "the oldest event is 2") {
+			t.Errorf("an event that is gone: %v", err)
+		}
+	})
+}
+
 func TestSetOnARecreatedHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

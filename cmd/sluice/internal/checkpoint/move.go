@@ -84,7 +84,35 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	if s.holder.Live() && !force {
 		return Move{}, &HeldError{Partition: partition, Owner: s.holder.Owner, Left: s.holder.Remaining}
 	}
+	if t.DryRun && s.holder.Live() {
+		quiet := *t
+		quiet.Source = quietSource{t.Source, s.holder.Owner}
+		t = &quiet
+	}
 	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
+}
+
+// quietSource is a source that seeks by a partition's bounds, over no link of its own: one with a
+// higher epoch would end the owner's.
+type quietSource struct {
+	driver.Source
+	owner string
+}
+
+func (q quietSource) Seek(ctx context.Context, partition string, start sluice.Start, _ int64) (sluice.Position, error) {
+	b, err := q.Bounds(ctx, partition)
+	if err != nil {
+		return sluice.Position{}, err
+	}
+	switch start.Kind {
+	case driver.StartEarliest:
+		return sluice.Position{Sequence: b.First - 1}, nil
+	case driver.StartLatest:
+		return b.Last, nil
+	case driver.StartSequence:
+		return sluice.Position{Sequence: min(max(start.Sequence, b.First)-1, b.Last.Sequence)}, nil
+	}
+	return sluice.Position{}, fmt.Errorf("a dry run cannot look for a time or an offset while %s owns the partition, because that would end its link: stop that process first", q.owner)
 }
 
 // Set moves the checkpoint of a partition to start. It holds the partition's lease meanwhile, so

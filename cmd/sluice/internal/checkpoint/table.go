@@ -26,6 +26,8 @@ type Table struct {
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
 	AtLeastOnce bool // the delivery: it passes over events that are dead letters
+	// DryRun says that nothing will be set: what is planned leaves live owners alone.
+	DryRun bool
 }
 
 // Row is the state of one partition.
