@@ -124,7 +124,7 @@ func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 	if out := must(t, "", nil, append(args, "--once")...); !strings.Contains(out, ", each exactly once: every document was compared") {
 		t.Errorf("it says\n%s", out)
 	}
-	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.FreshRuntime()})
+	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.Kind()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/source/lag"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -222,7 +223,7 @@ func TestManyPartitions(t *testing.T) {
 // TestEmulatorAndSQLite: over the wire, with the checkpoints of a real store.
 func TestEmulatorAndSQLite(t *testing.T) {
 	ctx := t.Context()
-	server, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, nil)
+	server, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 4}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,9 @@ import (
 
 func startHub(t *testing.T, cfg *emulator.Config) *emulator.Server {
 	t.Helper()
+	if cfg == nil { // one assumption is broken at a time, and all others hold
+		cfg = &emulator.Config{AsAzure: &emulator.AsAzure{}}
+	}
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2}}, cfg)
 	if err != nil {
 		t.Fatal(err)

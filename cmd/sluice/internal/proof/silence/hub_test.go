@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -24,7 +25,8 @@ func TestHubLink(t *testing.T) { hub(t, func(link *tcplink.Link) { link.SwallowN
 func TestHubConnections(t *testing.T) { hub(t, func(link *tcplink.Link) { link.SwallowNewest(10) }) }
 
 func hub(t *testing.T, strike func(link *tcplink.Link)) {
-	server, err := emulator.Start([]emulator.Hub{{Name: group.Topic, Partitions: 1}}, nil)
+	// A link that is silent is noticed by the runtime information.
+	server, err := emulator.Start([]emulator.Hub{{Name: group.Topic, Partitions: 1}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
 	}
