@@ -33,7 +33,7 @@ type Outcome struct {
 	Mutant
 	By      string // the first test that failed
 	Seeds   string // after how many seeds of the simulation; empty for another test
-	Finding string // the simulation's first violation; empty for another test, and for a panic
+	Finding string // the simulation's first violation, or its panic; empty for another test
 	Took    time.Duration
 }
 
@@ -70,6 +70,7 @@ var (
 	begunTest  = regexp.MustCompile(`(?m)^=== (?:RUN|CONT|NAME)\s+(\S+)`)
 	caught     = regexp.MustCompile(`caught after (\d+) seeds: (.*)`)
 	panicked   = regexp.MustCompile(`SLUICE_SIM_[A-Z]+=(\d+) go test`) // a world that panics, or has no end
+	panicText  = regexp.MustCompile(`(?m)^panic: (.{1,100})`)
 )
 
 // Run builds a mutant and runs its test, which must fail. dir is for temporary files.
@@ -116,6 +117,9 @@ func (o *Outcome) read(output string) {
 		o.Seeds, o.Finding = found[1], found[2]
 	} else if found := panicked.FindStringSubmatch(output); found != nil {
 		o.Seeds = found[1]
+		if text := panicText.FindStringSubmatch(output); text != nil {
+			o.Finding = "panic: " + text[1]
+		}
 	}
 }
 
