@@ -45,11 +45,14 @@ import (
 // events when epochs start again, for example with another checkpoint store.)
 // Epochs only decide whose watermark counts: that of the highest.
 //
-// A watermark that moves backwards under a higher epoch shows that an operator set
-// the emitter's checkpoint back, because each owner starts at or after the
-// checkpoint of the last one. Then the ids are forgotten and what is sent again
-// takes effect again, as the command announced. Ids above the watermark that this
+// A watermark that moves backwards under a higher epoch shows that the emitter's
+// checkpoint was set back, because each owner starts at or after the checkpoint of
+// the last one. Then the ids are forgotten and what is sent again takes effect
+// again, as the command of an operator announced. Ids above the watermark that this
 // partition has seen are the exception: nothing shows that the checkpoint moved.
+// A failover that lost commits of the emitter's database looks the same. It repeats
+// effects then, and loses none: an event whose dead letter was lost is sent like the
+// others, and its message must not be taken for a duplicate. What goes back is reported.
 //
 // The redrive of a dead letter comes after the watermark has passed its event. It
 // is decided by its id alone. Therefore each watermark names the dead letters
@@ -94,7 +97,7 @@ type deduplicator struct {
 	newest      time.Time             // when the newest event decided was enqueued
 	swept       time.Time             // newest, when old origins were last searched
 	overflowed  string                // the origin whose ids were forgotten too early; for a report
-	faults      []error               // of stamps that do not count, the first of each kind; for reports
+	faults      []error               // of stamps: that do not count, the first of each kind, and that go back; for reports
 	noted       [stampFaultKinds]bool // which kinds were among the faults
 	evicted     []string              // origins forgotten because there were too many, in no decision yet
 }
@@ -336,6 +339,9 @@ func (r *deduplicator) isDuplicate(e *Event) bool {
 	if err != nil {
 		r.noteFault(e, err)
 		return false
+	}
+	if v.movedBack {
+		r.faults = append(r.faults, fmt.Errorf("event %d: the checkpoint of the sending stage's partition %s went back: messages that it sends again, from event %d on, take effect again. If no operator has set the checkpoint back, the sending stage's database has lost commits: check which of these messages took effect twice", e.Sequence, v.origin.name, v.low+1))
 	}
 	r.decidedUpTo = e.Sequence
 	r.decisions = append(r.decisions, v)

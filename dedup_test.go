@@ -433,3 +433,23 @@ func TestRepeatsExpire(t *testing.T) {
 		}
 	})
 }
+
+// A watermark that goes back lets messages take effect again. An operator learns that, once for
+// each time.
+func TestWatermarkThatGoesBackIsReported(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.hub.Append("0", message(of(12, 1, 11)), message(of(9, 2, 8)), message(of(12, 2, 8)), message(of(9, 2, 8)))
+		if rows := s.pass(100, 1); !slices.Equal(rows, []int64{0, 1, 2}) {
+			s.t.Errorf("handled %v, want 0, 1 and 2", rows)
+		}
+		var reports []string
+		for _, o := range s.seen {
+			if o.Kind == sluice.KindFailed {
+				reports = append(reports, o.Err.Error())
+			}
+		}
+		if len(reports) != 1 || !strings.Contains(reports[0], "flights@12ab/0") || !strings.Contains(reports[0], "from event 9 on") {
+			s.t.Errorf("reports: %q, want one that names the stage's partition and event 9", reports)
+		}
+	})
+}

@@ -253,7 +253,7 @@ func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, 
 	return kept, nil
 }
 
-// reportStamps reports the faults of stamps that are new in this assignment.
+// reportStamps reports what is wrong with stamps and new in this assignment.
 func (w *transactionalWorker[Tx]) reportStamps() {
 	for _, err := range w.dedup.faults {
 		w.a.failed(err)

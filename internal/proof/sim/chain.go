@@ -15,7 +15,8 @@ import (
 // chaining configures worlds of two stages: the first delivers at least once, into
 // the log of the second, which is transactional.
 type chaining struct {
-	Partitions int // of the log between them
+	Partitions int  // of the log between them
+	Apart      bool // each stage has a database of its own, which fails over alone
 
 	// Mutants.
 	Unstamped bool // the second stage sees no stamps
@@ -28,6 +29,10 @@ type chaining struct {
 func (w *world) link() {
 	if w.cfg.Chain == nil {
 		return
+	}
+	w.nextStore = w.store
+	if w.cfg.Chain.Apart {
+		w.nextStore = &sluicetest.Store{Unsafe: w.cfg.Unsafe, Faults: w}
 	}
 	w.nextHub = sluicetest.NewHub(w.groupOf(ofSecondStage), w.cfg.Chain.Partitions)
 	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, restored: map[string]int64{}, excused: map[string]bool{}}
@@ -42,6 +47,14 @@ func (w *world) groups() []sluice.Group {
 		return []sluice.Group{w.group}
 	}
 	return []sluice.Group{w.group, w.groupOf(ofSecondStage)}
+}
+
+// storeOf is the database of a stage.
+func (w *world) storeOf(g sluice.Group) *sluicetest.Store {
+	if w.cfg.Chain != nil && g.Topic != w.group.Topic {
+		return w.nextStore
+	}
+	return w.store
 }
 
 // firstStage is the delivery into the log of the second stage.
@@ -204,7 +217,7 @@ func (w *world) chainSettled() bool {
 		return true
 	}
 	ctx, group := context.Background(), w.groups()[1]
-	list, _ := w.store.Read(ctx, group)
+	list, _ := w.storeOf(group).Read(ctx, group)
 	for _, p := range list {
 		if end, _ := w.nextHub.Bounds(ctx, p.Partition); p.Position.Sequence != end.Last.Sequence {
 			return false
@@ -223,6 +236,6 @@ func DrawChain(seed uint64) Config {
 	c.Partitions, c.Processes, c.Events = 1+r.IntN(3), 2, 20+r.IntN(30)
 	c.Added = c.Partitions / 3
 	c.Length = time.Duration(60+r.IntN(90)) * time.Second
-	c.Chain = &chaining{Partitions: 1 + r.IntN(3)}
+	c.Chain = &chaining{Partitions: 1 + r.IntN(3), Apart: r.IntN(2) == 0}
 	return c
 }

@@ -277,8 +277,7 @@ func (w *world) injectFault() {
 		w.kill(p)
 	case n < 45 && p != nil:
 		w.count("stop")
-		w.stop(p, span+137*time.Microsecond) // at no time at which a request of the process times out
-		w.vacate(s, span/10)
+		w.stopFor(s, span)
 	case n < 60 && p != nil:
 		what := "pause"
 		w.mu.Lock()
@@ -316,7 +315,13 @@ func (w *world) injectFault() {
 		w.mu.Unlock()
 		w.count("loss of the leases")
 	case n >= 86 && n < 90:
-		w.lagBehind(span / 10)
+		switch {
+		case w.cfg.Chain == nil:
+			span /= 10
+		case p != nil: // partitions change their owner meanwhile
+			w.stopFor(s, span/10)
+		}
+		w.lagBehind(span)
 	case n < 90 && (w.cfg.Stream == nil || n < 80):
 		w.mu.Lock()
 		parts := []string{"leases", "database", "hub"}
@@ -339,6 +344,13 @@ func (w *world) injectFault() {
 			w.command()
 		}
 	}
+}
+
+// stopFor stops a slot's process gracefully within a time, and starts another one after a part
+// of that time.
+func (w *world) stopFor(s *slot, span time.Duration) {
+	w.stop(s.process, span+137*time.Microsecond) // at no time at which a request of the process times out
+	w.vacate(s, span/10)
 }
 
 // vacate empties a slot until a restart.
@@ -417,7 +429,8 @@ func Run(cfg Config) Result {
 	for _, n := range w.sent {
 		r.Events += int(n)
 	}
-	r.Rows = len(w.store.Rows("effects"))
+	groups := w.groups()
+	r.Rows = len(w.storeOf(groups[len(groups)-1]).Rows("effects"))
 	for _, n := range w.written {
 		r.Rows += n
 	}
@@ -447,7 +460,7 @@ func (w *world) settle() time.Duration {
 
 // retry redrives all dead letters of a group.
 func (w *world) retry(g sluice.Group) {
-	_, _ = w.store.Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{})
+	_, _ = w.storeOf(g).Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{})
 }
 
 // settled reports whether every event is done and no redrive is waiting.
@@ -478,7 +491,7 @@ func (w *world) deadLetters() int {
 
 // redriving reports whether a group has dead letters that wait for a redrive.
 func (w *world) redriving(g sluice.Group) bool {
-	list, _ := w.store.List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+	list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
 	return len(list) > 0
 }
 

@@ -7,15 +7,19 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// lagBehind lets the database's replica lag behind from now on, and fail over to it after a
-// time.
+// lagBehind lets a database's replica lag behind from now on, and has the database fail over
+// to it after a time.
 func (w *world) lagBehind(after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.restoreReplica, w.failover = w.store.Snapshot(), time.Now().Add(after)
+	store := w.store
+	if w.cfg.Chain != nil && w.rng.IntN(2) == 0 {
+		store = w.nextStore
+	}
+	w.restoreReplica, w.failover = store.Snapshot(), time.Now().Add(after)
 }
 
-// failOver restores the database to the state of its replica, which lags behind.
+// failOver restores a database to the state of its replica, which lags behind.
 func (w *world) failOver() {
 	w.mu.Lock()
 	restore := w.restoreReplica
@@ -31,7 +35,7 @@ func (w *world) failOver() {
 	clear(w.claimed)
 	w.mu.Unlock()
 	for _, g := range w.groups() {
-		list, _ := w.store.Read(context.Background(), g)
+		list, _ := w.storeOf(g).Read(context.Background(), g)
 		w.mu.Lock()
 		for _, p := range list {
 			if g == w.group {

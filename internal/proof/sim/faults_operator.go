@@ -98,7 +98,7 @@ func (w *world) setCheckpoint() {
 // redriveLater has dead letters redriven at a later time.
 func (w *world) redriveLater(after time.Duration) {
 	for _, g := range w.groups() {
-		_, _ = w.store.Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Now().Add(after))
+		_, _ = w.storeOf(g).Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Now().Add(after))
 	}
 	w.count("redrive at a later time")
 }
@@ -130,7 +130,7 @@ func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 		return
 	}
 	first, last := step.From.Sequence+1, step.To.Sequence
-	list, _ := w.store.List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{Partition: step.Lease.Partition, FirstSequence: &first, LastSequence: &last})
+	list, _ := w.storeOf(step.Lease.Group).List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{Partition: step.Lease.Partition, FirstSequence: &first, LastSequence: &last})
 	topic, _ := w.hub.Describe(context.Background())
 	for _, d := range list {
 		own := slices.ContainsFunc(step.DeadLetters, func(o sluice.DeadLetter) bool { return o.Event.Sequence == d.Event.Sequence })
@@ -145,7 +145,7 @@ func (w *world) redrivesOf(step driver.Step) []sluice.DeadLetter {
 	if len(step.Redriven) == 0 || !w.has(operators) {
 		return nil
 	}
-	list, _ := w.store.List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{IDs: step.Redriven})
+	list, _ := w.storeOf(step.Lease.Group).List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{IDs: step.Redriven})
 	return list
 }
 

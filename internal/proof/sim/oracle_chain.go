@@ -35,14 +35,14 @@ func (w *world) checkChain() []string {
 	effects := map[string]map[string]int{}
 	for _, table := range []string{"effects", "effects too"} {
 		effects[table] = map[string]int{}
-		for _, row := range w.store.Rows(table) {
+		for _, row := range w.nextStore.Rows(table) {
 			e := row.(effect)
 			effects[table][message(e.partition, e.sequence)]++
 		}
 	}
 	ctx, groups := context.Background(), w.groups()
 	parked := map[string]int{}
-	list, _ := w.store.List(ctx, groups[1], sluice.DeadLetterFilter{})
+	list, _ := w.nextStore.List(ctx, groups[1], sluice.DeadLetterFilter{})
 	for _, l := range list {
 		parked[message(l.Event.Partition, l.Event.Sequence)]++
 	}
@@ -100,7 +100,11 @@ func (w *world) mostEffects() (most map[string]int, bad []string) {
 			m = &mark{epoch: -1, low: -1}
 			marks[from] = m
 		}
-		if back := m.see(&s.stamp); back && !s.mayGoBack {
+		back := m.see(&s.stamp)
+		if back {
+			w.count(goesBack)
+		}
+		if back && !s.mayGoBack {
 			bad = append(bad, fmt.Sprintf("message %s: its watermark %d of epoch %d went back without a failover", s.message, s.stamp.Low, s.stamp.Epoch))
 		}
 		if ages[s.message] == nil {

@@ -114,7 +114,7 @@ func keyOf(d *sluice.DeadLetter) string {
 func (w *world) checkBlame() []string {
 	var bad []string
 	for _, g := range w.groups() {
-		list, _ := w.store.List(context.Background(), g, sluice.DeadLetterFilter{})
+		list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{})
 		w.mu.Lock()
 		for i := range list {
 			if !w.deserved(&list[i]) {

@@ -134,7 +134,7 @@ func (w *world) watchGroup(g sluice.Group, lanes string) {
 	if lanes == replayGroup {
 		position = w.replayed()
 	}
-	list, _ := w.store.Read(ctx, g)
+	list, _ := w.storeOf(g).Read(ctx, g)
 	for _, c := range list {
 		position[c.Partition] = c.Position.Sequence
 	}

@@ -395,7 +395,7 @@ type store struct{ *process }
 
 func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	return request(ctx, s.process, "claim", lease.Partition, func() (sluice.Checkpoint, error) {
-		p, err := s.w.store.Claim(ctx, lease, incarnation)
+		p, err := s.w.storeOf(lease.Group).Claim(ctx, lease, incarnation)
 		if err == nil {
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
@@ -435,7 +435,7 @@ func (s store) begin(ctx context.Context, step driver.Step, fn func(context.Cont
 	if err != nil {
 		return err
 	}
-	return s.w.store.Commit(ctx, step, fn)
+	return s.w.storeOf(step.Lease.Group).Commit(ctx, step, fn)
 }
 
 // blind is a mutant: it takes a commit of unknown outcome for a failed one and
@@ -451,7 +451,7 @@ func (s store) blind(ctx context.Context, step driver.Step, fn func(context.Cont
 
 func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, trial driver.AttemptRecord) error {
 	err := requestError(ctx, s.process, "record", lease.Partition, func() error {
-		err := s.w.store.RecordAttempt(ctx, lease, at, trial)
+		err := s.w.storeOf(lease.Group).RecordAttempt(ctx, lease, at, trial)
 		if err == nil {
 			s.w.attempted(lease, trial)
 		}
@@ -468,7 +468,7 @@ func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
 	s.leaving[lease] = true
 	s.w.mu.Unlock()
 	return requestError(ctx, s.process, "leave", lease.Partition, func() error {
-		err := s.w.store.Leave(ctx, lease)
+		err := s.w.storeOf(lease.Group).Leave(ctx, lease)
 		if err == nil {
 			s.w.left(lease)
 		}
@@ -477,19 +477,19 @@ func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
 }
 
 func (s store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	return request(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.store.Due(ctx, group, partition, limit) })
+	return request(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.storeOf(group).Due(ctx, group, partition, limit) })
 }
 
 func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
-	return request(ctx, s.process, "seen", partition, func() ([]driver.DedupState, error) { return s.w.store.ReadDedup(ctx, group, partition) })
+	return request(ctx, s.process, "seen", partition, func() ([]driver.DedupState, error) { return s.w.storeOf(group).ReadDedup(ctx, group, partition) })
 }
 
 func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
-	return request(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.store.Read(ctx, group) })
+	return request(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.storeOf(group).Read(ctx, group) })
 }
 
 func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
-	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.store.Reset(ctx, group, partition, incarnation, to) })
+	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.storeOf(group).Reset(ctx, group, partition, incarnation, to) })
 }
 
 // Before implements [sluicetest.Faults]: a handler's write may fail in an outage.

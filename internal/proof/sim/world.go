@@ -38,8 +38,10 @@ type world struct {
 	hub     *sluicetest.Hub
 	copyHub *sluicetest.Hub // the same events, for the processes that replay: a hub has one group of readers
 	nextHub *sluicetest.Hub // between two stages
-	leases  *sluicetest.Leases
-	store   *sluicetest.Store
+	// nextStore is the database of the second stage. It may be that of the first.
+	nextStore *sluicetest.Store
+	leases    *sluicetest.Leases
+	store     *sluicetest.Store
 
 	mu         sync.Mutex // guards the fields below; never held during a call
 	rng        *rand.Rand
@@ -320,7 +322,7 @@ func (w *world) draw(t *ticket) {
 		return
 	}
 	w.trouble(t.process, t.partition, now)
-	if w.has(hangs) && !slices.Contains(neverHung, t.op) && w.rng.IntN(4) == 0 {
+	if w.has(hangs) && !slices.Contains(neverHung, t.op) && w.rng.IntN(hungOneIn(t.op)) == 0 {
 		t.fate, t.due, t.site = hung, never(w), hung.String()+" "+t.op
 		return
 	}
