@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/ranges"
@@ -19,7 +20,8 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	n, err := s.change(ctx, s.sql.advance, append([]any{to.Sequence, clean(to.Offset), text}, leaseArgs(lease)...)...)
+	args := slices.Concat(slices.Repeat([]any{to.Sequence}, 7), []any{clean(to.Offset), text}, leaseArgs(lease), []any{to.Sequence})
+	n, err := s.change(ctx, s.sql.advance, args...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, what, err)

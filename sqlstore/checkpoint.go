@@ -14,12 +14,22 @@ import (
 // another one does.
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
-	args := append(key(lease.Group, lease.Partition), clean(incarnation), clean(lease.Owner), lease.Epoch)
-	args = append(append(args, key(lease.Group, "")[:3]...), clean(incarnation), clean(lease.Partition))
-	ours, err := s.one(ctx, s.sql.claim, args, append(c.columns(), &c.DeadLettersBelow)...)
+	of, owner, epoch := key(lease.Group, lease.Partition), clean(lease.Owner), lease.Epoch
+	update := write{s.sql.takeCheckpoint, slices.Concat([]any{epoch, owner, epoch, epoch}, of, []any{epoch, epoch, owner})}
+	insert := write{s.sql.addCheckpoint, slices.Concat(of, []any{clean(incarnation), owner, epoch})}
+	read := slices.Concat(of[:3], []any{clean(incarnation), clean(lease.Partition)}, of)
+	ours := false
+	err := untilDecided(func() error {
+		return s.inTransaction(ctx, "claim checkpoint of partition "+lease.Partition, func(t *transaction) (err error) {
+			if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
+				_, err = one(ctx, t, s.sql.claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
+			}
+			return err
+		})
+	})
 	switch {
 	case err != nil:
-		return driver.Checkpoint{}, s.outage(ctx, "claim checkpoint of partition "+lease.Partition, err)
+		return driver.Checkpoint{}, err
 	case !ours:
 		return driver.Checkpoint{}, s.fenced(ctx, s.writer, lease, "")
 	}
@@ -127,17 +137,20 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 
 // Reset implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint then has no owner.
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
+	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset)}
+	update, insert := write{s.sql.reset, slices.Concat(position, of)}, write{s.sql.addReset, slices.Concat(of, position)}
 	var epoch int64
-	of := key(group, partition)
-	err := s.inTransaction(ctx, func(t *transaction) error {
-		_, err := changed(ctx, t, s.sql.resetDedup, slices.Concat(of, []any{to.Sequence})...)
-		if err == nil {
-			_, err = one(ctx, t, s.sql.reset, slices.Concat(of, []any{clean(incarnation), to.Sequence, clean(to.Offset)}), &epoch)
-		}
-		if err != nil {
-			return s.outage(ctx, "set checkpoint of partition "+partition, err)
-		}
-		return nil
+	err := untilDecided(func() error {
+		return s.inTransaction(ctx, "set checkpoint of partition "+partition, func(t *transaction) error {
+			if _, err := upsert(ctx, t, s.dialect, update, insert); err != nil {
+				return err
+			}
+			if _, err := changed(ctx, t, s.sql.resetDedup, slices.Concat(of, []any{to.Sequence})...); err != nil {
+				return err
+			}
+			_, err := one(ctx, t, s.sql.raised, of, &epoch)
+			return err
+		})
 	})
 	return epoch, err
 }

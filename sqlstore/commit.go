@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,62 +44,6 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		return err
 	}
 	return s.commit(ctx, t, step)
-}
-
-// transaction is one transaction on the writing connection.
-type transaction struct {
-	*sql.Tx
-	conn   *sql.Conn
-	watch  *watch
-	detach func() bool // the caller's context no longer ends the transaction; false if it has ended it
-	cancel context.CancelFunc
-	turns  *turns
-	over   bool
-}
-
-// begin waits for the writing connection and for transactions of other processes.
-func (s *Store) begin(ctx context.Context) (*transaction, error) {
-	conn, err := s.writer.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := &transaction{conn: conn, turns: &s.turns}
-	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	// Its own context, because database/sql rolls back when the context of a
-	// transaction ends, and the commit must not be interrupted.
-	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t.detach, t.cancel = context.AfterFunc(ctx, cancel), cancel
-	if err = s.turns.take(ctx); err == nil {
-		err = retryBusy(ctx, s.dialect, s.busy, func() error {
-			t.Tx, err = conn.BeginTx(inner, nil)
-			return err
-		})
-	}
-	if err != nil {
-		t.detach()
-		t.cancel()
-		conn.Close()
-		return nil, err
-	}
-	return t, nil
-}
-
-// end rolls back what was not committed, and returns when the transaction is over. It may be called
-// more than once.
-func (t *transaction) end() {
-	if t.over {
-		return
-	}
-	t.over = true
-	t.watch.release()
-	t.detach()
-	t.Rollback() // fails if the transaction is over already, which is fine
-	t.cancel()
-	t.turns.end()
-	t.conn.Close() // waits for a rollback that the end of ctx has started
 }
 
 // move is the fence: it moves the checkpoint, or leaves it where it is, provided that it is still
@@ -166,7 +109,7 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 // redrive has failed.
 func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) error {
 	if err := s.park(ctx, t, step.DeadLetters); err != nil {
-		return err
+		return s.outage(ctx, "store dead letters", err)
 	}
 	if step.SettleIncarnation != "" {
 		if err := s.settleEvents(ctx, t, step); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Park implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Park(ctx context.Context, deadLetters []driver.DeadLetter) error {
-	return s.inTransaction(ctx, func(t *transaction) error { return s.park(ctx, t, deadLetters) })
+	return s.inTransaction(ctx, "store dead letters", func(t *transaction) error { return s.park(ctx, t, deadLetters) })
 }
 
 // park stores dead letters. Those that are stored already keep their ID and their event.
@@ -20,18 +20,17 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	}
 	stmt, err := t.PrepareContext(ctx, s.sql.park)
 	if err != nil {
-		return s.outage(ctx, "store dead letters", err)
+		return err
 	}
 	defer stmt.Close()
 	for i := range deadLetters {
 		d := &deadLetters[i]
-		what := fmt.Sprintf("store dead letter of event %d", d.Event.Sequence)
 		args, err := deadLetterArgs(d)
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+		if err == nil {
+			_, err = stmt.ExecContext(ctx, args...)
 		}
-		if _, err := stmt.ExecContext(ctx, args...); err != nil {
-			return s.outage(ctx, what, err)
+		if err != nil {
+			return fmt.Errorf("dead letter of event %d: %w", d.Event.Sequence, err)
 		}
 	}
 	return nil
@@ -40,39 +39,20 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 // Settle implements [driver.DeadLetterQueue], in one transaction.
 func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64, failed []driver.DeadLetter) error {
 	of := key(group, "")[:3]
-	return s.inTransaction(ctx, func(t *transaction) error {
+	return s.inTransaction(ctx, "settle redrives", func(t *transaction) error {
 		if len(redriven) > 0 {
 			if _, err := changed(ctx, t, s.sql.settleRedriven, slices.Concat(of, []any{array(redriven)})...); err != nil {
-				return s.outage(ctx, "remove dead letters", err)
+				return fmt.Errorf("remove dead letters: %w", err)
 			}
 		}
 		for i := range failed {
 			d := &failed[i]
 			if _, err := changed(ctx, t, s.sql.settleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
-				return s.outage(ctx, fmt.Sprintf("update dead letter %d after a failed redrive", d.ID), err)
+				return fmt.Errorf("update dead letter %d after a failed redrive: %w", d.ID, err)
 			}
 		}
 		return nil
 	})
-}
-
-// inTransaction runs a transaction without a handler.
-func (s *Store) inTransaction(ctx context.Context, fn func(t *transaction) error) error {
-	t, err := s.begin(ctx)
-	if err != nil {
-		return s.outage(ctx, "begin transaction", err)
-	}
-	defer t.end()
-	if err := fn(t); err != nil {
-		return err
-	}
-	if !t.detach() {
-		return s.outage(ctx, "commit", ctx.Err())
-	}
-	if err := t.Commit(); err != nil {
-		return s.outage(context.WithoutCancel(ctx), "commit", err)
-	}
-	return nil
 }
 
 // Parked implements [driver.DeadLetterQueue].

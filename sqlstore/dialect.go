@@ -1,5 +1,7 @@
 package sqlstore
 
+import "database/sql"
+
 // dialect is what differs between databases.
 type dialect interface {
 	// statements is the dialect's SQL.
@@ -8,6 +10,10 @@ type dialect interface {
 	steps(component string) []step
 	// fault says what an error of the driver means.
 	fault(err error) fault
+	// duplicate reports whether an error says that there is a row with this key.
+	duplicate(err error) bool
+	// txOptions are how a transaction begins; nil if there is no choice.
+	txOptions() *sql.TxOptions
 	// hint says in a few words what to do about an error; it may be empty.
 	hint(err error) string
 	// rebind replaces each ? of a statement by the driver's placeholder.
@@ -46,26 +52,35 @@ const (
 func (f fault) outage() bool { return f >= faultBusy && f != faultMissing }
 
 // statements is the SQL of the store, with ? for its arguments. Comments list
-// them in order, each once. Group stands for namespace, topic, consumer_group; key for group,
+// them in order; MySQL has no way to use one twice. Group stands for namespace, topic, consumer_group; key for group,
 // partition; lease for key, owner, epoch; progress for the columns of a checkpoint after those of its
 // key. Every decision is made inside a single statement: nothing is read first and written later.
+// What a statement has written is read, where that is needed, in the same transaction. Assignments
+// are in an order in which none reads a column that one before it has changed: MySQL makes them
+// one after the other.
 type statements struct {
-	acquire string // key, owner, lowest new epoch, ms to live → epoch; no row if it is held
-	renew   string // ms to live, lease; one row or none
-	release string // lease
-	leases  string // group → partition, owner, epoch, ms left, renewed_at, whether that is in the future
-	future  string // group; has the leases that were renewed in the future renewed now
+	takeLease string // owner, lowest new epoch, ms to live, key, owner; one row, or none if it is held or missing
+	addLease  string // key, owner, epoch, ms to live; one row, or none or a duplicate if there is one
+	epoch     string // key → epoch
+	renew     string // ms to live, lease; one row or none
+	release   string // lease
+	leases    string // group → partition, owner, epoch, ms left, renewed_at, whether that is in the future
+	future    string // group; has the leases that were renewed in the future renewed now
 
-	claim   string // key, incarnation, owner, epoch, group, incarnation, partition → progress, number after the dead letters; no row if it is fenced
-	move    string // sequence_number, event_offset, lease, expected sequence_number; one row or none
-	stay    string // lease, expected sequence_number; one row or none
-	probe   string // the same, and certainly writes
-	advance string // sequence_number, event_offset, done, lease; one row or none
-	record  string // trial_sequence, …dead_letter, …attempts, …error, …unreturned, lease, expected sequence_number; one row or none
-	leave   string // lease
-	read    string // group → partition, progress
-	holder  string // key → owner, epoch, sequence_number
-	reset   string // key, incarnation, sequence_number, event_offset → epoch
+	takeCheckpoint string // epoch, owner, epoch, epoch, key, epoch, epoch, owner; one row, or none if it is fenced or missing
+	addCheckpoint  string // key, incarnation, owner, epoch; one row, or none or a duplicate if there is one
+	claimed        string // group, incarnation, partition, key → progress, number after the dead letters
+	move           string // sequence_number, event_offset, lease, expected sequence_number; one row or none
+	stay           string // lease, expected sequence_number; one row or none
+	probe          string // the same, and certainly writes
+	advance        string // sequence_number seven times, event_offset, done, lease, sequence_number; one row or none
+	record         string // trial_sequence, …dead_letter, …attempts, …error, …unreturned, lease, expected sequence_number; one row or none
+	leave          string // lease
+	read           string // group → partition, progress
+	holder         string // key → owner, epoch, sequence_number
+	reset          string // incarnation, sequence_number, event_offset, key; one row, or none if it is missing
+	addReset       string // key, incarnation, sequence_number, event_offset; one row, or none or a duplicate if there is one
+	raised         string // key → epoch
 
 	forgetDedup string // key, origin, highest top, step
 	expireDedup string // key, time

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -27,8 +28,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	if above == math.MaxInt64 {
 		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims this epoch", partition, above)
 	}
-	args := append(key(group, partition), clean(owner), max(above+1, 1), ttl.Milliseconds())
-	free, err := one(ctx, l.db, l.sql.acquire, args, &lease.Epoch)
+	free, err := l.take(ctx, &lease, max(above+1, 1), ttl)
 	switch {
 	case err != nil:
 		return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
@@ -39,6 +39,28 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 		return lease, fmt.Errorf("acquire lease of partition %s: %w", partition, driver.ErrHeld)
 	}
 	return lease, nil
+}
+
+// take takes a lease that is free, and reports whether it is.
+func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, ttl time.Duration) (free bool, err error) {
+	of, owner, ms := key(lease.Group, lease.Partition), clean(lease.Owner), ttl.Milliseconds()
+	update := write{l.sql.takeLease, slices.Concat([]any{owner, lowest, ms}, of, []any{owner})}
+	insert := write{l.sql.addLease, slices.Concat(of, []any{owner, lowest, ms})}
+	err = untilDecided(func() error {
+		tx, err := l.db.BeginTx(ctx, l.dialect.txOptions())
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if free, err = upsert(ctx, tx, l.dialect, update, insert); err != nil || !free {
+			return err
+		}
+		if _, err := one(ctx, tx, l.sql.epoch, of, &lease.Epoch); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	return free, err
 }
 
 // renewFuture has leases that were renewed in the future, before the clock was set back, renewed

@@ -215,6 +215,9 @@ func (sqliteDialect) statements() *statements    { return &sqliteStatements }
 func (sqliteDialect) rebind(query string) string { return query }
 func (sqliteDialect) variables() int             { return 32766 } // SQLITE_MAX_VARIABLE_NUMBER
 
+func (sqliteDialect) duplicate(error) bool      { return false } // ON CONFLICT DO NOTHING
+func (sqliteDialect) txOptions() *sql.TxOptions { return nil }
+
 func (d sqliteDialect) steps(component string) []step {
 	if component == leaseComponent {
 		return d.leases

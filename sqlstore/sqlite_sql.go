@@ -44,14 +44,13 @@ const (
 )
 
 var sqliteStatements = statements{
-	acquire: `
-		INSERT INTO sluice_leases AS held (namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
-		VALUES (?, ?, ?, ?, ?, ?, ` + until + `, ` + now + `)
-		ON CONFLICT DO UPDATE SET
-			owner = excluded.owner, epoch = max(held.epoch + 1, excluded.epoch),
-			expires_at = excluded.expires_at, renewed_at = excluded.renewed_at
-		WHERE held.expires_at IS NULL OR held.expires_at <= excluded.renewed_at OR held.owner = excluded.owner
-		RETURNING epoch`,
+	takeLease: `
+		UPDATE sluice_leases SET owner = ?, epoch = max(epoch + 1, ?), expires_at = ` + until + `, renewed_at = ` + now + `
+		WHERE ` + ofKey + ` AND (expires_at IS NULL OR expires_at <= ` + now + ` OR owner = ?)`,
+	addLease: `
+		INSERT INTO sluice_leases (namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
+		VALUES (?, ?, ?, ?, ?, ?, ` + until + `, ` + now + `) ON CONFLICT DO NOTHING`,
+	epoch: `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
 	renew: `
 		UPDATE sluice_leases SET expires_at = ` + until + `, renewed_at = ` + now + `
 		WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
@@ -65,17 +64,19 @@ var sqliteStatements = statements{
 			strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', format('%+.3f seconds', unixepoch(expires_at, 'subsec') - unixepoch(renewed_at, 'subsec'))))
 		WHERE ` + ofGroup + ` AND renewed_at > ` + now,
 
-	claim: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
-		VALUES (?, ?, ?, ?, ?, -2, '', ?, ?, 1, 0, 0, '', ` + now + `)
-		ON CONFLICT DO UPDATE SET
-			claims = known.claims + (excluded.epoch > known.epoch),
-			owner = excluded.owner, epoch = excluded.epoch, updated_at = excluded.updated_at,
-			done = iif(known.done_epoch = known.epoch, known.done, ''), done_epoch = excluded.epoch
-		WHERE excluded.epoch > known.epoch OR excluded.epoch = known.epoch AND excluded.owner = known.owner
-		RETURNING ` + progress + `, (
+	takeCheckpoint: `
+		UPDATE sluice_checkpoints SET
+			claims = claims + (? > epoch), done = iif(done_epoch = epoch, done, ''),
+			owner = ?, done_epoch = ?, epoch = ?, updated_at = ` + now + `
+		WHERE ` + ofKey + ` AND (epoch < ? OR epoch = ? AND owner = ?)`,
+	addCheckpoint: `
+		INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
+		VALUES (?, ?, ?, ?, ?, -2, '', ?, ?, 1, 0, 0, '', ` + now + `) ON CONFLICT DO NOTHING`,
+	claimed: `
+		SELECT ` + progress + `, (
 			SELECT coalesce(max(sequence_number) + 1, 0) FROM sluice_dead_letters
-			WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ?)`,
+			WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ?)
+		FROM sluice_checkpoints WHERE ` + ofKey,
 	move: `
 		UPDATE sluice_checkpoints SET
 			sequence_number = ?, event_offset = ?, claims = 1,
@@ -83,17 +84,15 @@ var sqliteStatements = statements{
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
 	advance: `
-		UPDATE sluice_checkpoints AS known SET
-			sequence_number = next.sequence_number, event_offset = next.event_offset,
-			done = next.done, done_epoch = known.epoch, updated_at = ` + now + `,
-			claims            = iif(known.sequence_number = next.sequence_number, known.claims, 1),
-			trial_sequence    = iif(known.sequence_number = next.sequence_number, known.trial_sequence, 0),
-			trial_dead_letter = iif(known.sequence_number = next.sequence_number, known.trial_dead_letter, 0),
-			trial_attempts    = iif(known.sequence_number = next.sequence_number, known.trial_attempts, 0),
-			trial_error       = iif(known.sequence_number = next.sequence_number, known.trial_error, ''),
-			trial_unreturned  = iif(known.sequence_number = next.sequence_number, known.trial_unreturned, 0)
-		FROM (SELECT ? AS sequence_number, ? AS event_offset, ? AS done) AS next
-		WHERE ` + ofLease + ` AND known.sequence_number <= next.sequence_number`,
+		UPDATE sluice_checkpoints SET
+			claims            = iif(sequence_number = ?, claims, 1),
+			trial_sequence    = iif(sequence_number = ?, trial_sequence, 0),
+			trial_dead_letter = iif(sequence_number = ?, trial_dead_letter, 0),
+			trial_error       = iif(sequence_number = ?, trial_error, ''),
+			trial_unreturned  = iif(sequence_number = ?, trial_unreturned, 0),
+			trial_attempts    = iif(sequence_number = ?, trial_attempts, 0),
+			sequence_number = ?, event_offset = ?, done = ?, done_epoch = epoch, updated_at = ` + now + `
+		WHERE ` + ofLease + ` AND sequence_number <= ?`,
 	// SQLite does not write a row that stays as it is: the time must change,
 	// also twice in a millisecond.
 	probe: `
@@ -108,13 +107,14 @@ var sqliteStatements = statements{
 	read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
 	holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
 	reset: `
-		INSERT INTO sluice_checkpoints AS known (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, '', 1, 0, 0, 0, '', ` + now + `)
-		ON CONFLICT DO UPDATE SET
-			incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
-			owner = '', epoch = known.epoch + 1, claims = 0,
-			` + noAttempts + `, done = '', updated_at = excluded.updated_at
-		RETURNING epoch`,
+		UPDATE sluice_checkpoints SET
+			incarnation = ?, sequence_number = ?, event_offset = ?, owner = '', epoch = epoch + 1, claims = 0,
+			` + noAttempts + `, done = '', updated_at = ` + now + `
+		WHERE ` + ofKey,
+	addReset: `
+		INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
+		VALUES (?, ?, ?, ?, ?, ?, ?, '', 1, 0, 0, 0, '', ` + now + `) ON CONFLICT DO NOTHING`,
+	raised: `SELECT epoch FROM sluice_checkpoints WHERE ` + ofKey,
 
 	// What lies beyond the step goes as well: a program that knows version 2 may
 	// have set the checkpoint back.
