@@ -21,7 +21,7 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	args := slices.Concat(slices.Repeat([]any{to.Sequence}, 7), []any{clean(to.Offset), text}, leaseArgs(lease), []any{to.Sequence})
-	n, err := s.change(ctx, s.sql.advance, args...)
+	n, err := s.change(ctx, s.sql.Advance, args...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, what, err)

@@ -15,14 +15,14 @@ import (
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	of, owner, epoch := key(lease.Group, lease.Partition), clean(lease.Owner), lease.Epoch
-	update := write{s.sql.takeCheckpoint, slices.Concat([]any{epoch, owner, epoch, epoch}, of, []any{epoch, epoch, owner})}
-	insert := write{s.sql.addCheckpoint, slices.Concat(of, []any{clean(incarnation), owner, epoch})}
+	update := write{s.sql.TakeCheckpoint, slices.Concat([]any{epoch, owner, epoch, epoch}, of, []any{epoch, epoch, owner})}
+	insert := write{s.sql.AddCheckpoint, slices.Concat(of, []any{clean(incarnation), owner, epoch})}
 	read := slices.Concat(of[:3], []any{clean(incarnation), clean(lease.Partition)}, of)
 	ours := false
 	err := untilDecided(func() error {
 		return s.inTransaction(ctx, "claim checkpoint of partition "+lease.Partition, func(t *transaction) (err error) {
 			if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
-				_, err = one(ctx, t, s.sql.claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
+				_, err = one(ctx, t, s.sql.Claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
 			}
 			return err
 		})
@@ -69,7 +69,7 @@ func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expected string) error {
 	var owner string
 	var epoch, sequence int64
-	found, err := one(ctx, q, s.sql.holder, key(lease.Group, lease.Partition), &owner, &epoch, &sequence)
+	found, err := one(ctx, q, s.sql.Holder, key(lease.Group, lease.Partition), &owner, &epoch, &sequence)
 	switch {
 	case err != nil:
 		return fmt.Errorf("partition %s: %w", lease.Partition, driver.ErrFenced)
@@ -87,7 +87,7 @@ func notAt(p driver.Position) string { return "not at " + p.String() }
 // RecordAttempt implements [driver.TxStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
 	args := append([]any{attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned}, leaseArgs(lease)...)
-	n, err := s.change(ctx, s.sql.record, append(args, at.Sequence)...)
+	n, err := s.change(ctx, s.sql.Record, append(args, at.Sequence)...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, "record attempt on partition "+lease.Partition, err)
@@ -99,7 +99,7 @@ func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver
 
 // Leave implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) Leave(ctx context.Context, lease driver.Lease) error {
-	if _, err := s.change(ctx, s.sql.leave, leaseArgs(lease)...); err != nil {
+	if _, err := s.change(ctx, s.sql.Leave, leaseArgs(lease)...); err != nil {
 		return s.outage(ctx, "leave checkpoint of partition "+lease.Partition, err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 }
 
 func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {
-	rows, err := s.reader.QueryContext(ctx, s.sql.read, key(group, "")[:3]...)
+	rows, err := s.reader.QueryContext(ctx, s.sql.Read, key(group, "")[:3]...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,17 +138,17 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 // Reset implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint then has no owner.
 func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
 	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset)}
-	update, insert := write{s.sql.reset, slices.Concat(position, of)}, write{s.sql.addReset, slices.Concat(of, position)}
+	update, insert := write{s.sql.Reset, slices.Concat(position, of)}, write{s.sql.AddReset, slices.Concat(of, position)}
 	var epoch int64
 	err := untilDecided(func() error {
 		return s.inTransaction(ctx, "set checkpoint of partition "+partition, func(t *transaction) error {
 			if _, err := upsert(ctx, t, s.dialect, update, insert); err != nil {
 				return err
 			}
-			if _, err := changed(ctx, t, s.sql.resetDedup, slices.Concat(of, []any{to.Sequence})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.ResetDedup, slices.Concat(of, []any{to.Sequence})...); err != nil {
 				return err
 			}
-			_, err := one(ctx, t, s.sql.raised, of, &epoch)
+			_, err := one(ctx, t, s.sql.Raised, of, &epoch)
 			return err
 		})
 	})

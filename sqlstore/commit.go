@@ -49,9 +49,9 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 // move is the fence: it moves the checkpoint, or leaves it where it is, provided that it is still
 // this lease's and is where the step begins.
 func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) error {
-	query, args := s.sql.stay, []any(nil)
+	query, args := s.sql.Stay, []any(nil)
 	if step.From.Sequence != step.To.Sequence {
-		query, args = s.sql.move, []any{step.To.Sequence, clean(step.To.Offset)}
+		query, args = s.sql.Move, []any{step.To.Sequence, clean(step.To.Offset)}
 	}
 	args = append(append(args, leaseArgs(step.Lease)...), step.From.Sequence)
 	n, err := changed(ctx, t, query, args...)
@@ -95,7 +95,7 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
-	n, err := s.change(ctx, s.sql.probe, append(leaseArgs(step.Lease), step.From.Sequence)...)
+	n, err := s.change(ctx, s.sql.Probe, append(leaseArgs(step.Lease), step.From.Sequence)...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, fmt.Sprintf("check the database after the handler failed (%v)", failure), err)
@@ -118,7 +118,7 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 	}
 	of := key(step.Lease.Group, step.Lease.Partition)
 	for _, id := range step.Redriven {
-		if err := s.changeRedrive(ctx, t, id, s.sql.endRedrive, slices.Concat(of, []any{id})); err != nil {
+		if err := s.changeRedrive(ctx, t, id, s.sql.EndRedrive, slices.Concat(of, []any{id})); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		if step.PostponeFor > 0 {
 			d.NextAttempt = time.Now().Add(step.PostponeFor)
 		}
-		if err := s.changeRedrive(ctx, t, d.ID, s.sql.failRedrive, slices.Concat(failureArgs(&d), of, []any{d.ID})); err != nil {
+		if err := s.changeRedrive(ctx, t, d.ID, s.sql.FailRedrive, slices.Concat(failureArgs(&d), of, []any{d.ID})); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Store) settleEvents(ctx context.Context, t *transaction, step driver.St
 	}
 	args := append(key(step.Lease.Group, "")[:3], clean(step.SettleIncarnation), clean(step.Lease.Partition),
 		step.From.Sequence, step.To.Sequence, array(stored))
-	if _, err := changed(ctx, t, s.sql.settleEvents, args...); err != nil {
+	if _, err := changed(ctx, t, s.sql.SettleEvents, args...); err != nil {
 		return s.outage(ctx, "remove the dead letters of events that are handled again", err)
 	}
 	return nil

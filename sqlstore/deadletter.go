@@ -98,7 +98,7 @@ func scanDeadLetter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 
 // Due implements [driver.TxStore] and [driver.DeadLetterQueue].
 func (s *Store) Due(ctx context.Context, group driver.Group, partition string, limit int) ([]driver.DeadLetter, error) {
-	list, err := readDeadLetters(ctx, s.reader, true, s.sql.due, append(key(group, partition), max(limit, 0))...)
+	list, err := readDeadLetters(ctx, s.reader, true, s.sql.Due, append(key(group, partition), max(limit, 0))...)
 	if err != nil {
 		return nil, s.outage(ctx, "read dead letters to redrive of partition "+partition, err)
 	}
@@ -164,12 +164,12 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 	if !at.IsZero() {
 		when = formatTime(at)
 	}
-	return s.mark(ctx, "redrive", s.sql.markRedrive, []any{when}, group, filter)
+	return s.mark(ctx, "redrive", s.sql.MarkRedrive, []any{when}, group, filter)
 }
 
 // Discard implements [driver.DeadLetterStore].
 func (s *Store) Discard(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
-	return s.mark(ctx, "discard", s.sql.discard, nil, group, filter)
+	return s.mark(ctx, "discard", s.sql.Discard, nil, group, filter)
 }
 
 func (s *Store) mark(ctx context.Context, verb, update string, args []any, group driver.Group, filter driver.DeadLetterFilter) (int64, error) {
@@ -190,11 +190,11 @@ func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string,
 			terms, args = append(terms, term), append(args, arg)
 		}
 	}
-	add(len(f.IDs) > 0, s.sql.idIn, array(f.IDs))
+	add(len(f.IDs) > 0, s.sql.IdIn, array(f.IDs))
 	add(f.Partition != "", "partition = ?", clean(f.Partition))
-	add(len(f.Status) > 0, s.sql.statusIn, array(f.Status))
+	add(len(f.Status) > 0, s.sql.StatusIn, array(f.Status))
 	add(f.Key != "", "partition_key = ?", clean(f.Key))
-	add(f.ErrorContains != "", s.sql.errorContains, clean(f.ErrorContains))
+	add(f.ErrorContains != "", s.sql.ErrorContains, clean(f.ErrorContains))
 	add(!f.FailedSince.IsZero(), "failed_at >= ?", formatTime(f.FailedSince))
 	add(!f.FailedBefore.IsZero(), "failed_at < ?", formatTime(f.FailedBefore))
 	if f.FirstSequence != nil {

@@ -18,7 +18,7 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	if len(deadLetters) == 0 {
 		return nil
 	}
-	stmt, err := t.PrepareContext(ctx, s.sql.park)
+	stmt, err := t.PrepareContext(ctx, s.sql.Park)
 	if err != nil {
 		return err
 	}
@@ -41,13 +41,13 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 	of := key(group, "")[:3]
 	return s.inTransaction(ctx, "settle redrives", func(t *transaction) error {
 		if len(redriven) > 0 {
-			if _, err := changed(ctx, t, s.sql.settleRedriven, slices.Concat(of, []any{array(redriven)})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.SettleRedriven, slices.Concat(of, []any{array(redriven)})...); err != nil {
 				return fmt.Errorf("remove dead letters: %w", err)
 			}
 		}
 		for i := range failed {
 			d := &failed[i]
-			if _, err := changed(ctx, t, s.sql.settleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.SettleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
 				return fmt.Errorf("update dead letter %d after a failed redrive: %w", d.ID, err)
 			}
 		}
@@ -58,7 +58,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 // Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
-	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
+	numbers, err := column[int64](ctx, s.reader, s.sql.Parked, args)
 	if err != nil {
 		return nil, s.outage(ctx, "read sequence numbers of dead letters of partition "+partition, err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 
 // Held implements [driver.DeadLetterQueue].
 func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
-	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))
+	keys, err := column[string](ctx, s.reader, s.sql.Held, key(group, partition))
 	if err != nil {
 		return nil, s.outage(ctx, "read keys of dead letters of partition "+partition, err)
 	}

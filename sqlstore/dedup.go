@@ -22,11 +22,11 @@ func (s *Store) storeDedup(ctx context.Context, t *transaction, step driver.Step
 func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
 	if !step.DedupSince.IsZero() {
-		if _, err := changed(ctx, t, s.sql.expireDedup, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
+		if _, err := changed(ctx, t, s.sql.ExpireDedup, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
 			return err
 		}
 	}
-	forget, err := t.PrepareContext(ctx, s.sql.forgetDedup)
+	forget, err := t.PrepareContext(ctx, s.sql.ForgetDedup)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step
 			return err
 		}
 	}
-	see, err := t.PrepareContext(ctx, s.sql.storeDedup)
+	see, err := t.PrepareContext(ctx, s.sql.StoreDedup)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Store) ReadDedup(ctx context.Context, group driver.Group, partition str
 }
 
 func (s *Store) readDedup(ctx context.Context, group driver.Group, partition string) ([]driver.DedupState, error) {
-	rows, err := s.reader.QueryContext(ctx, s.sql.readDedup, key(group, partition)...)
+	rows, err := s.reader.QueryContext(ctx, s.sql.ReadDedup, key(group, partition)...)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 // take takes a lease that is free, and reports whether it is.
 func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, ttl time.Duration) (free bool, err error) {
 	of, owner, ms := key(lease.Group, lease.Partition), clean(lease.Owner), ttl.Milliseconds()
-	update := write{l.sql.takeLease, slices.Concat([]any{owner, lowest, ms}, of, []any{owner})}
-	insert := write{l.sql.addLease, slices.Concat(of, []any{owner, lowest, ms})}
+	update := write{l.sql.TakeLease, slices.Concat([]any{owner, lowest, ms}, of, []any{owner})}
+	insert := write{l.sql.AddLease, slices.Concat(of, []any{owner, lowest, ms})}
 	err = untilDecided(func() error {
 		tx, err := l.db.BeginTx(ctx, l.dialect.txOptions())
 		if err != nil {
@@ -55,7 +55,7 @@ func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, tt
 		if free, err = upsert(ctx, tx, l.dialect, update, insert); err != nil || !free {
 			return err
 		}
-		if _, err := one(ctx, tx, l.sql.epoch, of, &lease.Epoch); err != nil {
+		if _, err := one(ctx, tx, l.sql.Epoch, of, &lease.Epoch); err != nil {
 			return err
 		}
 		return tx.Commit()
@@ -66,14 +66,14 @@ func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, tt
 // renewFuture has leases that were renewed in the future, before the clock was set back, renewed
 // now for the same time. The owner of such a lease may be gone.
 func (l *Leases) renewFuture(ctx context.Context, group driver.Group) error {
-	_, err := changed(ctx, l.db, l.sql.future, key(group, "")[:3]...)
+	_, err := changed(ctx, l.db, l.sql.Future, key(group, "")[:3]...)
 	return err
 }
 
 // Renew implements [driver.LeaseStore].
 func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duration) error {
 	args := append([]any{ttl.Milliseconds()}, leaseArgs(lease)...)
-	n, err := changed(ctx, l.db, l.sql.renew, args...)
+	n, err := changed(ctx, l.db, l.sql.Renew, args...)
 	switch {
 	case err != nil:
 		return l.outage(ctx, "renew lease of partition "+lease.Partition, err)
@@ -85,7 +85,7 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 
 // Release implements [driver.LeaseStore].
 func (l *Leases) Release(ctx context.Context, lease driver.Lease) error {
-	if _, err := changed(ctx, l.db, l.sql.release, leaseArgs(lease)...); err != nil {
+	if _, err := changed(ctx, l.db, l.sql.Release, leaseArgs(lease)...); err != nil {
 		return l.outage(ctx, "release lease of partition "+lease.Partition, err)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseIn
 
 // list also reports whether a lease was renewed in the future.
 func (l *Leases) list(ctx context.Context, group driver.Group) (list []driver.LeaseInfo, future bool, err error) {
-	rows, err := l.db.QueryContext(ctx, l.sql.leases, key(group, "")[:3]...)
+	rows, err := l.db.QueryContext(ctx, l.sql.Leases, key(group, "")[:3]...)
 	if err != nil {
 		return nil, false, err
 	}

@@ -35,7 +35,7 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, d.statements().schemaTable); err != nil {
+	if _, err := tx.ExecContext(ctx, d.statements().SchemaTable); err != nil {
 		return err
 	}
 	if version, err = readVersion(ctx, tx, d, component, len(steps)); err != nil {
@@ -49,7 +49,7 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 			return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
 		}
 	}
-	if _, err := tx.ExecContext(ctx, d.statements().schemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
+	if _, err := tx.ExecContext(ctx, d.statements().SchemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -59,10 +59,10 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 // this program cannot work with.
 func readVersion(ctx context.Context, q querier, d dialect, component string, known int) (int, error) {
 	var tables, version, oldest int
-	if _, err := one(ctx, q, d.statements().schemaFound, nil, &tables); err != nil || tables == 0 {
+	if _, err := one(ctx, q, d.statements().SchemaFound, nil, &tables); err != nil || tables == 0 {
 		return 0, err
 	}
-	if _, err := one(ctx, q, d.statements().schemaVersion, []any{component}, &version, &oldest); err != nil {
+	if _, err := one(ctx, q, d.statements().SchemaVersion, []any{component}, &version, &oldest); err != nil {
 		return 0, err
 	}
 	if oldest > known {

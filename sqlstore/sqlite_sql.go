@@ -44,46 +44,46 @@ const (
 )
 
 var sqliteStatements = statements{
-	takeLease: `
+	TakeLease: `
 		UPDATE sluice_leases SET owner = ?, epoch = max(epoch + 1, ?), expires_at = ` + until + `, renewed_at = ` + now + `
 		WHERE ` + ofKey + ` AND (expires_at IS NULL OR expires_at <= ` + now + ` OR owner = ?)`,
-	addLease: `
+	AddLease: `
 		INSERT INTO sluice_leases (namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
 		VALUES (?, ?, ?, ?, ?, ?, ` + until + `, ` + now + `) ON CONFLICT DO NOTHING`,
-	epoch: `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
-	renew: `
+	Epoch: `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
+	Renew: `
 		UPDATE sluice_leases SET expires_at = ` + until + `, renewed_at = ` + now + `
 		WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
-	release: `UPDATE sluice_leases SET expires_at = NULL WHERE ` + ofLease,
-	leases: `
+	Release: `UPDATE sluice_leases SET expires_at = NULL WHERE ` + ofLease,
+	Leases: `
 		SELECT partition, owner, epoch,
 			CAST(round(coalesce(unixepoch(expires_at, 'subsec') - unixepoch('now', 'subsec'), 0) * 1000) AS INTEGER), renewed_at, renewed_at > ` + now + `
 		FROM sluice_leases WHERE ` + ofGroup + ` ORDER BY partition`,
-	future: `
+	Future: `
 		UPDATE sluice_leases SET renewed_at = ` + now + `, expires_at = iif(expires_at IS NULL, NULL,
 			strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', format('%+.3f seconds', unixepoch(expires_at, 'subsec') - unixepoch(renewed_at, 'subsec'))))
 		WHERE ` + ofGroup + ` AND renewed_at > ` + now,
 
-	takeCheckpoint: `
+	TakeCheckpoint: `
 		UPDATE sluice_checkpoints SET
 			claims = claims + (? > epoch), done = iif(done_epoch = epoch, done, ''),
 			owner = ?, done_epoch = ?, epoch = ?, updated_at = ` + now + `
 		WHERE ` + ofKey + ` AND (epoch < ? OR epoch = ? AND owner = ?)`,
-	addCheckpoint: `
+	AddCheckpoint: `
 		INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
 		VALUES (?, ?, ?, ?, ?, -2, '', ?, ?, 1, 0, 0, '', ` + now + `) ON CONFLICT DO NOTHING`,
-	claimed: `
+	Claimed: `
 		SELECT ` + progress + `, (
 			SELECT coalesce(max(sequence_number) + 1, 0) FROM sluice_dead_letters
 			WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ?)
 		FROM sluice_checkpoints WHERE ` + ofKey,
-	move: `
+	Move: `
 		UPDATE sluice_checkpoints SET
 			sequence_number = ?, event_offset = ?, claims = 1,
 			` + noAttempts + `, done = '', updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
-	stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
-	advance: `
+	Stay: `UPDATE sluice_checkpoints SET updated_at = ` + now + ` WHERE ` + ofLease + ` AND sequence_number = ?`,
+	Advance: `
 		UPDATE sluice_checkpoints SET
 			claims            = iif(sequence_number = ?, claims, 1),
 			trial_sequence    = iif(sequence_number = ?, trial_sequence, 0),
@@ -95,82 +95,82 @@ var sqliteStatements = statements{
 		WHERE ` + ofLease + ` AND sequence_number <= ?`,
 	// SQLite does not write a row that stays as it is: the time must change,
 	// also twice in a millisecond.
-	probe: `
+	Probe: `
 		UPDATE sluice_checkpoints
 		SET updated_at = iif(updated_at <> ` + now + `, ` + now + `, strftime('%Y-%m-%dT%H:%M:%f000Z', updated_at, '+0.001 seconds'))
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
-	record: `
+	Record: `
 		UPDATE sluice_checkpoints SET
 			trial_sequence = ?, trial_dead_letter = ?, trial_attempts = ?, trial_error = ?, trial_unreturned = ?, updated_at = ` + now + `
 		WHERE ` + ofLease + ` AND sequence_number = ?`,
-	leave:  `UPDATE sluice_checkpoints SET claims = 0, updated_at = ` + now + ` WHERE ` + ofLease,
-	read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
-	holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
-	reset: `
+	Leave:  `UPDATE sluice_checkpoints SET claims = 0, updated_at = ` + now + ` WHERE ` + ofLease,
+	Read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
+	Holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
+	Reset: `
 		UPDATE sluice_checkpoints SET
 			incarnation = ?, sequence_number = ?, event_offset = ?, owner = '', epoch = epoch + 1, claims = 0,
 			` + noAttempts + `, done = '', updated_at = ` + now + `
 		WHERE ` + ofKey,
-	addReset: `
+	AddReset: `
 		INSERT INTO sluice_checkpoints (namespace, topic, consumer_group, partition, ` + checkpointColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, '', 1, 0, 0, 0, '', ` + now + `) ON CONFLICT DO NOTHING`,
-	raised: `SELECT epoch FROM sluice_checkpoints WHERE ` + ofKey,
+	Raised: `SELECT epoch FROM sluice_checkpoints WHERE ` + ofKey,
 
 	// What lies beyond the step goes as well: a program that knows version 2 may
 	// have set the checkpoint back.
-	forgetDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND (top <= ? OR step >= ?)`,
-	expireDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
-	resetDedup:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
-	storeDedup: `
+	ForgetDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND origin = ? AND (top <= ? OR step >= ?)`,
+	ExpireDedup: `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND seen_at < ?`,
+	ResetDedup:  `DELETE FROM sluice_seen WHERE ` + ofKey + ` AND step > ?`,
+	StoreDedup: `
 		INSERT OR REPLACE INTO sluice_seen (namespace, topic, consumer_group, partition, origin, step, epoch, low, top, seen_at, ids)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-	readDedup: `
+	ReadDedup: `
 		SELECT origin, s.epoch, low, top, seen_at, ids FROM sluice_seen AS s JOIN sluice_checkpoints USING (namespace, topic, consumer_group, partition)
 		WHERE ` + ofKey + ` AND step <= sequence_number ORDER BY step`,
 
-	park: `
+	Park: `
 		INSERT INTO sluice_dead_letters (` + strings.TrimPrefix(deadLetterColumns, "id, ") + heavyColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE SET
 			failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts,
 			status = excluded.status, next_attempt = excluded.next_attempt`,
-	settleEvents: `
+	SettleEvents: `
 		DELETE FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? AND sequence_number <= ?
 			AND sequence_number NOT IN (SELECT value FROM json_each(?))`,
-	endRedrive:     `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
-	failRedrive:    `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRedrive,
-	settleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,
-	settleFailed: `
+	EndRedrive:     `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
+	FailRedrive:    `UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ? WHERE ` + ofRedrive,
+	SettleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN (SELECT value FROM json_each(?))`,
+	SettleFailed: `
 		UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ?
 		WHERE ` + ofGroup + ` AND id = ? AND status = 'retry'`,
-	parked: `
+	Parked: `
 		SELECT sequence_number FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? ORDER BY sequence_number`,
-	held: `
+	Held: `
 		SELECT DISTINCT partition_key FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''`,
-	due: `
+	Due: `
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= ` + now + `
 		ORDER BY sequence_number, id LIMIT ?`,
-	markRedrive: `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = coalesce(?, ` + now + `) WHERE`,
-	discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
+	MarkRedrive: `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = coalesce(?, ` + now + `) WHERE`,
+	Discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
 
-	idIn:          `id IN (SELECT value FROM json_each(?))`,
-	statusIn:      `status IN (SELECT value FROM json_each(?))`,
-	errorContains: `contains_fold(error, ?)`,
+	IdIn:          `id IN (SELECT value FROM json_each(?))`,
+	StatusIn:      `status IN (SELECT value FROM json_each(?))`,
+	ErrorContains: `contains_fold(error, ?)`,
 
-	schemaTable: `
+	SchemaTable: `
 		CREATE TABLE IF NOT EXISTS sluice_schema (
 			component         TEXT    NOT NULL PRIMARY KEY,
 			version           INTEGER NOT NULL,
 			oldest_compatible INTEGER NOT NULL, -- programs that know this version or a later one can work here
 			applied_at        TEXT    NOT NULL  -- UTC
 		) STRICT`,
-	schemaFound:   `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'sluice_schema'`,
-	schemaVersion: `SELECT version, oldest_compatible FROM sluice_schema WHERE component = ?`,
-	schemaStep: `
+	SchemaFound:   `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'sluice_schema'`,
+	SchemaVersion: `SELECT version, oldest_compatible FROM sluice_schema WHERE component = ?`,
+	SchemaStep: `
 		INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (?, ?, ?, ` + now + `)
 		ON CONFLICT DO UPDATE SET
 			version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
