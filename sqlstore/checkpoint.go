@@ -19,13 +19,11 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	insert := write{s.sql.AddCheckpoint, slices.Concat(of, []any{clean(incarnation), owner, epoch})}
 	read := slices.Concat(of[:3], []any{clean(incarnation), clean(lease.Partition)}, of)
 	ours := false
-	err := untilDecided(func() error {
-		return s.inTransaction(ctx, "claim checkpoint of partition "+lease.Partition, func(t *transaction) (err error) {
-			if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
-				_, err = one(ctx, t, s.sql.Claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
-			}
-			return err
-		})
+	err := s.inTransaction(ctx, "claim checkpoint of partition "+lease.Partition, func(t *transaction) (err error) {
+		if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
+			_, err = one(ctx, t, s.sql.Claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
+		}
+		return err
 	})
 	switch {
 	case err != nil:
@@ -140,17 +138,15 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset)}
 	update, insert := write{s.sql.Reset, slices.Concat(position, of)}, write{s.sql.AddReset, slices.Concat(of, position)}
 	var epoch int64
-	err := untilDecided(func() error {
-		return s.inTransaction(ctx, "set checkpoint of partition "+partition, func(t *transaction) error {
-			if _, err := upsert(ctx, t, s.dialect, update, insert); err != nil {
-				return err
-			}
-			if _, err := changed(ctx, t, s.sql.ResetDedup, slices.Concat(of, []any{to.Sequence})...); err != nil {
-				return err
-			}
-			_, err := one(ctx, t, s.sql.Raised, of, &epoch)
+	err := s.inTransaction(ctx, "set checkpoint of partition "+partition, func(t *transaction) error {
+		if _, err := upsert(ctx, t, s.dialect, update, insert); err != nil {
 			return err
-		})
+		}
+		if _, err := changed(ctx, t, s.sql.ResetDedup, slices.Concat(of, []any{to.Sequence})...); err != nil {
+			return err
+		}
+		_, err := one(ctx, t, s.sql.Raised, of, &epoch)
+		return err
 	})
 	return epoch, err
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 )
 
 // errEnded is the error for a handler that ends its own transaction.
-var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, or a conflict clause that rolls back): it was rolled back; leave the commit to the store")
+var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, a statement that commits by itself such as CREATE TABLE, or a conflict clause that rolls back): what it still could roll back was rolled back; leave the commit to the store")
 
 // Commit implements [driver.TxStore].
 //
@@ -26,27 +27,55 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		return s.outage(ctx, "begin transaction", err)
 	}
 	defer t.end()
-	if err := s.move(ctx, t, step); err != nil {
-		return err
-	}
-	if fn != nil {
-		if err := s.handle(ctx, t, step, fn); err != nil {
+	err = s.within(ctx, func(ctx context.Context) error {
+		if err := s.fence(ctx, t, step); err != nil {
 			return err
 		}
+		return s.dialect.guard(ctx, t)
+	})
+	if err == nil && fn != nil {
+		err = s.handle(ctx, t, step, fn)
 	}
-	if step.DryRun {
-		return nil
-	}
-	if err := s.settle(ctx, t, step); err != nil {
+	if err != nil || step.DryRun {
 		return err
 	}
-	if err := s.storeDedup(ctx, t, step); err != nil {
+	err = s.within(ctx, func(ctx context.Context) error {
+		if err := s.settle(ctx, t, step); err != nil {
+			return err
+		}
+		if err := s.storeDedup(ctx, t, step); err != nil {
+			return err
+		}
+		if s.sql.Lock != "" {
+			return s.move(ctx, t, step)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return s.commit(ctx, t, step)
 }
 
-// move is the fence: it moves the checkpoint, or leaves it where it is, provided that it is still
+// fence checks that the checkpoint is this lease's and is where the step begins, and locks it: by
+// moving it; or, in a database where the handler's statements may commit, by locking alone, so that
+// such a commit does not move it.
+func (s *Store) fence(ctx context.Context, t *transaction, step driver.Step) error {
+	if s.sql.Lock == "" {
+		return s.move(ctx, t, step)
+	}
+	var row int
+	found, err := one(ctx, t, s.sql.Lock, append(leaseArgs(step.Lease), step.From.Sequence), &row)
+	switch {
+	case err != nil:
+		return s.outage(ctx, "lock checkpoint of partition "+step.Lease.Partition, err)
+	case !found:
+		return s.fenced(ctx, t, step.Lease, notAt(step.From))
+	}
+	return nil
+}
+
+// move moves the checkpoint, or leaves it where it is, provided that it is still
 // this lease's and is where the step begins.
 func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) error {
 	query, args := s.sql.Stay, []any(nil)
@@ -73,14 +102,24 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		err = tx.failure()
 	}
 	over, outage := t.watch.state()
-	if err == nil && over {
-		err = errEnded
+	switch {
+	case outage != nil:
+		return s.outage(ctx, "handler's transaction", outage)
+	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil:
+		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
+	case over:
+		err = cmp.Or(err, errEnded)
+	default:
+		if ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended != nil {
+			if !errors.Is(ended, errEnded) {
+				return s.outage(ctx, "handler's transaction", ended)
+			}
+			err = ended
+		}
 	}
 	switch {
 	case err == nil:
 		return nil
-	case outage != nil:
-		return s.outage(ctx, "handler's transaction", outage)
 	case s.dialect.fault(err) == faultMissing:
 		return s.outage(ctx, "handler", err)
 	}
@@ -127,7 +166,7 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		if step.PostponeFor > 0 {
 			d.NextAttempt = time.Now().Add(step.PostponeFor)
 		}
-		if err := s.changeRedrive(ctx, t, d.ID, s.sql.FailRedrive, slices.Concat(failureArgs(&d), of, []any{d.ID})); err != nil {
+		if err := s.changeRedrive(ctx, t, d.ID, s.sql.FailRedrive, slices.Concat(s.failureArgs(&d), of, []any{d.ID})); err != nil {
 			return err
 		}
 	}
@@ -169,7 +208,7 @@ func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) er
 		return s.outage(ctx, "commit", ctx.Err())
 	}
 	t.watch.release()
-	err := t.Commit()
+	err := s.send(ctx, t)
 	if err == nil {
 		return nil
 	}

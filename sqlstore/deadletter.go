@@ -22,7 +22,7 @@ const (
 )
 
 // deadLetterArgs returns the values of a dead letter's columns, without the id.
-func deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
+func (s *Store) deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 	e := &d.Event
 	var body, properties any
 	if d.HasBody {
@@ -39,19 +39,19 @@ func deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 	}
 	return slices.Concat(
 		key(d.Group, "")[:3],
-		[]any{clean(d.Incarnation), clean(e.Partition), e.Sequence, clean(e.Offset), formatTime(e.Enqueued)},
-		failureArgs(d),
+		[]any{clean(d.Incarnation), clean(e.Partition), e.Sequence, clean(e.Offset), s.dialect.time(e.Enqueued)},
+		s.failureArgs(d),
 		[]any{clean(e.Key), clean(e.MessageID), clean(e.CorrelationID), clean(e.ContentType), d.HasBody, body, properties},
 	), nil
 }
 
 // failureArgs are the columns of how an event failed and what becomes of it.
-func failureArgs(d *driver.DeadLetter) []any {
+func (s *Store) failureArgs(d *driver.DeadLetter) []any {
 	var next any
 	if d.Status == driver.StatusRedrive {
-		next = formatTime(d.NextAttempt)
+		next = s.dialect.time(d.NextAttempt)
 	}
-	return []any{formatTime(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
+	return []any{s.dialect.time(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}
 }
 
 // readDeadLetters reads dead letters, with their bodies if the statement has them.
@@ -162,7 +162,7 @@ func (s *Store) Get(ctx context.Context, group driver.Group, id int64) (driver.D
 func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter, at time.Time) (int64, error) {
 	var when any
 	if !at.IsZero() {
-		when = formatTime(at)
+		when = s.dialect.time(at)
 	}
 	return s.mark(ctx, "redrive", s.sql.MarkRedrive, []any{when}, group, filter)
 }
@@ -195,8 +195,8 @@ func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string,
 	add(len(f.Status) > 0, s.sql.StatusIn, array(f.Status))
 	add(f.Key != "", "partition_key = ?", clean(f.Key))
 	add(f.ErrorContains != "", s.sql.ErrorContains, clean(f.ErrorContains))
-	add(!f.FailedSince.IsZero(), "failed_at >= ?", formatTime(f.FailedSince))
-	add(!f.FailedBefore.IsZero(), "failed_at < ?", formatTime(f.FailedBefore))
+	add(!f.FailedSince.IsZero(), "failed_at >= ?", s.dialect.time(f.FailedSince))
+	add(!f.FailedBefore.IsZero(), "failed_at < ?", s.dialect.time(f.FailedBefore))
 	if f.FirstSequence != nil {
 		add(true, "sequence_number >= ?", *f.FirstSequence)
 	}

@@ -25,7 +25,7 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	defer stmt.Close()
 	for i := range deadLetters {
 		d := &deadLetters[i]
-		args, err := deadLetterArgs(d)
+		args, err := s.deadLetterArgs(d)
 		if err == nil {
 			_, err = stmt.ExecContext(ctx, args...)
 		}
@@ -47,7 +47,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 		}
 		for i := range failed {
 			d := &failed[i]
-			if _, err := changed(ctx, t, s.sql.SettleFailed, slices.Concat(failureArgs(d), of, []any{d.ID})...); err != nil {
+			if _, err := changed(ctx, t, s.sql.SettleFailed, slices.Concat(s.failureArgs(d), of, []any{d.ID})...); err != nil {
 				return fmt.Errorf("update dead letter %d after a failed redrive: %w", d.ID, err)
 			}
 		}

@@ -22,7 +22,7 @@ func (s *Store) storeDedup(ctx context.Context, t *transaction, step driver.Step
 func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step) error {
 	of := key(step.Lease.Group, step.Lease.Partition)
 	if !step.DedupSince.IsZero() {
-		if _, err := changed(ctx, t, s.sql.ExpireDedup, slices.Concat(of, []any{formatTime(step.DedupSince)})...); err != nil {
+		if _, err := changed(ctx, t, s.sql.ExpireDedup, slices.Concat(of, []any{s.dialect.time(step.DedupSince)})...); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (s *Store) writeDedup(ctx context.Context, t *transaction, step driver.Step
 		if _, err := forget.ExecContext(ctx, slices.Concat(of, []any{origin, seen.Forget, step.To.Sequence})...); err != nil {
 			return err
 		}
-		row := []any{origin, step.To.Sequence, seen.Epoch, seen.Low, seen.Top, formatTime(seen.At), seen.IDs}
+		row := []any{origin, step.To.Sequence, seen.Epoch, seen.Low, seen.Top, s.dialect.time(seen.At), seen.IDs}
 		if _, err := see.ExecContext(ctx, slices.Concat(of, row)...); err != nil {
 			return err
 		}

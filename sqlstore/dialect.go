@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 	"reflect"
+	"time"
 )
 
 // dialect is what differs between databases.
@@ -11,6 +13,8 @@ type dialect interface {
 	statements() *statements
 	// steps are the migrations of a component, oldest first.
 	steps(component string) []step
+	// script divides a migration into what one call can execute.
+	script(text string) []string
 	// fault says what an error of the driver means.
 	fault(err error) fault
 	// duplicate reports whether an error says that there is a row with this key.
@@ -28,6 +32,18 @@ type dialect interface {
 	first(cond string) string
 	// variables is how many placeholders a statement can have.
 	variables() int
+	// chunk is how many rows one INSERT of Tx.Insert has at most.
+	chunk() int
+	// time is a time as an argument of a statement.
+	time(t time.Time) any
+	// ends reports whether a statement would end the transaction; false where the watch is asked
+	// before each commit.
+	ends(query string) bool
+	// guard marks a transaction before the handler gets it.
+	guard(ctx context.Context, t *transaction) error
+	// intact returns errEnded if the transaction that guard has marked is over, and another has
+	// begun or none. It comes before the commit, and after a handler's error.
+	intact(ctx context.Context, t *transaction) error
 }
 
 // fault is what an error of the database means.
@@ -40,19 +56,22 @@ const (
 	faultVetoed
 	// faultConstraint: what was written violates a constraint.
 	faultConstraint
-	// faultBusy: another process holds the database.
+	// faultBusy: another process holds the database, or has won a deadlock. The same transaction
+	// can succeed at once.
 	faultBusy
 	// faultRefused: the database could not do it now, and did nothing.
 	faultRefused
 	// faultMissing: the statement names something that is missing, or may not be used. It fails
 	// with any values.
 	faultMissing
+	// faultTimeLimit: a limit of the database on the time of a statement passed.
+	faultTimeLimit
 	// faultBroken: the database failed; the outcome of a commit is unknown.
 	faultBroken
 )
 
 // outage reports whether the database failed, and not the statement.
-func (f fault) outage() bool { return f >= faultBusy && f != faultMissing }
+func (f fault) outage() bool { return f >= faultBusy && f != faultMissing && f != faultTimeLimit }
 
 // statements is the SQL of the store, with ? for its arguments. Comments list
 // them in order; MySQL has no way to use one twice. Group stands for namespace, topic, consumer_group; key for group,

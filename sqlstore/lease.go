@@ -19,6 +19,7 @@ type Leases struct {
 	name    string
 	dialect dialect
 	sql     *statements
+	busy    time.Duration // how long a transaction is repeated that another process has won against
 	db      *sql.DB
 }
 
@@ -28,7 +29,11 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	if above == math.MaxInt64 {
 		return lease, fmt.Errorf("acquire lease of partition %s: there is no epoch above %d: remove the checkpoint or the reader that claims this epoch", partition, above)
 	}
-	free, err := l.take(ctx, &lease, max(above+1, 1), ttl)
+	free := false
+	err := retryBusy(ctx, l.dialect, l.busy, func() (err error) {
+		free, err = l.take(ctx, &lease, max(above+1, 1), ttl)
+		return err
+	})
 	switch {
 	case err != nil:
 		return lease, l.outage(ctx, "acquire lease of partition "+partition, err)
@@ -46,28 +51,27 @@ func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, tt
 	of, owner, ms := key(lease.Group, lease.Partition), clean(lease.Owner), ttl.Milliseconds()
 	update := write{l.sql.TakeLease, slices.Concat([]any{owner, lowest, ms}, of, []any{owner})}
 	insert := write{l.sql.AddLease, slices.Concat(of, []any{owner, lowest, ms})}
-	err = untilDecided(func() error {
-		tx, err := l.db.BeginTx(ctx, l.dialect.txOptions())
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback()
-		if free, err = upsert(ctx, tx, l.dialect, update, insert); err != nil || !free {
-			return err
-		}
-		if _, err := one(ctx, tx, l.sql.Epoch, of, &lease.Epoch); err != nil {
-			return err
-		}
-		return tx.Commit()
-	})
-	return free, err
+	tx, err := l.db.BeginTx(ctx, l.dialect.txOptions())
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	if free, err = upsert(ctx, tx, l.dialect, update, insert); err != nil || !free {
+		return false, err
+	}
+	if _, err := one(ctx, tx, l.sql.Epoch, of, &lease.Epoch); err != nil {
+		return false, err
+	}
+	return true, tx.Commit()
 }
 
 // renewFuture has leases that were renewed in the future, before the clock was set back, renewed
 // now for the same time. The owner of such a lease may be gone.
 func (l *Leases) renewFuture(ctx context.Context, group driver.Group) error {
-	_, err := changed(ctx, l.db, l.sql.Future, key(group, "")[:3]...)
-	return err
+	return retryBusy(ctx, l.dialect, l.busy, func() error {
+		_, err := changed(ctx, l.db, l.sql.Future, key(group, "")[:3]...)
+		return err
+	})
 }
 
 // Renew implements [driver.LeaseStore].

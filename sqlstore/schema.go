@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -35,6 +36,16 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return err
 	}
 	defer tx.Rollback()
+	if lock := d.statements().SchemaLock; lock != "" {
+		var ours bool
+		if _, err := one(ctx, tx, lock, nil, &ours); err != nil {
+			return err
+		}
+		if !ours {
+			return errors.New("another process has been migrating its tables for a minute: wait for it, or end its session")
+		}
+		defer tx.ExecContext(context.WithoutCancel(ctx), d.statements().SchemaUnlock)
+	}
 	if _, err := tx.ExecContext(ctx, d.statements().SchemaTable); err != nil {
 		return err
 	}
@@ -45,8 +56,10 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return nil
 	}
 	for i, s := range steps[version:] {
-		if _, err := tx.ExecContext(ctx, s.sql); err != nil {
-			return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
+		for _, statement := range d.script(s.sql) {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
+			}
 		}
 	}
 	if _, err := tx.ExecContext(ctx, d.statements().SchemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {

@@ -5,8 +5,8 @@
 // The same store serves the at-least-once delivery, which has no transaction in common with the
 // handler: advance.go and deadletterqueue.go.
 //
-// SQLite is the only database so far, through a driver without cgo: see [OpenSQLite]. What differs
-// between databases is behind one small interface, in dialect.go.
+// The databases are SQLite, through a driver without cgo ([OpenSQLite]), and MySQL and MariaDB
+// ([OpenMySQL]). What differs between databases is behind one interface, in dialect.go.
 //
 // Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any order.
 package sqlstore
@@ -51,7 +51,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 }
 
 // Store keeps checkpoints and dead letters in the database that handlers write
-// to. It is safe for concurrent use. Its transactions run one after the other. A handler must
+// to. It is safe for concurrent use. In SQLite its transactions run one after the other. A handler must
 // not call methods that write ([Store.Claim], [Store.Redrive] and so on): they would wait until the
 // handler returns.
 type Store struct {
@@ -61,8 +61,11 @@ type Store struct {
 	writer  *sql.DB // one connection, watched: every write goes through it, see write and begin
 	reader  *sql.DB
 	busy    time.Duration
-	turns   turns
-	leases  *Leases
+	turns   *turns // nil: others may write at the same time
+	// patience bounds each round trip of the store's own in a step; 0: there is no server that could
+	// be silent.
+	patience time.Duration
+	leases   *Leases
 }
 
 var (

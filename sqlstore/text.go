@@ -28,17 +28,19 @@ var (
 
 // formatTime formats a time to the microsecond. Years that the layout cannot hold, which only a
 // broken sender writes, become the nearest one that it can.
-func formatTime(t time.Time) string {
-	t = t.UTC()
-	if t.Before(earliestTime) {
-		t = earliestTime
-	} else if t.After(latestTime) {
-		t = latestTime
+func formatTime(t time.Time) string { return storable(t).Format(timeLayout) }
+
+func storable(t time.Time) time.Time {
+	switch t = t.UTC(); {
+	case t.Before(earliestTime):
+		return earliestTime
+	case t.After(latestTime):
+		return latestTime
 	}
-	return t.Format(timeLayout)
+	return t
 }
 
-// storedTime reads what [formatTime] wrote.
+// storedTime reads what a dialect's time wrote.
 type storedTime struct{ time.Time }
 
 // Scan implements [database/sql.Scanner]. NULL is the zero time.
@@ -47,13 +49,22 @@ func (t *storedTime) Scan(value any) error {
 	case nil:
 		t.Time = time.Time{}
 		return nil
-	case string:
-		parsed, err := time.Parse(time.RFC3339Nano, v)
-		if err != nil {
-			return fmt.Errorf("stored time %q: not of the form 2006-01-02T15:04:05Z", v)
-		}
-		t.Time = parsed.UTC()
+	case time.Time:
+		t.Time = v.UTC()
 		return nil
+	case []byte: // MySQL, without parseTime
+		return t.parse(time.DateTime, string(v))
+	case string:
+		return t.parse(time.RFC3339Nano, v)
 	}
-	return fmt.Errorf("stored time %v: not a text", value)
+	return fmt.Errorf("stored time %v: not a time", value)
+}
+
+func (t *storedTime) parse(layout, text string) error {
+	parsed, err := time.Parse(layout, text)
+	if err != nil {
+		return fmt.Errorf("stored time %q: not of the form %s", text, layout)
+	}
+	t.Time = parsed.UTC()
+	return nil
 }

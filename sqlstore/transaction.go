@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
 )
 
 // transaction is one transaction on the writing connection.
@@ -14,6 +14,7 @@ type transaction struct {
 	detach func() bool // the caller's context no longer ends the transaction; false if it has ended it
 	cancel context.CancelFunc
 	turns  *turns
+	mark   string // of the dialect's guard
 	over   bool
 }
 
@@ -23,7 +24,7 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transaction{conn: conn, turns: &s.turns}
+	t := &transaction{conn: conn, turns: s.turns}
 	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
 		conn.Close()
 		return nil, err
@@ -62,21 +63,49 @@ func (t *transaction) end() {
 	t.conn.Close() // waits for a rollback that the end of ctx has started
 }
 
+// send commits. SQLite has nothing to wait for; a server that does not answer in time is given up,
+// and its connection is closed.
+func (s *Store) send(ctx context.Context, t *transaction) error {
+	if s.patience == 0 {
+		return t.Commit()
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
+	defer cancel()
+	_, err := t.ExecContext(bounded, "COMMIT")
+	if err == nil {
+		t.watch.committed()
+	}
+	return err
+}
+
+// within bounds a round trip, or several that belong together, of the store's own.
+func (s *Store) within(ctx context.Context, do func(context.Context) error) error {
+	if s.patience == 0 {
+		return do(ctx)
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, s.patience, fmt.Errorf("no answer within %v", s.patience))
+	defer cancel()
+	return do(bounded)
+}
+
 // inTransaction runs a transaction without a handler. Its error says what could not be done.
 func (s *Store) inTransaction(ctx context.Context, what string, fn func(t *transaction) error) error {
-	t, err := s.begin(ctx)
+	err := retryBusy(ctx, s.dialect, s.busy, func() error {
+		t, err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer t.end()
+		if err := fn(t); err != nil {
+			return err
+		}
+		if !t.detach() {
+			return ctx.Err()
+		}
+		return s.send(ctx, t)
+	})
 	if err != nil {
 		return s.outage(ctx, what, err)
-	}
-	defer t.end()
-	if err := fn(t); err != nil {
-		return s.outage(ctx, what, err)
-	}
-	if !t.detach() {
-		return s.outage(ctx, what, ctx.Err())
-	}
-	if err := t.Commit(); err != nil {
-		return s.outage(context.WithoutCancel(ctx), what, err)
 	}
 	return nil
 }
@@ -87,31 +116,15 @@ type write struct {
 	args  []any
 }
 
-// errRaced means that another process has inserted the row between an UPDATE that did not find it
-// and the INSERT.
-var errRaced = errors.New("another process has just inserted the same row")
-
 // upsert runs update, and insert if update has changed nothing, and reports whether one of the two
-// has changed a row. It is a part of a transaction, which [untilDecided] repeats.
-func upsert(ctx context.Context, q querier, d dialect, update, insert write) (bool, error) {
-	n, err := changed(ctx, q, update.query, update.args...)
-	if err != nil || n > 0 {
-		return n > 0, err
-	}
-	n, err = changed(ctx, q, insert.query, insert.args...)
-	if err != nil && d.duplicate(err) {
-		return false, errRaced
-	}
-	return n > 0, err
-}
-
-// untilDecided repeats a transaction as long as another process inserts the row that it is about,
-// which can happen once: nothing deletes these rows.
-func untilDecided(transaction func() error) (err error) {
-	for range 3 {
-		if err = transaction(); !errors.Is(err, errRaced) {
-			return err
+// has changed a row. If there is a row by the time of the insert, of a process that has just inserted
+// it or one that update may not change, update decides again: it sees the row now.
+func upsert(ctx context.Context, tx querier, d dialect, update, insert write) (bool, error) {
+	for _, w := range []write{update, insert, update} {
+		n, err := changed(ctx, tx, w.query, w.args...)
+		if n > 0 || err != nil && !d.duplicate(err) {
+			return n > 0, err
 		}
 	}
-	return err
+	return false, nil
 }

@@ -29,6 +29,9 @@ type turns struct {
 // take pauses for the interval if the turn is over. The caller holds the writing connection, so that
 // no other goroutine of this process writes meanwhile.
 func (t *turns) take(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	idle := time.Since(t.ended)
@@ -46,6 +49,9 @@ func (t *turns) take(ctx context.Context) error {
 
 // end records the end of a transaction.
 func (t *turns) end() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = time.Now()

@@ -43,10 +43,6 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 	return t.tx.PrepareContext(ctx, query)
 }
 
-// chunkRows is how many rows one statement of Insert carries. Measured with
-// rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.
-const chunkRows = 64
-
 // RowError is an error of [Tx.Insert] that names the row that the database refused. A handler with
 // one row for each event can convert it to a sluice.EventError, which saves the engine the search
 // for the event.
@@ -94,7 +90,7 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 		}
 	}
 	text := insertText(t.dialect, table, columns)
-	most := min(chunkRows, t.dialect.variables()/len(columns))
+	most := min(t.dialect.chunk(), t.dialect.variables()/len(columns))
 	full := len(rows) / most * most // rows that go in chunks of the usual size
 	if full > 0 {
 		stmt, err := t.tx.PrepareContext(ctx, text(most))

@@ -17,11 +17,31 @@ import (
 // errors only the handler sees.
 type watch struct {
 	fault func(error) fault
+	// ends reports whether a statement ends a transaction; nil: the database asks mayCommit.
+	ends func(query string) bool
 
 	mu       sync.Mutex
 	guarding bool
 	ended    bool
+	sent     bool // a COMMIT by text has succeeded
 	outage   error
+}
+
+// committed says that a COMMIT was sent as a statement and has succeeded, so that there is nothing
+// to roll back.
+func (w *watch) committed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent = true
+}
+
+// takeSent reports whether committed was called since the last call.
+func (w *watch) takeSent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := w.sent
+	w.sent = false
+	return sent
 }
 
 // guard begins to watch.
@@ -62,11 +82,11 @@ func (w *watch) rolledBack() {
 	}
 }
 
-// before refuses a statement that would run outside the transaction.
-func (w *watch) before() error {
+// before refuses a statement that would end the transaction, or run outside it.
+func (w *watch) before(query string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.guarding && w.ended {
+	if w.guarding && (w.ended || w.ends != nil && w.ends(query)) {
 		return errEnded
 	}
 	return nil
@@ -112,7 +132,6 @@ type (
 	fullRows interface {
 		driver.Rows
 		driver.RowsColumnTypeDatabaseTypeName
-		driver.RowsColumnTypeLength
 		driver.RowsColumnTypeNullable
 		driver.RowsColumnTypePrecisionScale
 		driver.RowsColumnTypeScanType
@@ -125,7 +144,7 @@ type watchedConn struct {
 }
 
 func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.watch.before(); err != nil {
+	if err := c.watch.before(query); err != nil {
 		return nil, err
 	}
 	result, err := c.fullConn.ExecContext(ctx, query, args)
@@ -133,7 +152,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 }
 
 func (c *watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.watch.before(); err != nil {
+	if err := c.watch.before(query); err != nil {
 		return nil, err
 	}
 	rows, err := c.fullConn.QueryContext(ctx, query, args)
@@ -141,11 +160,44 @@ func (c *watchedConn) QueryContext(ctx context.Context, query string, args []dri
 }
 
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.watch.before(query); err != nil {
+		return nil, err
+	}
 	stmt, err := c.fullConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, c.watch.after(err)
 	}
 	return &watchedStmt{stmt.(fullStmt), c.watch}, nil
+}
+
+// BeginTx begins a transaction, whose end sends nothing if a COMMIT was sent as a statement.
+func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.watch.takeSent()
+	tx, err := c.fullConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedTx{tx, c.watch}, nil
+}
+
+// CheckNamedValue leaves it to the driver, if it wants to, how a Go value becomes an argument.
+func (c *watchedConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.fullConn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+type watchedTx struct {
+	driver.Tx
+	watch *watch
+}
+
+func (t *watchedTx) Rollback() error {
+	if t.watch.takeSent() {
+		return nil
+	}
+	return t.Tx.Rollback()
 }
 
 type watchedStmt struct {
@@ -154,7 +206,7 @@ type watchedStmt struct {
 }
 
 func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	if err := s.watch.before(); err != nil {
+	if err := s.watch.before(""); err != nil {
 		return nil, err
 	}
 	result, err := s.fullStmt.ExecContext(ctx, args)
@@ -162,11 +214,19 @@ func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 }
 
 func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	if err := s.watch.before(); err != nil {
+	if err := s.watch.before(""); err != nil {
 		return nil, err
 	}
 	rows, err := s.fullStmt.QueryContext(ctx, args)
 	return s.watch.rows(rows, err)
+}
+
+// CheckNamedValue is as that of the connection.
+func (s *watchedStmt) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := s.fullStmt.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
 }
 
 type watchedRows struct {
@@ -179,6 +239,29 @@ func (w *watch) rows(rows driver.Rows, err error) (driver.Rows, error) {
 		return nil, w.after(err)
 	}
 	return &watchedRows{rows.(fullRows), w}, nil
+}
+
+// ColumnTypeLength returns no length if the driver knows none.
+func (r *watchedRows) ColumnTypeLength(column int) (length int64, ok bool) {
+	if rows, has := r.fullRows.(driver.RowsColumnTypeLength); has {
+		return rows.ColumnTypeLength(column)
+	}
+	return 0, false
+}
+
+// HasNextResultSet is false if the driver has one result set a statement.
+func (r *watchedRows) HasNextResultSet() bool {
+	rows, has := r.fullRows.(driver.RowsNextResultSet)
+	return has && rows.HasNextResultSet()
+}
+
+// NextResultSet goes to the next result set of a statement that has several.
+func (r *watchedRows) NextResultSet() error {
+	rows, has := r.fullRows.(driver.RowsNextResultSet)
+	if !has {
+		return io.EOF
+	}
+	return r.watch.after(rows.NextResultSet())
 }
 
 func (r *watchedRows) Next(dest []driver.Value) error {

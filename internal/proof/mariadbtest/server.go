@@ -108,7 +108,7 @@ func (s *Server) init(install string) error {
 		return fmt.Errorf("mariadb-install-db: %w: %s", err, bytes.TrimSpace(out))
 	}
 	first := filepath.Join(s.dir, "first.sql")
-	text := fmt.Sprintf("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY '%s'; GRANT ALL ON *.* TO %[1]s@'%%' WITH GRANT OPTION; DROP USER IF EXISTS root@localhost;", user, s.password)
+	text := fmt.Sprintf("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO %[1]s@'%%' WITH GRANT OPTION;\nDROP USER IF EXISTS root@localhost;\n", user, s.password)
 	if err := os.WriteFile(first, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write MariaDB's first statements: %w", err)
 	}

@@ -1,0 +1,297 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// OpenMySQL opens the database at address in a server of MySQL 8.0.19 or later, or MariaDB 10.6 or
+// later, and brings its tables up to date. address is a URL such as
+// mysql://user:password@host:3306/database or mariadb://…, whose parameters are those of
+// github.com/go-sql-driver/mysql, or that driver's own form. The context is for opening only. Errors
+// never contain the password. A nil cfg takes every default.
+//
+// The tables must be InnoDB's. A handler's transaction is READ COMMITTED, and its session is strict:
+// a value that does not fit is an error. Statements that MySQL commits by itself (CREATE TABLE,
+// TRUNCATE, LOCK TABLES and so on) are refused in a handler; one that a stored procedure contains is
+// found before the commit, and the checkpoint does not move.
+func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	mc, err := mysqlConfig(address, c)
+	if err != nil {
+		return nil, err
+	}
+	name := mc.DBName + " on " + mc.Addr
+	collation, err := mysqlCollation(ctx, mc)
+	if err != nil {
+		return nil, outage(ctx, mysqlDialect{}, name, "connect", err)
+	}
+	connector, err := mysql.NewConnector(mc)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", name, err)
+	}
+	return openServer(ctx, name, connector, mysqlDialect{collation}, c)
+}
+
+// mysqlConfig makes the driver's configuration from a URL, or from the driver's own form.
+func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
+	dsn, user := address, (*url.Userinfo)(nil)
+	if scheme, _, found := strings.Cut(address, "://"); found {
+		u, err := url.Parse(address)
+		if err != nil || scheme != "mysql" && scheme != "mariadb" {
+			// The error of url.Parse contains the password.
+			return nil, errors.New("MySQL URL: cannot be read: it must have the form mysql://user:password@host:3306/database, with special characters of the password as %XX")
+		}
+		port := u.Port()
+		if port == "" {
+			port = "3306"
+		}
+		user = u.User
+		dsn = fmt.Sprintf("tcp(%s)/%s?%s", net.JoinHostPort(u.Hostname(), port), url.PathEscape(strings.TrimPrefix(u.Path, "/")), u.RawQuery)
+	}
+	mc, err := mysql.ParseDSN(dsn)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("MySQL URL: %w", err)
+	case mc.DBName == "":
+		return nil, errors.New("MySQL URL: names no database: add it after the host, as in mysql://user@host:3306/database")
+	}
+	if user != nil {
+		mc.User = user.Username()
+		mc.Passwd, _ = user.Password()
+	}
+	mc.ParseTime = true
+	mc.InterpolateParams = true // one round trip instead of three
+	mc.ClientFoundRows = true   // an UPDATE that changes nothing counts
+	mc.MultiStatements = false
+	mc.AllowAllFiles = false
+	mc.Loc = time.UTC
+	if mc.Timeout == 0 {
+		mc.Timeout = min(10*time.Second, c.patience())
+	}
+	if mc.Params == nil {
+		mc.Params = map[string]string{}
+	}
+	seconds := func(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
+	for name, value := range map[string]string{
+		"time_zone":                "'+00:00'",
+		"innodb_lock_wait_timeout": seconds(c.LockTimeout),
+		"lock_wait_timeout":        seconds(c.LockTimeout),
+		// It ends the transaction of an owner that is paused, so that its locks are released.
+		"wait_timeout": seconds(c.LeaseFor),
+		"sql_mode":     "CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
+		"autocommit":   "1",
+	} {
+		if _, set := mc.Params[name]; !set || name == "autocommit" {
+			mc.Params[name] = value
+		}
+	}
+	return mc, nil
+}
+
+// mysqlCollation returns the server's collation in which texts are equal only if their bytes are,
+// and refuses servers that are too old.
+func mysqlCollation(ctx context.Context, mc *mysql.Config) (string, error) {
+	connector, err := mysql.NewConnector(mc)
+	if err != nil {
+		return "", err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	var version string
+	if _, err := one(ctx, db, "SELECT VERSION()", nil, &version); err != nil {
+		return "", err
+	}
+	mariaDB := strings.Contains(version, "MariaDB")
+	numbers := mysqlVersion.FindStringSubmatch(version)
+	if numbers == nil {
+		return "", fmt.Errorf("its version %q is not a number: is it MySQL or MariaDB?", version)
+	}
+	number := 0
+	for _, part := range numbers[1:] {
+		n, _ := strconv.Atoi(part) // digits
+		number = number*1000 + n
+	}
+	switch {
+	case mariaDB && number < 10_006_000:
+		return "", fmt.Errorf("MariaDB %s is too old: upgrade it to 10.6 or later", version)
+	case mariaDB:
+		return "utf8mb4_nopad_bin", nil
+	case number < 8_000_019:
+		return "", fmt.Errorf("MySQL %s is too old: upgrade it to 8.0.19 or later", version)
+	}
+	return "utf8mb4_0900_bin", nil
+}
+
+var mysqlVersion = regexp.MustCompile(`^(\d{1,3})\.(\d{1,3})\.(\d{1,3})`)
+
+type mysqlDialect struct{ collation string }
+
+func (mysqlDialect) statements() *statements         { return mysqlStatements }
+func (d mysqlDialect) steps(component string) []step { return mysqlSteps(component, d.collation) }
+func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query) }
+func (mysqlDialect) variables() int                  { return math.MaxUint16 }
+func (mysqlDialect) chunk() int                      { return 500 }
+
+// txOptions: at REPEATABLE READ the fence would read what was committed before, and a gap's lock
+// would hold up other partitions.
+func (mysqlDialect) txOptions() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+}
+
+func (mysqlDialect) script(text string) []string {
+	var list []string
+	for statement := range strings.SplitSeq(text, ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			list = append(list, statement)
+		}
+	}
+	return list
+}
+
+func (mysqlDialect) quote(name string) string {
+	return "`" + strings.ReplaceAll(clean(name), "`", "``") + "`"
+}
+
+// first reads the table through a derived one, because MySQL does not change a table that the same
+// statement reads.
+func (mysqlDialect) first(cond string) string {
+	return "id IN (SELECT id FROM (SELECT id FROM sluice_dead_letters WHERE " + cond + " ORDER BY id LIMIT ?) AS list)"
+}
+
+// time is text: years that a column cannot hold become the nearest one that it can, as in SQLite.
+func (mysqlDialect) time(t time.Time) any { return storable(t).Format("2006-01-02 15:04:05.000000") }
+
+// ends reports whether a statement ends the transaction by its first word: by itself, or because
+// MySQL commits before it, https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html. Intact finds
+// those that a procedure contains.
+func (mysqlDialect) ends(query string) bool {
+	words := mysqlWords.FindStringSubmatch(query)
+	if words == nil {
+		return false
+	}
+	first, second := strings.ToUpper(words[1]), strings.ToUpper(words[2])
+	switch first {
+	case "CREATE", "DROP":
+		return second != "TEMPORARY"
+	case "ROLLBACK":
+		return second != "TO" && !(second == "WORK" && mysqlRollbackTo.MatchString(query))
+	case "SET":
+		return second == "AUTOCOMMIT" || second == "PASSWORD"
+	case "START", "LOCK":
+		return second != "INSTANCE"
+	case "ALTER", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "BEGIN", "COMMIT", "XA",
+		"INSTALL", "UNINSTALL", "ANALYZE", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "STOP", "CHANGE":
+		return true
+	}
+	return false
+}
+
+var (
+	mysqlWords      = regexp.MustCompile(`(?s)^(?:\s|--[^\n]*\n|#[^\n]*\n|/\*[^!].*?\*/)*(?:/\*!\d*\s*)?([A-Za-z]+)(?:\s+@?@?([A-Za-z_]+))?`)
+	mysqlRollbackTo = regexp.MustCompile(`(?i)^\s*ROLLBACK\s+WORK\s+TO\b`)
+)
+
+// guard makes a savepoint of a name that the handler does not know: every end of the transaction
+// removes it.
+func (mysqlDialect) guard(ctx context.Context, t *transaction) error {
+	t.mark = "sluice_" + rand.Text()
+	_, err := t.ExecContext(ctx, "SAVEPOINT "+t.mark)
+	return err
+}
+
+func (mysqlDialect) intact(ctx context.Context, t *transaction) error {
+	_, err := t.ExecContext(ctx, "RELEASE SAVEPOINT "+t.mark)
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == mysqlNoSavepoint {
+		return errEnded
+	}
+	return err
+}
+
+// The numbers of errors, https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html and
+// https://mariadb.com/kb/en/mariadb-error-code-reference/.
+const (
+	mysqlDuplicate   = 1062
+	mysqlNoSavepoint = 1305
+)
+
+func (mysqlDialect) duplicate(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == mysqlDuplicate
+}
+
+func (mysqlDialect) fault(err error) fault {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		var network net.Error
+		if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, sql.ErrConnDone) || errors.As(err, &network) {
+			return faultBroken
+		}
+		return faultStatement
+	}
+	switch e.Number {
+	case 1022, 1048, 1062, 1169, 1216, 1217, 1364, 1451, 1452, 1557, 1586, 1761, 1762, 3819, 4025, // keys, NULL, checks
+		1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 1411: // values that do not fit
+		return faultConstraint
+	case 1213, 1020, // deadlock, a row that has changed since it was read
+		3101: // group replication: a conflict at the commit
+		return faultBusy
+	case 1205, // lock wait time-out
+		1290, 1792, 1836, 3100, // read-only, as after a failover
+		1021, 1114, 1037, 1038, 1041, // no room
+		1040, 1203, 1226, 1129: // too many connections
+		return faultRefused
+	case 1969, 3024: // max_statement_time, max_execution_time
+		return faultTimeLimit
+	case 1044, 1045, 1049, 1142, 1143, 1144, 1227, 1370, // rights
+		1051, 1054, 1064, 1091, 1103, 1109, 1136, 1146, 1149, 1305, 1318, 1356, 1526: // names, syntax, no partition of the table
+		return faultMissing
+	case 1053, 1077, 1079, 1080, 1094, 1180, 1181, 1317, 1927, // shutdown, KILL, an error in the commit
+		1158, 1159, 1160, 1161, 1189, 1190, 1152, 1184, // network
+		1030, 1034, 1035, 1194, 1195, 1105, 1815, 4031, 1296: // the storage engine
+		return faultBroken
+	}
+	return faultStatement
+}
+
+func (d mysqlDialect) hint(err error) string {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return ""
+	}
+	switch {
+	case e.Number == 1526:
+		return "the table has no partition for this row: create it; events wait, none is a dead letter"
+	case d.fault(err) == faultMissing && e.Number == 1045:
+		return "check user and password"
+	case d.fault(err) == faultMissing:
+		return "create what is missing, grant the right, or correct the statement; events wait, none is a dead letter"
+	}
+	return mysqlHints[e.Number]
+}
+
+var mysqlHints = map[uint16]string{
+	1040: "raise max_connections, or lower the pools' sizes",
+	1114: "free some room on its disk",
+	1021: "free some room on its disk",
+	1205: "another transaction holds the row: look for a paused process or a long transaction (SHOW ENGINE INNODB STATUS)",
+	1290: "it accepts no writes: check whether it is a replica",
+	1792: "it accepts no writes: check whether it is a replica",
+	1836: "it accepts no writes: check whether it is a replica",
+}

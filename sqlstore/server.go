@@ -1,0 +1,100 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"math"
+	"time"
+)
+
+// ServerConfig has the settings of a store in a database server. The zero value is ready to use.
+type ServerConfig struct {
+	// MaxConns is how many connections the store makes for steps at most, each in use while a handler
+	// runs; besides them, up to 4 read and 2 serve the leases.
+	// Default: 8.
+	MaxConns int
+	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: the server ends a session that idles for
+	// longer. A handler that computes for longer between two statements needs a longer one.
+	// Default: 30 s.
+	LeaseFor time.Duration
+	// LockTimeout is how long a statement waits for a row that another session has locked. MySQL
+	// counts whole seconds.
+	// Default: 5 s.
+	LockTimeout time.Duration
+}
+
+func (cfg *ServerConfig) withDefaults() (ServerConfig, error) {
+	var c ServerConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	c.MaxConns = cmp.Or(c.MaxConns, 8)
+	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
+	c.LockTimeout = cmp.Or(c.LockTimeout, 5*time.Second)
+	switch {
+	case c.MaxConns < 0 || c.MaxConns > math.MaxInt16:
+		return c, fmt.Errorf("%d connections: must be from 1 to %d", c.MaxConns, math.MaxInt16)
+	case c.LeaseFor < time.Second || c.LeaseFor > 24*time.Hour:
+		return c, fmt.Errorf("lease of %v: must be from 1 s to 24 h", c.LeaseFor)
+	case c.LockTimeout < time.Second || c.LockTimeout > time.Hour:
+		return c, fmt.Errorf("lock timeout of %v: must be from 1 s to 1 h", c.LockTimeout)
+	}
+	return c, nil
+}
+
+// patience bounds a round trip of a step, so that several fit into a lease. A wait for a lock ends
+// before it.
+func (cfg *ServerConfig) patience() time.Duration {
+	return max(cfg.LeaseFor/3, cfg.LockTimeout+time.Second)
+}
+
+const (
+	readingConns = 4
+	leaseConns   = 2
+)
+
+// openServer opens a store over a server's connections: some for steps, which are watched, some that
+// read, and some for the leases, which are renewed even if handlers use all of the first.
+func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (_ *Store, err error) {
+	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience()}
+	pool := func(connector driver.Connector, conns int) *sql.DB {
+		db := sql.OpenDB(connector)
+		db.SetMaxOpenConns(conns)
+		db.SetMaxIdleConns(conns)
+		// The server ends sessions that idle for a lease.
+		db.SetConnMaxIdleTime(c.LeaseFor / 2)
+		return db
+	}
+	s.writer = pool(&watchedConnector{connector, d}, c.MaxConns)
+	s.reader = pool(connector, readingConns)
+	s.leases = &Leases{name: name, dialect: d, sql: s.sql, busy: c.LockTimeout, db: pool(connector, leaseConns)}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	for _, component := range []string{storeComponent, leaseComponent} {
+		if err := migrate(ctx, s.reader, d, component); err != nil {
+			return nil, outage(ctx, d, name, component, err)
+		}
+	}
+	return s, nil
+}
+
+// watchedConnector makes connections that are watched.
+type watchedConnector struct {
+	driver.Connector
+	dialect dialect
+}
+
+// Connect opens a connection.
+func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends}}, nil
+}
