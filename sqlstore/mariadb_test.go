@@ -4,7 +4,9 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,4 +99,97 @@ func TestMariaDBLeases(t *testing.T) {
 			renewed_at = renewed_at + INTERVAL %d MICROSECOND, expires_at = expires_at + INTERVAL %[1]d MICROSECOND`, by.Microseconds()))
 		suite.NoError(t, "set the clock back", err)
 	}})
+}
+
+// TestMariaDBHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and
+// the checkpoint does not move.
+func TestMariaDBHandlerEndsTransaction(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	// A procedure may contain what the store cannot see.
+	for _, statement := range []string{
+		"CREATE PROCEDURE hidden_commit() COMMIT",
+		"CREATE PROCEDURE hidden_ddl() TRUNCATE parents",
+		"CREATE PROCEDURE hidden_rollback() BEGIN ROLLBACK; START TRANSACTION; END",
+	} {
+		if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		statement string
+		written   int // effects that only the handler can have committed
+	}{
+		{"COMMIT", 0}, {"ROLLBACK", 0}, {"CREATE TABLE other (n INT)", 0}, {"TRUNCATE parents", 0}, {"SET autocommit = 1", 0},
+		{"CALL hidden_rollback()", 0}, {"CALL hidden_commit()", 1}, {"CALL hidden_ddl()", 1},
+	} {
+		for _, returned := range []bool{false, true} {
+			if _, err := s.DB().ExecContext(t.Context(), "DELETE FROM effects"); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+				if _, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES ('x')"); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(ctx, c.statement); err != nil && returned {
+					return err
+				}
+				return nil
+			})
+			// What was refused has done no harm, whether the handler returns that or not.
+			refused := !strings.HasPrefix(c.statement, "CALL")
+			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) && !(refused && !returned && err == nil) || err != nil && !strings.Contains(err.Error(), "handler ended its own transaction") {
+				t.Errorf("%s, error returned %t: %v", c.statement, returned, err)
+			}
+			moved, rerr := s.Read(t.Context(), group)
+			if rerr != nil || err != nil && moved[0].Position != driver.Unset {
+				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, moved, rerr)
+			}
+			keys, rerr := column[string](t.Context(), s.reader, "SELECT `key` FROM effects", nil)
+			if want := c.written; rerr != nil || err != nil && len(keys) != want {
+				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, want)
+			}
+			if err == nil {
+				t.Logf("%s was refused and ignored", c.statement)
+				if _, err := s.Reset(t.Context(), group, "0", "1", driver.Unset); err != nil {
+					t.Fatal(err)
+				}
+				lease.Epoch += 5
+				if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// TestMariaDBLostSession: a session that the server ends in the handler, and a deadlock that the
+// handler ignores, are outages: nothing is written, and the event is not at fault.
+func TestMariaDBLostSession(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		var id int64
+		if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			return err
+		}
+		_, err := s.DB().ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+		suite.NoError(t, "kill", err)
+		_, _ = tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES ('x')")
+		return nil
+	})
+	mustNotBlame(t, "session that was killed", err)
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		return put(ctx, tx, "y")
+	})
+	if err == nil {
+		t.Fatal("put writes `key` without quotes, which MariaDB refuses")
+	}
+	mustNotBlame(t, "syntax", err)
 }

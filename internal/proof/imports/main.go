@@ -18,7 +18,7 @@ import (
 
 const (
 	module = "github.com/sluice-go/sluice"
-	tags   = "postgres,azurite,interop,chromium"
+	tags   = "postgres,mariadb,azurite,interop,chromium"
 )
 
 func main() {
