@@ -118,7 +118,7 @@ type statements struct {
 	SettleRedriven string // group, JSON array of ids
 	SettleFailed   string // failed_at, error, attempts, status, next_attempt, group, id
 	Parked         string // group, incarnation, partition, sequence_number → sequence_number
-	Held           string // key → partition_key
+	Held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	Due            string // key, limit → dead letters with bodies
 	MarkRedrive    string // time or NULL for now; ends in WHERE
 	Discard        string // ends in WHERE

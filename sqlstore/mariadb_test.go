@@ -44,6 +44,10 @@ func openMariaDB(t testing.TB, url string, cfg *ServerConfig) *Store {
 	return s
 }
 
+func mariaEffects(ctx context.Context, s *Store) ([]string, error) {
+	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT `key` FROM effects", nil)
+}
+
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	url := mariadbtest.Database(t)
 	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: time.Second}
@@ -55,7 +59,7 @@ func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 			return err
 		},
 		Effects: func(ctx context.Context) ([]string, error) {
-			return column[string](ctx, s.reader, "SELECT `key` FROM effects", nil)
+			return mariaEffects(ctx, s)
 		},
 		Break: func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
@@ -148,7 +152,7 @@ func TestMariaDBHandlerEndsTransaction(t *testing.T) {
 			if rerr != nil || err != nil && moved[0].Position != driver.Unset {
 				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, moved, rerr)
 			}
-			keys, rerr := column[string](t.Context(), s.reader, "SELECT `key` FROM effects", nil)
+			keys, rerr := mariaEffects(t.Context(), s)
 			if want := c.written; rerr != nil || err != nil && len(keys) != want {
 				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, want)
 			}

@@ -141,8 +141,9 @@ var mysqlStatements = rewrite(statements{
 		SELECT sequence_number FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? ORDER BY sequence_number`,
 	Held: `
-		SELECT DISTINCT partition_key FROM sluice_dead_letters
-		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''`,
+		SELECT partition_key, incarnation, MIN(sequence_number) FROM sluice_dead_letters
+		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> '' AND id NOT IN ` + mysqlList + `
+		GROUP BY partition_key, incarnation`,
 	Due: `
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= ` + mysqlNow + `

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +33,6 @@ const (
 	fixedNumbers                      // beside balanced processes, one that takes a fixed number or all that is free
 	replays                           // processes of another group that replay the log into memory
 )
-
-// unproven turns on what finds violations whose cause is not known yet, in a few worlds of a
-// thousand: the order of redrives of a key.
-var unproven = os.Getenv("SLUICE_SIM_UNPROVEN") != ""
 
 var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays"}
 
