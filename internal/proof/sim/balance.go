@@ -43,6 +43,14 @@ func (w *world) want(s *slot) sluice.Partitions {
 		w.count("process with a fixed number of partitions")
 		return s.most
 	}
+	if w.has(deployments) && w.cfg.Want != sluice.Balanced && s != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if s.n > 0 {
+			return w.settings.others
+		}
+		return sluice.AllPartitions // what the others leave
+	}
 	return w.cfg.Want
 }
 

@@ -40,7 +40,7 @@ func (p *process) forget(partition string) {
 // inOrder checks that a record is submitted when it may be: no other of its key is in
 // flight, no later one was submitted, and its key is not held back.
 func (p *process) inOrder(ctx context.Context, e *sluice.Event) (finished func()) {
-	w, s := p.w, p.w.cfg.Stream
+	w, s := p.w, p.stream
 	token := sluice.FencingTokenOf(ctx)
 	stamp, _ := sluice.StampOf(ctx, e, 0)
 	w.mu.Lock()

@@ -65,6 +65,7 @@ type process struct {
 	loads       map[string]*load // by partition
 	queues      map[turn]*queue
 	redrives    map[string]*redrives       // by partition
+	settings                               // of the deployment that started it
 	wants       sluice.Partitions          // how many it takes
 	replays     bool                       // it keeps the log in memory
 	stopping    bool                       // it was stopped
@@ -104,7 +105,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, leaving: map[sluice.Lease]bool{}}
+	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery, want := sluice.Transactional(store{p}, p.handler()), w.want(slot)
@@ -114,14 +115,14 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 	case of == ofSecondStage:
 	case w.cfg.Chain != nil:
 		delivery = p.firstStage()
-	case w.cfg.Stream != nil:
-		delivery = p.stream()
+	case p.stream != nil:
+		delivery = p.atLeastOnce()
 	}
 	p.wants = want
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
 		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
-		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
+		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []sluice.StampSource{{Topic: w.group.Topic}},
 	})
 	if err != nil {
@@ -400,6 +401,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
 			s.past(lease.Partition, p.Position.Sequence)
+			s.deliveredBy(lease)
 			if _, ok := s.w.claimedAt[lease]; !ok {
 				s.w.claimedAt[lease] = time.Now()
 			}
@@ -514,7 +516,7 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	p := w.holderOf(step.Lease)
 	ctx := cmp.Or(p.committing[step.Lease.Partition], context.Background())
 	w.mu.Unlock()
-	apply = w.checkedCommit(step, apply)
+	apply = w.checkedCommit(p, step, apply)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
@@ -553,17 +555,18 @@ func partitionName(l sluice.Lease) string {
 
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.
-func (w *world) checkedCommit(step driver.Step, apply func() error) func() error {
+func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) func() error {
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[partitionName(step.Lease)]
 		w.mu.Unlock()
-		redriven := w.redrivesOf(step)
+		redriven, asked := w.redrivesOf(step), time.Now()
 		err := apply()
 		if err == nil {
 			w.checkStep(step, redriven)
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
 			w.stored(step.Lease.Owner, step.DeadLetters)
+			w.notesParked(p, step.DeadLetters, asked)
 		}
 		if err == nil && step.Lease.Epoch < claimed {
 			w.mu.Lock()

@@ -33,13 +33,14 @@ const (
 	newLeases                         // the lease store is new, the checkpoints are old: their epochs are high
 	fixedNumbers                      // beside balanced processes, one that takes a fixed number or all that is free
 	replays                           // processes of another group that replay the log into memory
+	deployments                       // processes are restarted with other settings, and with the other delivery
 )
 
 // unproven turns on what finds violations whose cause is not known yet, in a few worlds of a
 // thousand: the order of redrives of a key.
 var unproven = os.Getenv("SLUICE_SIM_UNPROVEN") != ""
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays", "deployments"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -52,7 +53,7 @@ const (
 // notInChains are themes that repeat or skip events of the first stage, which may then take
 // effect again in the second, those of another sink, and those of balanced processes and of
 // another delivery.
-const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers | replays | fixedNumbers
+const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers | replays | fixedNumbers | deployments
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
@@ -71,6 +72,7 @@ var themeSites = map[string][]string{
 	"twins":            {"two processes of one owner name"},
 	"double-answers":   {"sink that answers twice"},
 	"fixed-numbers":    {"process with a fixed number of partitions"},
+	"deployments":      {"deployment"},
 	"replays":          {"replay that fails", "replay that starts over"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
@@ -119,6 +121,7 @@ func (w *world) injectThemed() {
 		{cutOffs, func() { w.cutOff(span) }},
 		{retention, w.trim},
 		{recreations, w.recreate},
+		{deployments, w.deploy},
 		{operators, w.setCheckpoint},
 		{operators, w.discard},
 		{operators, func() { w.redriveLater(span) }},

@@ -82,6 +82,10 @@ type world struct {
 
 	discards []discarded // memories of processes that replay
 
+	settings settings         // of the newest deployment
+	delivery map[string]bool  // which one claimed each partition last: a transactional one
+	touched  map[eventID]bool // by an at-least-once delivery
+
 	slots          []*slot
 	commands       int              // started so far
 	sent           map[string]int64 // events per partition
