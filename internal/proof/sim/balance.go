@@ -82,7 +82,9 @@ func (w *world) balanced() bool {
 			return false
 		}
 	}
-	return total == w.cfg.Partitions && slices.Max(shares)-slices.Min(shares) <= 1
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return total == w.present() && slices.Max(shares)-slices.Min(shares) <= 1
 }
 
 // checkBalance checks that a world that has settled is balanced, and stays so.

@@ -32,7 +32,7 @@ func (w *world) letterID(d *sluice.DeadLetter) eventID {
 func (w *world) trim() {
 	ctx := context.Background()
 	w.mu.Lock()
-	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
+	partition := strconv.Itoa(w.rng.IntN(w.present()))
 	w.mu.Unlock()
 	b, _ := w.hub.Bounds(ctx, partition)
 	topic, _ := w.hub.Describe(ctx)
@@ -58,6 +58,7 @@ func (w *world) trim() {
 
 // recreate deletes the topic and creates it again.
 func (w *world) recreate() {
+	w.keepDeadLetters()
 	ctx := context.Background()
 	w.hub.Recreate()
 	w.copyHub.Recreate()

@@ -42,7 +42,14 @@ func (w *world) nextHalt() (at time.Time, partition string) {
 func (w *world) continueAfterHalt(partition string) {
 	w.mu.Lock()
 	delete(w.halts, partition)
+	if w.isGone(partition) {
+		w.halted(partition) // it may come back
+	}
+	gone := w.isGone(partition)
 	w.mu.Unlock()
+	if gone {
+		return
+	}
 	incarnation, start := w.startOf(partition)
 	for _, c := range w.readCheckpoints() {
 		if c.Partition == partition && (c.Incarnation != incarnation || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
@@ -80,7 +87,7 @@ func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to 
 func (w *world) setCheckpoint() {
 	ctx := context.Background()
 	w.mu.Lock()
-	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
+	partition := strconv.Itoa(w.rng.IntN(w.present()))
 	w.mu.Unlock()
 	incarnation, start := w.startOf(partition)
 	b, _ := w.hub.Bounds(ctx, partition)

@@ -77,7 +77,7 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	l.inFlight[e.Sequence]++
 	share := int(p.wants)
 	if share <= 0 {
-		share = w.cfg.Partitions - w.cfg.Added // those of the topic when it was described
+		share = w.gone.fewest // those of the topic when it was described
 	}
 	if most := max(1, s.Events/share) + redrivesAtOnce; len(l.inFlight) > most {
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d events in flight, more than %d", e.Partition, len(l.inFlight), most))

@@ -60,6 +60,8 @@ type process struct {
 	wall        suspension
 	cutOff      time.Time        // until when it does not reach the lease store
 	cutOffNext  time.Duration    // the same, from its next renewal on
+	short       int              // the log describes so many partitions to it
+	shortUntil  time.Time        // until when
 	misled      bool             // all its clocks stood still in a pause
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition
@@ -280,7 +282,7 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 	return request(ctx, s.process, "describe", "", func() (sluice.Topic, error) {
 		topic, err := s.hub().Describe(ctx)
 		if err == nil && !s.secondStage {
-			topic.Partitions = topic.Partitions[:s.w.partitions()]
+			topic.Partitions = topic.Partitions[:s.described()]
 		}
 		if s.replays {
 			topic.Name = replayGroup
@@ -291,6 +293,9 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 
 func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) {
+		if err := s.absent(partition); err != nil {
+			return driver.Bounds{}, err
+		}
 		if s.outOfDate(partition) {
 			return driver.Bounds{Last: driver.Origin}, nil
 		}
@@ -299,11 +304,19 @@ func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, er
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	return request(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
+	return request(ctx, s.process, "seek", partition, func() (sluice.Position, error) {
+		if err := s.absent(partition); err != nil {
+			return driver.Unset, err
+		}
+		return s.hub().Seek(ctx, partition, start, epoch)
+	})
 }
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	return request(ctx, s.process, "open", partition, func() (driver.Reader, error) {
+		if err := s.absent(partition); err != nil {
+			return nil, err
+		}
 		if err := s.lie(partition, after); err != nil {
 			return nil, err
 		}

@@ -128,5 +128,5 @@ func sites(requests map[string][]string, themes theme, changes string, more ...s
 		}
 	}
 	slices.Sort(list)
-	return list
+	return slices.Compact(list) // two themes may have one site
 }

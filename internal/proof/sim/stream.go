@@ -309,7 +309,7 @@ func (w *world) checkStream() []string {
 	for i := range list {
 		d := &list[i]
 		w.mu.Lock()
-		present := w.letterID(d).life == w.life
+		present := w.letterID(d).life == w.life && !w.isGone(d.Event.Partition)
 		w.mu.Unlock()
 		if !present {
 			continue

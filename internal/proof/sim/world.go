@@ -82,6 +82,7 @@ type world struct {
 
 	discards []discarded // memories of processes that replay
 
+	gone     removals         // partitions that are
 	settings settings         // of the newest deployment
 	delivery map[string]bool  // which one claimed each partition last: a transactional one
 	touched  map[eventID]bool // by an at-least-once delivery
