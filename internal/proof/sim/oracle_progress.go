@@ -90,6 +90,7 @@ func (p *process) Observe(o sluice.Observation) {
 		return
 	}
 	p.released(o)
+	p.halts(o)
 	l := p.w.laneOf(p.topic(), o.Partition)
 	p.reports[o.Partition] = time.Now()
 	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped

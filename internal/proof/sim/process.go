@@ -73,6 +73,7 @@ type process struct {
 	stopping    bool                       // it was stopped
 	memories    map[string]*memory         // of a process that replays, by partition
 	ends        map[string]eventID         // the newest event when it acquired each partition
+	chosen      map[string]bool            // partitions whose start it has chosen, and of which it has read nothing since
 	reports     map[string]time.Time       // the last observation with an error, by partition
 	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
@@ -107,7 +108,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, leaving: map[sluice.Lease]bool{}}
+	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, chosen: map[string]bool{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery, want := sluice.Transactional(store{p}, p.handler()), w.want(slot)
@@ -304,12 +305,18 @@ func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, er
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	return request(ctx, s.process, "seek", partition, func() (sluice.Position, error) {
+	at, err := request(ctx, s.process, "seek", partition, func() (sluice.Position, error) {
 		if err := s.absent(partition); err != nil {
 			return driver.Unset, err
 		}
-		return s.hub().Seek(ctx, partition, start, epoch)
+		at, err := s.hub().Seek(ctx, partition, start, epoch)
+		s.beginningMoves(partition, "beginning that moves after a seek")
+		return at, err
 	})
+	if err == nil {
+		s.choseStart(partition)
+	}
+	return at, err
 }
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
@@ -325,6 +332,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 			return nil, err
 		}
 		s.opened(partition, after.Sequence)
+		s.beginningMoves(partition, "beginning that moves after an opening")
 		return &reader{s.process, partition, r, false}, nil
 	})
 }
@@ -351,11 +359,15 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) {
+	events, err := request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) {
 		events, err := r.inner.Read(ctx, max)
 		r.fetched(events)
 		return events, err
 	})
+	if err == nil {
+		r.hasRead(r.partition)
+	}
+	return events, err
 }
 
 func (r *reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
@@ -569,6 +581,7 @@ func partitionName(l sluice.Lease) string {
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.
 func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) func() error {
+	first := p.mayMoveStart(step.Lease.Partition)
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[partitionName(step.Lease)]
@@ -577,6 +590,9 @@ func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) 
 		err := apply()
 		if err == nil {
 			w.checkStep(step, redriven)
+			if !first {
+				w.passes(p, step.Lease, step.From, step.To)
+			}
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
 			w.stored(step.Lease.Owner, step.DeadLetters)
 			w.notesParked(p, step.DeadLetters, asked)

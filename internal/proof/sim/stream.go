@@ -205,19 +205,23 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
 		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
 	}
-	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(lease, to, done) })
+	first := c.mayMoveStart(lease.Partition)
+	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(c.process, lease, to, done, first) })
 }
 
 // advance moves a checkpoint, and records violations: a checkpoint that passes an
 // event that is neither written nor a dead letter, that moves backwards, or that
 // comes from an owner that has been fenced.
-func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (w *world) advance(p *process, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange, first bool) error {
 	ctx := context.Background()
 	checkpoint := w.checkpoint(lease.Partition)
 	before := checkpoint.Position
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
 	if err := w.store.Advance(ctx, lease, to, done); err != nil {
 		return err
+	}
+	if !first {
+		w.passes(p, lease, before, to)
 	}
 	settled := map[int64]bool{}
 	for _, d := range parked {
