@@ -9,6 +9,11 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
+// A link to Event Hubs may also begin with events before its position. That is not simulated:
+// the contract of [driver.Reader] demands events after the position, so the driver passes the
+// earlier ones over, and the engine cannot see them. The tests of package eventhub and its
+// conformance suite do it, against an emulator as Azure is.
+
 // beginningMoves lets retention remove the oldest events of a partition, at a moment when a
 // process has just asked where it begins, or has just opened it.
 func (s source) beginningMoves(partition, site string) {
