@@ -62,9 +62,12 @@ func (w *world) resize() {
 	}
 	before, now := w.present(), 1+w.rng.IntN(w.cfg.Partitions)
 	w.gone.resized = time.Now()
+	if before > 1 && w.rng.IntN(3) > 0 {
+		now = 1 + w.rng.IntN(before-1)
+	}
 	w.adding, w.gone.removed = w.cfg.Partitions-now, 0
-	w.growth = time.Now().Add(time.Duration(10+w.rng.IntN(150)) * time.Second)
-	if w.rng.IntN(2) == 0 {
+	w.growth = time.Now().Add(time.Duration(30+w.rng.IntN(210)) * time.Second)
+	if w.rng.IntN(3) > 0 {
 		w.adding, w.gone.removed = 0, w.adding
 	}
 	w.gone.fewest = min(w.gone.fewest, now)
@@ -210,7 +213,7 @@ func (w *world) onPresent(list []sluice.DeadLetter) []sluice.DeadLetter {
 // settleTime is how long a world without faults may take to finish its events.
 func (w *world) settleTime() time.Duration {
 	if w.has(resizes) {
-		return Quiet + 5*time.Minute // partitions may still have to come back
+		return Quiet + 7*time.Minute // partitions may still have to come back
 	}
 	return Quiet
 }
