@@ -14,7 +14,8 @@ import (
 // Ordering says which records [AtLeastOnce] never writes at the same time.
 type Ordering uint8
 
-// The orderings. Under each of them, dead letters that are redriven come late.
+// The orderings. Under each of them, dead letters that are redriven come late. Only
+// [KeyHold] keeps an order among them.
 const (
 	// OrderKey: records of one key are written one after the other, in the log's
 	// order; records without a key in any order. A record's key is its event's
@@ -35,7 +36,11 @@ const (
 	// KeyContinue: they are written.
 	KeyContinue KeyPolicy = iota
 	// KeyHold: they become dead letters too, unwritten, until no dead letter with
-	// the key is left. A redrive of all of them then applies them in order.
+	// the key is left but discarded ones. A dead letter is redriven only if no earlier one
+	// of its key, of the same partition and incarnation of the topic, is left but
+	// discarded ones: its redrive fails otherwise. So a redrive of all of them
+	// applies them in order, also over restarts, unless Order is OrderNone or
+	// the records have keys of their own ([Keyed]).
 	KeyHold
 )
 

@@ -122,7 +122,7 @@ func (w *atLeastOnceWorker[R]) fail(t *recordTask[R], err error, attempts int) {
 		e.failure, e.attempts = err, attempts
 		w.deadLetters.expect(e)
 		if e.redrive != nil {
-			w.redrives.hold(e.event)
+			w.redrives.hold(e.redrive)
 		}
 		e.failed.Store(true)
 	}
@@ -136,16 +136,4 @@ func (w *atLeastOnceWorker[R]) finish(t *recordTask[R]) {
 	if t.event.left.Add(-1) == 0 {
 		w.eventFinished(t.event)
 	}
-}
-
-// redriveHeld returns an error if a dead letter may not be redriven now: under KeyHold
-// an earlier one of its key has failed its redrive again.
-func (w *atLeastOnceWorker[R]) redriveHeld(e *inFlightEvent) error {
-	if w.cfg.OnDeadLetter != KeyHold || e.redrive == nil {
-		return nil
-	}
-	if earlier, held := w.redrives.heldBy(e); held {
-		return fmt.Errorf("held back: the dead letter of event %d, which is earlier and has the same key %q, failed its redrive: redrive or discard that one first", earlier, e.event.Key)
-	}
-	return nil
 }

@@ -349,7 +349,7 @@ func (w *atLeastOnceWorker[R]) submit() error {
 		case w.isHeld(t.event):
 			w.fail(t, fmt.Errorf("held back: an earlier event of key %q is a dead letter", t.event.event.Key), 0)
 		default:
-			if err := w.redriveHeld(t.event); err != nil {
+			if err := w.redriveHeld(t.event.redrive); err != nil {
 				w.fail(t, err, 0)
 				continue
 			}

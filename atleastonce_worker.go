@@ -174,31 +174,6 @@ func (w *atLeastOnceWorker[R]) drain(cause error) {
 	w.reportStats()
 }
 
-// redriveAll runs redrives until none is due. The log is not read meanwhile.
-func (w *atLeastOnceWorker[R]) redriveAll() error {
-	for {
-		if err := w.prepare(); err != nil {
-			return err
-		}
-		for w.busy() {
-			if err := w.proceed(); err != nil {
-				return err
-			}
-		}
-		w.settleRedrives(w.a.idle)
-		if w.a.idle.Err() != nil {
-			return w.a.ended()
-		}
-		due, err := w.due(1)
-		if err != nil || len(due) == 0 {
-			return err
-		}
-		if err := w.a.pause(w.a.c.cfg.RetryMin); err != nil {
-			return err
-		}
-	}
-}
-
 // claimed implements worker. Only the first claim of an assignment says something
 // new: no other consumer moves the checkpoint in this epoch.
 func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
@@ -247,25 +222,10 @@ func (w *atLeastOnceWorker[R]) prepare() error {
 			return err
 		}
 	}
-	due, err := w.due(redrivePage)
-	if err != nil {
+	if err := w.a.request(w.a.idle, "look for redrives", w.lookForRedrives); err != nil {
 		return err
 	}
-	for i := range due {
-		if err := w.redriveOne(&due[i], true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// due asks the store for dead letters whose redrive is due.
-func (w *atLeastOnceWorker[R]) due(limit int) (due []DeadLetter, err error) {
-	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
-		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, limit)
-		return err
-	})
-	return due, err
+	return w.startRedrives(true)
 }
 
 // loadDeadLetters loads what earlier assignments have stored: dead letters, which
@@ -291,7 +251,7 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	w.checkpoints.setEarlier(slices.Clone(w.skip))
 	if w.cfg.OnDeadLetter == KeyHold {
 		err := w.a.request(w.a.idle, "look for held keys", func(ctx context.Context) error {
-			held, err := w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition)
+			held, err := w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition, nil)
 			if err == nil {
 				w.deadLetters.setHeld(held)
 			}
@@ -305,35 +265,6 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	return nil
 }
 
-// redriveOne starts the redrive of a dead letter, unless that runs already.
-func (w *atLeastOnceWorker[R]) redriveOne(d *DeadLetter, mayRead bool) error {
-	if !w.redrives.start(d.ID) {
-		return nil
-	}
-	e := &d.Event
-	if !d.HasBody {
-		if !mayRead {
-			w.redrives.abandon(d.ID)
-			return errReopen
-		}
-		found, err := w.a.reread(d)
-		switch {
-		case err == nil:
-			e = found
-		case w.a.idle.Err() == nil && needsOperator(err):
-			w.a.redriveFailed(d, err)
-			w.redrives.hold(e)
-			w.redrives.failed(d)
-			return nil
-		default:
-			w.redrives.abandon(d.ID)
-			return err
-		}
-	}
-	w.makeAll([]*inFlightEvent{{event: e, redrive: d}})
-	return nil
-}
-
 // deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
@@ -341,10 +272,8 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		for _, d := range w.redrives.takeDue() {
-			if err := w.redriveOne(d, false); err != nil {
-				return err
-			}
+		if err := w.startRedrives(false); err != nil {
+			return err
 		}
 		w.takeResults()
 		if w.canSubmit() {

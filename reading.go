@@ -54,7 +54,7 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 	var reported string // the error that was last reported to halt the partition
 	for {
 		began := a.c.cfg.Clock.Elapsed()
-		err := a.read(w, checkpoints)
+		err := a.explainSilence(a.read(w, checkpoints))
 		if a.c.cfg.Clock.Elapsed()-began > a.c.cfg.RetryMax {
 			wait.Reset()
 		}

@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,25 @@ type SilentReaderError struct {
 func (e *SilentReaderError) Error() string {
 	return fmt.Sprintf("partition %s: the reader has returned nothing for %v although the log holds events up to %d and only those up to %d were read: the connection is silent; opening another reader",
 		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
+}
+
+// explainSilence returns an [ErrRetention] for a [SilentReaderError] if the log does not hold the
+// next event any more: where retention has removed all events after a position, a broker opens it
+// and has nothing to send. No reader may be open. It returns other errors as they are.
+func (a *assignment) explainSilence(err error) error {
+	silent := new(SilentReaderError)
+	if !errors.As(err, &silent) {
+		return err
+	}
+	var oldest Position
+	seekErr := a.request(a.idle, "seek the oldest event", func(ctx context.Context) (err error) {
+		oldest, err = a.c.source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+		return err
+	})
+	if seekErr != nil || oldest.Sequence <= silent.Read || a.checkIncarnation() != nil {
+		return err
+	}
+	return &RetentionError{Partition: a.lease.Partition, After: silent.Read, First: oldest.Sequence + 1}
 }
 
 // reading is a reader that is open, the buffer that it fills, and the incarnation of the

@@ -93,8 +93,8 @@ func (s silentStore) Parked(ctx context.Context, g sluice.Group, partition, inca
 	return answered(ctx, s.u, "parked", func() ([]int64, error) { return s.Store.Parked(ctx, g, partition, incarnation, after) })
 }
 
-func (s silentStore) Held(ctx context.Context, g sluice.Group, partition string) ([]string, error) {
-	return answered(ctx, s.u, "held", func() ([]string, error) { return s.Store.Held(ctx, g, partition) })
+func (s silentStore) Held(ctx context.Context, g sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+	return answered(ctx, s.u, "held", func() ([]driver.HeldKey, error) { return s.Store.Held(ctx, g, partition, except) })
 }
 
 func (s silentStore) Leave(ctx context.Context, lease sluice.Lease) error {

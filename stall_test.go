@@ -437,6 +437,48 @@ func (s *scene) stalledUntil(release chan struct{}, want string) {
 }
 
 // A topic is recreated while the reader is silent, and holds fewer events than were read.
+// lenientHub opens a position although retention has removed all events after it, as Event Hubs
+// does.
+type lenientHub struct{ *sluicetest.Hub }
+
+func (h lenientHub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	r, err := h.Hub.Open(ctx, partition, after, epoch)
+	if !errors.Is(err, sluice.ErrRetention) {
+		return r, err
+	}
+	if after, err = h.Seek(ctx, partition, sluice.Earliest(), epoch); err != nil {
+		return nil, err
+	}
+	return h.Hub.Open(ctx, partition, after, epoch)
+}
+
+// Where all events that were not read have expired, that is reported before the next event comes.
+func TestQuietPartitionThatLostEvents(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		consume := func() func() {
+			_, end := s.run(lenientHub{s.hub}, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
+			return end
+		}
+		s.send("0", "one")
+		end := consume()
+		time.Sleep(10 * time.Second)
+		end()
+		s.send("0", "two", "three")
+		s.hub.Trim("0", 3)
+		end = consume()
+		defer end()
+		time.Sleep(10 * time.Minute)
+		stopped := s.of(sluice.KindStopped)
+		var gap *sluice.RetentionError
+		if len(stopped) != 1 || !errors.As(stopped[0].Err, &gap) || gap.After != 0 || gap.First != 3 {
+			s.t.Errorf("stopped by %v, want one ErrRetention", stopped)
+		}
+		if failed := s.of(sluice.KindFailed); len(failed) > 0 {
+			s.t.Errorf("failures %v", failed)
+		}
+	})
+}
+
 func TestSilentReaderOfARecreatedTopic(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.send("0", "one", "two", "three")

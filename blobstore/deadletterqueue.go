@@ -279,17 +279,19 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 }
 
 // Held implements [driver.DeadLetterQueue].
-func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string, except []int64) ([]driver.HeldKey, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read keys of dead letters of partition %s: %w", partition, err)
 	}
-	var keys []string
+	var keys []driver.HeldKey
 	for _, e := range r.entries {
-		if e.Status != driver.StatusDiscarded && e.Key != "" {
-			keys = append(keys, e.Key)
+		if e.Status != driver.StatusDiscarded && e.Key != "" && !slices.Contains(except, e.ID) {
+			keys = append(keys, driver.HeldKey{Key: e.Key, Incarnation: e.Incarnation, First: e.Sequence})
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	slices.SortFunc(keys, func(a, b driver.HeldKey) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Incarnation, b.Incarnation), cmp.Compare(a.First, b.First))
+	})
+	return slices.CompactFunc(keys, func(a, b driver.HeldKey) bool { return a.Key == b.Key && a.Incarnation == b.Incarnation }), nil
 }

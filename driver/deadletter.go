@@ -92,9 +92,17 @@ type DeadLetterQueue interface {
 	// Parked returns the sequence numbers above after of the partition's dead letters of any
 	// status, ascending. After a restart these events count as done.
 	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]int64, error)
-	// Held returns the partition keys, each once, of the partition's dead letters that are not
-	// discarded. A dead letter without a key adds none.
-	Held(ctx context.Context, group Group, partition string) ([]string, error)
+	// Held returns the partition keys, each once for each incarnation, of the partition's dead
+	// letters that are not discarded. Those whose IDs are in except do not count, nor do those
+	// without a key.
+	Held(ctx context.Context, group Group, partition string, except []int64) ([]HeldKey, error)
+}
+
+// HeldKey is a partition key of dead letters.
+type HeldKey struct {
+	Key         string
+	Incarnation string // of the topic
+	First       int64  // the lowest sequence number of these dead letters
 }
 
 // AtLeastOnceStore is what the at-least-once delivery needs from its store: checkpoints and dead

@@ -48,6 +48,10 @@ type CosmosConfig struct {
 	// Tokens are the accepted access tokens, as of Entra ID. They are compared as text;
 	// their content isn't checked. Default: none.
 	Tokens []string
+	// Issuer is whose access tokens are accepted, as those of Entra ID on Azure, with the
+	// rights of their principals. An address with TLS then serves the issuer's requests, too.
+	// Default: none.
+	Issuer *Issuer
 	// Throughput is that of containers without one of their own, in RU per second.
 	// Default: no limit.
 	Throughput int
@@ -120,9 +124,16 @@ func StartCosmos(containers []CosmosContainer, cfg *CosmosConfig) (*Cosmos, erro
 	if len(s.cfg.Keys) == 0 { // every web page knows the published key
 		refuse = webpage.Check
 	}
-	account, err := cosmosdb.Open(configs, &cosmosdb.Config{
+	own := &cosmosdb.Config{
 		Refuse: refuse, Keys: s.cfg.Keys, Tokens: s.cfg.Tokens, Throughput: s.cfg.Throughput, Partitions: s.cfg.Partitions, OnWrite: onWrite, Log: s.log, AsAzure: cosmosdb.AsAzure(s.cfg.AsAzure.Cosmos),
-	})
+	}
+	if issuer := s.cfg.Issuer; issuer != nil {
+		own.Verify = issuer.verifyCosmos
+		if s.cfg.TLS {
+			own.Wrap = issuer.before
+		}
+	}
+	account, err := cosmosdb.Open(configs, own)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: %w", err)
 	}

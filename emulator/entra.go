@@ -14,9 +14,12 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/emulator/internal/cosmosdb"
 )
 
 // Principal is an identity that an [Issuer] gives tokens to.
@@ -25,7 +28,8 @@ type Principal struct {
 	ID string
 	// Secret is the client secret, and the value of IDENTITY_HEADER.
 	Secret string
-	// Rights are those of the principal's tokens, in all entities. Default: all.
+	// Rights are those of the principal's tokens, in all entities. In a Cosmos DB account,
+	// Listen is to read, Send to write. Default: all.
 	Rights Rights
 }
 
@@ -40,7 +44,8 @@ type IssuerConfig struct {
 }
 
 // Issuer issues access tokens as Entra ID does, signed with a key of its own, for servers whose
-// configuration names it. It is safe for concurrent use. Over plain HTTP it serves
+// configuration names it. It is safe for concurrent use. It serves, over plain HTTP at its own
+// address and over HTTPS at the TLS addresses of those servers,
 //
 //	GET  /msi/token                                 managed identities, as in Azure App Service
 //	POST /{tenant}/oauth2/v2.0/token                client credentials
@@ -48,7 +53,9 @@ type IssuerConfig struct {
 //	GET  /{tenant}/discovery/v2.0/keys              the public key (JWKS)
 //
 // Clients with DefaultAzureCredential or ManagedIdentityCredential get their tokens from it if
-// their environment has the variables of [Issuer.Environment].
+// their environment has the variables of [Issuer.Environment]. ClientSecretCredential wants
+// HTTPS: its authority host is then a server's TLS address, with any tenant and without instance
+// discovery.
 type Issuer struct {
 	principals []Principal
 	lifetime   time.Duration
@@ -93,7 +100,7 @@ func StartIssuer(principals []Principal, cfg *IssuerConfig) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("emulator: issuer: %w", err)
 	}
-	server := &http.Server{Handler: s.handler(), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout}
+	server := &http.Server{Handler: s.handler("http"), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout}
 	s.http = serveHTTP(l, l, server, "issuer", c.Log)
 	return s, nil
 }
@@ -115,10 +122,12 @@ func (s *Issuer) Environment(id string) []string {
 	return nil
 }
 
-func (s *Issuer) handler() http.Handler {
+// handler serves the issuer's requests, at an address with that scheme.
+func (s *Issuer) handler(scheme string) *http.ServeMux {
+	base := func(r *http.Request) string { return scheme + "://" + r.Host + "/" + tenant }
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /msi/token", func(w http.ResponseWriter, r *http.Request) {
-		s.issue(w, r, r.Header.Get("X-IDENTITY-HEADER"), r.URL.Query().Get("client_id"), r.URL.Query().Get("resource"))
+		s.issue(w, base(r), r.Header.Get("X-IDENTITY-HEADER"), r.URL.Query().Get("client_id"), r.URL.Query().Get("resource"))
 	})
 	mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token", func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxTokenForm)
@@ -126,10 +135,10 @@ func (s *Issuer) handler() http.Handler {
 			respond(w, http.StatusBadRequest, map[string]string{"error": "unsupported_grant_type", "error_description": "the issuer supports client_credentials with a secret only"})
 			return
 		}
-		s.issue(w, r, r.PostForm.Get("client_secret"), r.PostForm.Get("client_id"), strings.TrimSuffix(r.PostForm.Get("scope"), "/.default"))
+		s.issue(w, base(r), r.PostForm.Get("client_secret"), r.PostForm.Get("client_id"), resourceOf(r.PostForm.Get("scope")))
 	})
-	mux.HandleFunc("GET /{tenant}/v2.0/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		base := s.URL() + "/" + tenant
+	mux.HandleFunc("GET /{tenant}/v2.0/.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) {
+		base := base(r)
 		respond(w, http.StatusOK, map[string]any{
 			"issuer": base + "/v2.0", "token_endpoint": base + "/oauth2/v2.0/token", "authorization_endpoint": base + "/oauth2/v2.0/authorize",
 			"jwks_uri": base + "/discovery/v2.0/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
@@ -143,13 +152,47 @@ func (s *Issuer) handler() http.Handler {
 	return mux
 }
 
-// issue answers a request for a token. Without an id, the secret alone says who asks.
-func (s *Issuer) issue(w http.ResponseWriter, _ *http.Request, secret, id, audience string) {
+// before returns a handler for an HTTPS address that serves the issuer's requests, and leaves
+// all others to next. A nil issuer has none.
+func (s *Issuer) before(next http.Handler) http.Handler {
+	if s == nil {
+		return next
+	}
+	own := s.handler("https")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := own.Handler(r); pattern != "" {
+			own.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve serves the issuer's requests alone, at an HTTPS address.
+func (s *Issuer) serve(requests net.Listener, log *slog.Logger) *httpServer {
+	server := &http.Server{Handler: s.handler("https"), ReadTimeout: controlTimeout, WriteTimeout: controlTimeout, IdleTimeout: 2 * time.Minute}
+	return serveHTTP(requests, requests, server, "issuer", log)
+}
+
+// resourceOf returns the resource of the first scope that names one: some clients ask for
+// openid, offline_access and profile besides.
+func resourceOf(scopes string) string {
+	for scope := range strings.FieldsSeq(scopes) {
+		if resource, ok := strings.CutSuffix(scope, "/.default"); ok {
+			return resource
+		}
+	}
+	return scopes
+}
+
+// issue answers a request for a token. Without an id, the secret alone says who asks. Base is
+// the URL by which the client reaches the issuer.
+func (s *Issuer) issue(w http.ResponseWriter, base, secret, id, audience string) {
 	for _, p := range s.principals {
 		if subtle.ConstantTimeCompare([]byte(secret), []byte(p.Secret)) != 1 || id != "" && id != p.ID {
 			continue
 		}
-		token, expiry, err := s.token(p.ID, audience)
+		token, expiry, err := s.token(base, p.ID, audience)
 		if err != nil {
 			break
 		}
@@ -175,12 +218,12 @@ type claims struct {
 	Expiry    int64  `json:"exp"`
 }
 
-func (s *Issuer) token(id, audience string) (token string, expiry time.Time, err error) {
+func (s *Issuer) token(base, id, audience string) (token string, expiry time.Time, err error) {
 	now := time.Now()
 	expiry = now.Add(s.lifetime).Truncate(time.Second)
 	head, err1 := json.Marshal(map[string]string{"typ": "JWT", "alg": "RS256", "kid": s.keyID})
 	body, err2 := json.Marshal(claims{
-		Issuer: s.URL() + "/" + tenant + "/v2.0", Audience: audience, Tenant: tenant, AppID: id, Object: id, NotBefore: now.Unix(), Expiry: expiry.Unix(),
+		Issuer: base + "/v2.0", Audience: audience, Tenant: tenant, AppID: id, Object: id, NotBefore: now.Unix(), Expiry: expiry.Unix(),
 	})
 	signed := encode64(head) + "." + encode64(body)
 	hash := sha256.Sum256([]byte(signed))
@@ -193,34 +236,63 @@ var audiences = []string{"https://eventhubs.azure.net", "https://servicebus.azur
 
 // verify checks a token for a namespace, and returns what it grants.
 func (s *Issuer) verify(token string, now time.Time) (grant, tokenError) {
-	const refused tokenError = "InvalidToken: "
-	part := strings.Split(token, ".")
-	if len(token) > maxJWT || len(part) != 3 {
-		return grant{}, refused + "The token is neither a shared access signature nor a JSON web token."
-	}
-	mac, err := base64.RawURLEncoding.DecodeString(part[2])
-	hash := sha256.Sum256([]byte(part[0] + "." + part[1]))
-	if err != nil || rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, hash[:], mac) != nil {
-		return grant{}, refused + "The token has an invalid signature."
-	}
-	var c claims
-	body, err := base64.RawURLEncoding.DecodeString(part[1])
-	if err != nil || json.Unmarshal(body, &c) != nil {
-		return grant{}, refused + "The token is damaged."
-	}
-	expiry := time.Unix(c.Expiry, 0)
-	if !now.Before(expiry) {
-		return grant{}, tokenError("ExpiredToken: The token is expired. Expiration time: '" + expiry.UTC().Format(time.RFC3339) + "'.")
+	p, c, why := s.check(token, now)
+	if why != accepted {
+		return grant{}, why
 	}
 	if !slices.Contains(audiences, strings.TrimRight(c.Audience, "/")) {
 		return grant{}, tokenError("InvalidAudience: The token is for '" + c.Audience + "', not for " + strings.Join(audiences, " or ") + ".")
 	}
+	return grant{rights: p.Rights, expiry: time.Unix(c.Expiry, 0)}, accepted
+}
+
+// cosmosAudience is the resource of tokens for every Cosmos DB account. Most clients ask for
+// tokens of the account's host instead.
+const cosmosAudience = "https://cosmos.azure.com"
+
+// verifyCosmos checks a token for a Cosmos DB account that the client calls host, and returns
+// what it grants.
+func (s *Issuer) verifyCosmos(token, host string) (cosmosdb.Principal, error) {
+	p, c, why := s.check(token, time.Now())
+	if why != accepted {
+		return cosmosdb.Principal{}, errors.New(string(why))
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	resource, err := url.Parse(c.Audience)
+	if err != nil || resource.Hostname() != host && strings.TrimRight(c.Audience, "/") != cosmosAudience {
+		return cosmosdb.Principal{}, fmt.Errorf("InvalidAudience: The token is for '%s', not for %s or the account's host, '%s'.", c.Audience, cosmosAudience, host)
+	}
+	return cosmosdb.Principal{ID: p.ID, Read: p.Rights.has(Listen), Write: p.Rights.has(Send)}, nil
+}
+
+// check checks that a token is the issuer's and valid now, and returns whose it is.
+func (s *Issuer) check(token string, now time.Time) (Principal, claims, tokenError) {
+	const refused tokenError = "InvalidToken: "
+	var c claims
+	part := strings.Split(token, ".")
+	if len(token) > maxJWT || len(part) != 3 {
+		return Principal{}, c, refused + "The token is neither a shared access signature nor a JSON web token."
+	}
+	mac, err := base64.RawURLEncoding.DecodeString(part[2])
+	hash := sha256.Sum256([]byte(part[0] + "." + part[1]))
+	if err != nil || rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, hash[:], mac) != nil {
+		return Principal{}, c, refused + "The token has an invalid signature."
+	}
+	body, err := base64.RawURLEncoding.DecodeString(part[1])
+	if err != nil || json.Unmarshal(body, &c) != nil {
+		return Principal{}, c, refused + "The token is damaged."
+	}
+	if expiry := time.Unix(c.Expiry, 0); !now.Before(expiry) {
+		return Principal{}, c, tokenError("ExpiredToken: The token is expired. Expiration time: '" + expiry.UTC().Format(time.RFC3339) + "'.")
+	}
 	for _, p := range s.principals {
 		if p.ID == c.AppID {
-			return grant{rights: p.Rights, expiry: expiry}, accepted
+			return p, c, accepted
 		}
 	}
-	return grant{}, refused + "The token's principal is unknown."
+	return Principal{}, c, refused + "The token's principal is unknown."
 }
 
 func encode64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -41,7 +42,7 @@ type Config struct {
 	// accepted as well.
 	Keys []Key
 	// Issuer is whose access tokens are accepted, as those of Entra ID on Azure, besides the
-	// keys. Default: none.
+	// keys. The TLS address then serves the issuer's requests, too. Default: none.
 	Issuer *Issuer
 	// MaxMessageBytes is the maximum size of a message or batch, up to 1 MiB. Default 1
 	// MiB, as on Azure's standard tier; on the basic tier it is 256 KiB.
@@ -73,12 +74,13 @@ type Config struct {
 const maxMessage = 1 << 20
 
 // Server is an embedded Event Hubs namespace. It is safe for concurrent use. Not
-// supported: HTTPS, Kafka, publisher policies and capture. Tokens of Entra ID itself are
+// supported: HTTPS except for an [Issuer], Kafka, publisher policies and capture. Tokens of Entra ID itself are
 // accepted only where everything is: see [Issuer].
 type Server struct {
 	namespace
 	azure   *hubsAsAzure
 	broker  *eventhubs.Broker
+	tokens  *httpServer // the issuer's requests at the TLS address; nil if there is none
 	control *httpServer // nil if there is none
 }
 
@@ -107,6 +109,9 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys, issuer: cfg.Issuer,
 		idleTimeout: cfg.IdleTimeout, authTimeout: cfg.AuthTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
 		connections: s.azure.Connections, idleLink: s.azure.IdleLink, idleConnection: s.azure.IdleConnection, idleOrigin: "AmqpEventHub",
+	}
+	if cfg.Issuer != nil {
+		common.requests = func(requests net.Listener) { s.tokens = cfg.Issuer.serve(requests, s.log) }
 	}
 	if err := s.prepare(common, func(c *amqp.Conn) amqp.Peer {
 		return &hubPeer{peer: newPeer(&s.namespace, c), broker: s.broker, azure: s.azure}
@@ -141,7 +146,7 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 // Later calls return the result of the first.
 func (s *Server) Close() error {
 	s.close.Do(func() {
-		err := s.control.close()
+		err := errors.Join(s.control.close(), s.tokens.close())
 		s.disconnect()
 		s.err = errors.Join(err, s.broker.Close())
 	})

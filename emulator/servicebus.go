@@ -73,7 +73,7 @@ type ServiceBusConfig struct {
 	// accepted as well.
 	Keys []Key
 	// Issuer is whose access tokens are accepted, as those of Entra ID on Azure, besides the
-	// keys. Default: none.
+	// keys. The TLS address then serves the issuer's requests, too. Default: none.
 	Issuer *Issuer
 	// Premium sets the maximum size of a message or batch to 1 MiB, as on Azure's
 	// premium tier. Default: 256 KiB, as on the standard tier.

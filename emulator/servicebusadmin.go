@@ -48,7 +48,7 @@ func (a *busAdmin) listen(address, certOut string) error {
 }
 
 func (a *busAdmin) serveOn(at, l net.Listener) *httpServer {
-	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: a.bus.issuer.before(a), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	return serveHTTP(at, l, server, "administration API", a.bus.log)
 }
 

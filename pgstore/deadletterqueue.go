@@ -126,7 +126,7 @@ ORDER BY sequence_number`
 
 // Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
-	numbers, err := column[int64](ctx, s, parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
+	numbers, err := collect(ctx, s, pgx.RowTo[int64], parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what is parked of partition %s: %w", partition, err)
 	}
@@ -134,26 +134,28 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 }
 
 const heldSQL = `
-SELECT DISTINCT partition_key FROM @sluice_dead_letters
-WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status <> 'discarded' AND partition_key <> ''`
+SELECT partition_key, incarnation, min(sequence_number) FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND status <> 'discarded' AND partition_key <> ''
+	AND id <> ALL (coalesce($5::bigint[], '{}'))
+GROUP BY partition_key, incarnation`
 
 // Held implements [driver.DeadLetterQueue]. An event without a key holds nothing
 // back.
-func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
-	keys, err := column[string](ctx, s, heldSQL, group.Namespace, group.Topic, group.Name, partition)
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+	keys, err := collect(ctx, s, pgx.RowToStructByPos[driver.HeldKey], heldSQL, group.Namespace, group.Topic, group.Name, partition, except)
 	if err != nil {
 		return nil, fmt.Errorf("read keys of dead letters of partition %s: %w", partition, err)
 	}
 	return keys, nil
 }
 
-// column reads the only column of a statement's rows.
-func column[T any](ctx context.Context, s *Store, sql string, args ...any) ([]T, error) {
+// collect reads a statement's rows.
+func collect[T any](ctx context.Context, s *Store, row pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Release()
 	rows, _ := conn.Query(ctx, s.sql.of(sql), args...) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowTo[T])
+	return pgx.CollectRows(rows, row)
 }

@@ -87,8 +87,8 @@ func use(t *testing.T, s *Store, owner string) {
 	if due, err = s.Due(ctx, group, "0", 10); err != nil || len(due) != 1 {
 		t.Fatalf("due are %+v, %v; want one", due, err)
 	}
-	if keys, err := s.Held(ctx, group, "0"); err != nil || len(keys) != 1 {
-		t.Fatalf("held are %q, %v; want one key", keys, err)
+	if keys, err := s.Held(ctx, group, "0", nil); err != nil || len(keys) != 1 {
+		t.Fatalf("held are %+v, %v; want one key", keys, err)
 	}
 	must("settle", s.Settle(ctx, group, []int64{due[0].ID}, nil))
 	if numbers, err := s.Parked(ctx, group, "0", "1", -1); err != nil || len(numbers) != 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
 )
@@ -22,7 +23,7 @@ type bentQueue struct {
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
 	settle func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error
 	parked func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error)
-	held   func(ctx context.Context, group sluice.Group, partition string) ([]string, error)
+	held   func(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error)
 }
 
 func (b *bentQueue) Park(ctx context.Context, deadLetters []sluice.DeadLetter) error {
@@ -53,11 +54,11 @@ func (b *bentQueue) Parked(ctx context.Context, group sluice.Group, partition, i
 	return b.Store.Parked(ctx, group, partition, incarnation, after)
 }
 
-func (b *bentQueue) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (b *bentQueue) Held(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
 	if b.held != nil {
-		return b.held(ctx, group, partition)
+		return b.held(ctx, group, partition, except)
 	}
-	return b.Store.Held(ctx, group, partition)
+	return b.Store.Held(ctx, group, partition, except)
 }
 
 func TestLettersInMemory(t *testing.T) {
@@ -408,42 +409,65 @@ func TestLetterSuiteCatches(t *testing.T) {
 	})
 	parked("returns 1,000 at most", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { return list[:min(1000, len(list))] })
 
-	held := func(how string, bend func(good *Store, keys []string) []string) {
+	held := func(how string, bend func(good *Store, keys []driver.HeldKey) []driver.HeldKey) {
 		add(how, func(b *bentQueue, good *Store) {
-			b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
-				keys, err := good.Held(ctx, group, partition)
+			b.held = func(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+				keys, err := good.Held(ctx, group, partition, except)
 				return bend(good, keys), err
 			}
 		})
 	}
-	held("returns a key for every letter", func(_ *Store, keys []string) []string {
-		if slices.Contains(keys, "a") {
-			keys = append(keys, "a")
+	held("returns a key for every letter", func(_ *Store, keys []driver.HeldKey) []driver.HeldKey {
+		if i := slices.IndexFunc(keys, func(k driver.HeldKey) bool { return k.Key == "a" }); i >= 0 {
+			keys = append(keys, keys[i])
 		}
 		return keys
 	})
-	held("holds what is discarded", func(good *Store, keys []string) []string {
+	held("holds what is discarded", func(good *Store, keys []driver.HeldKey) []driver.HeldKey {
 		for _, l := range good.deadLetters {
-			if l.Group == testGroup && l.Status == sluice.StatusDiscarded && !slices.Contains(keys, l.Event.Key) {
-				keys = append(keys, l.Event.Key)
+			if k := (driver.HeldKey{Key: l.Event.Key, Incarnation: l.Incarnation, First: l.Event.Sequence}); l.Group == testGroup && l.Status == sluice.StatusDiscarded {
+				keys = append(keys, k)
 			}
 		}
 		return keys
 	})
-	held("holds only what is dead", func(good *Store, keys []string) []string {
-		return slices.DeleteFunc(keys, func(k string) bool {
-			return !slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.Event.Key == k && l.Status == sluice.StatusDead })
+	held("holds only what is dead", func(good *Store, keys []driver.HeldKey) []driver.HeldKey {
+		return slices.DeleteFunc(keys, func(k driver.HeldKey) bool {
+			return !slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool {
+				return l.Event.Key == k.Key && l.Event.Sequence == k.First && l.Status == sluice.StatusDead
+			})
 		})
 	})
-	held("compares keys without case", func(_ *Store, keys []string) []string {
-		return slices.CompactFunc(keys, strings.EqualFold)
+	held("compares keys without case", func(_ *Store, keys []driver.HeldKey) []driver.HeldKey {
+		return slices.CompactFunc(keys, func(a, b driver.HeldKey) bool { return strings.EqualFold(a.Key, b.Key) })
 	})
-	held("holds what has no key", func(_ *Store, keys []string) []string { return append(keys, "") })
+	held("compares keys without incarnation", func(_ *Store, keys []driver.HeldKey) []driver.HeldKey {
+		slices.SortStableFunc(keys, func(a, b driver.HeldKey) int { return strings.Compare(a.Key, b.Key) })
+		return slices.CompactFunc(keys, func(a, b driver.HeldKey) bool { return a.Key == b.Key })
+	})
+	held("holds what has no key", func(_ *Store, keys []driver.HeldKey) []driver.HeldKey {
+		return append(keys, driver.HeldKey{Incarnation: "incarnation 1", First: 7})
+	})
+	held("takes the first stored for the first", func(good *Store, keys []driver.HeldKey) []driver.HeldKey {
+		for i := range keys {
+			for _, l := range slices.Backward(good.deadLetters) {
+				if l.Event.Key == keys[i].Key && l.Incarnation == keys[i].Incarnation && l.Status != sluice.StatusDiscarded {
+					keys[i].First = l.Event.Sequence
+				}
+			}
+		}
+		return keys
+	})
 	add("holds keys in all partitions", func(b *bentQueue, good *Store) {
-		b.held = func(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
-			keys, err := good.Held(ctx, group, partition)
-			more, _ := good.Held(ctx, group, "1")
+		b.held = func(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+			keys, err := good.Held(ctx, group, partition, except)
+			more, _ := good.Held(ctx, group, "1", except)
 			return append(keys, more...), err
+		}
+	})
+	add("excepts nothing from what holds keys", func(b *bentQueue, good *Store) {
+		b.held = func(ctx context.Context, group sluice.Group, partition string, _ []int64) ([]driver.HeldKey, error) {
+			return good.Held(ctx, group, partition, nil)
 		}
 	})
 	suite.Caught(t, storetest.TestDeadLetterQueue, drivers)

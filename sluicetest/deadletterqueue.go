@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Park implements [driver.DeadLetterQueue].
@@ -69,18 +70,24 @@ func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incar
 }
 
 // Held implements [driver.DeadLetterQueue].
-func (s *Store) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
+func (s *Store) Held(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
 	if err := s.begin(ctx, OpHeld, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var keys []string
+	var keys []driver.HeldKey
 	for _, l := range s.deadLetters {
-		if l.Group == group && l.Event.Partition == partition && l.Status != sluice.StatusDiscarded && l.Event.Key != "" {
-			keys = append(keys, l.Event.Key)
+		e := &l.Event
+		if l.Group != group || e.Partition != partition || l.Status == sluice.StatusDiscarded || e.Key == "" || slices.Contains(except, l.ID) {
+			continue
+		}
+		i := slices.IndexFunc(keys, func(k driver.HeldKey) bool { return k.Key == e.Key && k.Incarnation == l.Incarnation })
+		if i < 0 {
+			keys = append(keys, driver.HeldKey{Key: e.Key, Incarnation: l.Incarnation, First: e.Sequence})
+		} else {
+			keys[i].First = min(keys[i].First, e.Sequence)
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	return keys, nil
 }

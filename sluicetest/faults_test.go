@@ -86,7 +86,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		OpPark:    func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
 		OpSettle:  func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
 		OpParked:  func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
-		OpHeld:    func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0"); return err },
+		OpHeld:    func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0", nil); return err },
 	}
 	before := h.progress(t)
 	for op, call := range calls {

@@ -78,7 +78,7 @@ func (s *Store) inTransaction(ctx context.Context, fn func(t *transaction) error
 // Parked implements [driver.DeadLetterQueue].
 func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
 	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
-	numbers, err := column[int64](ctx, s.reader, s.sql.parked, args)
+	numbers, err := collect(ctx, s.reader, func(n *int64) []any { return []any{n} }, s.sql.parked, args)
 	if err != nil {
 		return nil, s.outage(ctx, "read sequence numbers of dead letters of partition "+partition, err)
 	}
@@ -86,16 +86,16 @@ func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incar
 }
 
 // Held implements [driver.DeadLetterQueue].
-func (s *Store) Held(ctx context.Context, group driver.Group, partition string) ([]string, error) {
-	keys, err := column[string](ctx, s.reader, s.sql.held, key(group, partition))
+func (s *Store) Held(ctx context.Context, group driver.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+	keys, err := collect(ctx, s.reader, func(k *driver.HeldKey) []any { return []any{&k.Key, &k.Incarnation, &k.First} }, s.sql.held, append(key(group, partition), array(except)))
 	if err != nil {
 		return nil, s.outage(ctx, "read keys of dead letters of partition "+partition, err)
 	}
 	return keys, nil
 }
 
-// column reads the only column of a statement's rows.
-func column[T any](ctx context.Context, q querier, query string, args []any) ([]T, error) {
+// collect reads a statement's rows. columns returns what a row's columns are read into.
+func collect[T any](ctx context.Context, q querier, columns func(*T) []any, query string, args []any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func column[T any](ctx context.Context, q querier, query string, args []any) ([]
 	var list []T
 	for rows.Next() {
 		var v T
-		if err := rows.Scan(&v); err != nil {
+		if err := rows.Scan(columns(&v)...); err != nil {
 			return nil, err
 		}
 		list = append(list, v)

@@ -80,7 +80,7 @@ type statements struct {
 	settleRedriven string // group, JSON array of ids
 	settleFailed   string // failed_at, error, attempts, status, next_attempt, group, id
 	parked         string // group, incarnation, partition, sequence_number → sequence_number
-	held           string // key → partition_key
+	held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	due            string // key, limit → dead letters with bodies
 	markRedrive    string // time or NULL for now; ends in WHERE
 	discard        string // ends in WHERE

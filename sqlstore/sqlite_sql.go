@@ -148,8 +148,10 @@ var sqliteStatements = statements{
 		SELECT sequence_number FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? ORDER BY sequence_number`,
 	held: `
-		SELECT DISTINCT partition_key FROM sluice_dead_letters
-		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''`,
+		SELECT partition_key, incarnation, min(sequence_number) FROM sluice_dead_letters AS d
+		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> ''
+			AND NOT EXISTS (SELECT 1 FROM json_each(?) WHERE value = d.id)
+		GROUP BY partition_key, incarnation`,
 	due: `
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= ` + now + `

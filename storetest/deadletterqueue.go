@@ -228,7 +228,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			cancel()
 			_, due := h.Store.Due(ctx, testGroup, "0", 10)
 			_, after := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", -1)
-			_, held := h.Store.Held(ctx, testGroup, "0")
+			_, held := h.Store.Held(ctx, testGroup, "0", nil)
 			for what, err := range map[string]error{
 				"park": h.Store.Park(ctx, []driver.DeadLetter{deadLetterOf("0", 5)}), "due": due, "parked": after, "held": held,
 				"settle": h.Store.Settle(ctx, testGroup, []int64{1}, nil),
@@ -443,10 +443,15 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 			}
 		}},
 		{Name: "Held", Run: func(t testing.TB, h DeadLetterQueueHarness) {
+			except := []int64(nil)
 			held := func(want ...string) {
 				t.Helper()
-				got, err := h.Store.Held(suite.Context(t), testGroup, "0")
+				keys, err := h.Store.Held(suite.Context(t), testGroup, "0", except)
 				suite.NoError(t, "held", err)
+				var got []string
+				for _, k := range keys {
+					got = append(got, fmt.Sprintf("%s from %d of %s", k.Key, k.First, strings.TrimPrefix(k.Incarnation, "incarnation ")))
+				}
 				slices.Sort(got)
 				slices.Sort(want)
 				if !slices.Equal(got, want) {
@@ -454,22 +459,26 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 				}
 			}
 			held()
-			recreated := deadLetterWithKey("0", 1, "of old")
+			recreated, newest := deadLetterWithKey("0", 1, "b"), deadLetterWithKey("0", 10, "b")
 			recreated.Incarnation = "incarnation 0"
-			found := h.park(t, recreated, deadLetterWithKey("0", 2, "a"), deadLetterWithKey("0", 3, "a"), deadLetterWithKey("0", 4, "A"), deadLetterWithKey("0", 5, "a "), deadLetterWithKey("0", 6, `√ "'%_\`),
+			found := h.park(t, newest, recreated, deadLetterWithKey("0", 3, "a"), deadLetterWithKey("0", 2, "a"), deadLetterWithKey("0", 4, "A"), deadLetterWithKey("0", 5, "a "), deadLetterWithKey("0", 6, `√ "'%_\`),
 				deadLetterWithKey("0", 7, ""), deadLetterWithKey("1", 8, "other"), deadLetterWithKey("0", 9, "b"))
 			stranger := deadLetterWithKey("0", 2, "stranger")
 			stranger.Group = otherGroups[0]
 			suite.NoError(t, "park", h.Store.Park(suite.Context(t), []driver.DeadLetter{stranger}))
-			held("of old", "a", "A", "a ", `√ "'%_\`, "b") // an event without a key holds nothing back
+			always := []string{"b from 1 of 0", "a  from 5 of 1", `√ "'%_\ from 6 of 1`}
+			held(append(always, "a from 2 of 1", "A from 4 of 1", "b from 9 of 1")...) // an event without a key holds nothing back
 			h.redrive(t, found[9].ID)
 			h.discard(t, found[2].ID, found[4].ID)
-			held("of old", "a", "a ", `√ "'%_\`, "b")
+			held(append(always, "a from 3 of 1", "b from 9 of 1")...)
+			except = []int64{found[9].ID, found[2].ID, found[3].ID}
+			held(append(always, "b from 10 of 1")...)
+			except = []int64{}
 			h.discard(t, found[3].ID)
 			h.settle(t, []int64{found[9].ID})
-			held("of old", "a ", `√ "'%_\`)
+			held(append(always, "b from 10 of 1")...)
 			h.redrive(t, found[4].ID)
-			held("of old", "A", "a ", `√ "'%_\`)
+			held(append(always, "A from 4 of 1", "b from 10 of 1")...)
 		}},
 		{Name: "Count", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			checkCount(t, h.DeadLetters, "nothing", driver.DeadLetterFilter{})
@@ -505,12 +514,12 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 				if len(list) != 1 || len(due) != 1 || list[0].Group != g || list[0].Error != deadLetters[i].Error || due[0].ID != list[0].ID {
 					t.Fatalf("group %v: listed %+v, due %+v; want its own alone", g, list, due)
 				}
-				keys, err := h.Store.Held(suite.Context(t), g, "0")
+				keys, err := h.Store.Held(suite.Context(t), g, "0", nil)
 				suite.NoError(t, "held", err)
 				numbers, err := h.Store.Parked(suite.Context(t), g, "0", "incarnation 1", 0)
 				suite.NoError(t, "parked", err)
-				if !slices.Equal(keys, []string{deadLetters[i].Event.Key}) || !slices.Equal(numbers, []int64{5}) {
-					t.Errorf("group %v: keys %q, events %v; want its own alone", g, keys, numbers)
+				if !slices.Equal(keys, []driver.HeldKey{{Key: deadLetters[i].Event.Key, Incarnation: deadLetters[i].Incarnation, First: 5}}) || !slices.Equal(numbers, []int64{5}) {
+					t.Errorf("group %v: keys %+v, events %v; want its own alone", g, keys, numbers)
 				}
 				if i%2 == 0 {
 					suite.NoError(t, "settle", h.Store.Settle(suite.Context(t), g, []int64{list[0].ID}, nil))

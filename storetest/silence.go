@@ -225,7 +225,7 @@ var silenceOfQueue = suite.Check[DeadLetterQueueHarness]{Name: "SilentServer", R
 			_, err := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", 0)
 			return err
 		}},
-		request{name: "held", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Held(ctx, testGroup, "0"); return err }},
+		request{name: "held", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Held(ctx, testGroup, "0", nil); return err }},
 	)
 	again(t, "park after the silence", func(ctx context.Context) error { return h.Store.Park(ctx, parked) })
 	again(t, "settle after the silence", func(ctx context.Context) error { return h.Store.Settle(ctx, testGroup, []int64{id}, nil) })

@@ -52,7 +52,8 @@ list queues and topics. The connection string for that is printed on its own lin
 AMQP and WebSockets, as port 443 does on Azure.
 
 With --entra and --entra-principal, access tokens are accepted as those of Entra ID are, and
-issued at that address, which is printed on its own line, "entra", before "ready".
+issued at that address, which is printed on its own line, "entra", before "ready". The
+addresses with TLS issue them, too, over HTTPS.
 
 With --as-azure, all of these are as strict and inexact as the services on Azure: runtime
 information is out of date, quotas hold, idle links are detached. --as-azure NAME,… turns
@@ -118,7 +119,7 @@ func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Conf
 	if issuer != nil {
 		defer func() { err = errors.Join(err, closing("the issuer", issuer)) }()
 	}
-	cfg.Issuer, bus.cfg.Issuer = issuer, issuer
+	cfg.Issuer, cosmos.cfg.Issuer, bus.cfg.Issuer = issuer, issuer, issuer
 	srv, err := emulator.Start(hubs, cfg)
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ type Config struct {
 	// Tokens are the accepted access tokens, as of Entra ID. They are compared as text.
 	// Default: none.
 	Tokens []string
+	// Verify returns whose another access token is, for the host that the client calls, or why
+	// it is refused. Default: no other is accepted.
+	Verify func(token, host string) (Principal, error)
 	// Throughput is that of containers without one of their own, in RU per second.
 	// Default: no limit.
 	Throughput int
@@ -39,6 +42,9 @@ type Config struct {
 	// Refuse returns why a request is refused before it is looked at, with status 403.
 	// Default: none is.
 	Refuse func(*http.Request) error
+	// Wrap returns the handler of all requests, which leaves those for the account to the one
+	// that it gets. Default: there are no others.
+	Wrap func(http.Handler) http.Handler
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }

@@ -47,8 +47,12 @@ func (a *Account) Serve(l net.Listener) *Server {
 func (a *Account) serveRegion(l net.Listener, region int) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{account: a, region: region, stop: stop}
+	handler := http.Handler(http.HandlerFunc(s.serve))
+	if a.cfg.Wrap != nil {
+		handler = a.cfg.Wrap(handler)
+	}
 	s.http = &http.Server{
-		Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
@@ -88,9 +92,10 @@ type call struct {
 	region     int // where the request arrived
 	w          http.ResponseWriter
 	r          *http.Request
-	path       []string // unescaped, with names instead of resource ids
-	bearer     bool     // the client has signed in with an access token
-	byRID      bool     // the client has addressed the resource by resource ids
+	path       []string   // unescaped, with names instead of resource ids
+	bearer     bool       // the client has signed in with an access token
+	principal  *Principal // whose token that is; nil if the account doesn't know
+	byRID      bool       // the client has addressed the resource by resource ids
 	charge     float64
 	dropAnswer bool // close the connection instead of sending the response
 	buffers    *buffers
@@ -141,6 +146,9 @@ func (c *call) serve() *failure {
 	f := c.authorize(kind, link, c.useNames())
 	if f == nil {
 		f = c.checkRights()
+	}
+	if f == nil {
+		f = c.checkRole()
 	}
 	if f != nil {
 		c.account.stats.unauthorized.Add(1)

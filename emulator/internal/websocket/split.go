@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -12,12 +13,15 @@ import (
 // firstBytes is how long a connection may take until its first bytes show what it is.
 const firstBytes = 10 * time.Second
 
+// maxTarget bounds the first bytes that are read, which end with a request's target.
+const maxTarget = 512
+
 // Split separates the connections of l, as Azure does on its HTTPS port: requests accepts
 // those that open with an HTTP request for another resource than the WebSocket at path,
 // streams all others. Once both are closed, l and the connections that neither has accepted
 // are closed, too.
 func Split(l net.Listener, path string) (streams, requests net.Listener) {
-	s := &splitter{Listener: l, opening: "GET " + path, open: 2, failed: make(chan error), closed: make(chan struct{}), pending: make(map[net.Conn]struct{})}
+	s := &splitter{Listener: l, path: path, open: 2, failed: make(chan error), closed: make(chan struct{}), pending: make(map[net.Conn]struct{})}
 	a, b := s.branch(), s.branch()
 	s.running.Go(func() { s.accept(a, b) })
 	return a, b
@@ -26,7 +30,7 @@ func Split(l net.Listener, path string) (streams, requests net.Listener) {
 // splitter accepts connections, and hands each to one of its branches.
 type splitter struct {
 	net.Listener
-	opening string // how a request for the WebSocket begins
+	path    string // of the WebSocket
 	failed  chan error
 	closed  chan struct{}
 	running sync.WaitGroup
@@ -76,7 +80,7 @@ func (s *splitter) forget(nc net.Conn) {
 // route reads the first bytes of a connection, and waits until a branch accepts it.
 func (s *splitter) route(nc net.Conn, streams, requests *branch) {
 	_ = nc.SetDeadline(time.Now().Add(firstBytes)) // if it fails, so does Peek
-	c := &peeked{Conn: nc, r: bufio.NewReaderSize(nc, 64)}
+	c := &peeked{Conn: nc, r: bufio.NewReaderSize(nc, maxTarget)}
 	to := requests
 	first, err := c.r.Peek(4)
 	if err != nil {
@@ -84,13 +88,13 @@ func (s *splitter) route(nc net.Conn, streams, requests *branch) {
 		return
 	}
 	switch string(first) {
-	case "GET ": // the shortest request is longer than what it begins with
-		line, err := c.r.Peek(len(s.opening))
+	case "GET ":
+		target, err := requestTarget(c.r)
 		if err != nil {
 			nc.Close()
 			return
 		}
-		if strings.EqualFold(string(line), s.opening) {
+		if u, err := url.ParseRequestURI(target); err == nil && strings.EqualFold(strings.TrimSuffix(u.Path, "/"), s.path) {
 			to = streams
 		}
 	case "PUT ", "POST", "DELE", "HEAD", "OPTI", "PATC":
@@ -103,6 +107,21 @@ func (s *splitter) route(nc net.Conn, streams, requests *branch) {
 	case <-to.done:
 		nc.Close()
 	}
+}
+
+// requestTarget peeks at what a GET request is for: a path, or a whole URL, as the client for
+// Java writes it. It returns "" if that is longer than any URL of the WebSocket.
+func requestTarget(r *bufio.Reader) (string, error) {
+	for n := len("GET "); n < maxTarget; n++ {
+		line, err := r.Peek(n + 1)
+		if err != nil {
+			return "", err
+		}
+		if line[n] == ' ' {
+			return string(line[len("GET "):n]), nil
+		}
+	}
+	return "", nil
 }
 
 // branch is one of the two listeners that share a splitter.

@@ -248,14 +248,17 @@ var table = []Mutant{
 		Test: of("TestTxStore", "./sqlstore")},
 
 	// Redrives.
-	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_deadletters.go",
-		Old: "return earlier, held && earlier < e.event.Sequence", New: "return earlier, false && held",
-		Test: streams, Env: append(untilCaught, "SLUICE_SIM_UNPROVEN=1")},
+	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_failures.go",
+		Old: "			w.redrives.hold(e.redrive)\n", New: "",
+		Test: streams, Env: untilCaught},
+	{Name: "a redrive passes an earlier one of its key that stays", File: "atleastonce_redrive.go",
+		Old: "if n, stays := first[key]; stays && n < d.Event.Sequence {", New: "if n, stays := first[key]; false && stays {",
+		Test: streams, Env: untilCaught},
 	{Name: "a redrive passes an earlier one whose record can't be made", File: "atleastonce_records.go",
 		Old: "if unmade := w.queue.unmadeBefore(e); len(*unmade) > 0 &&", New: "if unmade := w.queue.unmadeBefore(e); e.redrive == nil && len(*unmade) > 0 &&",
-		Test: streams, Env: append(untilCaught, "SLUICE_SIM_UNPROVEN=1")},
-	{Name: "held keys are never released", File: "atleastonce_deadletters.go",
-		Old: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition); err == nil {", New: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition); false {",
+		Test: streams, Env: untilCaught},
+	{Name: "held keys are never released", File: "atleastonce_redrive.go",
+		Old: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition, nil); err == nil {", New: "if keys, err = w.store.Held(rctx, w.a.topic.Group, w.a.lease.Partition, nil); false {",
 		Test: streams, Env: untilCaught},
 
 	// Chains whose database loses commits.

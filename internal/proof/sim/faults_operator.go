@@ -120,6 +120,11 @@ func (w *world) discard() {
 		}
 	}
 	if len(ids) > 0 {
+		w.mu.Lock()
+		for _, id := range ids {
+			w.discarded[id] = true
+		}
+		w.mu.Unlock()
 		_, _ = w.store.Discard(context.Background(), w.group, sluice.DeadLetterFilter{IDs: ids})
 		w.count("discard")
 	}

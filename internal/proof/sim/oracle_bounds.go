@@ -10,15 +10,22 @@ import (
 
 // load is what a process has of one partition at a time.
 type load struct {
-	handed   int64         // the highest event that the handler has seen, or that the checkpoint is past
-	inFlight map[int64]int // records that the sink has, by event
-	bytes    map[int64]int // of those events
+	handed   int64              // the highest event that the handler has seen, or that the checkpoint is past
+	inFlight map[submission]int // records that the sink has
+	bytes    map[submission]int // of their events
+}
+
+// submission is an event, or the redrive of its dead letter: after a topic was recreated, both
+// may have the same sequence number and be in flight.
+type submission struct {
+	sequence int64
+	redrive  bool
 }
 
 func (p *process) loadOf(partition string) *load {
 	l := p.loads[partition]
 	if l == nil {
-		l = &load{handed: -1, inFlight: map[int64]int{}, bytes: map[int64]int{}}
+		l = &load{handed: -1, inFlight: map[submission]int{}, bytes: map[submission]int{}}
 		p.loads[partition] = l
 	}
 	return l
@@ -74,7 +81,8 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	defer w.mu.Unlock()
 	s := p.stream
 	l := p.loadOf(e.Partition)
-	l.inFlight[e.Sequence]++
+	of := submission{e.Sequence, p.redriving(ctx, e)}
+	l.inFlight[of]++
 	share := int(p.wants)
 	if share <= 0 {
 		share = w.gone.fewest // those of the topic when it was described
@@ -82,8 +90,8 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	if most := max(1, s.Events/share) + redrivesAtOnce; len(l.inFlight) > most {
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d events in flight, more than %d", e.Partition, len(l.inFlight), most))
 	}
-	if !p.redriving(ctx, e) {
-		l.bytes[e.Sequence] = len(e.Body) + len(padding(e))
+	if !of.redrive {
+		l.bytes[of] = len(e.Body) + len(padding(e))
 	}
 	sum, largest := 0, 0
 	for _, n := range l.bytes {
@@ -101,9 +109,9 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if l.inFlight[e.Sequence]--; l.inFlight[e.Sequence] <= 0 {
-			delete(l.inFlight, e.Sequence)
-			delete(l.bytes, e.Sequence)
+		if l.inFlight[of]--; l.inFlight[of] <= 0 {
+			delete(l.inFlight, of)
+			delete(l.bytes, of)
 		}
 	}
 }

@@ -8,31 +8,51 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// redrives are those that one process has found due in one partition under one lease.
+// redrives are those that a process has found due in one partition.
 type redrives struct {
-	due  map[eventID]time.Time // when the store first returned it
-	done map[eventID]bool      // its record was written
+	due  map[eventID]foundRedrive
+	done map[eventID]bool // its record was written
+}
+
+// foundRedrive is a dead letter on redrive, when a process first found it due.
+type foundRedrive struct {
+	id       int64
+	attempts int
+	earlier  []int64 // IDs of the earlier dead letters of its key that were there and not discarded
 }
 
 func (p *process) redrivesOf(partition string) *redrives {
 	r := p.redrives[partition]
 	if r == nil {
-		r = &redrives{map[eventID]time.Time{}, map[eventID]bool{}}
+		r = &redrives{map[eventID]foundRedrive{}, map[eventID]bool{}}
 		p.redrives[partition] = r
 	}
 	return r
 }
 
 // foundDue notes an answer of the store.
-func (p *process) foundDue(partition string, list []sluice.DeadLetter) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+func (p *process) foundDue(partition string, due []sluice.DeadLetter) {
+	if len(due) == 0 {
+		return
+	}
+	w := p.w
+	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{Partition: partition})
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r := p.redrivesOf(partition)
-	for i := range list {
-		id := p.w.letterID(&list[i])
-		if _, known := r.due[id]; !known {
-			r.due[id] = time.Now()
+	for i := range due {
+		d, id := &due[i], w.letterID(&due[i])
+		if known, found := r.due[id]; found && known.id == d.ID && known.attempts == d.Attempts {
+			continue
 		}
+		f := foundRedrive{id: d.ID, attempts: d.Attempts}
+		for j := range list {
+			l := &list[j]
+			if l.Event.Key == d.Event.Key && l.Incarnation == d.Incarnation && l.Event.Sequence < d.Event.Sequence && l.Status != sluice.StatusDiscarded {
+				f.earlier = append(f.earlier, l.ID)
+			}
+		}
+		r.due[id] = f
 	}
 }
 
@@ -49,22 +69,22 @@ func (w *world) idOf(e *sluice.Event) eventID {
 }
 
 // redriveInOrder records a violation if a dead letter is redriven although an earlier one of
-// its key, which the owner found with it, is still there and was not written. Across two looks
-// for redrives the engine keeps no order yet.
+// its key, which was there when the process found the later one due, is still there, and the
+// process has not written it.
 func (p *process) redriveInOrder(e *sluice.Event) {
-	if !unproven {
+	w := p.w
+	w.mu.Lock()
+	earlier := p.redrivesOf(e.Partition).due[w.idOf(e)].earlier
+	w.mu.Unlock()
+	if len(earlier) == 0 {
 		return
 	}
-	w, before := p.w, e.Sequence-1
-	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{Partition: e.Partition, Key: e.Key, LastSequence: &before})
+	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{IDs: earlier})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := p.redrivesOf(e.Partition)
-	since, known := r.due[w.idOf(e)]
 	for i := range list {
 		id := w.letterID(&list[i])
-		earlier, found := r.due[id]
-		if !known || !found || !earlier.Equal(since) || r.done[id] || id.life != lifeOf(e) || list[i].Status == sluice.StatusDiscarded {
+		if w.discarded[list[i].ID] || p.redrivesOf(e.Partition).done[id] {
 			continue
 		}
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: the dead letter of event %d was redriven before that of event %d (%s), which is earlier and has the same key %q", e.Partition, e.Sequence, id.sequence, list[i].Status, e.Key))

@@ -83,6 +83,7 @@ func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event
 		panic("panicked")
 	case kind == "none":
 		p.w.write(e) // without a record, the event counts as written
+		p.redriven(e)
 		return nil, nil
 	case kind == "two":
 		return []*sluice.Event{e, e}, nil
@@ -293,8 +294,8 @@ func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, 
 	return request(ctx, l.process, "parked", partition, func() ([]int64, error) { return l.w.store.Parked(ctx, group, partition, incarnation, after) })
 }
 
-func (l deadLetters) Held(ctx context.Context, group sluice.Group, partition string) ([]string, error) {
-	return request(ctx, l.process, "held", partition, func() ([]string, error) { return l.w.store.Held(ctx, group, partition) })
+func (l deadLetters) Held(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
+	return request(ctx, l.process, "held", partition, func() ([]driver.HeldKey, error) { return l.w.store.Held(ctx, group, partition, except) })
 }
 
 // checkStream returns the violations in the target store: every event must be

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -37,10 +36,6 @@ const (
 	resizes                           // the topic is recreated with another number of partitions, and described without some of them
 	deployments                       // processes are restarted with other settings, and with the other delivery
 )
-
-// unproven turns on what finds violations whose cause is not known yet, in a few worlds of a
-// thousand: the order of redrives of a key.
-var unproven = os.Getenv("SLUICE_SIM_UNPROVEN") != ""
 
 var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays", "beginnings", "resizes", "deployments"}
 

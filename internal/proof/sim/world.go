@@ -76,6 +76,7 @@ type world struct {
 	tenancies  map[string]tenancy         // by topic and partition
 	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
 	parkings   map[eventID]parking
+	discarded  map[int64]bool             // dead letters, at some time
 	leaseOf    map[sluice.Lease]*process  // who acquired it, or committed under it, last
 	leaseEnds  map[sluice.Lease]time.Time // by the store
 	leaseSkew  time.Duration              // of the lease store's clock

@@ -60,7 +60,7 @@ func Park[S driver.DeadLetterQueue](b *testing.B, open func(b *testing.B) S) {
 			}
 			b.ReportMetric(float64(sequence)/b.Elapsed().Seconds(), "letters/s")
 			for what, look := range map[string]func() error{
-				"Held":   func() error { _, err := s.Held(b.Context(), group, "0"); return err },
+				"Held":   func() error { _, err := s.Held(b.Context(), group, "0", nil); return err },
 				"Parked": func() error { _, err := s.Parked(b.Context(), group, "0", incarnation, -1); return err },
 			} {
 				began := time.Now()

@@ -1,11 +1,13 @@
 // Package interop runs the interop tests: programs that check the emulator with
-// Azure's own clients for JavaScript and Python, and print a line for each check.
-// scripts/install-interop installs the clients.
+// Azure's own clients for JavaScript, Python and Java, and print a line for each check.
+// scripts/install-interop installs the clients, scripts/install-interop-java those for
+// Java.
 package interop
 
 import (
 	"bufio"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +19,12 @@ import (
 	"time"
 )
 
-// patience is how long one program may take for all of its checks.
-const patience = 5 * time.Minute
+// patience is how long one program may take for all of its checks; one in Java takes
+// longer, because its processors take partitions over slowly.
+const (
+	patience     = 5 * time.Minute
+	patienceJava = 3 * patience
+)
 
 // Node and Python are the interpreters of the programs, below [Installed].
 const (
@@ -31,13 +37,6 @@ const (
 func Installed(t testing.TB) string {
 	t.Helper()
 	return installed(t, "interop", "scripts/install-interop")
-}
-
-// InstalledJava is the directory of the clients for Java. It fails the test if they are
-// not installed.
-func InstalledJava(t testing.TB) string {
-	t.Helper()
-	return installed(t, "interop-java", "scripts/install-interop-java")
 }
 
 func installed(t testing.TB, name, script string) string {
@@ -105,6 +104,56 @@ func RunCommand(t *testing.T, cmd *exec.Cmd, environment ...string) {
 	}
 	if last != fmt.Sprintf("all %d checks passed", n) {
 		t.Errorf("%s ended with %q after %d checks", script, last, n)
+	}
+}
+
+// RunJava is [Run] for a class among the Java files in dir. The program trusts the
+// certificates in a file in PEM format.
+func RunJava(t *testing.T, dir, class, certificates string, environment ...string) {
+	t.Helper()
+	jars := filepath.Join(installed(t, "interop-java", "scripts/install-interop-java"), "jars", "*")
+	sources, err := filepath.Glob(filepath.Join(dir, "*.java"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patienceJava)
+	t.Cleanup(cancel)
+	work := t.TempDir()
+	trust := filepath.Join(work, "trust.p12")
+	commands := append(importCertificates(t, certificates, work, trust), append([]string{"javac", "-nowarn", "-cp", jars, "-d", work}, sources...))
+	for _, args := range commands {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args[0], err, out)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "java", "-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStorePassword="+storePassword, "-cp", jars+":"+work, class)
+	RunCommand(t, cmd, environment...)
+}
+
+// storePassword protects a store of certificates, which Java demands.
+const storePassword = "changeit"
+
+// importCertificates returns the commands that put each certificate of a file into a
+// store: keytool takes only the first of a file.
+func importCertificates(t *testing.T, file, work, store string) (commands [][]string) {
+	t.Helper()
+	rest, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return commands
+		}
+		name := fmt.Sprint("trusted", len(commands))
+		single := filepath.Join(work, name)
+		if err := os.WriteFile(single, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, []string{
+			"keytool", "-importcert", "-noprompt", "-alias", name, "-file", single, "-keystore", store, "-storetype", "PKCS12", "-storepass", storePassword,
+		})
 	}
 }
 

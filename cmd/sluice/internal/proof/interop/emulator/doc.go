@@ -1,5 +1,5 @@
 // Package emulator holds the interop tests of the emulator: Azure's own clients
-// for JavaScript and Python, unmodified, check what event hubs, queues, topics
+// for JavaScript, Python and Java, unmodified, check what event hubs, queues, topics
 // and subscriptions promise.
 //
 //	eventhubs.js       the checks with @azure/event-hubs (npm)
@@ -7,9 +7,13 @@
 //	servicebus.js      the checks with @azure/service-bus (npm)
 //	checks.js          what the checks in JavaScript share
 //	vectors.js         prints which partitions @azure/event-hubs chooses by key
-//	interop_test.go    starts emulators and runs the checks
+//	java/              the checks with azure-messaging-eventhubs and azure-messaging-servicebus (Maven)
+//	servers_test.go    starts emulators
+//	interop_test.go    runs the checks
+//	java_test.go       runs those with Java: build tag interop_java, part of make soak
 //
 // scripts/install-interop installs the clients, in the versions that
-// package-lock.json and requirements.txt pin. The Go client's checks are tests
+// package-lock.json and requirements.txt pin, and scripts/install-interop-java those
+// for Java. The Go client's checks are tests
 // of the emulator itself.
 package emulator

@@ -1,0 +1,202 @@
+package sluice_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// redriving is a partition with dead letters of one key, from event 0 on.
+type redriving struct {
+	*scene
+	w      *warehouse
+	cfg    sluice.AtLeastOnceConfig
+	broken atomic.Int64 // events up to here are rejected
+	stop   func() error
+}
+
+func redrivingOf(s *scene, n int, policy sluice.KeyPolicy) *redriving {
+	r := &redriving{scene: s, w: newWarehouse(s.t), cfg: sluice.AtLeastOnceConfig{OnDeadLetter: policy}}
+	r.broken.Store(1 << 62)
+	r.w.says = func(e *sluice.Event, _ int) error {
+		if e.Sequence <= r.broken.Load() {
+			return sluice.Reject(errors.New("no"))
+		}
+		return nil
+	}
+	s.keyed("0", n, func(int) string { return "k" })
+	r.restart()
+	return r
+}
+
+// restart makes another consumer the owner.
+func (r *redriving) restart() {
+	r.t.Helper()
+	if r.stop != nil {
+		r.end()
+	}
+	_, r.stop = r.pour(r.w, &r.cfg, sluice.Config{})
+	time.Sleep(10 * time.Second)
+}
+
+func (r *redriving) end() {
+	r.t.Helper()
+	if err := r.stop(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// redrive has the dead letters from an event on redriven at a time, and waits.
+func (r *redriving) redrive(first int64, at time.Time) {
+	r.t.Helper()
+	must(r.store.Redrive(r.t.Context(), group, sluice.DeadLetterFilter{FirstSequence: &first}, at))
+	time.Sleep(10 * time.Second)
+}
+
+// wrote checks which events were written.
+func (r *redriving) wrote(want ...int64) {
+	r.t.Helper()
+	if got := r.w.rows(); !slices.Equal(got, want) {
+		r.t.Errorf("%v were written, want %v", got, want)
+	}
+}
+
+// heldBack checks that the dead letters from an event on say that an earlier one holds them.
+func (r *redriving) heldBack(first, by int64) {
+	r.t.Helper()
+	for _, d := range r.letters(sluice.StatusDead) {
+		if want := fmt.Sprintf("held back: the dead letter of event %d, ", by); d.Event.Sequence >= first && !strings.HasPrefix(d.Error, want) {
+			r.t.Errorf("error of event %d is %q, want %q …", d.Event.Sequence, d.Error, want)
+		}
+	}
+}
+
+// TestRedrivesWaitForEarlierOnes redrives dead letters of a key while an earlier one is there.
+func TestRedrivesWaitForEarlierOnes(t *testing.T) {
+	for name, test := range map[string]func(r *redriving){
+		"an earlier one that nobody redrives": func(r *redriving) {
+			r.broken.Store(-1)
+			r.redrive(1, time.Time{})
+			r.wrote()
+			r.heldBack(1, 0)
+			r.redrive(0, time.Time{})
+			r.wrote(0, 1, 2, 3)
+		},
+		"an earlier one whose redrive failed before a restart": func(r *redriving) {
+			r.broken.Store(1)
+			r.redrive(0, time.Time{})
+			r.heldBack(1, 0)
+			r.restart()
+			r.broken.Store(-1)
+			r.redrive(2, time.Time{})
+			r.wrote()
+			r.heldBack(2, 0)
+		},
+		"an earlier one that is redriven later": func(r *redriving) {
+			r.broken.Store(-1)
+			r.redrive(0, time.Now().Add(time.Minute))
+			r.redrive(2, time.Time{})
+			r.wrote()
+			r.heldBack(2, 0)
+			time.Sleep(time.Minute)
+			r.wrote(0, 1)
+		},
+		"an earlier one that failed and is discarded": func(r *redriving) {
+			r.broken.Store(0)
+			r.redrive(0, time.Time{})
+			r.wrote()
+			r.heldBack(1, 0)
+			last := int64(0)
+			must(r.store.Discard(r.t.Context(), group, sluice.DeadLetterFilter{LastSequence: &last}))
+			r.redrive(1, time.Time{})
+			r.wrote(1, 2, 3)
+		},
+		"an earlier one of another incarnation": func(r *redriving) {
+			r.end()
+			r.hub.Recreate()
+			must(r.store.Reset(r.t.Context(), group, "0", must(r.hub.Describe(r.t.Context())).Incarnation, sluice.Position{Sequence: -1}))
+			r.keyed("0", 4, noKey)
+			r.keyed("0", 2, func(int) string { return "k" })
+			r.stop = nil
+			r.restart()
+			r.broken.Store(-1)
+			r.redrive(5, time.Time{})
+			r.wrote()
+			r.heldBack(5, 4)
+			r.redrive(4, time.Time{})
+			r.wrote(4, 5)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				r := redrivingOf(s, 4, sluice.KeyHold)
+				test(r)
+				r.end()
+			})
+		})
+	}
+}
+
+// TestRedrivesOfACommandWaitForEarlierOnes does so without an owner.
+func TestRedrivesOfACommandWaitForEarlierOnes(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		r := redrivingOf(s, 4, sluice.KeyHold)
+		r.end()
+		r.broken.Store(-1)
+		first := int64(1)
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{FirstSequence: &first}, time.Time{}))
+		command := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, r.w, &r.cfg), &sluice.Config{Partitions: 1}))
+		if applied, failed, err := command.Redrive(t.Context()); applied != 0 || failed != 3 || err != nil {
+			t.Errorf("redrive: %d applied, %d failed, %v; want 0 and 3", applied, failed, err)
+		}
+		r.heldBack(1, 0)
+		must(s.store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
+		if applied, failed, err := command.Redrive(t.Context()); applied != 4 || failed != 0 || err != nil {
+			t.Errorf("redrive of all: %d applied, %d failed, %v; want 4 and 0", applied, failed, err)
+		}
+		r.wrote(0, 1, 2, 3)
+	})
+}
+
+// TestRedrivesOfManyLooks redrives more dead letters of a key than one look returns, of which
+// one in the middle fails again.
+func TestRedrivesOfManyLooks(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		r := redrivingOf(s, 350, sluice.KeyHold)
+		r.broken.Store(-1)
+		says := r.w.says
+		r.w.says = func(e *sluice.Event, n int) error {
+			if e.Sequence == 150 {
+				return sluice.Reject(errors.New("no"))
+			}
+			return says(e, n)
+		}
+		r.redrive(0, time.Time{})
+		r.wrote(upTo(150)...)
+		r.heldBack(151, 150)
+		r.w.says = says
+		r.redrive(0, time.Time{})
+		r.wrote(upTo(350)...)
+		r.end()
+	})
+}
+
+// TestRedrivesPassEarlierOnes redrives under KeyContinue.
+func TestRedrivesPassEarlierOnes(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		r := redrivingOf(s, 4, sluice.KeyContinue)
+		r.broken.Store(0)
+		r.redrive(2, time.Time{})
+		r.wrote(2, 3)
+		r.redrive(0, time.Time{})
+		r.wrote(2, 3, 1)
+		r.end()
+	})
+}

@@ -1,0 +1,41 @@
+//go:build interop_java
+
+package emulator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
+	"github.com/sluice-go/sluice/internal/proof/azurite"
+)
+
+// The program keeps its processors' checkpoints in a storage account.
+func TestJavaEventHubs(t *testing.T) {
+	storage, err := azurite.Start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := storage.Close(); err != nil {
+			t.Errorf("close Azurite: %v", err)
+		}
+	})
+	environment := append(eventHubs(t), "STORAGE="+storage.ConnectionString())
+	interop.RunJava(t, "java", "EventHubs", trusted(environment), environment...)
+}
+
+func TestJavaServiceBus(t *testing.T) {
+	environment := namespaces(t)
+	interop.RunJava(t, "java", "ServiceBus", trusted(environment), environment...)
+}
+
+// trusted is the file of the certificates that clients trust.
+func trusted(environment []string) string {
+	for _, variable := range environment {
+		if file, ok := strings.CutPrefix(variable, "NODE_EXTRA_CA_CERTS="); ok {
+			return file
+		}
+	}
+	return ""
+}
