@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestStreamRetriesForever(t *testing.T) {
@@ -107,5 +108,54 @@ func TestStreamStopsInAnOutage(t *testing.T) {
 		if got := len(w.rows()); got != 1 {
 			t.Errorf("%d rows, want 1", got)
 		}
+	})
+}
+
+// A database that lost commits has the checkpoint of a topic that was recreated since. What is
+// in flight is of the new incarnation: it must not move the checkpoint of the old one.
+func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 1, noKey)
+		_, stop := s.pour(newWarehouse(t), nil, sluice.Config{})
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		lose := s.store.Snapshot()
+		s.hub.Recreate()
+		set := func() {
+			topic := must(s.hub.Describe(t.Context()))
+			must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		}
+		set()
+		s.keyed("0", 5, noKey)
+		w := newWarehouse(t)
+		w.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
+		hub := &flaky{s.hub, 8 * time.Second}
+		c := must(sluice.New(hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		before := must(s.store.Read(t.Context(), group))[0].Incarnation
+		lose()
+		time.Sleep(time.Minute)
+		cp := must(s.store.Read(t.Context(), group))[0]
+		if cp.Incarnation == before || cp.Position.Sequence != 0 {
+			t.Errorf("the checkpoint of the old incarnation (%s) is at %v, want 0", cp.Incarnation, cp.Position)
+		}
+		stopped := s.of(sluice.KindStopped)
+		if n := len(stopped); n == 0 || !errors.Is(stopped[n-1].Err, sluice.ErrRecreated) {
+			t.Errorf("stopped by %v, want an ErrRecreated", stopped)
+		}
+		set()
+		time.Sleep(2 * time.Minute)
+		if cp := must(s.store.Read(t.Context(), group))[0]; cp.Incarnation != before || cp.Position.Sequence != 4 {
+			t.Errorf("after an operator has set it, the checkpoint is at %v of %s, want 4", cp.Position, cp.Incarnation)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-ran
 	})
 }

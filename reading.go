@@ -128,7 +128,13 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		return err
 	}
 	if cp.Incarnation != topic.Incarnation {
-		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
+		err := &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
+		if a.incarnation != "" && a.incarnation != cp.Incarnation {
+			// The database has lost what was set since. What is in flight here must not move
+			// the checkpoint of another incarnation.
+			a.cancel(err)
+		}
+		return err
 	}
 	// What is in flight after the topic was recreated belongs to the old incarnation.
 	if a.incarnation != topic.Incarnation {

@@ -103,7 +103,11 @@ func (w *replayWorker) discard(cause error) {
 }
 
 // claimed implements worker.
-func (w *replayWorker) claimed(Checkpoint) {}
+func (w *replayWorker) claimed(Checkpoint) {
+	if w.loaded == "" {
+		w.pos = driver.Unset // a start may be of an earlier incarnation
+	}
+}
 
 // storeStart implements worker.
 func (w *replayWorker) storeStart(start Position) error {

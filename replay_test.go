@@ -286,3 +286,37 @@ func TestReplayStartsOverBehindRetention(t *testing.T) {
 		}
 	})
 }
+
+// endLost is a log whose end is not found for a while.
+type endLost struct {
+	*sluicetest.Hub
+	until time.Time
+}
+
+func (e *endLost) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
+	if start.Kind == driver.StartLatest && time.Now().Before(e.until) {
+		return driver.Unset, errCut
+	}
+	return e.Hub.Seek(ctx, partition, start, epoch)
+}
+
+// TestReplayOfATopicRecreatedBehindTheStart has the topic recreated after the start was chosen
+// and before an event was read: the start is another one then.
+func TestReplayOfATopicRecreatedBehindTheStart(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.keyed("0", 20, noKey)
+		s.hub.Trim("0", 10)
+		r := &recollection{}
+		stop := s.remember(&endLost{s.hub, time.Now().Add(20 * time.Second)}, r, sluice.Earliest())
+		time.Sleep(10 * time.Second)
+		s.hub.Recreate()
+		s.keyed("0", 20, noKey)
+		time.Sleep(2 * time.Minute)
+		if memory, _ := r.now(); !slices.Equal(memory, upTo(20)) {
+			s.t.Errorf("in memory: %v, want all 20 events", memory)
+		}
+		if err := stop(); err != nil {
+			s.t.Error(err)
+		}
+	})
+}

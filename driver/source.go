@@ -71,6 +71,7 @@ const ReadBytes = 1 << 20
 type Reader interface {
 	// Read waits for at least one event after the position and returns the events that are there, at
 	// most max, and of several at most about [ReadBytes], so that the consumer's bounds in bytes hold.
+	// Events before the position, which a broker may send at the beginning of a link, are not returned.
 	// Where the log numbers events consecutively they follow each other without a gap: a gap is a
 	// [*RetentionError]. After an error other than that of ctx the reader is of no further use, and
 	// the consumer opens another. After the end of ctx the reader continues where it was.

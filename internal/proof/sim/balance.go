@@ -43,6 +43,14 @@ func (w *world) want(s *slot) sluice.Partitions {
 		w.count("process with a fixed number of partitions")
 		return s.most
 	}
+	if w.has(deployments) && w.cfg.Want != sluice.Balanced && s != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if s.n > 0 {
+			return w.settings.others
+		}
+		return sluice.AllPartitions // what the others leave
+	}
 	return w.cfg.Want
 }
 
@@ -74,7 +82,9 @@ func (w *world) balanced() bool {
 			return false
 		}
 	}
-	return total == w.cfg.Partitions && slices.Max(shares)-slices.Min(shares) <= 1
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return total == w.present() && slices.Max(shares)-slices.Min(shares) <= 1
 }
 
 // checkBalance checks that a world that has settled is balanced, and stays so.

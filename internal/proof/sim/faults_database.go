@@ -33,6 +33,7 @@ func (w *world) failOver() {
 	w.setBackByFailover(before)
 	w.mu.Lock()
 	clear(w.claimed)
+	clear(w.gone.kept)
 	w.mu.Unlock()
 	for _, g := range w.groups() {
 		list, _ := w.storeOf(g).Read(context.Background(), g)

@@ -32,8 +32,21 @@ func (w *world) letterID(d *sluice.DeadLetter) eventID {
 func (w *world) trim() {
 	ctx := context.Background()
 	w.mu.Lock()
-	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
+	partition := strconv.Itoa(w.rng.IntN(w.present()))
 	w.mu.Unlock()
+	b, _ := w.hub.Bounds(ctx, partition)
+	w.mu.Lock()
+	before := b.First + w.rng.Int64N(b.Last.Sequence-b.First+2)
+	w.mu.Unlock()
+	w.count("retention")
+	if w.removeBefore(partition, before) {
+		w.count("retention of events that are not done")
+	}
+}
+
+// removeBefore removes the front of a partition, and reports whether events were not done.
+func (w *world) removeBefore(partition string, before int64) (undone bool) {
+	ctx := context.Background()
 	b, _ := w.hub.Bounds(ctx, partition)
 	topic, _ := w.hub.Describe(ctx)
 	done := driver.Origin.Sequence
@@ -41,23 +54,21 @@ func (w *world) trim() {
 		done = c.Position.Sequence
 	}
 	w.mu.Lock()
-	before := b.First + w.rng.Int64N(b.Last.Sequence-b.First+2)
 	for n := max(b.First, done+1); n < before; n++ {
 		w.lost[eventID{w.group.Topic, partition, n, w.life}] = true
+		w.overtaken[eventID{w.group.Topic, partition, n, w.life}] = true
 	}
 	w.note("retention removes events of partition %s before %d", partition, before)
 	w.trouble(nil, "", w.operatorActs())
 	w.mu.Unlock()
 	w.hub.Trim(partition, before)
 	w.copyHub.Trim(partition, before)
-	w.count("retention")
-	if done < before-1 {
-		w.count("retention of events that are not done")
-	}
+	return done < before-1
 }
 
 // recreate deletes the topic and creates it again.
 func (w *world) recreate() {
+	w.keepDeadLetters()
 	ctx := context.Background()
 	w.hub.Recreate()
 	w.copyHub.Recreate()

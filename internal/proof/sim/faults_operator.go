@@ -42,7 +42,14 @@ func (w *world) nextHalt() (at time.Time, partition string) {
 func (w *world) continueAfterHalt(partition string) {
 	w.mu.Lock()
 	delete(w.halts, partition)
+	if w.isGone(partition) {
+		w.halted(partition) // it may come back
+	}
+	gone := w.isGone(partition)
 	w.mu.Unlock()
+	if gone {
+		return
+	}
 	incarnation, start := w.startOf(partition)
 	for _, c := range w.readCheckpoints() {
 		if c.Partition == partition && (c.Incarnation != incarnation || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
@@ -80,7 +87,7 @@ func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to 
 func (w *world) setCheckpoint() {
 	ctx := context.Background()
 	w.mu.Lock()
-	partition := strconv.Itoa(w.rng.IntN(w.cfg.Partitions - w.adding))
+	partition := strconv.Itoa(w.rng.IntN(w.present()))
 	w.mu.Unlock()
 	incarnation, start := w.startOf(partition)
 	b, _ := w.hub.Bounds(ctx, partition)
@@ -131,14 +138,18 @@ func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 			w.violation("partition %s: dead letter %d (%s) was redriven before %v", step.Lease.Partition, d.ID, d.Status, d.NextAttempt)
 		}
 	}
-	if step.From == step.To || !w.has(operators) {
+	if step.From == step.To || !w.has(operators|deployments) {
 		return
 	}
 	first, last := step.From.Sequence+1, step.To.Sequence
 	list, _ := w.storeOf(step.Lease.Group).List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{Partition: step.Lease.Partition, FirstSequence: &first, LastSequence: &last})
 	topic, _ := w.hub.Describe(context.Background())
 	for _, d := range list {
-		own := slices.ContainsFunc(step.DeadLetters, func(o sluice.DeadLetter) bool { return o.Event.Sequence == d.Event.Sequence })
+		w.mu.Lock()
+		id := w.letterID(&d)
+		late := w.touched[id] && w.parkings[id].at.After(w.claimedAt[step.Lease]) // no step can know of it
+		w.mu.Unlock()
+		own := late || slices.ContainsFunc(step.DeadLetters, func(o sluice.DeadLetter) bool { return o.Event.Sequence == d.Event.Sequence })
 		if !own && d.Incarnation == topic.Incarnation && step.Lease.Group == w.group {
 			w.violation("partition %s: event %d took effect, and its dead letter stays (%s)", step.Lease.Partition, d.Event.Sequence, d.Error)
 		}
@@ -147,7 +158,7 @@ func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 
 // redrivesOf returns the dead letters that a step redrives.
 func (w *world) redrivesOf(step driver.Step) []sluice.DeadLetter {
-	if len(step.Redriven) == 0 || !w.has(operators) {
+	if len(step.Redriven) == 0 || !w.has(operators|deployments) {
 		return nil
 	}
 	list, _ := w.storeOf(step.Lease.Group).List(context.Background(), step.Lease.Group, sluice.DeadLetterFilter{IDs: step.Redriven})

@@ -49,13 +49,13 @@ func (p *process) past(partition string, checkpoint int64) {
 // fetched checks how far a reader is ahead of the handler: a batch, and less than two in the
 // buffer.
 func (r *reader) fetched(events []*sluice.Event) {
-	if r.w.cfg.Stream != nil || len(events) == 0 {
+	if r.stream != nil || r.w.cfg.Chain != nil || len(events) == 0 {
 		return
 	}
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	ahead := events[len(events)-1].Sequence - r.loadOf(r.partition).handed
-	if most := int64(3 * r.w.cfg.MaxBatch); ahead > most {
+	if most := int64(3 * r.maxBatch); ahead > most {
 		r.w.stale = append(r.w.stale, fmt.Sprintf("partition %s: %d events were read that the handler has not seen, more than %d", r.partition, ahead, most))
 	}
 }
@@ -64,8 +64,8 @@ func (r *reader) fetched(events []*sluice.Event) {
 func (p *process) handed(b sluice.Batch) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	if len(b.Events) > p.w.cfg.MaxBatch {
-		p.w.stale = append(p.w.stale, fmt.Sprintf("partition %s: a batch of %d events, more than %d", b.Partition, len(b.Events), p.w.cfg.MaxBatch))
+	if len(b.Events) > p.maxBatch {
+		p.w.stale = append(p.w.stale, fmt.Sprintf("partition %s: a batch of %d events, more than %d", b.Partition, len(b.Events), p.maxBatch))
 	}
 	if l := p.loadOf(b.Partition); !b.Redriven {
 		l.handed = max(l.handed, b.Events[len(b.Events)-1].Sequence)
@@ -79,13 +79,13 @@ func (p *process) submitted(ctx context.Context, e *sluice.Event) (finished func
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.cfg.Stream
+	s := p.stream
 	l := p.loadOf(e.Partition)
 	of := submission{e.Sequence, p.redriving(ctx, e)}
 	l.inFlight[of]++
 	share := int(p.wants)
 	if share <= 0 {
-		share = w.cfg.Partitions - w.cfg.Added // those of the topic when it was described
+		share = w.gone.fewest // those of the topic when it was described
 	}
 	if most := max(1, s.Events/share) + redrivesAtOnce; len(l.inFlight) > most {
 		w.stale = append(w.stale, fmt.Sprintf("partition %s: %d events in flight, more than %d", e.Partition, len(l.inFlight), most))

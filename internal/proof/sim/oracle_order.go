@@ -34,13 +34,14 @@ func (p *process) forget(partition string) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	delete(p.redrives, partition)
+	delete(p.chosen, partition)
 	maps.DeleteFunc(p.queues, func(t turn, _ *queue) bool { return t.partition == partition })
 }
 
 // inOrder checks that a record is submitted when it may be: no other of its key is in
 // flight, no later one was submitted, and its key is not held back.
 func (p *process) inOrder(ctx context.Context, e *sluice.Event) (finished func()) {
-	w, s := p.w, p.w.cfg.Stream
+	w, s := p.w, p.stream
 	token := sluice.FencingTokenOf(ctx)
 	stamp, _ := sluice.StampOf(ctx, e, 0)
 	w.mu.Lock()

@@ -89,6 +89,8 @@ func (p *process) Observe(o sluice.Observation) {
 		p.reported = time.Now()
 		return
 	}
+	p.released(o)
+	p.halts(o)
 	l := p.w.laneOf(p.topic(), o.Partition)
 	p.reports[o.Partition] = time.Now()
 	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped
@@ -161,6 +163,11 @@ func (w *world) watchGroup(g sluice.Group, lanes string) {
 		}
 		if p != l.holder {
 			l.holder, l.heldFrom = p, now
+		}
+		if g == w.group && w.isGone(partition) || lanes == replayGroup && w.isGone(partition) {
+			w.judgeGone(l, partition, now)
+			w.mu.Unlock()
+			continue
 		}
 		w.judge(l, lanes+"/"+partition, now)
 		w.mu.Unlock()

@@ -60,16 +60,20 @@ type process struct {
 	wall        suspension
 	cutOff      time.Time        // until when it does not reach the lease store
 	cutOffNext  time.Duration    // the same, from its next renewal on
+	short       int              // the log describes so many partitions to it
+	shortUntil  time.Time        // until when
 	misled      bool             // all its clocks stood still in a pause
 	submissions []time.Duration  // of records, while there is a rate
 	loads       map[string]*load // by partition
 	queues      map[turn]*queue
 	redrives    map[string]*redrives       // by partition
+	settings                               // of the deployment that started it
 	wants       sluice.Partitions          // how many it takes
 	replays     bool                       // it keeps the log in memory
 	stopping    bool                       // it was stopped
 	memories    map[string]*memory         // of a process that replays, by partition
 	ends        map[string]eventID         // the newest event when it acquired each partition
+	chosen      map[string]bool            // partitions whose start it has chosen, and of which it has read nothing since
 	reports     map[string]time.Time       // the last observation with an error, by partition
 	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
@@ -104,7 +108,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, leaving: map[sluice.Lease]bool{}}
+	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, chosen: map[string]bool{}, leaving: map[sluice.Lease]bool{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery, want := sluice.Transactional(store{p}, p.handler()), w.want(slot)
@@ -114,14 +118,14 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 	case of == ofSecondStage:
 	case w.cfg.Chain != nil:
 		delivery = p.firstStage()
-	case w.cfg.Stream != nil:
-		delivery = p.stream()
+	case p.stream != nil:
+		delivery = p.atLeastOnce()
 	}
 	p.wants = want
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
 		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
-		MaxBatch: w.cfg.MaxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
+		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
 		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []sluice.StampSource{{Topic: w.group.Topic}},
 	})
 	if err != nil {
@@ -279,7 +283,7 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 	return request(ctx, s.process, "describe", "", func() (sluice.Topic, error) {
 		topic, err := s.hub().Describe(ctx)
 		if err == nil && !s.secondStage {
-			topic.Partitions = topic.Partitions[:s.w.partitions()]
+			topic.Partitions = topic.Partitions[:s.described()]
 		}
 		if s.replays {
 			topic.Name = replayGroup
@@ -290,6 +294,9 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 
 func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) {
+		if err := s.absent(partition); err != nil {
+			return driver.Bounds{}, err
+		}
 		if s.outOfDate(partition) {
 			return driver.Bounds{Last: driver.Origin}, nil
 		}
@@ -298,11 +305,25 @@ func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, er
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
-	return request(ctx, s.process, "seek", partition, func() (sluice.Position, error) { return s.hub().Seek(ctx, partition, start, epoch) })
+	at, err := request(ctx, s.process, "seek", partition, func() (sluice.Position, error) {
+		if err := s.absent(partition); err != nil {
+			return driver.Unset, err
+		}
+		at, err := s.hub().Seek(ctx, partition, start, epoch)
+		s.beginningMoves(partition, "beginning that moves after a seek")
+		return at, err
+	})
+	if err == nil {
+		s.choseStart(partition)
+	}
+	return at, err
 }
 
 func (s source) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	return request(ctx, s.process, "open", partition, func() (driver.Reader, error) {
+		if err := s.absent(partition); err != nil {
+			return nil, err
+		}
 		if err := s.lie(partition, after); err != nil {
 			return nil, err
 		}
@@ -311,6 +332,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 			return nil, err
 		}
 		s.opened(partition, after.Sequence)
+		s.beginningMoves(partition, "beginning that moves after an opening")
 		return &reader{s.process, partition, r, false}, nil
 	})
 }
@@ -337,11 +359,15 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) {
+	events, err := request(ctx, r.process, "fetch", r.partition, func() ([]*sluice.Event, error) {
 		events, err := r.inner.Read(ctx, max)
 		r.fetched(events)
 		return events, err
 	})
+	if err == nil {
+		r.hasRead(r.partition)
+	}
+	return events, err
 }
 
 func (r *reader) Close(ctx context.Context) error { return r.inner.Close(ctx) }
@@ -400,6 +426,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
 			s.past(lease.Partition, p.Position.Sequence)
+			s.deliveredBy(lease)
 			if _, ok := s.w.claimedAt[lease]; !ok {
 				s.w.claimedAt[lease] = time.Now()
 			}
@@ -514,7 +541,7 @@ func (w *world) Commit(step driver.Step, apply func() error) error {
 	p := w.holderOf(step.Lease)
 	ctx := cmp.Or(p.committing[step.Lease.Partition], context.Background())
 	w.mu.Unlock()
-	apply = w.checkedCommit(step, apply)
+	apply = w.checkedCommit(p, step, apply)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	switch w.edge(ctx, p, "commit", step.Lease.Partition, apply) {
@@ -553,17 +580,22 @@ func partitionName(l sluice.Lease) string {
 
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.
-func (w *world) checkedCommit(step driver.Step, apply func() error) func() error {
+func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) func() error {
+	first := p.mayMoveStart(step.Lease.Partition)
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[partitionName(step.Lease)]
 		w.mu.Unlock()
-		redriven := w.redrivesOf(step)
+		redriven, asked := w.redrivesOf(step), time.Now()
 		err := apply()
 		if err == nil {
 			w.checkStep(step, redriven)
+			if !first {
+				w.passes(p, step.Lease, step.From, step.To)
+			}
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
 			w.stored(step.Lease.Owner, step.DeadLetters)
+			w.notesParked(p, step.DeadLetters, asked)
 		}
 		if err == nil && step.Lease.Epoch < claimed {
 			w.mu.Lock()

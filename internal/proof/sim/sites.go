@@ -66,7 +66,14 @@ func Sites() []string {
 
 // StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
-	return sites(streamed, drawnStream, "write advance park settle", "failover that loses commits", "late commit that took effect")
+	return sites(streamed, drawnStream, "write advance park settle", "failover that loses commits", "late commit that took effect",
+		"partition changes to Transactional", "partition changes to AtLeastOnce")
+}
+
+// besideStreams are further sites of those worlds, in processes that a deployment has made
+// transactional. How often they strike counts in worlds where all processes are.
+func besideStreams() []string {
+	return append(sites(requests, drawnStream, "commit"), "lost insert", "gave up a commit under way")
 }
 
 // goesBack is what some failovers in worlds of two stages lead to.
@@ -81,6 +88,9 @@ func ChainSites() []string {
 // only some worlds have.
 func themed(site string) bool {
 	if site == goesBack || strings.HasPrefix(site, hung.String()) || strings.HasPrefix(site, answeredLate.String()) {
+		return true
+	}
+	if strings.HasPrefix(site, "partition changes to ") {
 		return true
 	}
 	for _, list := range themeSites {
@@ -118,5 +128,5 @@ func sites(requests map[string][]string, themes theme, changes string, more ...s
 		}
 	}
 	slices.Sort(list)
-	return list
+	return slices.Compact(list) // two themes may have one site
 }

@@ -32,9 +32,9 @@ type written struct {
 	life      int
 }
 
-// stream is the at-least-once delivery of a process.
-func (p *process) stream() sluice.Delivery {
-	s := p.w.cfg.Stream
+// atLeastOnce is the delivery of a process that writes events at least once.
+func (p *process) atLeastOnce() sluice.Delivery {
+	s := p.stream
 	return sluice.AtLeastOnce[*sluice.Event](atLeastOnceStore{checkpoints{store{p}}, deadLetters{p}}, p.records, sink{p}, &sluice.AtLeastOnceConfig{
 		Order: s.Order, OnDeadLetter: s.Policy, MaxEvents: s.Events, MaxBytes: s.Bytes, CheckpointEvery: 777 * time.Millisecond, RetryAfter: 300 * time.Millisecond, Rate: s.rate(),
 	})
@@ -52,17 +52,22 @@ func (s *streaming) rate() *sluice.Rate {
 	return r
 }
 
-// parked notes who has stored dead letters, with a request of a time.
-func (l deadLetters) parked(list []sluice.DeadLetter, asked time.Time) {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
+// notesParked notes who has stored dead letters, with a request of a time.
+func (w *world) notesParked(p *process, list []sluice.DeadLetter, asked time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for i := range list {
-		l.w.parkings[l.w.letterID(&list[i])] = parking{l.process, asked, time.Now()}
+		id := w.letterID(&list[i])
+		w.parkings[id] = parking{p, asked, time.Now()}
+		if p.stream != nil {
+			w.touched[id] = true
+		}
 	}
 }
 
 // records returns the event as its record, or fails as its body demands.
 func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	p.w.touch(p.w.idOf(e))
 	if p.w.has(hangingHandlers) {
 		if err := p.dawdle(ctx, e.Partition, "make "+place(e)); err != nil {
 			return nil, err
@@ -201,19 +206,23 @@ func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.
 	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
 		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
 	}
-	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(lease, to, done) })
+	first := c.mayMoveStart(lease.Partition)
+	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(c.process, lease, to, done, first) })
 }
 
 // advance moves a checkpoint, and records violations: a checkpoint that passes an
 // event that is neither written nor a dead letter, that moves backwards, or that
 // comes from an owner that has been fenced.
-func (w *world) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (w *world) advance(p *process, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange, first bool) error {
 	ctx := context.Background()
 	checkpoint := w.checkpoint(lease.Partition)
 	before := checkpoint.Position
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
 	if err := w.store.Advance(ctx, lease, to, done); err != nil {
 		return err
+	}
+	if !first {
+		w.passes(p, lease, before, to)
 	}
 	settled := map[int64]bool{}
 	for _, d := range parked {
@@ -262,7 +271,7 @@ func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
 			l.w.stored(l.name, list)
-			l.parked(list, asked)
+			l.w.notesParked(l.process, list, asked)
 			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
 		}
 		return err
@@ -297,16 +306,20 @@ func (w *world) checkStream() []string {
 	if err != nil {
 		bad = append(bad, fmt.Sprintf("list dead letters: %v", err))
 	}
-	parked := map[written]bool{}
+	handled := map[written]bool{} // by a transactional delivery, or a dead letter
+	for _, row := range w.store.Rows("effects") {
+		e := row.(effect)
+		handled[written{e.partition, e.sequence, e.life}] = true
+	}
 	for i := range list {
 		d := &list[i]
 		w.mu.Lock()
-		present := w.letterID(d).life == w.life
+		present := w.letterID(d).life == w.life && !w.isGone(d.Event.Partition)
 		w.mu.Unlock()
 		if !present {
 			continue
 		}
-		parked[written{d.Event.Partition, d.Event.Sequence, w.life}] = true
+		handled[written{d.Event.Partition, d.Event.Sequence, w.life}] = true
 		if d.Status == sluice.StatusRedrive {
 			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its redrive", d.Event.Partition, d.Event.Sequence))
 		}
@@ -315,7 +328,7 @@ func (w *world) checkStream() []string {
 	defer w.mu.Unlock()
 	for partition, sent := range w.sent {
 		for n := range sent {
-			if e := (written{partition, n, w.life}); w.written[e] == 0 && !parked[e] && !w.lost[eventID{w.group.Topic, partition, n, w.life}] {
+			if e := (written{partition, n, w.life}); w.written[e] == 0 && !handled[e] && !w.lost[eventID{w.group.Topic, partition, n, w.life}] {
 				bad = append(bad, fmt.Sprintf("partition %s: event %d is neither written nor a dead letter", partition, n))
 			}
 		}

@@ -32,9 +32,12 @@ const (
 	newLeases                         // the lease store is new, the checkpoints are old: their epochs are high
 	fixedNumbers                      // beside balanced processes, one that takes a fixed number or all that is free
 	replays                           // processes of another group that replay the log into memory
+	beginnings                        // the log's beginning moves while a process looks for it; half of these logs report it with the next event only
+	resizes                           // the topic is recreated with another number of partitions, and described without some of them
+	deployments                       // processes are restarted with other settings, and with the other delivery
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays", "beginnings", "resizes", "deployments"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -47,7 +50,7 @@ const (
 // notInChains are themes that repeat or skip events of the first stage, which may then take
 // effect again in the second, those of another sink, and those of balanced processes and of
 // another delivery.
-const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers | replays | fixedNumbers
+const notInChains = retention | recreations | operators | hangingSinks | doubleAnswers | replays | fixedNumbers | beginnings | resizes | deployments
 
 // themeSites are the kinds of faults of each theme, besides those of requests.
 var themeSites = map[string][]string{
@@ -66,6 +69,9 @@ var themeSites = map[string][]string{
 	"twins":            {"two processes of one owner name"},
 	"double-answers":   {"sink that answers twice"},
 	"fixed-numbers":    {"process with a fixed number of partitions"},
+	"beginnings":       {"beginning that moves after a seek", "beginning that moves after an opening"},
+	"resizes":          {"topic recreated with fewer partitions", "partition that comes back", "partition released because it is gone", "description without a partition", "topic recreated"},
+	"deployments":      {"deployment"},
 	"replays":          {"replay that fails", "replay that starts over"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
@@ -114,6 +120,9 @@ func (w *world) injectThemed() {
 		{cutOffs, func() { w.cutOff(span) }},
 		{retention, w.trim},
 		{recreations, w.recreate},
+		{deployments, w.deploy},
+		{resizes, w.resize},
+		{resizes, func() { w.shorten(span) }},
 		{operators, w.setCheckpoint},
 		{operators, w.discard},
 		{operators, func() { w.redriveLater(span) }},

@@ -63,13 +63,15 @@ type world struct {
 	forwarded  forwarded       // from one stage to the next
 	trace      trace
 
-	life    int                  // number of the topic's incarnation
-	lives   map[string]int       // the numbers, by incarnation
-	past    []past               // what was sent in earlier ones
-	lost    map[eventID]bool     // events that retention or an operator may have skipped
-	again   map[eventID]int      // how often an operator had an event repeated
-	setBack map[string]bool      // partitions whose checkpoint an operator has set back
-	halts   map[string]time.Time // when an operator acts on a halted partition
+	life      int                  // number of the topic's incarnation
+	lives     map[string]int       // the numbers, by incarnation
+	past      []past               // what was sent in earlier ones
+	lenient   bool                 // the log accepts positions before its beginning
+	overtaken map[eventID]bool     // events that retention has removed before they were done
+	lost      map[eventID]bool     // events that retention or an operator may have skipped
+	again     map[eventID]int      // how often an operator had an event repeated
+	setBack   map[string]bool      // partitions whose checkpoint an operator has set back
+	halts     map[string]time.Time // when an operator acts on a halted partition
 
 	tenancies  map[string]tenancy         // by topic and partition
 	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
@@ -82,6 +84,11 @@ type world struct {
 	leasesLost time.Time                  // when the lease store last lost its leases
 
 	discards []discarded // memories of processes that replay
+
+	gone     removals         // partitions that are
+	settings settings         // of the newest deployment
+	delivery map[string]bool  // which one claimed each partition last: a transactional one
+	touched  map[eventID]bool // by an at-least-once delivery
 
 	slots          []*slot
 	commands       int              // started so far
