@@ -348,6 +348,9 @@ func TestGeo(t *testing.T) {
 	if props, err := c.GetEventHubProperties(within(t), nil); err != nil || !props.GeoReplicationEnabled {
 		t.Errorf("%+v, %v", props, err)
 	}
+	if got := properties(t, c).LastEnqueuedOffset; got != "1:-1:-1" {
+		t.Errorf("the offset of an empty partition is %s", got)
+	}
 	promote := func(body, want string) {
 		t.Helper()
 		res, err := http.Post("http://"+srv.ControlAddr()+"/namespace/promote", "application/json", strings.NewReader(body))
@@ -374,6 +377,12 @@ func TestGeo(t *testing.T) {
 	if got := receive(t, partition(t, c, "0", atOffset(events[0].Offset)), 2); got[0].SequenceNumber != 1 {
 		t.Errorf("after a planned promotion, %s gives event %d", events[0].Offset, got[0].SequenceNumber)
 	}
+	if got := properties(t, c).LastEnqueuedOffset; got != events[2].Offset {
+		t.Errorf("the last offset is %s in the runtime information, and %s in the event", got, events[2].Offset)
+	}
+	if got := receive(t, partition(t, c, "0", atOffset("2:-1:-1")), 1); got[0].SequenceNumber != 0 {
+		t.Errorf("after the offset of an empty partition comes event %d", got[0].SequenceNumber)
+	}
 	refused := func(offset string) {
 		t.Helper()
 		_, err := partition(t, consumer(t, srv, "h", "$Default", ""), "0", atOffset(offset)).ReceiveEvents(within(t), 1, nil)
@@ -382,7 +391,7 @@ func TestGeo(t *testing.T) {
 		}
 		wantText(t, err, "com.microsoft:georeplication:invalid-offset", offset)
 	}
-	for _, offset := range []string{"0", properties(t, c).LastEnqueuedOffset, "2:0:0", "3:0:2", "1:0:x"} {
+	for _, offset := range []string{"0", "2:0:0", "4:-1:-1", "3:0:2", "1:0:x"} {
 		refused(offset)
 	}
 	promote(`{"forced": true}`, `{"epoch":3}`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
@@ -30,7 +31,7 @@ func (c *hubPeer) Incoming(l *amqp.Incoming) (func(context.Context) error, error
 		return nil, err
 	case n.special == cbsNode:
 		l.LimitCredit(cbsCredit)
-		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putToken) })
+		return c.openCBS(true, func(ctx context.Context) error { return c.answer(ctx, l, n.node, c.putHubToken) })
 	case n.group != "":
 		return nil, amqp.Errorf(amqp.CondNotAllowed, "'%.300s' is for receiving: send to the event hub or one of its partitions", n.path)
 	}
@@ -56,6 +57,24 @@ func (c *hubPeer) Outgoing(l *amqp.Outgoing) (func(context.Context) error, error
 		return c.openReplies(l, n.node), nil
 	}
 	return c.admitted(l.Link, n.node, Listen, func() (func(context.Context) error, error) { return c.openReceiver(l, n) })
+}
+
+// putHubToken handles a request to $cbs. A token for a hub that doesn't exist is refused, as
+// on Azure: so clients learn of that before they open a link.
+func (c *hubPeer) putHubToken(ctx context.Context, l *amqp.Link, n node, req *amqp.Message) (reply, error) {
+	r, err := c.putToken(ctx, l, n, req)
+	path := pathOf(req.Properties.String("name"))
+	if err != nil || r.status != http.StatusAccepted {
+		return r, err
+	}
+	at, err := parseAddress(path)
+	if err != nil || at.entity == "" { // a token for the namespace, or above the hub
+		return r, nil
+	}
+	if _, ok := c.broker.Hub(at.entity); !ok {
+		return reply{status: http.StatusNotFound, description: c.notFound(at.entity).Description, condition: amqp.CondNotFound}, nil
+	}
+	return r, nil
 }
 
 // lookup returns the hub and, if the node has one, the partition.

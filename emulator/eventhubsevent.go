@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
@@ -88,18 +89,19 @@ func keyOf(sec amqp.Section) (key string) {
 	return key
 }
 
-// event checks an encoded message, and removes what isn't stored: the header and the
-// delivery annotations, which are for the way to the broker only, as on Azure, and the
-// annotations that the broker sets. The producer's other annotations stay, as the first
-// section.
+// event checks an encoded message, and removes what isn't stored: the header, and the
+// annotations that the broker sets. The producer's delivery annotations, as on Azure, and its
+// other annotations stay, as the first sections.
 func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 	var m eventhubs.Message
-	var annotations amqp.Section
+	var delivery, annotations amqp.Section
 	whole := b
 	err := eachSection(b, func(sec amqp.Section, rest []byte) error {
 		switch sec.Code {
-		case amqp.SectionHeader, amqp.SectionDeliveryAnnotations:
+		case amqp.SectionHeader:
 			b = rest
+		case amqp.SectionDeliveryAnnotations:
+			delivery, b = sec, rest
 		case amqp.SectionMessageAnnotations:
 			annotations, b = sec, rest
 		}
@@ -115,10 +117,12 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 		return m, err
 	}
 	m.Payload = b
-	if annotations.Raw == nil {
+	if annotations.Raw == nil && delivery.Raw == nil {
 		return m, nil
 	}
-	m.Key = keyOf(annotations)
+	if annotations.Raw != nil {
+		m.Key = keyOf(annotations)
+	}
 	n, size := 0, 0
 	own := func(f func(amqp.RawPair)) {
 		annotations.Pairs(func(p amqp.RawPair) bool {
@@ -129,11 +133,14 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 		})
 	}
 	own(func(p amqp.RawPair) { n++; size += len(p.Raw) })
-	if n == 0 {
+	if n == 0 && delivery.Raw == nil {
 		return m, nil
 	}
 	start := len(s.arena)
-	s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnnotations), n, size)
+	s.arena = append(s.arena, delivery.Raw...)
+	if n > 0 {
+		s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnnotations), n, size)
+	}
 	own(func(p amqp.RawPair) { s.arena = append(s.arena, p.Raw...) })
 	s.arena = append(s.arena, b...)
 	m.Payload = s.arena[start:len(s.arena):len(s.arena)]
@@ -148,20 +155,50 @@ var (
 	symKey      = amqp.AppendSymbol(nil, annKey)
 )
 
-// appendMetrics appends the delivery annotations about the end of the partition, for
-// receivers that ask for them.
+// metricPairs is how many pairs [appendMetrics] appends.
+const metricPairs = 4
+
+// appendMetrics appends the pairs of the delivery annotations about the end of the partition,
+// for receivers that ask for them.
 func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
-	return amqp.AppendValue(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), amqp.Map{
-		{Key: amqp.Symbol("last_enqueued_sequence_number"), Value: info.Last},
-		{Key: amqp.Symbol("last_enqueued_offset"), Value: info.LastOffset},
-		{Key: amqp.Symbol("last_enqueued_time_utc"), Value: info.LastEnqueued},
-		{Key: amqp.Symbol("runtime_info_retrieval_time_utc"), Value: now},
+	b = amqp.AppendLong(amqp.AppendSymbol(b, "last_enqueued_sequence_number"), info.Last)
+	b = amqp.AppendString(amqp.AppendSymbol(b, "last_enqueued_offset"), info.LastOffset)
+	b = amqp.AppendTimestamp(amqp.AppendSymbol(b, "last_enqueued_time_utc"), info.LastEnqueued)
+	return amqp.AppendTimestamp(amqp.AppendSymbol(b, "runtime_info_retrieval_time_utc"), now)
+}
+
+// appendDelivery appends the delivery annotations of an event, the broker's metrics before the
+// producer's, and returns what follows the producer's.
+func appendDelivery(b, payload, metrics []byte) (to, rest []byte) {
+	var own amqp.Section
+	rest = payload
+	// The first section, if there are any, with a one-byte descriptor: see [splitter.event].
+	if len(rest) > 2 && rest[2] == amqp.SectionDeliveryAnnotations {
+		if sec, after, err := amqp.NextSection(rest); err == nil {
+			own, rest = sec, after
+		}
+	}
+	switch {
+	case len(metrics) == 0:
+		return append(b, own.Raw...), rest
+	case own.Raw == nil:
+		b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), metricPairs, len(metrics))
+		return append(b, metrics...), rest
+	}
+	n, pairs := metricPairs, slices.Clone(metrics)
+	own.Pairs(func(p amqp.RawPair) bool {
+		pairs = append(pairs, p.Raw...)
+		n++
+		return true
 	})
+	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), n, len(pairs))
+	return append(b, pairs...), rest
 }
 
 // appendEvent appends a stored event in the form for receivers: with the broker's
 // annotations before the producer's.
-func appendEvent(b []byte, e *eventhubs.Stored) []byte {
+func appendEvent(b []byte, e *eventhubs.Stored, metrics []byte) []byte {
+	b, rest := appendDelivery(b, e.Payload, metrics)
 	var scratch [192]byte
 	a, n := scratch[:0], 3
 	a = amqp.AppendLong(append(a, symSequence...), e.Sequence)
@@ -171,9 +208,7 @@ func appendEvent(b []byte, e *eventhubs.Stored) []byte {
 		a = amqp.AppendString(append(a, symKey...), e.Key)
 		n++
 	}
-	rest := e.Payload
-	// The annotations, if any, are the first section, with a one-byte descriptor: see
-	// [splitter.event].
+	// The annotations, if any, are the next section, with a one-byte descriptor.
 	if len(rest) > 2 && rest[2] == amqp.SectionMessageAnnotations {
 		if sec, after, err := amqp.NextSection(rest); err == nil {
 			sec.Pairs(func(p amqp.RawPair) bool {

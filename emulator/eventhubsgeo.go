@@ -74,6 +74,17 @@ func (r *replication) rename(p *eventhubs.Partition, events []eventhubs.Stored) 
 	}
 }
 
+// lastOffset returns the offset in the runtime information of a partition: EPOCH:-1:-1 if it is
+// empty (geodr_test.go of azeventhubs).
+func (r *replication) lastOffset(p *eventhubs.Partition, info eventhubs.Info) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if info.Empty {
+		return fmt.Sprintf("%d:-1:-1", r.epoch)
+	}
+	return fmt.Sprintf("%d:%s:%d", r.epochOf(p, info.Last), info.LastOffset, info.Last)
+}
+
 // resolve returns the position that the log understands for one that a client gave. Offsets of
 // the old form, and of epochs that a forced promotion has ended, are refused.
 func (r *replication) resolve(p *eventhubs.Partition, start eventhubs.StartPosition) (eventhubs.StartPosition, error) {
@@ -83,9 +94,13 @@ func (r *replication) resolve(p *eventhubs.Partition, start eventhubs.StartPosit
 	epoch, sequence, err := parseGeoOffset(start.Offset)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if err != nil || epoch < r.oldest || epoch > r.epoch || epoch != r.epochOf(p, sequence) {
+	empty := sequence == -1 // the offset of an empty partition
+	if err != nil || epoch < r.oldest || epoch > r.epoch || !empty && epoch != r.epochOf(p, sequence) {
 		return start, amqp.Errorf(condGeoOffset, "The supplied offset '%.100s' is invalid for an event hub that is geo-replicated, in replication epoch %d.",
 			start.Offset, r.epoch)
+	}
+	if empty {
+		return eventhubs.StartPosition{Kind: eventhubs.AtOffset, Offset: "-1"}, nil
 	}
 	return eventhubs.StartPosition{Kind: eventhubs.AtSequence, Sequence: sequence, Inclusive: start.Inclusive}, nil
 }
@@ -100,7 +115,7 @@ func parseGeoOffset(text string) (epoch, sequence int64, err error) {
 	epoch, err1 := strconv.ParseInt(part[0], 10, 64)
 	_, err2 := strconv.ParseInt(part[1], 10, 64)
 	sequence, err3 := strconv.ParseInt(part[2], 10, 64)
-	if errors.Join(err1, err2, err3) != nil || sequence < 0 {
+	if errors.Join(err1, err2, err3) != nil || sequence < -1 {
 		return 0, 0, errGeoOffset
 	}
 	return epoch, sequence, nil

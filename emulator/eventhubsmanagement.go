@@ -97,9 +97,7 @@ func (a *hubsAsAzure) readHub(h *eventhubs.Hub) reply {
 	}}
 }
 
-// readPartition returns the runtime information of a partition. In a geo-replicated namespace,
-// the offset in it isn't one to start at, as on Azure (georeplication_live_test.go of
-// azeventhubs).
+// readPartition returns the runtime information of a partition.
 func (a *hubsAsAzure) readPartition(h *eventhubs.Hub, id string) (reply, error) {
 	p, ok := h.Partition(id)
 	if !ok {
@@ -108,6 +106,9 @@ func (a *hubsAsAzure) readPartition(h *eventhubs.Hub, id string) (reply, error) 
 	info, err := a.runtimeInfo(p, time.Now())
 	if err != nil {
 		return reply{}, err
+	}
+	if a.geo != nil {
+		info.LastOffset = a.geo.lastOffset(p, info)
 	}
 	return reply{status: http.StatusOK, description: "OK", value: amqp.Map{
 		{Key: "name", Value: h.Name()},

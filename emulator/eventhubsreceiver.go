@@ -40,7 +40,7 @@ type hubReceiver struct {
 	buf  []eventhubs.Stored
 
 	withMetrics bool
-	metrics     []byte // encoded delivery annotations
+	metrics     []byte // encoded pairs of the delivery annotations
 }
 
 func (c *hubPeer) openReceiver(l *amqp.Outgoing, n hubNode) (func(context.Context) error, error) {
@@ -123,7 +123,7 @@ func (r *hubReceiver) run(ctx context.Context) error {
 			geo.rename(r.part, r.buf)
 		}
 		for events := r.buf; len(events) > 0; {
-			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(append(b, r.metrics...), &events[i]) })
+			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(b, &events[i], r.metrics) })
 			if err != nil {
 				return err
 			}

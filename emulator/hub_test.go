@@ -95,9 +95,9 @@ func TestUnknownEntities(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"send to a hub":             {sendTo("none", "0"), []string{"amqp:not-found", "none/Partitions/0' could not be found"}},
+		"send to a hub":             {sendTo("none", "0"), []string{"404", "none' could not be found"}},
 		"send to a partition":       {sendTo("h", "2"), []string{"com.microsoft:argument-out-of-range", "between 0 and 1"}},
-		"read from a hub":           {readFrom("none", "$Default", "0"), []string{"amqp:not-found", "none/ConsumerGroups/$Default/Partitions/0' could not be found"}},
+		"read from a hub":           {readFrom("none", "$Default", "0"), []string{"404", "none' could not be found"}},
 		"read from a partition":     {readFrom("h", "$Default", "x"), []string{"com.microsoft:argument-out-of-range", "between 0 and 1"}},
 		"read from a group":         {readFrom("h", "unknown", "0"), []string{"amqp:not-found", "h/ConsumerGroups/unknown"}},
 		"properties of a hub":       {hubErr, []string{"404", "none' could not be found"}},

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
 )
 
-// The delivery annotations of a message may be anywhere; an event doesn't keep them, a message
-// of Service Bus has them in their place. Other sections must be in order.
+// The delivery annotations of a message may be anywhere; an event and a message of Service Bus
+// have them in their place. Other sections must be in order.
 func TestSectionOrder(t *testing.T) {
 	section := func(code byte, value any) []byte { return amqp.AppendValue(amqp.AppendSection(nil, code), value) }
 	header := section(amqp.SectionHeader, amqp.List{true})
@@ -26,7 +26,7 @@ func TestSectionOrder(t *testing.T) {
 	} {
 		var s splitter
 		m, err := s.event(message)
-		if want := join(kept, properties, body); err != nil || !bytes.Equal(m.Payload, want) {
+		if want := join(delivery, kept, properties, body); err != nil || !bytes.Equal(m.Payload, want) {
 			t.Errorf("an event is kept as %x, %v, want %x", m.Payload, err, want)
 		}
 		q, err := busMessage(message)

@@ -201,6 +201,80 @@ func TestBusAdminKeys(t *testing.T) {
 	wantStatus(t, "an unknown key", try("none", "s1"), http.StatusUnauthorized)
 }
 
+// Without the right to manage, requests are refused with Azure's texts; only that an entity
+// does not exist can be learned.
+func TestBusAdminRights(t *testing.T) {
+	keys := []emulator.Key{{Name: "all", Secret: "s1"}, {Name: "both", Secret: "s2", Rights: emulator.Listen | emulator.Send}}
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Keys: keys})
+	endpoint, _, _ := strings.Cut(srv.AdminConnectionString(), ";")
+	a := busAdmin(t, srv, endpoint+";SharedAccessKeyName=both;SharedAccessKey=s2")
+	if q, err := a.GetQueue(within(t), "unknown", nil); q != nil || err != nil {
+		t.Errorf("an unknown queue: %v, %v", q, err)
+	}
+	for what, f := range map[string]func() error{
+		">Manage,EntityRead claims required":                         func() error { _, err := a.GetQueue(within(t), "orders", nil); return err },
+		"failed for specified action: Manage,EntityWrite":            func() error { _, err := a.CreateTopic(within(t), "new", nil); return err },
+		"failed for specified action: Manage,EntityDelete":           func() error { _, err := a.DeleteTopic(within(t), "news", nil); return err },
+		"Unauthorized access for 'GetSubscription'":                  func() error { _, err := a.GetSubscription(within(t), "news", "one", nil); return err },
+		"Unauthorized access for 'CreateOrUpdateSubscription'":       func() error { _, err := a.CreateSubscription(within(t), "news", "new", nil); return err },
+		"Unauthorized access for 'DeleteSubscription'":               func() error { _, err := a.DeleteSubscription(within(t), "news", "one", nil); return err },
+		"Unauthorized access for 'EnumerateSubscriptions' operation": func() error { _, err := a.NewListSubscriptionsPager("news", nil).NextPage(within(t)); return err },
+	} {
+		err := f()
+		wantStatus(t, what, err, http.StatusUnauthorized)
+		if err != nil {
+			wantText(t, err, what)
+		}
+	}
+}
+
+// Tokens of the issuer are accepted with and without Bearer before them: Azure's client for Go
+// leaves it out.
+func TestBusAdminTokens(t *testing.T) {
+	issuer := startIssuer(t, nil)
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Issuer: issuer})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: srv.AdminCertPool()}}}
+	defer client.CloseIdleConnections()
+	endpoint, _, _ := strings.Cut(strings.TrimPrefix(srv.AdminConnectionString(), "Endpoint=sb://"), ";")
+	get := func(authorization string) int {
+		req, err := http.NewRequestWithContext(within(t), http.MethodGet, "https://"+strings.TrimSuffix(endpoint, "/")+"/orders", nil)
+		must(t, err)
+		req.Header.Set("Authorization", authorization)
+		res, err := client.Do(req)
+		must(t, err)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	token := tokenOf(t, issuer, "all-secret", "https://servicebus.azure.net")
+	for authorization, want := range map[string]int{
+		token: http.StatusOK, "Bearer " + token: http.StatusOK, "Bearer " + token + "x": http.StatusUnauthorized, "": http.StatusUnauthorized,
+		tokenOf(t, issuer, "reader-secret", "https://servicebus.azure.net"): http.StatusUnauthorized,
+	} {
+		if got := get(authorization); got != want {
+			t.Errorf("%.20q: status %d, want %d", authorization, got, want)
+		}
+	}
+}
+
+// Settings without effect here are refused, not forgotten.
+func TestBusAdminRefusesSettings(t *testing.T) {
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
+	a := busAdmin(t, srv, srv.AdminConnectionString())
+	for setting, p := range map[string]admin.QueueProperties{
+		"DuplicateDetectionHistoryTimeWindow": {DuplicateDetectionHistoryTimeWindow: to.Ptr("PT12M")},
+		"MaxMessageSizeInKilobytes":           {MaxMessageSizeInKilobytes: to.Ptr[int64](2048)},
+	} {
+		_, err := a.CreateQueue(within(t), "new", &admin.CreateQueueOptions{Properties: &p})
+		wantStatus(t, setting, err, http.StatusBadRequest)
+		if err != nil {
+			wantText(t, err, setting+" is not supported here")
+		}
+	}
+	if _, err := a.CreateQueue(within(t), "new", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{DuplicateDetectionHistoryTimeWindow: to.Ptr("PT600S")}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // What an entity's status forbids is refused; what it doesn't forbid goes on.
 func TestBusAdminStatus(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})

@@ -25,6 +25,10 @@ const (
 // forever is how Azure writes an unlimited duration: the longest one of .NET.
 const forever = "P10675199DT2H48M5.4775807S"
 
+// defaultWindow is Azure's default of DuplicateDetectionHistoryTimeWindow. Clients require the
+// setting even without duplicate detection, and send it back when they update another.
+const defaultWindow = "PT10M"
+
 type atomFeed struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`
 	Title   string      `xml:"title"`
@@ -98,6 +102,7 @@ type description struct {
 	// Settings that are not supported: a request with them is rejected.
 	ForwardTo                     string     `xml:",omitempty"`
 	ForwardDeadLetteredMessagesTo string     `xml:",omitempty"`
+	MaxMessageSizeInKilobytes     *int64     `xml:",omitempty"`
 	DefaultRuleDescription        *struct{}  `xml:",omitempty"`
 	AuthorizationRules            []struct{} `xml:"AuthorizationRules>AuthorizationRule,omitempty"`
 }
@@ -133,7 +138,10 @@ func (d *description) checkSupported() error {
 		set  bool
 	}{
 		{"RequiresDuplicateDetection", isTrue(d.RequiresDuplicateDetection)},
+		{"DuplicateDetectionHistoryTimeWindow", d.DuplicateDetectionHistoryTimeWindow != "" && !sameDuration(d.DuplicateDetectionHistoryTimeWindow, defaultWindow)},
 		{"EnablePartitioning", isTrue(d.EnablePartitioning)},
+		{"EnableExpress", isTrue(d.EnableExpress)},
+		{"MaxMessageSizeInKilobytes", d.MaxMessageSizeInKilobytes != nil},
 		{"ForwardTo", d.ForwardTo != ""},
 		{"ForwardDeadLetteredMessagesTo", d.ForwardDeadLetteredMessagesTo != ""},
 		{"DefaultRuleDescription", d.DefaultRuleDescription != nil},
@@ -144,6 +152,13 @@ func (d *description) checkSupported() error {
 		}
 	}
 	return nil
+}
+
+// sameDuration reports whether both texts are the same duration.
+func sameDuration(a, b string) bool {
+	da, err1 := parseISO(a)
+	db, err2 := parseISO(b)
+	return err1 == nil && err2 == nil && da == db
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -235,7 +250,7 @@ func entryOf(path, kind string, d description) atomEntry {
 		d.DeadLetteringOnFilterEvaluationExceptions = &no
 	} else {
 		d.EnablePartitioning, d.EnableExpress, d.SupportOrdering, d.RequiresDuplicateDetection = &no, &no, &yes, &no
-		d.DuplicateDetectionHistoryTimeWindow = "PT10M" // clients require it even without duplicate detection
+		d.DuplicateDetectionHistoryTimeWindow = defaultWindow
 	}
 	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
 	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}

@@ -1,6 +1,7 @@
 package azurite
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net/http"
 	"os"
@@ -18,7 +19,7 @@ func (s *Server) certify() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.roots = c.Pool()
+	s.roots, s.certificate = c.Pool(), c.CertPEM
 	certFile, keyFile := filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem")
 	if err := os.WriteFile(certFile, c.CertPEM, 0o600); err != nil {
 		return nil, err
@@ -28,6 +29,10 @@ func (s *Server) certify() ([]string, error) {
 	}
 	return []string{"--cert", certFile, "--key", keyFile, "--oauth", "basic"}, nil
 }
+
+// Certificate is the server's certificate, in PEM, for programs that are to trust it. It is nil
+// without TLS.
+func (s *Server) Certificate() []byte { return bytes.Clone(s.certificate) }
 
 // Client is an HTTP client that trusts the server's certificate.
 func (s *Server) Client() *http.Client {

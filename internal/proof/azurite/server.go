@@ -45,6 +45,7 @@ type Server struct {
 	url            string         // of the blob service, without the account
 	queues, tables string         // of the others, if there are any
 	roots          *x509.CertPool // with TLS
+	certificate    []byte         // the same, in PEM
 
 	dir   string
 	cmd   *exec.Cmd

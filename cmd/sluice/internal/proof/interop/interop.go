@@ -1,5 +1,6 @@
 // Package interop runs the interop tests: programs that check the emulator with
-// Azure's own clients for JavaScript, Python and Java, and print a line for each check.
+// Azure's own clients for JavaScript, Python and Java, and print a line for each check;
+// and the tests that the clients for Go themselves come with ([GoSuite]).
 // scripts/install-interop installs the clients, scripts/install-interop-java those for
 // Java.
 package interop
