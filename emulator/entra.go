@@ -262,7 +262,7 @@ func (s *Issuer) verifyCosmos(token, host string) (cosmosdb.Principal, error) {
 	}
 	resource, err := url.Parse(c.Audience)
 	if err != nil || resource.Hostname() != host && strings.TrimRight(c.Audience, "/") != cosmosAudience {
-		return cosmosdb.Principal{}, fmt.Errorf("InvalidAudience: The token is for '%s', not for %s or the account's host, '%s'.", c.Audience, cosmosAudience, host)
+		return cosmosdb.Principal{}, fmt.Errorf("InvalidAudience: The token is for '%s', not for %s or the account's host, '%s'", c.Audience, cosmosAudience, host)
 	}
 	return cosmosdb.Principal{ID: p.ID, Read: p.Rights.has(Listen), Write: p.Rights.has(Send)}, nil
 }

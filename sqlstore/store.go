@@ -109,15 +109,6 @@ func outage(ctx context.Context, d dialect, name, what string, err error) error 
 	return fmt.Errorf("%s: database %s: %w", what, name, err)
 }
 
-// one runs a writing statement outside of transactions, see [one].
-func (s *Store) one(ctx context.Context, query string, args []any, dest ...any) (found bool, err error) {
-	err = retryBusy(ctx, s.dialect, s.busy, func() error {
-		found, err = one(ctx, s.writer, query, args, dest...)
-		return err
-	})
-	return found, err
-}
-
 // change runs a writing statement outside of transactions, see [changed].
 func (s *Store) change(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retryBusy(ctx, s.dialect, s.busy, func() error {

@@ -26,6 +26,9 @@ func (r *reader) fallsSilent() bool {
 	r.silent = r.w.coin(0.02, r.name+" silence "+r.partition)
 	if r.silent {
 		r.w.count("reader that falls silent")
+		r.w.mu.Lock()
+		r.w.laneOf(r.topic(), r.partition).silent = true
+		r.w.mu.Unlock()
 	}
 	return r.silent
 }

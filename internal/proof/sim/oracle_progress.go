@@ -25,6 +25,7 @@ type lane struct {
 	reported time.Time // the last observation with an error
 	halted   bool      // the last report says that an operator must act
 	accused  bool      // a violation of the present stall was recorded
+	silent   bool      // its reader returns nothing more
 }
 
 // laneOf returns a partition's lane. The lock is held.
@@ -43,7 +44,7 @@ func (w *world) progressed(topic, partition string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.laneOf(topic, partition)
-	l.moved, l.accused = time.Now(), false
+	l.moved, l.accused, l.silent = time.Now(), false, false
 }
 
 // trouble notes that a process, or one of its partitions, has trouble until a time. That of a
@@ -196,6 +197,10 @@ func (w *world) judge(l *lane, name string, now time.Time) {
 	since = l.moved
 	if l.heldFrom.After(since) {
 		since = l.heldFrom
+	}
+	// Only an answer of the log about its end shows that a reader is silent.
+	if back := w.down["hub"]; l.silent && back.After(since) {
+		since = back
 	}
 	if still := now.Sub(since); still > mustReport && l.reported.Before(since) && l.holder.reported.Before(since) {
 		l.accused = true
