@@ -208,7 +208,7 @@ func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) er
 		return s.outage(ctx, "commit", ctx.Err())
 	}
 	t.watch.release()
-	err := s.send(ctx, t)
+	err := t.Commit()
 	if err == nil {
 		return nil
 	}

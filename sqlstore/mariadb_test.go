@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -44,16 +47,53 @@ func openMariaDB(t testing.TB, url string, cfg *ServerConfig) *Store {
 	return s
 }
 
+// mariaLink makes the URL of a database lead through a link.
+func mariaLink(t testing.TB, address string) (link *tcplink.Link, through string) {
+	u, err := url.Parse(address)
+	suite.NoError(t, "read the URL", err)
+	link = tcplink.NewTest(t, u.Host)
+	u.Host = link.Addr()
+	return link, u.String()
+}
+
+// mariaLock locks every checkpoint, as another program does.
+func mariaLock(s *Store) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		tx, err := s.DB().BeginTx(context.WithoutCancel(t.Context()), nil)
+		suite.NoError(t, "begin", err)
+		_, err = tx.Exec("SELECT 1 FROM sluice_checkpoints FOR UPDATE")
+		suite.NoError(t, "lock the checkpoints", err)
+		return func() { suite.NoError(t, "unlock the checkpoints", tx.Rollback()) }
+	}
+}
+
+// mariaReadOnly makes the tables of a store's database refuse writes, as those of a replica do.
+func mariaReadOnly(s *Store) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		conn, err := s.DB().Conn(context.WithoutCancel(t.Context()))
+		suite.NoError(t, "connect", err)
+		_, err = conn.ExecContext(t.Context(), "LOCK TABLES sluice_checkpoints READ, sluice_dead_letters READ, sluice_seen READ")
+		suite.NoError(t, "lock the tables", err)
+		return func() {
+			_, err := conn.ExecContext(context.WithoutCancel(t.Context()), "UNLOCK TABLES")
+			suite.NoError(t, "unlock the tables", err)
+			suite.NoError(t, "close", conn.Close())
+		}
+	}
+}
+
 func mariaEffects(ctx context.Context, s *Store) ([]string, error) {
 	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT `key` FROM effects", nil)
 }
 
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
-	url := mariadbtest.Database(t)
+	address := mariadbtest.Database(t)
 	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: time.Second}
-	s, peer := openMariaDB(t, url, cfg), openMariaDB(t, url, cfg)
+	link, through := mariaLink(t, address)
+	s, peer := openMariaDB(t, through, cfg), openMariaDB(t, address, cfg)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
+		Silence: link.Silence, Lock: mariaLock(peer), ReadOnly: mariaReadOnly(peer),
 		Put: func(ctx context.Context, tx *Tx, key string) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES (?)", key)
 			return err
@@ -82,27 +122,72 @@ func TestMariaDBDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mar
 
 func TestMariaDBCheckpointStore(t *testing.T) {
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
-		url := mariadbtest.Database(t)
-		return storetest.CheckpointHarness{Store: openMariaDB(t, url, nil), Peer: openMariaDB(t, url, nil), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
+		address := mariadbtest.Database(t)
+		link, through := mariaLink(t, address)
+		return storetest.CheckpointHarness{Store: openMariaDB(t, through, nil), Peer: openMariaDB(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
 
 func TestMariaDBDeadLetterQueue(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
-		url := mariadbtest.Database(t)
-		s := openMariaDB(t, url, nil)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMariaDB(t, url, nil)}
+		address := mariadbtest.Database(t)
+		link, through := mariaLink(t, address)
+		s := openMariaDB(t, through, nil)
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMariaDB(t, address, nil), Silence: link.Silence}
 	})
 }
 
 func TestMariaDBLeases(t *testing.T) {
+	var links sync.Map // by store
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
-		return openMariaDB(t, mariadbtest.Database(t), nil).Leases()
-	}, &storetest.LeasesConfig{ClockBack: func(t testing.TB, store driver.LeaseStore, by time.Duration) {
-		_, err := store.(*Leases).db.ExecContext(t.Context(), fmt.Sprintf(`UPDATE sluice_leases SET
-			renewed_at = renewed_at + INTERVAL %d MICROSECOND, expires_at = expires_at + INTERVAL %[1]d MICROSECOND`, by.Microseconds()))
-		suite.NoError(t, "set the clock back", err)
-	}})
+		link, through := mariaLink(t, mariadbtest.Database(t))
+		leases := openMariaDB(t, through, nil).Leases()
+		links.Store(leases, link)
+		return leases
+	}, &storetest.LeasesConfig{
+		ClockBack: func(t testing.TB, store driver.LeaseStore, by time.Duration) {
+			_, err := store.(*Leases).db.ExecContext(t.Context(), fmt.Sprintf(`UPDATE sluice_leases SET
+				renewed_at = renewed_at + INTERVAL %d MICROSECOND, expires_at = expires_at + INTERVAL %[1]d MICROSECOND`, by.Microseconds()))
+			suite.NoError(t, "set the clock back", err)
+		},
+		Silence: func(t testing.TB, store driver.LeaseStore) (end func()) {
+			link, _ := links.Load(store)
+			return link.(*tcplink.Link).Silence(t)
+		},
+	})
+}
+
+// TestMariaDBSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one
+// that does so before ROLLBACK holds nothing up, within a third of the lease each.
+func TestMariaDBSilentEnd(t *testing.T) {
+	link, through := mariaLink(t, mariadbtest.Database(t))
+	s := openMariaDB(t, through, &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
+	suite.NoError(t, "claim", claim(t.Context()))
+	refused := errors.New("the handler's own error")
+	for _, returned := range []error{nil, refused} {
+		began := time.Now()
+		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(context.Context, *Tx) error {
+			link.Swallow()
+			return returned
+		})
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("the handler returned %v: given up after %v", returned, took)
+		}
+		mustNotBlame(t, "silent end", err)
+		link.Recover()
+		suite.Eventually(t, "the connections are new", func() bool { return claim(t.Context()) == nil })
+	}
+	// The lease's own transaction.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	over := suite.Spawn(t, func() error {
+		_, err := s.Leases().Acquire(ctx, group, "1", "a", time.Minute, 0)
+		return err
+	})
+	link.Swallow()
+	<-over // whatever came of it, it has ended
 }
 
 // TestMariaDBHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and

@@ -82,6 +82,7 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	mc.MultiStatements = false
 	mc.AllowAllFiles = false
 	mc.Loc = time.UTC
+	mc.DialFunc = dial
 	mc.Logger = &mysql.NopLogger{} // errors are returned
 	if mc.Timeout == 0 {
 		mc.Timeout = min(10*time.Second, c.patience())

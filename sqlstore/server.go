@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"math"
+	"net"
 	"time"
 )
 
@@ -56,21 +57,21 @@ const (
 	leaseConns   = 2
 )
 
-// openServer opens a store over a server's connections: some for steps, which are watched, some that
-// read, and some for the leases, which are renewed even if handlers use all of the first.
+// openServer opens a store over a server's connections: some for steps, some that read, and some for
+// the leases, which are renewed even if handlers use all of the first.
 func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (_ *Store, err error) {
 	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience()}
-	pool := func(connector driver.Connector, conns int) *sql.DB {
-		db := sql.OpenDB(connector)
+	pool := func(conns int) *sql.DB {
+		db := sql.OpenDB(&watchedConnector{connector, d, s.patience})
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
 		// The server ends sessions that idle for a lease.
 		db.SetConnMaxIdleTime(c.LeaseFor / 2)
 		return db
 	}
-	s.writer = pool(&watchedConnector{connector, d}, c.MaxConns)
-	s.reader = pool(connector, readingConns)
-	s.leases = &Leases{name: name, dialect: d, sql: s.sql, busy: c.LockTimeout, db: pool(connector, leaseConns)}
+	s.writer = pool(c.MaxConns)
+	s.reader = pool(readingConns)
+	s.leases = &Leases{name: name, dialect: d, sql: s.sql, busy: c.LockTimeout, db: pool(leaseConns)}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -84,17 +85,33 @@ func openServer(ctx context.Context, name string, connector driver.Connector, d 
 	return s, nil
 }
 
-// watchedConnector makes connections that are watched.
+// watchedConnector makes connections that are watched, and whose transactions end within a time.
 type watchedConnector struct {
 	driver.Connector
-	dialect dialect
+	dialect  dialect
+	patience time.Duration
+}
+
+// socketKey is the key of the context's value with a *net.Conn, in which [dial] leaves the socket of
+// the connection that a driver opens.
+type socketKey struct{}
+
+// dial opens a socket for a driver's connection.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	if socket, ok := ctx.Value(socketKey{}).(*net.Conn); ok {
+		*socket = conn
+	}
+	return conn, err
 }
 
 // Connect opens a connection.
 func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	var socket net.Conn
+	conn, err := c.Connector.Connect(context.WithValue(ctx, socketKey{}, &socket))
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends}}, nil
+	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends}, socket, c.patience}, nil
 }

@@ -63,21 +63,6 @@ func (t *transaction) end() {
 	t.conn.Close() // waits for a rollback that the end of ctx has started
 }
 
-// send commits. SQLite has nothing to wait for; a server that does not answer in time is given up,
-// and its connection is closed.
-func (s *Store) send(ctx context.Context, t *transaction) error {
-	if s.patience == 0 {
-		return t.Commit()
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
-	defer cancel()
-	_, err := t.ExecContext(bounded, "COMMIT")
-	if err == nil {
-		t.watch.committed()
-	}
-	return err
-}
-
 // within bounds a round trip, or several that belong together, of the store's own.
 func (s *Store) within(ctx context.Context, do func(context.Context) error) error {
 	if s.patience == 0 {
@@ -102,7 +87,7 @@ func (s *Store) inTransaction(ctx context.Context, what string, fn func(t *trans
 		if !t.detach() {
 			return ctx.Err()
 		}
-		return s.send(ctx, t)
+		return t.Commit()
 	})
 	if err != nil {
 		return s.outage(ctx, what, err)

@@ -5,7 +5,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"net"
 	"sync"
+	"time"
 )
 
 // watch observes one physical connection while a handler uses its transaction. It refuses every
@@ -23,25 +25,7 @@ type watch struct {
 	mu       sync.Mutex
 	guarding bool
 	ended    bool
-	sent     bool // a COMMIT by text has succeeded
 	outage   error
-}
-
-// committed says that a COMMIT was sent as a statement and has succeeded, so that there is nothing
-// to roll back.
-func (w *watch) committed() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sent = true
-}
-
-// takeSent reports whether committed was called since the last call.
-func (w *watch) takeSent() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sent := w.sent
-	w.sent = false
-	return sent
 }
 
 // guard begins to watch.
@@ -140,7 +124,9 @@ type (
 
 type watchedConn struct {
 	fullConn
-	watch *watch
+	watch    *watch
+	socket   net.Conn // to a server; nil: there is none
+	patience time.Duration
 }
 
 func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
@@ -170,14 +156,22 @@ func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.
 	return &watchedStmt{stmt.(fullStmt), c.watch}, nil
 }
 
-// BeginTx begins a transaction, whose end sends nothing if a COMMIT was sent as a statement.
+// BeginTx begins a transaction, whose end is bounded: it has no context.
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c.watch.takeSent()
 	tx, err := c.fullConn.BeginTx(ctx, opts)
-	if err != nil {
-		return nil, err
+	if err != nil || c.socket == nil {
+		return tx, err
 	}
-	return &watchedTx{tx, c.watch}, nil
+	return &boundedTx{tx, c.socket, c.patience}, nil
+}
+
+// Close closes the connection. That a server cannot be notified any more is no error.
+func (c *watchedConn) Close() error {
+	err := c.fullConn.Close()
+	if c.socket != nil {
+		return nil
+	}
+	return err
 }
 
 // CheckNamedValue leaves it to the driver, if it wants to, how a Go value becomes an argument.
@@ -188,16 +182,22 @@ func (c *watchedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-type watchedTx struct {
+// boundedTx ends within a time, also if the server is silent: then the connection is broken.
+type boundedTx struct {
 	driver.Tx
-	watch *watch
+	socket   net.Conn
+	patience time.Duration
 }
 
-func (t *watchedTx) Rollback() error {
-	if t.watch.takeSent() {
-		return nil
+func (t *boundedTx) Commit() error   { return t.bounded(t.Tx.Commit) }
+func (t *boundedTx) Rollback() error { return t.bounded(t.Tx.Rollback) }
+
+func (t *boundedTx) bounded(end func() error) error {
+	if err := t.socket.SetDeadline(time.Now().Add(t.patience)); err != nil {
+		return driver.ErrBadConn
 	}
-	return t.Tx.Rollback()
+	err := end()
+	return errors.Join(err, t.socket.SetDeadline(time.Time{}))
 }
 
 type watchedStmt struct {
