@@ -22,6 +22,7 @@ func startIssuer(t *testing.T, cfg *emulator.IssuerConfig) *emulator.Issuer {
 	t.Helper()
 	issuer, err := emulator.StartIssuer([]emulator.Principal{
 		{ID: "all", Secret: "all-secret"}, {ID: "reader", Secret: "reader-secret", Rights: emulator.Listen},
+		{ID: "writer", Secret: "writer-secret", Rights: emulator.Send},
 	}, cfg)
 	if err != nil {
 		t.Fatal(err)

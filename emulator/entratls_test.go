@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -113,6 +114,29 @@ func TestClientSecretForCosmos(t *testing.T) {
 	batch.UpsertItem(document, nil)
 	_, err = reader.ExecuteTransactionalBatch(within(t), batch, nil)
 	wantAnswer(t, err, http.StatusForbidden, "containers/items/write")
+	writer := container(secretOf(t, srv.Addr(), srv.CertPool(), "writer"))
+	_, err = writer.UpsertItem(within(t), key, document, nil)
+	must(t, err)
+	_, err = writer.ReadItem(within(t), key, "1", nil)
+	wantAnswer(t, err, http.StatusForbidden, "containers/items/read")
+	batch = writer.NewTransactionalBatch(key)
+	batch.UpsertItem(document, nil)
+	batch.ReadItem("1", nil)
+	_, err = writer.ExecuteTransactionalBatch(within(t), batch, nil)
+	wantAnswer(t, err, http.StatusForbidden, "containers/items/read")
+	// A header that is for batches does not make a read a write.
+	req, err := http.NewRequestWithContext(within(t), http.MethodGet, srv.Endpoint()+"/dbs/db/colls/docs/docs/1", nil)
+	must(t, err)
+	req.Header = http.Header{
+		"Authorization": {url.QueryEscape("type=aad&ver=1.0&sig=" + tokenOf(t, issuer, "writer-secret", "https://cosmos.azure.com"))},
+		"X-Ms-Version":  {"2020-11-05"}, "X-Ms-Documentdb-Partitionkey": {`["a"]`}, "X-Ms-Cosmos-Is-Batch-Request": {"true"},
+	}
+	res, err := trusting(t, srv.CertPool()).Do(req)
+	must(t, err)
+	res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("a read with the header of a batch: status %d", res.StatusCode)
+	}
 
 	for token, why := range map[string]string{
 		tokenOf(t, issuer, "all-secret", "https://cosmos.azure.com"):                   "",

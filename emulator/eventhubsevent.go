@@ -137,7 +137,9 @@ func (s *splitter) event(b []byte) (eventhubs.Message, error) {
 		return m, nil
 	}
 	start := len(s.arena)
-	s.arena = append(s.arena, delivery.Raw...)
+	if delivery.Raw != nil { // not as it is: its descriptor may have another form
+		s.arena = append(amqp.AppendSection(s.arena, amqp.SectionDeliveryAnnotations), delivery.Value...)
+	}
 	if n > 0 {
 		s.arena = amqp.AppendMapHeader(amqp.AppendSection(s.arena, amqp.SectionMessageAnnotations), n, size)
 	}

@@ -3,8 +3,10 @@ package emulator
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
 )
 
 // The delivery annotations of a message may be anywhere; an event and a message of Service Bus
@@ -38,6 +40,25 @@ func TestSectionOrder(t *testing.T) {
 		var s splitter
 		if m, err := s.event(message); err == nil {
 			t.Errorf("%x is accepted as %x", message, m.Payload)
+		}
+	}
+}
+
+// A producer may write the descriptor of its delivery annotations in eight bytes. Receivers get
+// the sections in order nevertheless.
+func TestLongDescriptor(t *testing.T) {
+	delivery := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionDeliveryAnnotations), amqp.Map{{Key: amqp.Symbol("d"), Value: int32(1)}})
+	long := append([]byte{0, 0x80, 0, 0, 0, 0, 0, 0, 0, amqp.SectionDeliveryAnnotations}, delivery[3:]...)
+	annotations := amqp.AppendValue(amqp.AppendSection(nil, amqp.SectionMessageAnnotations), amqp.Map{{Key: amqp.Symbol("m"), Value: int32(1)}})
+	var s splitter
+	m, err := s.event(append(long, annotations...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, metrics := range [][]byte{nil, appendMetrics(nil, eventhubs.Info{}, time.Now())} {
+		sent := appendEvent(nil, &eventhubs.Stored{Payload: m.Payload}, metrics)
+		if err := eachSection(sent, func(amqp.Section, []byte) error { return nil }); err != nil {
+			t.Errorf("receivers get %x: %v", sent, err)
 		}
 	}
 }

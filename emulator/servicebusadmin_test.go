@@ -275,6 +275,51 @@ func TestBusAdminRefusesSettings(t *testing.T) {
 	}
 }
 
+// Settings that change nothing here are kept, also over a restart: a client compares what it set
+// with what it reads.
+func TestBusAdminKeepsSettings(t *testing.T) {
+	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, within(t)
+	start := func() (*emulator.ServiceBus, *admin.Client) {
+		srv := startBus(t, emulator.ServiceBusQueue{}, &cfg)
+		return srv, busAdmin(t, srv, srv.AdminConnectionString())
+	}
+	settings := func(set bool) (admin.QueueProperties, admin.TopicProperties, admin.SubscriptionProperties) {
+		return admin.QueueProperties{EnableBatchedOperations: &set}, admin.TopicProperties{EnableBatchedOperations: &set, SupportOrdering: &set},
+			admin.SubscriptionProperties{EnableBatchedOperations: &set, EnableDeadLetteringOnFilterEvaluationExceptions: to.Ptr(!set)}
+	}
+	check := func(when string, a *admin.Client, set bool) {
+		q, err1 := a.GetQueue(ctx, "new", nil)
+		topic, err2 := a.GetTopic(ctx, "topic", nil)
+		sub, err3 := a.GetSubscription(ctx, "topic", "all", nil)
+		must(t, errors.Join(err1, err2, err3))
+		for setting, kept := range map[string]bool{
+			"EnableBatchedOperations of the queue": *q.EnableBatchedOperations == set, "EnableBatchedOperations of the topic": *topic.EnableBatchedOperations == set,
+			"SupportOrdering": *topic.SupportOrdering == set, "EnableBatchedOperations of the subscription": *sub.EnableBatchedOperations == set,
+			"DeadLetteringOnFilterEvaluationExceptions": *sub.EnableDeadLetteringOnFilterEvaluationExceptions == !set,
+		} {
+			if !kept {
+				t.Errorf("%s: %s differs from what was set", when, setting)
+			}
+		}
+	}
+	srv, a := start()
+	queue, topic, subscription := settings(false)
+	_, err1 := a.CreateQueue(ctx, "new", &admin.CreateQueueOptions{Properties: &queue})
+	_, err2 := a.CreateTopic(ctx, "topic", &admin.CreateTopicOptions{Properties: &topic})
+	_, err3 := a.CreateSubscription(ctx, "topic", "all", &admin.CreateSubscriptionOptions{Properties: &subscription})
+	must(t, errors.Join(err1, err2, err3))
+	check("created", a, false)
+	must(t, srv.Close())
+	_, a = start()
+	check("after a restart", a, false)
+	queue, topic, subscription = settings(true)
+	_, err1 = a.UpdateQueue(ctx, "new", queue, nil)
+	_, err2 = a.UpdateTopic(ctx, "topic", topic, nil)
+	_, err3 = a.UpdateSubscription(ctx, "topic", "all", subscription, nil)
+	must(t, errors.Join(err1, err2, err3))
+	check("updated", a, true)
+}
+
 // What an entity's status forbids is refused; what it doesn't forbid goes on.
 func TestBusAdminStatus(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})

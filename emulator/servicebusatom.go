@@ -161,7 +161,8 @@ func sameDuration(a, b string) bool {
 	return err1 == nil && err2 == nil && da == db
 }
 
-func isTrue(b *bool) bool { return b != nil && *b }
+func isTrue(b *bool) bool  { return b != nil && *b }
+func isFalse(b *bool) bool { return b != nil && !*b }
 
 // statuses are the names of the values of [servicebus.Status].
 var statuses = []string{"Active", "Disabled", "SendDisabled", "ReceiveDisabled"}
@@ -210,6 +211,7 @@ func (d *description) config() (*servicebus.QueueConfig, error) {
 	return &servicebus.QueueConfig{
 		DeleteIdle: idle, Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
 		Sessions: isTrue(d.RequiresSession), Status: status, Metadata: d.UserMetadata,
+		Unbatched: isFalse(d.EnableBatchedOperations), KeepFilterErrors: isTrue(d.DeadLetteringOnFilterEvaluationExceptions),
 	}, err
 }
 
@@ -231,7 +233,10 @@ func (d *description) topicConfig() (*servicebus.TopicConfig, error) {
 		return nil, fmt.Errorf("AutoDeleteOnIdle: %w", err)
 	}
 	most, err := d.bytes()
-	return &servicebus.TopicConfig{DeleteIdle: idle, TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata}, err
+	return &servicebus.TopicConfig{
+		DeleteIdle: idle, TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata,
+		Unbatched: isFalse(d.EnableBatchedOperations), Unordered: isFalse(d.SupportOrdering),
+	}, err
 }
 
 func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
@@ -245,11 +250,12 @@ func describeAll[T any](all []T, describe func(T) atomEntry) []atomEntry {
 func entryOf(path, kind string, d description) atomEntry {
 	no, yes := false, true
 	d.XMLName = xml.Name{Space: busSpace, Local: kind}
-	d.EnableBatchedOperations, d.EntityAvailabilityStatus = &yes, "Available"
-	if kind == "SubscriptionDescription" {
-		d.DeadLetteringOnFilterEvaluationExceptions = &no
-	} else {
-		d.EnablePartitioning, d.EnableExpress, d.SupportOrdering, d.RequiresDuplicateDetection = &no, &no, &yes, &no
+	d.EntityAvailabilityStatus = "Available"
+	if kind != "SubscriptionDescription" {
+		d.EnablePartitioning, d.EnableExpress, d.RequiresDuplicateDetection = &no, &no, &no
+		if d.SupportOrdering == nil { // a queue
+			d.SupportOrdering = &yes
+		}
 		d.DuplicateDetectionHistoryTimeWindow = defaultWindow
 	}
 	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
@@ -258,9 +264,10 @@ func entryOf(path, kind string, d description) atomEntry {
 
 func describe(q *servicebus.Queue) description {
 	cfg, n := q.Config(), q.Counts()
-	total := n.Active + n.DeadLetters + n.Scheduled
+	total, batched := n.Active+n.DeadLetters+n.Scheduled, !cfg.Unbatched
 	return description{
-		LockDuration: formatISO(cfg.Lock), RequiresSession: &cfg.Sessions, DefaultMessageTimeToLive: formatISO(cfg.TTL),
+		EnableBatchedOperations: &batched,
+		LockDuration:            formatISO(cfg.Lock), RequiresSession: &cfg.Sessions, DefaultMessageTimeToLive: formatISO(cfg.TTL),
 		DeadLetteringOnMessageExpiration: &cfg.KeepExpired, MaxDeliveryCount: cfg.MaxDeliveries, MaxSizeInMegabytes: cfg.MaxBytes >> 20,
 		MessageCount: &total, SizeInBytes: &n.Bytes, CreatedAt: stamp(q.Created()), UpdatedAt: stamp(q.Updated()),
 		AccessedAt: stamp(q.Accessed()), AutoDeleteOnIdle: formatISO(cfg.DeleteIdle),
@@ -274,7 +281,8 @@ func describeQueue(q *servicebus.Queue) atomEntry {
 }
 
 func describeSubscription(q *servicebus.Queue) atomEntry {
-	d := describe(q)
+	d, keep := describe(q), q.Config().KeepFilterErrors
+	d.DeadLetteringOnFilterEvaluationExceptions = &keep
 	if q.Accessed().IsZero() { // clients expect that its creation counts
 		d.AccessedAt = d.CreatedAt
 	}
@@ -283,7 +291,9 @@ func describeSubscription(q *servicebus.Queue) atomEntry {
 
 func describeTopic(t *servicebus.Topic) atomEntry {
 	cfg, c, n := t.Config(), t.Counts(), len(t.Subscriptions())
+	batched, ordered := !cfg.Unbatched, !cfg.Unordered
 	return entryOf(t.Name(), "TopicDescription", description{
+		EnableBatchedOperations: &batched, SupportOrdering: &ordered,
 		DefaultMessageTimeToLive: formatISO(cfg.TTL), MaxSizeInMegabytes: cfg.MaxBytes >> 20, SizeInBytes: &c.Bytes, SubscriptionCount: &n,
 		AccessedAt: stamp(t.Accessed()), AutoDeleteOnIdle: formatISO(cfg.DeleteIdle),
 		CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Updated()), Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,

@@ -34,26 +34,39 @@ func readStampKey(n strictyaml.Node, key *[]byte) {
 func (f *File) believeStamps() {
 	for _, p := range f.Stages {
 		var from []sluice.StampSource
-		if p.Group != (sluice.Group{}) {
-			at := p.hub.address()
-			for _, s := range f.Stages {
-				if s.messages == nil || s.rollup != nil || s.messages.to != at || s.Group.Topic == "" {
-					continue
-				}
-				if p.stampKey != nil && s.stampKey == nil {
-					p.keyNodes.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
-				}
-				from = s.appendStampSources(from, s.Group.Topic)
+		for _, s := range f.sendersTo(p) {
+			if p.stampKey != nil && s.stampKey == nil {
+				p.keyNodes.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
 			}
+			from = s.appendStampSources(from, s.Group.Topic)
 		}
 		if p.from != "" {
 			from = p.appendStampSources(from, p.from)
+		}
+		for _, s := range f.sendersTo(p) {
+			if s.stampKey != nil && slices.ContainsFunc(from, func(o sluice.StampSource) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
+				s.keyNodes.stampKey.Fail("stage %s would believe unsigned stamps of hub %s too: give a stamp_key to each stage that reads that hub and sends to stage %s, and to stage %s if it has source.from", p.Name, s.Group.Topic, p.Name, p.Name)
+			}
 		}
 		p.config.StampsFrom = from
 		if p.rollup != nil {
 			p.rollup.stamps = sluice.NewStampReader(from)
 		}
 	}
+}
+
+// sendersTo returns the stages in the file that send messages with stamps to the hub of p.
+func (f *File) sendersTo(p *Pipeline) (list []*Pipeline) {
+	if p.Group == (sluice.Group{}) {
+		return nil
+	}
+	at := p.hub.address()
+	for _, s := range f.Stages {
+		if s.messages != nil && s.rollup == nil && s.messages.to == at && s.Group.Topic != "" {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // appendStampSources appends the stage that reads a topic, with each of the pipeline's keys.

@@ -53,6 +53,11 @@ func TestStampsFrom(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.edited, err, c.want)
 		}
 	}
+	// An unsigned stamp would do as well as a signed one.
+	_, err := ParseFile("p.yaml", []byte(editStages(t, "  clean:\n", own, "{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, from: Flights}")), environment("STAMP_KEY="+key))
+	if err == nil || !strings.Contains(err.Error(), "p.yaml:8:5: stages.clean.stamp_key: stage figures would believe unsigned stamps of hub flights too: give a stamp_key") {
+		t.Errorf("named too, without a key: %v", err)
+	}
 	for value, want := range map[string]string{
 		"${STAMP_KEY}":                     "p.yaml:4:1: stamp_key: has 5 bytes: use at least 16 random ones",
 		"0123456789abcdef0123456789abcdef": "p.yaml:4:1: stamp_key: is a secret: put it into an environment variable",

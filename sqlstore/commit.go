@@ -14,6 +14,9 @@ import (
 // errEnded is the error for a handler that ends its own transaction.
 var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, a statement that commits by itself such as CREATE TABLE, or a conflict clause that rolls back): what it still could roll back was rolled back; leave the commit to the store")
 
+// errRowsOpen is the error for a handler that does not close its rows.
+var errRowsOpen = errors.New("the handler has left the rows of a query open: read them to the end or close them, before the next statement and before the handler returns")
+
 // Commit implements [driver.TxStore].
 //
 // The order is the guarantee: first the fence, so that a handler never runs on a partition whose
@@ -109,6 +112,8 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
 	case over:
 		err = cmp.Or(err, errEnded)
+	case t.watch.rowsOpen():
+		err = cmp.Or(err, errRowsOpen)
 	default:
 		if ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended != nil {
 			if !errors.Is(ended, errEnded) {

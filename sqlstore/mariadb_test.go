@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,7 @@ func TestMariaDBHandlerEndsTransaction(t *testing.T) {
 		statement string
 		written   int // effects that only the handler can have committed
 	}{
-		{"COMMIT", 0}, {"ROLLBACK", 0}, {"CREATE TABLE other (n INT)", 0}, {"TRUNCATE parents", 0}, {"SET autocommit = 1", 0},
+		{"COMMIT", 0}, {"ROLLBACK", 0}, {"CREATE TABLE other (n INT)", 0}, {"TRUNCATE parents", 0}, {"SET autocommit = 1", 0}, {"SET SESSION autocommit = 0", 0},
 		{"CALL hidden_rollback()", 0}, {"CALL hidden_commit()", 1}, {"CALL hidden_ddl()", 1},
 	} {
 		for _, returned := range []bool{false, true} {
@@ -196,4 +197,114 @@ func TestMariaDBLostSession(t *testing.T) {
 		t.Fatal("put writes `key` without quotes, which MariaDB refuses")
 	}
 	mustNotBlame(t, "syntax", err)
+}
+
+// mariaStep is a step of a handler on a partition that is claimed in the next epoch, at its start.
+func mariaStep(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
+	t.Helper()
+	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset", err)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: epoch + 1}
+	_, err = s.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
+}
+
+// TestMariaDBDeadlockIsIgnored: a deadlock rolls the transaction back, and MariaDB would commit by
+// itself what the handler writes after it.
+func TestMariaDBDeadlockIsIgnored(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	exec := func(q querier, statement string) error {
+		_, err := q.ExecContext(t.Context(), statement)
+		return err
+	}
+	suite.NoError(t, "set up", exec(s.DB(), "INSERT INTO parents VALUES (1), (2)"))
+	err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "lock 1", exec(tx, "SELECT * FROM parents WHERE id = 1 FOR UPDATE"))
+		other, err := s.DB().Conn(ctx)
+		suite.NoError(t, "connect", err)
+		defer other.Close()
+		suite.NoError(t, "begin", exec(other, "START TRANSACTION"))
+		// MariaDB rolls back the transaction that has written less.
+		suite.NoError(t, "write", exec(other, "INSERT INTO parents SELECT seq FROM seq_100_to_200"))
+		suite.NoError(t, "lock 2", exec(other, "SELECT * FROM parents WHERE id = 2 FOR UPDATE"))
+		others := make(chan error)
+		go func() { others <- exec(other, "SELECT * FROM parents WHERE id = 1 FOR UPDATE") }()
+		// Whichever of the two waits first, this one is rolled back.
+		if err := exec(tx, "SELECT * FROM parents WHERE id = 2 FOR UPDATE"); err == nil || !strings.Contains(err.Error(), "1213") {
+			t.Errorf("deadlock: %v", err)
+		}
+		suite.NoError(t, "the other one", <-others)
+		suite.NoError(t, "end", exec(other, "ROLLBACK"))
+		_ = exec(tx, "INSERT INTO effects (`key`) VALUES ('x')")
+		return nil
+	})
+	mustNotBlame(t, "deadlock that is ignored", err)
+	if keys, err := mariaEffects(t.Context(), s); err != nil || len(keys) > 0 {
+		t.Errorf("effects %q, %v: written although the step failed", keys, err)
+	}
+}
+
+// TestMariaDBMigrationLock: the process that has made the tables does not keep the lock.
+func TestMariaDBMigrationLock(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	var free bool
+	if _, err := one(t.Context(), s.writer, "SELECT IS_FREE_LOCK(CONCAT('sluice ', MD5(DATABASE())))", nil, &free); err != nil || !free {
+		t.Errorf("free %t, %v", free, err)
+	}
+}
+
+// TestMariaDBInsert: Insert quotes names that are reserved words, and a batch may be larger than the
+// server's largest packet; a value that is larger is the handler's failure and no outage.
+func TestMariaDBInsert(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE `large partition` (`partition` VARCHAR(9), body LONGTEXT)")
+	suite.NoError(t, "create table", err)
+	insert := func(rows, size int) error {
+		row := []any{"0", strings.Repeat("x", size)}
+		return mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+			return tx.Insert(ctx, "large partition", []string{"partition", "body"}, slices.Repeat([][]any{row}, rows))
+		})
+	}
+	suite.NoError(t, "insert small rows", insert(1100, 1))
+	suite.NoError(t, "insert 20 MB", insert(450, 45_000))
+	var n int
+	if _, err := one(t.Context(), s.reader, "SELECT COUNT(*) FROM `large partition`", nil, &n); err != nil || n != 1550 {
+		t.Errorf("%d rows, %v; want 1550", n, err)
+	}
+	err = insert(1, 17<<20)
+	if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) {
+		t.Errorf("insert a row of 17 MB: %v; want the handler's failure", err)
+	}
+}
+
+// TestMariaDBRowsLeftOpen: a connection takes one statement at a time. The handler's error says so.
+func TestMariaDBRowsLeftOpen(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	_, err := s.DB().ExecContext(t.Context(), "INSERT INTO parents VALUES (1), (2)")
+	suite.NoError(t, "set up", err)
+	for _, then := range []string{"", "INSERT INTO effects (`key`) VALUES ('x')"} {
+		err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+			rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
+			suite.NoError(t, "query", err)
+			if !rows.Next() {
+				t.Errorf("no row: %v", rows.Err())
+			}
+			if then != "" {
+				_, err = tx.ExecContext(ctx, then)
+			}
+			return err
+		})
+		if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || !errors.Is(err, errRowsOpen) {
+			t.Errorf("rows left open, then %q: %v", then, err)
+		}
+	}
+	suite.NoError(t, "rows read to the end", mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
+		suite.NoError(t, "query", err)
+		for rows.Next() {
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES ('x')")
+		return err
+	}))
 }

@@ -24,6 +24,9 @@ import (
 // github.com/go-sql-driver/mysql, or that driver's own form. The context is for opening only. Errors
 // never contain the password. A nil cfg takes every default.
 //
+// A handler must close the rows of a query before its next statement: MySQL's connections take one
+// at a time.
+//
 // The tables must be InnoDB's. A handler's transaction is READ COMMITTED, and its session is strict:
 // a value that does not fit is an error. Statements that MySQL commits by itself (CREATE TABLE,
 // TRUNCATE, LOCK TABLES and so on) are refused in a handler; one that a stored procedure contains is
@@ -82,6 +85,11 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	mc.MultiStatements = false
 	mc.AllowAllFiles = false
 	mc.Loc = time.UTC
+	if mc.MaxAllowedPacket == mysql.NewConfig().MaxAllowedPacket {
+		// The server is asked: it closes the connection of a client that sends more than it allows,
+		// which looks like an outage.
+		mc.MaxAllowedPacket = 0
+	}
 	mc.Logger = &mysql.NopLogger{} // errors are returned
 	if mc.Timeout == 0 {
 		mc.Timeout = min(10*time.Second, c.patience())
@@ -194,7 +202,7 @@ func (mysqlDialect) ends(query string) bool {
 	case "ROLLBACK":
 		return second != "TO" && !(second == "WORK" && mysqlRollbackTo.MatchString(query))
 	case "SET":
-		return second == "AUTOCOMMIT" || second == "PASSWORD"
+		return second == "PASSWORD" || mysqlAutocommit.MatchString(query)
 	case "START", "LOCK":
 		return second != "INSTANCE"
 	case "ALTER", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "BEGIN", "COMMIT", "XA",
@@ -206,6 +214,7 @@ func (mysqlDialect) ends(query string) bool {
 
 var (
 	mysqlWords      = regexp.MustCompile(`(?s)^(?:\s|--[^\n]*\n|#[^\n]*\n|/\*[^!].*?\*/)*(?:/\*!\d*\s*)?([A-Za-z]+)(?:\s+@?@?([A-Za-z_]+))?`)
+	mysqlAutocommit = regexp.MustCompile(`(?i)\bautocommit\s*:?=`)
 	mysqlRollbackTo = regexp.MustCompile(`(?i)^\s*ROLLBACK\s+WORK\s+TO\b`)
 )
 
@@ -229,6 +238,7 @@ func (mysqlDialect) intact(ctx context.Context, t *transaction) error {
 // https://mariadb.com/kb/en/mariadb-error-code-reference/.
 const (
 	mysqlDuplicate   = 1062
+	mysqlUnknown     = 1105 // its text says what has failed
 	mysqlNoSavepoint = 1305
 )
 
@@ -246,6 +256,9 @@ func (mysqlDialect) fault(err error) fault {
 		}
 		return faultStatement
 	}
+	if e.Number == mysqlUnknown && strings.Contains(e.Message, "max_allowed_packet") {
+		return faultConstraint
+	}
 	switch e.Number {
 	case 1022, 1048, 1062, 1169, 1216, 1217, 1364, 1451, 1452, 1557, 1586, 1761, 1762, 3819, 4025, // keys, NULL, checks
 		1264, 1265, 1292, 1366, 1406, 1690, 3140, 3141, 1411: // values that do not fit
@@ -253,7 +266,7 @@ func (mysqlDialect) fault(err error) fault {
 	case 1213, 1020, // deadlock, a row that has changed since it was read
 		3101: // group replication: a conflict at the commit
 		return faultBusy
-	case 1205, // lock wait time-out
+	case 1205, 1206, // lock wait time-out, too many locks
 		1290, 1792, 1836, 3100, // read-only, as after a failover
 		1021, 1114, 1037, 1038, 1041, // no room
 		1040, 1203, 1226, 1129: // too many connections
@@ -265,7 +278,7 @@ func (mysqlDialect) fault(err error) fault {
 		return faultMissing
 	case 1053, 1077, 1079, 1080, 1094, 1180, 1181, 1317, 1927, // shutdown, KILL, an error in the commit
 		1158, 1159, 1160, 1161, 1189, 1190, 1152, 1184, // network
-		1030, 1034, 1035, 1194, 1195, 1105, 1815, 4031, 1296: // the storage engine
+		1030, 1034, 1035, 1194, 1195, mysqlUnknown, 1815, 4031, 1296: // the storage engine
 		return faultBroken
 	}
 	return faultStatement
@@ -291,6 +304,7 @@ var mysqlHints = map[uint16]string{
 	1040: "raise max_connections, or lower the pools' sizes",
 	1114: "free some room on its disk",
 	1021: "free some room on its disk",
+	1206: "raise innodb_buffer_pool_size, or lock fewer rows in a transaction",
 	1205: "another transaction holds the row: look for a paused process or a long transaction (SHOW ENGINE INNODB STATUS)",
 	1290: "it accepts no writes: check whether it is a replica",
 	1792: "it accepts no writes: check whether it is a replica",

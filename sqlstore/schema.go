@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The components that have a schema of their own.
@@ -31,21 +32,26 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 	if err != nil || version >= len(steps) {
 		return err
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer conn.Close()
 	if lock := d.statements().SchemaLock; lock != "" {
 		var ours bool
-		if _, err := one(ctx, tx, lock, nil, &ours); err != nil {
+		if _, err := one(ctx, conn, lock, nil, &ours); err != nil {
 			return err
 		}
 		if !ours {
 			return errors.New("another process has been migrating its tables for a minute: wait for it, or end its session")
 		}
-		defer tx.ExecContext(context.WithoutCancel(ctx), d.statements().SchemaUnlock)
+		defer unlock(ctx, conn, d)
 	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
 	if _, err := tx.ExecContext(ctx, d.statements().SchemaTable); err != nil {
 		return err
 	}
@@ -66,6 +72,14 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return err
 	}
 	return tx.Commit()
+}
+
+// unlock releases the lock, which belongs to the session and not to a transaction. If the server does
+// not answer, the driver closes the connection, which releases it too.
+func unlock(ctx context.Context, conn *sql.Conn, d dialect) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	conn.ExecContext(ctx, d.statements().SchemaUnlock)
 }
 
 // readVersion reads a component's version, 0 if it has none, and refuses one that

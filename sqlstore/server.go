@@ -96,5 +96,5 @@ func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends}}, nil
+	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends, oneResult: true}}, nil
 }

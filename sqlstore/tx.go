@@ -13,7 +13,8 @@ import (
 // methods that sqlc and similar tools need, and cannot commit: the store commits after the handler
 // has returned nil. If a handler ends the transaction by SQL, it has failed and nothing is written.
 //
-// Rows and statements are closed with the transaction. Like [sql.Tx] it may be used by several
+// Rows and statements are closed with the transaction. In MySQL and MariaDB rows must be closed before
+// the next statement, and before the handler returns. Like [sql.Tx] it may be used by several
 // goroutines of the handler, all of which must have ended when the handler returns.
 type Tx struct {
 	tx      *sql.Tx
@@ -91,28 +92,52 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 	}
 	text := insertText(t.dialect, table, columns)
 	most := min(t.dialect.chunk(), t.dialect.variables()/len(columns))
-	full := len(rows) / most * most // rows that go in chunks of the usual size
-	if full > 0 {
-		stmt, err := t.tx.PrepareContext(ctx, text(most))
-		if err != nil {
-			return err
+	var full *sql.Stmt // of chunks of the usual size
+	for i := 0; i < len(rows); {
+		chunk := firstChunk(rows[i:], most)
+		args := slices.Concat(chunk...)
+		var err error
+		switch {
+		case len(chunk) < most:
+			_, err = t.tx.ExecContext(ctx, text(len(chunk)), args...)
+		case full == nil:
+			if full, err = t.tx.PrepareContext(ctx, text(most)); err != nil {
+				return err
+			}
+			defer full.Close()
+			fallthrough
+		default:
+			_, err = full.ExecContext(ctx, args...)
 		}
-		defer stmt.Close()
-		for i := 0; i < full; i += most {
-			chunk := rows[i : i+most]
-			if _, err := stmt.ExecContext(ctx, slices.Concat(chunk...)...); err != nil {
-				return t.refused(ctx, text(1), chunk, i, err)
+		if err != nil {
+			return t.refused(ctx, text(1), chunk, i, err)
+		}
+		i += len(chunk)
+	}
+	return nil
+}
+
+// chunkBytes is the size of texts and bytes from which a chunk takes no further row: servers limit
+// the size of a statement.
+const chunkBytes = 1 << 20
+
+// firstChunk returns the first rows, at most so many.
+func firstChunk(rows [][]any, most int) [][]any {
+	size := 0
+	for i, row := range rows {
+		if i == most || size >= chunkBytes {
+			return rows[:i]
+		}
+		for _, value := range row {
+			switch v := value.(type) {
+			case string:
+				size += len(v)
+			case []byte:
+				size += len(v)
 			}
 		}
 	}
-	chunk := rows[full:]
-	if len(chunk) == 0 {
-		return nil
-	}
-	if _, err := t.tx.ExecContext(ctx, text(len(chunk)), slices.Concat(chunk...)...); err != nil {
-		return t.refused(ctx, text(1), chunk, full, err)
-	}
-	return nil
+	return rows
 }
 
 // refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the
@@ -145,6 +170,6 @@ func insertText(d dialect, table string, columns []string) func(rows int) string
 	head.WriteString(") VALUES ")
 	tuple := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 	return func(rows int) string {
-		return d.rebind(head.String() + tuple + strings.Repeat(", "+tuple, rows-1))
+		return head.String() + d.rebind(tuple+strings.Repeat(", "+tuple, rows-1))
 	}
 }

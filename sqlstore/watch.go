@@ -19,12 +19,15 @@ type watch struct {
 	fault func(error) fault
 	// ends reports whether a statement ends a transaction; nil: the database asks mayCommit.
 	ends func(query string) bool
+	// oneResult: the connection takes no statement while the rows of another are open.
+	oneResult bool
 
 	mu       sync.Mutex
 	guarding bool
 	ended    bool
 	sent     bool // a COMMIT by text has succeeded
 	outage   error
+	open     *watchedRows // if oneResult
 }
 
 // committed says that a COMMIT was sent as a statement and has succeeded, so that there is nothing
@@ -48,7 +51,7 @@ func (w *watch) takeSent() bool {
 func (w *watch) guard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.guarding, w.ended, w.outage = true, false, nil
+	w.guarding, w.ended, w.outage, w.open = true, false, nil, nil
 }
 
 // release stops watching.
@@ -82,14 +85,29 @@ func (w *watch) rolledBack() {
 	}
 }
 
-// before refuses a statement that would end the transaction, or run outside it.
+// before refuses a statement that would end the transaction, or run outside it. A deadlock, among
+// other failures, has rolled the transaction back: MySQL commits each statement after it by itself.
 func (w *watch) before(query string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.guarding && (w.ended || w.ends != nil && w.ends(query)) {
+	switch {
+	case !w.guarding:
+		return nil
+	case w.outage != nil:
+		return w.outage
+	case w.ended || w.ends != nil && w.ends(query):
 		return errEnded
+	case w.open != nil:
+		return errRowsOpen
 	}
 	return nil
+}
+
+// rowsOpen reports whether the connection takes no statement because rows are open.
+func (w *watch) rowsOpen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open != nil
 }
 
 // after records the outcome of a statement.
@@ -238,7 +256,24 @@ func (w *watch) rows(rows driver.Rows, err error) (driver.Rows, error) {
 	if err != nil {
 		return nil, w.after(err)
 	}
-	return &watchedRows{rows.(fullRows), w}, nil
+	watched := &watchedRows{rows.(fullRows), w}
+	if w.oneResult {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.open = watched
+	}
+	return watched, nil
+}
+
+// Close closes the rows.
+func (r *watchedRows) Close() error {
+	err := r.fullRows.Close()
+	r.watch.mu.Lock()
+	defer r.watch.mu.Unlock()
+	if r.watch.open == r {
+		r.watch.open = nil
+	}
+	return err
 }
 
 // ColumnTypeLength returns no length if the driver knows none.

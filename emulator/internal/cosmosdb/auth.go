@@ -165,32 +165,49 @@ func (c *call) checkRole() *failure {
 	if p == nil {
 		return nil
 	}
-	action, allowed := c.action(p)
-	if allowed {
-		return nil
+	if action, allowed := c.action(p); !allowed {
+		return c.noRole(action)
 	}
-	return fail(http.StatusForbidden, substatusNoRole, "Request blocked by Auth emulator : Request is blocked because principal ["+p.ID+
+	return nil
+}
+
+// noRole refuses an action that the roles of the client's principal don't allow.
+func (c *call) noRole(action string) *failure {
+	return fail(http.StatusForbidden, substatusNoRole, "Request blocked by Auth emulator : Request is blocked because principal ["+c.principal.ID+
 		"] does not have required RBAC permissions to perform action ["+action+"] on resource [/"+strings.Join(c.path, "/")+"]. Learn more: https://aka.ms/cosmos-native-rbac.")
 }
 
-// action returns what the request does, as Azure names it, and whether the principal may. Whoever
-// may read or write items may read metadata.
+// Actions as Azure names them.
+const (
+	accountAction   = "Microsoft.DocumentDB/databaseAccounts/"
+	containerAction = accountAction + "sqlDatabases/containers/"
+	readItems       = containerAction + "items/read"
+)
+
+// action returns what the request does, and whether the principal may. Whoever may read or
+// write items may read metadata. What a batch reads is checked later: see checkBatch.
 func (c *call) action(p *Principal) (name string, allowed bool) {
-	const prefix = "Microsoft.DocumentDB/databaseAccounts/"
-	const container = prefix + "sqlDatabases/containers/"
 	if len(c.path) < 5 || c.path[4] == "pkranges" {
 		if c.r.Method == http.MethodGet || c.isQuery() {
-			return prefix + "readMetadata", p.Read || p.Write
+			return accountAction + "readMetadata", p.Read || p.Write
 		}
-		return prefix + "write", p.Write
+		return accountAction + "write", p.Write
 	}
 	switch c.kind() {
 	case OnQuery:
-		return container + "executeQuery", p.Read
+		return containerAction + "executeQuery", p.Read
 	case OnRead:
-		return container + "items/read", p.Read
+		return readItems, p.Read
 	}
-	return container + "items/write", p.Write
+	return containerAction + "items/write", p.Write
+}
+
+// checkBatch refuses a batch that reads, if the client's principal may only write.
+func (c *call) checkBatch(b *batch) *failure {
+	if p := c.principal; p == nil || p.Read || !slices.ContainsFunc(b.ops, func(o batchOp) bool { return o.verb == verbRead }) {
+		return nil
+	}
+	return c.noRole(readItems)
 }
 
 // acceptsToken reports whether an access token is one of the configuration.

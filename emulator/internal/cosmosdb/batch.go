@@ -136,6 +136,9 @@ func (c *call) batch(owner *Container) *failure {
 		f.charge = chargeConflict
 		return f
 	}
+	if f := c.checkBatch(b); f != nil {
+		return f
+	}
 	if c.isTrue("X-Ms-Cosmos-Batch-Atomic") || c.rangeID() == "" {
 		return c.transaction(owner, b)
 	}

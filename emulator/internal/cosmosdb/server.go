@@ -268,7 +268,7 @@ func (c *call) kind() Request {
 	switch {
 	case c.path[4] == "pkranges":
 		return OnRanges
-	case c.isTrue("X-Ms-Cosmos-Is-Batch-Request"):
+	case len(c.path) == 5 && c.isTrue("X-Ms-Cosmos-Is-Batch-Request"):
 		return OnBatch
 	case len(c.path) == 5 && (c.r.Method == http.MethodGet || c.isQuery() || c.isTrue("X-Ms-Cosmos-Is-Query-Plan-Request")):
 		return OnQuery

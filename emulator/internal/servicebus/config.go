@@ -48,6 +48,9 @@ type QueueConfig struct {
 	Status Status
 	// Metadata is the user's own text, up to 1,024 bytes.
 	Metadata string
+	// Unbatched and KeepFilterErrors are kept for clients, and change nothing: the journal
+	// batches what it writes, and no filter can fail.
+	Unbatched, KeepFilterErrors bool
 }
 
 // Defaults and limits of settings.
@@ -102,6 +105,9 @@ type TopicConfig struct {
 	Status Status
 	// Metadata is the user's own text, up to 1,024 bytes.
 	Metadata string
+	// Unbatched and Unordered are kept for clients, and change nothing: the journal batches
+	// what it writes, and topics keep the order.
+	Unbatched, Unordered bool
 }
 
 func (c *TopicConfig) withDefaults() (TopicConfig, error) {
