@@ -74,8 +74,8 @@ type Config struct {
 const maxMessage = 1 << 20
 
 // Server is an embedded Event Hubs namespace. It is safe for concurrent use. Not
-// supported: HTTPS except for an [Issuer], Kafka, publisher policies and capture. Tokens of Entra ID itself are
-// accepted only where everything is: see [Issuer].
+// supported: HTTPS except for an [Issuer], Kafka, publisher policies and capture. Tokens of
+// Entra ID itself are accepted only where everything is: see [Issuer].
 type Server struct {
 	namespace
 	azure   *hubsAsAzure

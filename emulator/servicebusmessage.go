@@ -16,9 +16,11 @@ const (
 	annLockedUntil = "x-opt-locked-until"
 	annLockToken   = "x-opt-lock-token"
 	annState       = "x-opt-message-state"
-	annScheduled   = "x-opt-scheduled-enqueue-time"
 	annOriginal    = "x-opt-enqueue-sequence-number"
 )
+
+// annScheduled is the annotation by which a sender schedules a message. Receivers see it too.
+const annScheduled = "x-opt-scheduled-enqueue-time"
 
 // The application properties of a dead letter.
 const (
@@ -28,7 +30,7 @@ const (
 
 func reservedInBus(name string) bool {
 	switch name {
-	case annSequence, annEnqueued, annLockedUntil, annLockToken, annState, annScheduled, annOriginal:
+	case annSequence, annEnqueued, annLockedUntil, annLockToken, annState, annOriginal:
 		return true
 	}
 	return false
@@ -166,10 +168,6 @@ func appendBusMessage(b []byte, m *servicebus.Message, lock *servicebus.Locked) 
 	}
 	if m.State != servicebus.Active {
 		a = amqp.AppendValue(amqp.AppendSymbol(a, annState), int32(m.State))
-		n++
-	}
-	if m.State == servicebus.Scheduled {
-		a = amqp.AppendTimestamp(amqp.AppendSymbol(a, annScheduled), m.Scheduled)
 		n++
 	}
 	if lock != nil {

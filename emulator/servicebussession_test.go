@@ -187,6 +187,9 @@ func TestBusScheduled(t *testing.T) {
 		if time.Now().Before(at.Add(-time.Millisecond)) || ms[1].EnqueuedTime.Before(at.Add(-time.Millisecond)) {
 			t.Errorf("%s: received early: enqueued %s, not %s", entity, ms[1].EnqueuedTime, at)
 		}
+		if got := ms[1].ScheduledEnqueueTime; ms[0].ScheduledEnqueueTime != nil || got == nil || got.Sub(at).Abs() > time.Millisecond {
+			t.Errorf("%s: the received message was scheduled for %v, not %s", entity, got, at)
+		}
 	}
 }
 

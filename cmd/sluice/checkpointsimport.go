@@ -58,7 +58,9 @@ The command refuses to change anything if
   - events after the other processor's checkpoint have passed retention.
 With --force it continues in these cases: a consumer of this pipeline is fenced, and
 where events are gone, reading continues with the oldest event. A checkpoint past the
-end of the hub belongs to another hub and is always refused.`,
+end of the hub belongs to another hub and is always refused. With --dry-run neither the
+other processor nor the consumer is disturbed; what is printed then goes by the hub's
+runtime information, which can be seconds old.`,
 		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
   sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,

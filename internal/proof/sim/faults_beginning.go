@@ -33,21 +33,24 @@ func (s source) beginningMoves(partition, site string) {
 	w.count(site)
 }
 
-// choseStart notes that a process has got the start of a partition without a checkpoint.
+// choseStart notes that a process has got the start of a partition without a checkpoint. If it has
+// read the partition before, a failover has lost the checkpoint, and the first start stays.
 func (p *process) choseStart(partition string) {
 	if p.secondStage || p.replays || p.w.checkpoint(partition).Position != driver.Unset {
 		return
 	}
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.chosen[partition] = true
+	if _, before := p.chosen[partition]; !before {
+		p.chosen[partition] = true
+	}
 }
 
 // hasRead notes that a process has read events of a partition since it chose the start.
 func (p *process) hasRead(partition string) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	delete(p.chosen, partition)
+	p.chosen[partition] = false
 }
 
 // halts checks that a partition does not halt because retention has passed the start before an

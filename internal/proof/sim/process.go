@@ -73,7 +73,7 @@ type process struct {
 	stopping    bool                       // it was stopped
 	memories    map[string]*memory         // of a process that replays, by partition
 	ends        map[string]eventID         // the newest event when it acquired each partition
-	chosen      map[string]bool            // partitions whose start it has chosen, and of which it has read nothing since
+	chosen      map[string]bool            // partitions of an assignment: whether it has chosen the start and read nothing since
 	reports     map[string]time.Time       // the last observation with an error, by partition
 	leaving     map[sluice.Lease]bool      // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition

@@ -37,7 +37,10 @@ func (e *ActiveError) Error() string {
 
 // PlanImport returns what an import would do, without doing it.
 func (t *Table) PlanImport(ctx context.Context, f Foreign, force bool) (Move, error) {
-	return t.planned(ctx, f.Partition, f.aim(force), force)
+	if err := f.checkActive(force); err != nil {
+		return Move{}, err
+	}
+	return t.planned(ctx, f.Partition, f.aim(force), force, f.Owner)
 }
 
 // Import moves the checkpoint of a partition to where another processor was. Without force it
@@ -45,15 +48,25 @@ func (t *Table) PlanImport(ctx context.Context, f Foreign, force bool) (Move, er
 // that has a checkpoint already, and one where events after the other checkpoint have passed
 // retention. With force, it continues at the oldest event in that case.
 func (t *Table) Import(ctx context.Context, f Foreign, force bool) (Move, error) {
+	if err := f.checkActive(force); err != nil {
+		return Move{}, err
+	}
 	return t.move(ctx, f.Partition, f.aim(force), force, "checkpoints-import")
+}
+
+// checkActive refuses a partition that the other processor still reads, before a link to it
+// ends that processor's.
+func (f Foreign) checkActive(force bool) error {
+	if f.Owner == "" || force {
+		return nil
+	}
+	return &ActiveError{Partition: f.Partition, Owner: f.Owner}
 }
 
 func (f Foreign) aim(force bool) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
 		to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
 		switch {
-		case f.Owner != "" && !force:
-			return to, &ActiveError{Partition: s.partition, Owner: f.Owner}
 		case s.progress.Position != driver.Unset && !force:
 			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
 		case f.Sequence < 0:

@@ -1,6 +1,7 @@
 package checkpoint_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -132,6 +133,25 @@ func TestImportWithBoundsOutOfDate(t *testing.T) {
 		}
 		if _, err := w.table.Import(t.Context(), checkpoint.Foreign{Partition: "1", Sequence: 7}, true); err == nil || !strings.Contains(err.Error(), "the newest event of t is 4") {
 			t.Errorf("past the end: %v", err)
+		}
+	})
+}
+
+// A refused import, and a dry run by force, do not end the link of the other processor.
+func TestImportLeavesTheOtherProcessorAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := fresh(t)
+		table := *w.table
+		table.Source = seekless{w.hub, t}
+		f := checkpoint.Foreign{Partition: "1", Sequence: 3, Owner: "worker-7"}
+		for _, do := range []func(context.Context, checkpoint.Foreign, bool) (checkpoint.Move, error){table.PlanImport, table.Import} {
+			if _, err := do(t.Context(), f, false); !errors.As(err, new(*checkpoint.ActiveError)) {
+				t.Errorf("without force: %v", err)
+			}
+		}
+		table.DryRun = true
+		if m, err := table.PlanImport(t.Context(), f, true); err != nil || m.To.Sequence != 3 {
+			t.Errorf("a dry run by force: %+v, %v", m, err)
 		}
 	})
 }

@@ -73,10 +73,12 @@ func aimAt(start sluice.Start) aim {
 
 // Plan returns what a move would do, without doing it.
 func (t *Table) Plan(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
-	return t.planned(ctx, partition, aimAt(start), force)
+	return t.planned(ctx, partition, aimAt(start), force, "")
 }
 
-func (t *Table) planned(ctx context.Context, partition string, to aim, force bool) (Move, error) {
+// planned plans a move of a partition that another processor may read; reader is its name, or
+// empty.
+func (t *Table) planned(ctx context.Context, partition string, to aim, force bool, reader string) (Move, error) {
 	s, err := t.look(ctx, partition)
 	if err != nil {
 		return Move{}, err
@@ -84,9 +86,12 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	if s.holder.Live() && !force {
 		return Move{}, &HeldError{Partition: partition, Owner: s.holder.Owner, Left: s.holder.Remaining}
 	}
-	if t.DryRun && s.holder.Live() {
+	if s.holder.Live() {
+		reader = s.holder.Owner
+	}
+	if t.DryRun && reader != "" {
 		quiet := *t
-		quiet.Source = quietSource{t.Source, s.holder.Owner}
+		quiet.Source = quietSource{t.Source, reader}
 		t = &quiet
 	}
 	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
