@@ -338,6 +338,16 @@ func TestLateRefusal(t *testing.T) {
 	}
 }
 
+// The metrics of a receiver in a geo-replicated namespace have an offset to start at.
+func TestGeoMetrics(t *testing.T) {
+	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{Geo: true}))
+	send(t, producer(t, srv, "h"), to0(), "a")
+	m := next(t, receiver(t, session(t, srv), fromZero, &amqp.ReceiverOptions{DesiredCapabilities: []string{"com.microsoft:enable-receiver-runtime-metric"}}))
+	if last := m.DeliveryAnnotations["last_enqueued_offset"]; last != m.Annotations["x-opt-offset"] {
+		t.Errorf("the last offset is %v, the last event's %v", last, m.Annotations["x-opt-offset"])
+	}
+}
+
 // Offsets name the replication epoch. A promotion begins another one; after a forced one,
 // earlier offsets are refused. Numeric offsets always are.
 func TestGeo(t *testing.T) {

@@ -157,16 +157,22 @@ var (
 	symKey      = amqp.AppendSymbol(nil, annKey)
 )
 
-// metricPairs is how many pairs [appendMetrics] appends.
-const metricPairs = 4
+// The delivery annotations about the end of the partition.
+const (
+	metricSequence  = "last_enqueued_sequence_number"
+	metricOffset    = "last_enqueued_offset"
+	metricEnqueued  = "last_enqueued_time_utc"
+	metricRetrieved = "runtime_info_retrieval_time_utc"
+	metricPairs     = 4
+)
 
 // appendMetrics appends the pairs of the delivery annotations about the end of the partition,
 // for receivers that ask for them.
 func appendMetrics(b []byte, info eventhubs.Info, now time.Time) []byte {
-	b = amqp.AppendLong(amqp.AppendSymbol(b, "last_enqueued_sequence_number"), info.Last)
-	b = amqp.AppendString(amqp.AppendSymbol(b, "last_enqueued_offset"), info.LastOffset)
-	b = amqp.AppendTimestamp(amqp.AppendSymbol(b, "last_enqueued_time_utc"), info.LastEnqueued)
-	return amqp.AppendTimestamp(amqp.AppendSymbol(b, "runtime_info_retrieval_time_utc"), now)
+	b = amqp.AppendLong(amqp.AppendSymbol(b, metricSequence), info.Last)
+	b = amqp.AppendString(amqp.AppendSymbol(b, metricOffset), info.LastOffset)
+	b = amqp.AppendTimestamp(amqp.AppendSymbol(b, metricEnqueued), info.LastEnqueued)
+	return amqp.AppendTimestamp(amqp.AppendSymbol(b, metricRetrieved), now)
 }
 
 // appendDelivery appends the delivery annotations of an event, the broker's metrics before the
@@ -189,8 +195,12 @@ func appendDelivery(b, payload, metrics []byte) (to, rest []byte) {
 	}
 	n, pairs := metricPairs, slices.Clone(metrics)
 	own.Pairs(func(p amqp.RawPair) bool {
-		pairs = append(pairs, p.Raw...)
-		n++
+		switch p.Key {
+		case metricSequence, metricOffset, metricEnqueued, metricRetrieved: // a map has a key once
+		default:
+			pairs = append(pairs, p.Raw...)
+			n++
+		}
 		return true
 	})
 	b = amqp.AppendMapHeader(amqp.AppendSection(b, amqp.SectionDeliveryAnnotations), n, len(pairs))

@@ -116,11 +116,16 @@ func (r *hubReceiver) run(ctx context.Context) error {
 		if _, err := r.c.inject(ctx, r.link.Link, OnReceive, r.node.entity, r.node.partition); err != nil {
 			return err
 		}
-		if r.withMetrics {
-			r.metrics = appendMetrics(r.metrics[:0], r.part.Info(), time.Now())
-		}
-		if geo := r.c.azure.geo; geo != nil {
+		geo := r.c.azure.geo
+		if geo != nil {
 			geo.rename(r.part, r.buf)
+		}
+		if r.withMetrics {
+			info := r.part.Info()
+			if geo != nil {
+				info.LastOffset = geo.lastOffset(r.part, info)
+			}
+			r.metrics = appendMetrics(r.metrics[:0], info, time.Now())
 		}
 		for events := r.buf; len(events) > 0; {
 			n, err := r.link.Send(len(events), 0, func(b []byte, i int) []byte { return appendEvent(b, &events[i], r.metrics) })

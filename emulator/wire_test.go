@@ -286,7 +286,7 @@ func TestRefusedLinks(t *testing.T) {
 func TestReceiverMetrics(t *testing.T) {
 	srv := start(t, one("h", 1), nil)
 	send(t, producer(t, srv, "h"), to0(), numbered(0, 2)...)
-	own := &amqp.Message{DeliveryAnnotations: amqp.Annotations{"own": "mine"}, Data: [][]byte{[]byte("2")}}
+	own := &amqp.Message{DeliveryAnnotations: amqp.Annotations{"own": "mine", "last_enqueued_offset": "forged"}, Data: [][]byte{[]byte("2")}}
 	if err := sender(t, session(t, srv), "h/Partitions/0").Send(within(t), own, nil); err != nil {
 		t.Fatal(err)
 	}
