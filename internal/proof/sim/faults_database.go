@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // lagBehind lets a database's replica lag behind from now on, and has the database fail over
@@ -30,6 +31,7 @@ func (w *world) failOver() {
 	w.mu.Unlock()
 	before := w.readCheckpoints()
 	w.loseDeadLetters(restore)
+	w.loseRemoved()
 	w.setBackByFailover(before)
 	w.mu.Lock()
 	clear(w.claimed)
@@ -65,6 +67,25 @@ func (w *world) loseDeadLetters(restore func()) {
 		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
 			w.lost[id] = true
 		}
+	}
+}
+
+// loseRemoved notes the events that retention has removed and whose commits the failover has lost:
+// they were done, and nobody has them any more.
+func (w *world) loseRemoved() {
+	ctx := context.Background()
+	topic, _ := w.hub.Describe(ctx)
+	for _, partition := range topic.Partitions {
+		done := driver.Origin.Sequence
+		if c := w.checkpoint(partition); c.Incarnation == topic.Incarnation {
+			done = c.Position.Sequence
+		}
+		b, _ := w.hub.Bounds(ctx, partition)
+		w.mu.Lock()
+		for n := max(done+1, 0); n < b.First; n++ {
+			w.lost[eventID{w.group.Topic, partition, n, w.life}] = true
+		}
+		w.mu.Unlock()
 	}
 }
 
