@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"slices"
@@ -224,6 +225,26 @@ func TestBusAdminRights(t *testing.T) {
 		wantStatus(t, what, err, http.StatusUnauthorized)
 		if err != nil {
 			wantText(t, err, what)
+		}
+	}
+}
+
+// A method that is not supported is refused in words, too, without the right to manage.
+func TestBusAdminRightsOfOtherMethods(t *testing.T) {
+	issuer := startIssuer(t, nil)
+	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Issuer: issuer})
+	endpoint, _, _ := strings.Cut(strings.TrimPrefix(srv.AdminConnectionString(), "Endpoint=sb://"), ";")
+	for path, want := range map[string]string{"orders": "Manage claim required for this operation: POST", "news/subscriptions/one": "Unauthorized access for 'POST' operation"} {
+		req, err := http.NewRequestWithContext(within(t), http.MethodPost, "https://"+strings.TrimSuffix(endpoint, "/")+"/"+path, nil)
+		must(t, err)
+		req.Header.Set("Authorization", tokenOf(t, issuer, "reader-secret", "https://servicebus.azure.net"))
+		res, err := trusting(t, srv.AdminCertPool()).Do(req)
+		must(t, err)
+		body, err := io.ReadAll(res.Body)
+		must(t, err)
+		res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d, %s, want %s", path, res.StatusCode, body, want)
 		}
 	}
 }

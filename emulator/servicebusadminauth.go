@@ -35,11 +35,14 @@ func (a *busAdmin) authenticate(r *http.Request) (manages bool, err error) {
 // forbidden is the response to a request without the right to manage: Azure's text, which
 // names the operation for subscriptions, and the rights for other entities.
 func (a *busAdmin) forbidden(r *http.Request, path string) error {
-	act := map[string][2]string{
+	act, known := map[string][2]string{
 		http.MethodGet:    {"Manage,EntityRead claims required for this operation.", "GetSubscription"},
 		http.MethodPut:    {"Authorization failed for specified action: Manage,EntityWrite.", "CreateOrUpdateSubscription"},
 		http.MethodDelete: {"Authorization failed for specified action: Manage,EntityDelete.", "DeleteSubscription"},
 	}[r.Method]
+	if !known {
+		act = [2]string{"Manage claim required for this operation: " + r.Method, r.Method}
+	}
 	lower := strings.ToLower(path)
 	switch {
 	case strings.HasSuffix(lower, "/subscriptions"):
