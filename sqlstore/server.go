@@ -106,8 +106,10 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// Connect opens a connection.
+// Connect opens a connection, unless the server is silent.
 func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
 	var socket net.Conn
 	conn, err := c.Connector.Connect(context.WithValue(ctx, socketKey{}, &socket))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 )
 
 // transaction is one transaction on the writing connection.
@@ -34,10 +35,7 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.detach, t.cancel = context.AfterFunc(ctx, cancel), cancel
 	if err = s.turns.take(ctx); err == nil {
-		err = retryBusy(ctx, s.dialect, s.busy, func() error {
-			t.Tx, err = conn.BeginTx(inner, s.dialect.txOptions())
-			return err
-		})
+		err = s.beginOn(ctx, conn, inner, t)
 	}
 	if err != nil {
 		t.detach()
@@ -46,6 +44,23 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// beginOn begins a transaction that lasts until inner ends. A server that does not answer in time is
+// given up.
+func (s *Store) beginOn(ctx context.Context, conn *sql.Conn, inner context.Context, t *transaction) error {
+	if s.patience > 0 {
+		late := time.AfterFunc(s.patience, t.cancel)
+		defer late.Stop()
+	}
+	err := retryBusy(ctx, s.dialect, s.busy, func() (err error) {
+		t.Tx, err = conn.BeginTx(inner, s.dialect.txOptions())
+		return err
+	})
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("no answer within %v", s.patience)
+	}
+	return err
 }
 
 // end rolls back what was not committed, and returns when the transaction is over. It may be called
