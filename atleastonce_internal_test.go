@@ -40,3 +40,24 @@ func TestNoCheckpointBeforeTheClaim(t *testing.T) {
 		t.Errorf("%d checkpoints stored after the claim, want 1: what an earlier assignment has done", store.n)
 	}
 }
+
+// TestRedriveThatIsPutBackStaysHeld: a redrive that cannot be started while a look is under way that
+// found nothing else does not lose the hold of an earlier dead letter of its key.
+func TestRedriveThatIsPutBackStaysHeld(t *testing.T) {
+	var q redriveQueue
+	q.init()
+	due := []DeadLetter{{ID: 2, Incarnation: "1", Event: Event{Sequence: 2, Key: "a"}}}
+	if ids := q.with(due); len(ids) != 1 {
+		t.Fatalf("the store is asked about the keys without %v, want one redrive", ids)
+	}
+	q.found(due, []driver.HeldKey{{Key: "a", Incarnation: "1", First: 1}}, true, 0)
+	d := q.next()
+	if ids := q.with(due); ids != nil {
+		t.Fatalf("all that are due were started, but the store is asked about the keys without %v", ids)
+	}
+	q.putBack(d)
+	q.found(due, nil, false, 0)
+	if first, held := q.heldBy(q.next()); !held || first != 1 {
+		t.Errorf("held %t by event %d, want by event 1", held, first)
+	}
+}

@@ -80,13 +80,15 @@ func (q *redriveQueue) with(due []DeadLetter) (ids []int64) {
 	return slices.AppendSeq(ids, maps.Keys(started))
 }
 
-// found takes the redrives that are due, and the keys of the other dead letters. looked is how
-// many were settled before the look that found them: an answer from before a
-// settlement is ignored. It reports whether a redrive is to be started.
-func (q *redriveQueue) found(due []DeadLetter, held []driver.HeldKey, looked int) bool {
+// found takes the redrives that are due, and the keys of the other dead letters. asked says that
+// held is an answer of the store: it is not asked where all that are due were started, and if one of
+// them was put back since, its hold must stay. looked is how many were settled before the look that
+// found them: an answer from before a settlement is ignored. It reports whether a redrive is to be
+// started.
+func (q *redriveQueue) found(due []DeadLetter, held []driver.HeldKey, asked bool, looked int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if looked != q.nApplied+q.nFailed {
+	if looked != q.nApplied+q.nFailed || !asked && len(due) > 0 {
 		return len(q.due) > 0
 	}
 	for _, d := range q.due { // they may be due no more
@@ -261,12 +263,14 @@ func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 		return err
 	}
 	var held []driver.HeldKey
-	if ids := w.redrives.with(due); len(ids) > 0 && w.cfg.OnDeadLetter == KeyHold {
+	ids := w.redrives.with(due)
+	keys := w.cfg.OnDeadLetter == KeyHold
+	if len(ids) > 0 && keys {
 		if held, err = w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition, ids); err != nil {
 			return err
 		}
 	}
-	if w.redrives.found(due, held, applied+failed) {
+	if w.redrives.found(due, held, len(ids) > 0 || !keys, applied+failed) {
 		wake(w.wakeup)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,9 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	mc.MultiStatements = false
 	mc.AllowAllFiles = false
 	mc.Loc = time.UTC
-	mc.DialFunc = dial
+	if mc.DialFunc == nil && slices.Contains([]string{"tcp", "unix"}, mc.Net) {
+		mc.DialFunc = dial // a network of mysql.RegisterDialContext has its own
+	}
 	if mc.MaxAllowedPacket == mysql.NewConfig().MaxAllowedPacket {
 		// The server is asked: it closes the connection of a client that sends more than it allows,
 		// which looks like an outage.
