@@ -417,8 +417,8 @@ def _():
 @check("what isn't there")
 def _():
     with producer(hub="none") as p:
-        refused(p.get_eventhub_properties, ConnectError, STATUS.format(404))
-        refused(lambda: p.send_batch([EventData("x")]), EventHubError, "could not be found")
+        refused(p.get_eventhub_properties, AuthenticationError, NO_TOKEN)
+        refused(lambda: p.send_batch([EventData("x")]), AuthenticationError, NO_TOKEN)
     with producer() as p:
         refused(lambda: p.get_partition_properties("4"), ConnectError, STATUS.format(404))
         refused(lambda: p.send_batch([EventData("x")], partition_id="4"), ConnectError, "Invalid partition 4")
