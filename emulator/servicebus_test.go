@@ -247,7 +247,9 @@ func TestBusPeekAndDelete(t *testing.T) {
 	if ms, err := r.PeekMessages(within(t), 1, nil); err != nil || len(ms) != 0 {
 		t.Fatalf("peeked %d messages beyond the last: %v", len(ms), err)
 	}
-	receiveText(t, r, want...)
+	if ms := receiveText(t, r, want...); ms[0].RawAMQPMessage.DeliveryAnnotations == nil {
+		t.Error("a deleted message has no section of delivery annotations")
+	}
 	wantCounts(t, srv, "orders", 0, 0)
 }
 

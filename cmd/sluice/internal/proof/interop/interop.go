@@ -1,8 +1,8 @@
 // Package interop runs the interop tests: programs that check the emulator with
 // Azure's own clients for JavaScript, Python and Java, and print a line for each check;
-// and the tests that the clients for Go themselves come with ([GoSuite]).
-// scripts/install-interop installs the clients, scripts/install-interop-java those for
-// Java.
+// and the tests that the clients for Go and Python themselves come with ([GoSuite],
+// [PythonSuite]). scripts/install-interop installs the clients, scripts/install-interop-java
+// those for Java, scripts/install-interop-python those for Python with their tests.
 package interop
 
 import (
