@@ -30,7 +30,9 @@ func (w *world) failOver() {
 	w.trouble(nil, "", time.Now())
 	w.mu.Unlock()
 	before := w.readCheckpoints()
+	effects := w.effectIDs()
 	w.loseDeadLetters(restore)
+	w.loseEffects(effects)
 	w.loseRemoved()
 	w.setBackByFailover(before)
 	w.mu.Lock()
@@ -65,6 +67,30 @@ func (w *world) loseDeadLetters(restore func()) {
 	}
 	for i := range before {
 		if id := w.letterID(&before[i]); w.cfg.Stream != nil && !kept[id] {
+			w.lost[id] = true
+		}
+	}
+}
+
+// effectIDs returns the events that transactional deliveries have written.
+func (w *world) effectIDs() map[eventID]bool {
+	ids := map[eventID]bool{}
+	for _, row := range w.store.Rows("effects") {
+		e := row.(effect)
+		ids[eventID{w.group.Topic, e.partition, e.sequence, e.life}] = true
+	}
+	return ids
+}
+
+// loseEffects notes the effects that a failover has lost of partitions that an at-least-once
+// delivery has claimed since: it goes on from the checkpoint that it knows, because in its own time
+// nothing before that was in the database.
+func (w *world) loseEffects(before map[eventID]bool) {
+	after := w.effectIDs()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range before {
+		if transactional, known := w.delivery[id.partition]; known && !transactional && !after[id] {
 			w.lost[id] = true
 		}
 	}
