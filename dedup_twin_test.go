@@ -18,13 +18,14 @@ import (
 // before the next commit of a consumer.
 type overtaken struct {
 	*sluicetest.Store
-	by func(lease sluice.Lease)
+	by atomic.Pointer[func(lease sluice.Lease)]
 }
 
 func (o *overtaken) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
-	if by := o.by; by != nil && step.From != step.To {
-		o.by = nil
-		by(step.Lease)
+	if step.From != step.To {
+		if by := o.by.Swap(nil); by != nil {
+			(*by)(step.Lease)
+		}
 	}
 	return o.Store.Commit(ctx, step, fn)
 }
@@ -66,7 +67,7 @@ func TestDuplicatesBehindAnotherOfTheOwnerName(t *testing.T) {
 		go func() { ran <- c.Run(ctx) }()
 		s.hub.Append("0", message(of(5, 1, 4)))
 		time.Sleep(time.Minute)
-		store.by = func(lease sluice.Lease) {
+		by := func(lease sluice.Lease) {
 			// It handles events 1 and 2. The consumer does not read event 2.
 			hub.cut.Store(true)
 			s.hub.Append("0", message(of(7, 1, 4)))
@@ -79,6 +80,7 @@ func TestDuplicatesBehindAnotherOfTheOwnerName(t *testing.T) {
 				s.t.Error(err)
 			}
 		}
+		store.by.Store(&by)
 		s.hub.Append("0", message(of(6, 1, 4)))
 		time.Sleep(time.Minute)
 		s.hub.Append("0", message(of(7, 1, 4)), message(of(6, 1, 4)), message(of(8, 1, 4)))
