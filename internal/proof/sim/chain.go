@@ -119,17 +119,18 @@ func (f *nextStageSink) Submit(ctx context.Context, m *sluice.Event, done func(s
 // events the second message is refused until the event is redriven.
 func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 	stamp, _, _ := sluice.StampFrom(m.Properties)
-	if kind, _, _ := strings.Cut(string(m.Body), " "); kind == "half" && stamp.ID.N == 1 && !stamp.Redrive {
-		return sluice.Reject(errors.New("too large"))
-	}
+	refused := kindOf(m) == "half" && stamp.ID.N == 1 && !stamp.Redrive
 	to := fmt.Sprint((int(m.Sequence%5) + len(m.MessageID)) % f.w.cfg.Chain.Partitions)
 	err := f.w.send(ctx, f.process, "append", m.MessageID, func() error {
+		if refused {
+			return sluice.Reject(errors.New("too large"))
+		}
 		f.w.append(to, m)
 		return nil
 	})
 	switch {
-	case err == nil:
-		return nil
+	case !errors.Is(err, errLost) && !errors.Is(err, errNoAnswer):
+		return err
 	case f.w.coin(0.2, "blame append "+m.MessageID):
 		return sluice.Outage(err)
 	}
