@@ -86,7 +86,9 @@ func (p *process) records(ctx context.Context, e *sluice.Event) ([]*sluice.Event
 		p.redriven(e)
 		return nil, nil
 	case kind == "two":
-		return []*sluice.Event{e, e}, nil
+		second := *e
+		second.MessageID = "second"
+		return []*sluice.Event{e, &second}, nil
 	}
 	return []*sluice.Event{e}, nil
 }
@@ -130,7 +132,11 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	if err := s.usable(e); err != nil {
 		return err
 	}
-	err := s.w.send(ctx, s.process, "write", place(e), func() error { return s.w.writeRecord(e) })
+	record := place(e)
+	if e.MessageID != "" { // two requests of one key would be answered in no fixed order
+		record += "/" + e.MessageID
+	}
+	err := s.w.send(ctx, s.process, "write", record, func() error { return s.w.writeRecord(e) })
 	key := "write " + place(e)
 	switch {
 	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
