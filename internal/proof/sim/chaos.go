@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -232,6 +233,9 @@ func (w *world) sendEvents(number func(partition string) int) {
 	for _, partition := range slices.Sorted(maps.Keys(batch)) {
 		w.hub.Append(partition, batch[partition]...)
 		w.copyHub.Append(partition, batch[partition]...)
+		if !w.cfg.Free {
+			synctest.Wait() // workers of several partitions share a window, in the order of their events
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var (
 func (p *process) usable(e *sluice.Event) error {
 	switch {
 	case p.w.isDown(api):
-		if p.w.coin(0.5, "api "+place(e)) {
+		if p.w.coin(0.5, "api "+recordName(e)) {
 			return sluice.Outage(errAPI)
 		}
 		return sluice.RetryAfter(errAPI, 2*time.Second)

@@ -101,6 +101,15 @@ func kindOf(e *sluice.Event) string {
 
 func place(e *sluice.Event) string { return fmt.Sprintf("%s/%d", e.Partition, e.Sequence) }
 
+// recordName names a record of an event. What two records do at one moment has no fixed order,
+// so each needs coins and requests of its own.
+func recordName(e *sluice.Event) string {
+	if e.MessageID == "" {
+		return place(e)
+	}
+	return place(e) + "/" + e.MessageID
+}
+
 // sink is the target store, with the requests of a process.
 type sink struct{ *process }
 
@@ -115,7 +124,7 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 		finished()
 		completed()
 		done(sluice.WriteResult{Err: err, Cost: 1})
-		if s.w.has(doubleAnswers) && s.w.coin(0.02, "twice "+place(e)) {
+		if s.w.has(doubleAnswers) && s.w.coin(0.02, "twice "+recordName(e)) {
 			s.w.count("sink that answers twice")
 			done(sluice.WriteResult{Err: err, Cost: 1})
 		}
@@ -125,19 +134,15 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 // put writes one record.
 func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	if s.w.has(hangingSinks) {
-		if err := s.dawdle(ctx, e.Partition, "write "+place(e)); err != nil {
+		if err := s.dawdle(ctx, e.Partition, "write "+recordName(e)); err != nil {
 			return err
 		}
 	}
 	if err := s.usable(e); err != nil {
 		return err
 	}
-	record := place(e)
-	if e.MessageID != "" { // two requests of one key would be answered in no fixed order
-		record += "/" + e.MessageID
-	}
-	err := s.w.send(ctx, s.process, "write", record, func() error { return s.w.writeRecord(e) })
-	key := "write " + place(e)
+	key := "write " + recordName(e)
+	err := s.w.send(ctx, s.process, "write", recordName(e), func() error { return s.w.writeRecord(e) })
 	switch {
 	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
 		if s.w.coin(0.2, "blame "+key) {
@@ -153,11 +158,11 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 // writeRecord writes a record to the target store, which may reject it.
 func (w *world) writeRecord(e *sluice.Event) error {
 	switch kind := kindOf(e); {
-	case kind == "reject" && w.coin(0.7, "taste "+place(e)):
+	case kind == "reject" && w.coin(0.7, "taste "+recordName(e)):
 		return sluice.Reject(errors.New("rejected by the target"))
-	case kind == "broken" && w.coin(0.9, "broken "+place(e)):
+	case kind == "broken" && w.coin(0.9, "broken "+recordName(e)):
 		return errors.New("broken")
-	case kind == "flaky" && w.coin(0.4, "flaky "+place(e)):
+	case kind == "flaky" && w.coin(0.4, "flaky "+recordName(e)):
 		return errors.New("flaky")
 	}
 	w.write(e)
