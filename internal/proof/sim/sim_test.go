@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/pprof"
 	"slices"
@@ -175,21 +176,27 @@ func TestOneSeedOneTrace(t *testing.T) {
 }
 
 // oneTrace repeats a world, and checks that all traces are the same, except for a
-// number of odd ones. Worlds that deliver at least once may have some: when a
-// worker's goroutine wakes its checkpointer's, the two sometimes run in the other
-// order.
+// number of odd ones. Worlds that deliver at least once may have some: when two
+// goroutines of a process wake at one moment, they sometimes run in the other order.
+// Where there are too many, by chance perhaps, four times as many runs decide, with the
+// same share.
 func oneTrace(t *testing.T, cfg Config, times, odd int) {
 	t.Helper()
 	traces := map[uint64]int{}
-	for range times + 1 {
-		traces[runWorld(t, cfg).Trace]++
+	most := func(runs int) (n int) {
+		for range runs {
+			traces[runWorld(t, cfg).Trace]++
+		}
+		return slices.Max(slices.Collect(maps.Values(traces)))
 	}
-	most := 0
-	for _, n := range traces {
-		most = max(most, n)
+	runs := times + 1
+	same := most(runs)
+	if same < runs-odd && odd > 0 {
+		same = most(3 * runs)
+		runs, odd = 4*runs, 4*odd
 	}
-	if most < times+1-odd {
-		t.Fatalf("seed %d gave %d different traces in %d runs; repeat: %s", cfg.Seed, len(traces), times+1, replay(cfg))
+	if same < runs-odd {
+		t.Fatalf("seed %d gave %d different traces in %d runs, %d of them equal; repeat: %s", cfg.Seed, len(traces), runs, same, replay(cfg))
 	}
 }
 
