@@ -307,8 +307,8 @@ func TestRepeatsAtRandom(t *testing.T) {
 	}
 }
 
-// A dead letter is its id's bearer: repeats of it are passed over, and its
-// retry is not one of them.
+// A dead letter counts as the first message of its id: repeats of it are dropped,
+// and its redrive is not.
 func TestRepeatsOfDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		for _, n := range []int64{5, 6, 5, 6, 7} {

@@ -71,12 +71,12 @@ func TestRuntimeInformationIsAdvice(t *testing.T) {
 
 // A link at the last event can begin with earlier events: the reader drops them. An event that
 // comes again later is an error.
-func TestEarlierEventsArePassedOver(t *testing.T) {
+func TestEarlierEventsAreDropped(t *testing.T) {
 	b := asAzure(t, emulator.EventHubsAsAzure{EarlierEvents: 5})
 	s := b.source(nil)
 	b.send("0", 0, 10, 100)
 	at := b.read(b.open(s, "0", driver.Origin, 1), 10, 10)[9].Position()
-	passed := 0
+	dropped := 0
 	for i := range 10 {
 		r := b.open(s, "0", at, 1).(*reader)
 		b.send("0", 10+i, 1, 100)
@@ -84,10 +84,10 @@ func TestEarlierEventsArePassedOver(t *testing.T) {
 		if e.Sequence != at.Sequence+1 {
 			t.Fatalf("after %v came %d", at, e.Sequence)
 		}
-		passed += r.earlier
+		dropped += r.earlier
 		at = e.Position()
 	}
-	if passed == 0 {
+	if dropped == 0 {
 		t.Error("no earlier event came: nothing is tested")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,12 +26,31 @@ import (
 )
 
 const (
-	memoryPartitions = 32
-	memoryEvents     = 96 // of each partition
-	memoryEventSize  = 1<<20 - 2000
-	memoryBound      = 1200 << 20             // of the process; half of it is garbage
-	memoryServer     = "SLUICE_MEMORY_SERVER" // the directory of the emulator's events
+	memoryServer    = "SLUICE_MEMORY_SERVER" // the directory of the emulator's events
+	memoryEventSize = 1<<20 - 2000
 )
+
+// memoryRun is how much TestMemory reads, and how much memory it may use.
+type memoryRun struct {
+	partitions, events int // events of each partition
+	maxBytes           int64
+	pace               time.Duration            // of the sink
+	every              time.Duration            // between two measurements
+	used               func(t *testing.T) int64 // bytes
+	bound              int64                    // of used
+}
+
+// thisMemoryRun returns the run of 256 MiB and a few seconds that every go test makes, or with
+// SLUICE_MEMORY=1 the one of 3 GiB and a minute that make soak makes. Both may use as much for each
+// partition.
+func thisMemoryRun() memoryRun {
+	if os.Getenv("SLUICE_MEMORY") == "" {
+		return memoryRun{partitions: 4, events: 64, maxBytes: 8 << 20,
+			pace: time.Millisecond, every: 50 * time.Millisecond, used: live, bound: 150 << 20}
+	}
+	return memoryRun{partitions: 32, events: 96, maxBytes: 64 << 20,
+		pace: 15 * time.Millisecond, every: time.Second, used: resident, bound: 1200 << 20} // half of it is garbage
+}
 
 // TestMain runs the tests, or the emulator of TestMemory in a process of its own.
 func TestMain(m *testing.M) {
@@ -46,7 +66,8 @@ func TestMain(m *testing.M) {
 
 // serveMemory serves a hub with all events of TestMemory until standard input ends.
 func serveMemory(ctx context.Context, dir string) error {
-	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: memoryPartitions}}, &emulator.Config{Dir: dir})
+	run := thisMemoryRun()
+	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: run.partitions}}, &emulator.Config{Dir: dir})
 	if err != nil {
 		return err
 	}
@@ -57,8 +78,8 @@ func serveMemory(ctx context.Context, dir string) error {
 	}
 	defer producer.Close(ctx)
 	body := bytes.Repeat([]byte("x"), memoryEventSize)
-	for i := range memoryEvents * memoryPartitions {
-		batch, err := producer.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(fmt.Sprint(i % memoryPartitions))})
+	for i := range run.events * run.partitions {
+		batch, err := producer.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(fmt.Sprint(i % run.partitions))})
 		if err == nil {
 			err = batch.AddEventData(&azeventhubs.EventData{Body: body}, nil)
 		}
@@ -74,9 +95,11 @@ func serveMemory(ctx context.Context, dir string) error {
 	return err
 }
 
-// slowSink finishes records after a time, one after the other.
+// slowSink finishes records after a time, one after the other, once it is released.
 type slowSink struct {
-	pace time.Duration
+	pace     time.Duration
+	released chan struct{} // closed by TestMemory
+
 	n    atomic.Int64
 	work sync.WaitGroup
 	one  sync.Mutex
@@ -84,6 +107,7 @@ type slowSink struct {
 
 func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.WriteResult)) {
 	s.work.Go(func() {
+		<-s.released
 		s.one.Lock()
 		time.Sleep(s.pace)
 		s.one.Unlock()
@@ -92,13 +116,12 @@ func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.W
 	})
 }
 
-// TestMemory prints and bounds the resident memory of a process that consumes 32 partitions of
-// 1 MiB events, with MaxBytes of 64 MiB and a sink slower than the log. It takes about a minute
-// and 3 GiB of disk, so make soak runs it, by SLUICE_MEMORY=1.
+// TestMemory prints and bounds the memory of a process that consumes events of 1 MiB: what is alive
+// on its heap, or with SLUICE_MEMORY=1 what is resident. The sink finishes nothing until that has
+// stopped growing, then less than the log has.
 func TestMemory(t *testing.T) {
-	if os.Getenv("SLUICE_MEMORY") == "" {
-		t.Skip("takes a minute and 3 GiB of disk: make soak runs it, and so does SLUICE_MEMORY=1")
-	}
+	run := thisMemoryRun()
+	before := run.used(t)
 	server := exec.CommandContext(t.Context(), os.Args[0])
 	server.Env = append(os.Environ(), memoryServer+"="+t.TempDir())
 	out, err1 := server.StdoutPipe()
@@ -117,26 +140,34 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(t.Context())
-	sink := &slowSink{pace: 15 * time.Millisecond}
-	c, err := sluice.New(s, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{MaxBytes: 64 << 20}),
+	sink := &slowSink{pace: run.pace, released: make(chan struct{})}
+	c, err := sluice.New(s, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{MaxBytes: run.maxBytes}),
 		&sluice.Config{AssignEvery: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(t.Context()) }()
-	tick := time.NewTicker(3 * time.Second)
+	tick := time.NewTicker(run.every)
 	defer tick.Stop()
-	for began, last := time.Now(), int64(0); sink.n.Load() < memoryEvents*memoryPartitions; {
+	release := sync.OnceFunc(func() { close(sink.released) })
+	most, same := before, 0
+	for began, last := time.Now(), int64(0); last < int64(run.events*run.partitions); {
 		<-tick.C
 		if last == sink.n.Load() && time.Since(began) > patience {
 			t.Fatalf("nothing moves: %d events done", last)
 		}
 		last = sink.n.Load()
-		now, most := resident(t)
-		t.Logf("%3.0f s: %4d MiB done, resident %d MiB, at most %d MiB", time.Since(began).Seconds(), last, now>>20, most>>20)
-		if most > memoryBound {
-			t.Fatalf("resident memory reached %d MiB, want at most %d MiB", most>>20, memoryBound>>20)
+		now := run.used(t)
+		t.Logf("%5.1f s: %4d MiB done, %d MiB in use", time.Since(began).Seconds(), last, now>>20)
+		if now > run.bound {
+			t.Fatalf("%d MiB in use, want at most %d MiB", now>>20, run.bound>>20)
+		}
+		if same++; now > most+1<<20 {
+			most, same = now, 0
+		}
+		if same == 10 && most > before+run.maxBytes {
+			release()
 		}
 	}
 	if err := c.Stop(t.Context()); err != nil {
@@ -146,20 +177,25 @@ func TestMemory(t *testing.T) {
 	sink.work.Wait()
 }
 
-// resident returns the process's resident memory in bytes, now and at most so far.
-func resident(t *testing.T) (now, most int64) {
+// live returns the bytes on the heap that are no garbage.
+func live(*testing.T) int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// resident returns the most memory in bytes that the process has had resident so far.
+func resident(t *testing.T) (most int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		t.Fatal(err) // only Linux has it, and this test runs on request alone
+		t.Fatal(err) // only Linux has it
 	}
 	for line := range strings.Lines(string(status)) {
-		var kilobytes int64
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); err == nil {
-			now = kilobytes << 10
-		}
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
-			most = kilobytes << 10
+		if n, err := fmt.Sscanf(line, "VmHWM: %d kB", &most); n == 1 && err == nil {
+			return most << 10
 		}
 	}
-	return now, most
+	t.Fatal("the process's status has no VmHWM")
+	return 0
 }

@@ -82,8 +82,8 @@ type reader struct {
 	epoch    int64
 	after    driver.Position // where the link was opened
 	next     int64           // the sequence number that must come next
-	began    bool            // it has come once
-	earlier  int             // events before it that came until then, and were passed over
+	began    bool            // an event after the position has come
+	earlier  int             // events before the position that were dropped
 	window   window
 	buffered []*driver.Event // received and not yet returned
 	err      error           // why no event follows buffered
@@ -209,7 +209,7 @@ func undecodableAt(err error, partition string, sequence int64) error {
 
 // buffer adds events for Read, up to the first gap in the sequence numbers.
 func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
-	events = r.passOver(events)
+	events = r.dropEarlier(events)
 	if len(events) == 0 || r.err != nil {
 		return
 	}
@@ -235,9 +235,9 @@ func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
 	r.window.observe(len(events), bytes)
 }
 
-// passOver drops events before the position, which the broker may send at the beginning of
+// dropEarlier drops events before the position, which the broker may send at the beginning of
 // a link. It returns the others.
-func (r *reader) passOver(events []*azeventhubs.ReceivedEventData) []*azeventhubs.ReceivedEventData {
+func (r *reader) dropEarlier(events []*azeventhubs.ReceivedEventData) []*azeventhubs.ReceivedEventData {
 	for !r.began && len(events) > 0 && events[0].SequenceNumber < r.next {
 		r.earlier++
 		r.link.guard.intake.returned(1, len(events[0].Body))

@@ -4,6 +4,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -440,5 +441,50 @@ func TestMariaDBSilence(t *testing.T) {
 			<-done
 		}
 		link.Recover()
+	}
+}
+
+// TestMariaDBCheck: what prevents a start is found without changing anything, in one line that says
+// what to do, without the password.
+func TestMariaDBCheck(t *testing.T) {
+	address := mariadbtest.Database(t)
+	suite.NoError(t, "check an empty database", CheckMySQL(t.Context(), address, nil))
+	connector, err := MySQLConnector(address)
+	suite.NoError(t, "make a connector", err)
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	var tables int
+	suite.NoError(t, "count the tables", db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()").Scan(&tables))
+	if tables != 0 {
+		t.Errorf("the check has made %d tables", tables)
+	}
+	u, err := url.Parse(address)
+	suite.NoError(t, "read the URL", err)
+	edited := func(edit func(u *url.URL)) string {
+		c := *u
+		edit(&c)
+		return c.String()
+	}
+	link, through := mariaLink(t, address)
+	link.Silence(t)
+	for name, c := range map[string]struct{ address, want string }{
+		"password": {edited(func(u *url.URL) { u.User = url.UserPassword("sluice", "canary") }), "Access denied for user 'sluice'@'127.0.0.1' (using password: YES): check user and password"},
+		"database": {edited(func(u *url.URL) { u.Path = "/nowhere" }), "Unknown database 'nowhere': create the database, or correct its name"},
+		"port":     {edited(func(u *url.URL) { u.Host = "127.0.0.1:1" }), "connection refused: check host and port, and whether the server runs"},
+		"TLS":      {edited(func(u *url.URL) { u.RawQuery = "tls=true" }), "server does not support TLS: configure TLS in the server (ssl_cert, ssl_key)"},
+		"setting":  {edited(func(u *url.URL) { u.RawQuery = "nonsense=1" }), "Unknown system variable 'nonsense': correct the parameter in the URL"},
+		"silent":   {through + "?timeout=1s", "no answer within 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			password, _ := u.User.Password()
+			_, openErr := OpenMySQL(t.Context(), c.address, nil)
+			for _, err := range []error{CheckMySQL(t.Context(), c.address, nil), openErr} {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "connect: database ") ||
+					strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got %v, want one line with %q", err, c.want)
+				}
+			}
+		})
 	}
 }

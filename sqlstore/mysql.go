@@ -3,15 +3,14 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
 	"net"
-	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +21,10 @@ import (
 // OpenMySQL opens the database at address in a server of MySQL 8.0.19 or later, or MariaDB 10.6 or
 // later, and brings its tables up to date. address is a URL such as
 // mysql://user:password@host:3306/database or mariadb://…, whose parameters are those of
-// github.com/go-sql-driver/mysql, or that driver's own form. The context is for opening only. Errors
-// never contain the password. A nil cfg takes every default.
+// github.com/go-sql-driver/mysql, or that driver's own form. tls=true encrypts and checks the server's
+// certificate; a URL's parameter tls_ca_file=FILE does so with certificates to trust besides the
+// system's. The context is for opening only. Errors never contain the password. A nil cfg takes every
+// default.
 //
 // A handler must close the rows of a query before its next statement: MySQL's connections take one
 // at a time.
@@ -41,92 +42,22 @@ func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, 
 	if err != nil {
 		return nil, err
 	}
-	name := mc.DBName + " on " + mc.Addr
-	collation, err := mysqlCollation(ctx, mc)
-	if err != nil {
-		return nil, outage(ctx, mysqlDialect{}, name, "connect", err)
-	}
 	connector, err := mysql.NewConnector(mc)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", name, err)
+		return nil, fmt.Errorf("database %s: %w", mysqlName(mc), err)
 	}
-	return openServer(ctx, name, connector, mysqlDialect{collation}, c)
-}
-
-// mysqlConfig makes the driver's configuration from a URL, or from the driver's own form.
-func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
-	dsn, user := address, (*url.Userinfo)(nil)
-	if scheme, _, found := strings.Cut(address, "://"); found {
-		u, err := url.Parse(address)
-		if err != nil || scheme != "mysql" && scheme != "mariadb" {
-			// The error of url.Parse contains the password.
-			return nil, errors.New("MySQL URL: cannot be read: it must have the form mysql://user:password@host:3306/database, with special characters of the password as %XX")
-		}
-		port := u.Port()
-		if port == "" {
-			port = "3306"
-		}
-		user = u.User
-		dsn = fmt.Sprintf("tcp(%s)/%s?%s", net.JoinHostPort(u.Hostname(), port), url.PathEscape(strings.TrimPrefix(u.Path, "/")), u.RawQuery)
+	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
+	defer db.Close()
+	collation, err := mysqlCollation(ctx, db)
+	if err != nil {
+		return nil, outage(ctx, mysqlDialect{}, mysqlName(mc), "connect", err)
 	}
-	mc, err := mysql.ParseDSN(dsn)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("MySQL URL: %w", err)
-	case mc.DBName == "":
-		return nil, errors.New("MySQL URL: names no database: add it after the host, as in mysql://user@host:3306/database")
-	}
-	if user != nil {
-		mc.User = user.Username()
-		mc.Passwd, _ = user.Password()
-	}
-	mc.ParseTime = true
-	mc.InterpolateParams = true // one round trip instead of three
-	mc.ClientFoundRows = true   // an UPDATE that changes nothing counts
-	mc.MultiStatements = false
-	mc.AllowAllFiles = false
-	mc.Loc = time.UTC
-	if mc.DialFunc == nil && slices.Contains([]string{"tcp", "unix"}, mc.Net) {
-		mc.DialFunc = dial // a network of mysql.RegisterDialContext has its own
-	}
-	if mc.MaxAllowedPacket == mysql.NewConfig().MaxAllowedPacket {
-		// The server is asked: it closes the connection of a client that sends more than it allows,
-		// which looks like an outage.
-		mc.MaxAllowedPacket = 0
-	}
-	mc.Logger = &mysql.NopLogger{} // errors are returned
-	if mc.Timeout == 0 {
-		mc.Timeout = min(10*time.Second, c.patience())
-	}
-	if mc.Params == nil {
-		mc.Params = map[string]string{}
-	}
-	seconds := func(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
-	for name, value := range map[string]string{
-		"time_zone":                "'+00:00'",
-		"innodb_lock_wait_timeout": seconds(c.LockTimeout),
-		"lock_wait_timeout":        seconds(c.LockTimeout),
-		// It ends the transaction of an owner that is paused, so that its locks are released.
-		"wait_timeout": seconds(c.LeaseFor),
-		"sql_mode":     "CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
-		"autocommit":   "1",
-	} {
-		if _, set := mc.Params[name]; !set || name == "autocommit" {
-			mc.Params[name] = value
-		}
-	}
-	return mc, nil
+	return openServer(ctx, mysqlName(mc), connector, mysqlDialect{collation}, c)
 }
 
 // mysqlCollation returns the server's collation in which texts are equal only if their bytes are,
 // and refuses servers that are too old.
-func mysqlCollation(ctx context.Context, mc *mysql.Config) (string, error) {
-	connector, err := mysql.NewConnector(mc)
-	if err != nil {
-		return "", err
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
+func mysqlCollation(ctx context.Context, db querier) (string, error) {
 	var version string
 	if _, err := one(ctx, db, "SELECT VERSION()", nil, &version); err != nil {
 		return "", err
@@ -291,26 +222,45 @@ func (mysqlDialect) fault(err error) fault {
 func (d mysqlDialect) hint(err error) string {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
-		return ""
+		return mysqlNetworkHint(err)
 	}
-	switch {
-	case e.Number == 1526:
-		return "the table has no partition for this row: create it; events wait, none is a dead letter"
-	case d.fault(err) == faultMissing && e.Number == 1045:
-		return "check user and password"
-	case d.fault(err) == faultMissing:
+	if hint := mysqlHints[e.Number]; hint != "" {
+		return hint
+	}
+	if d.fault(err) == faultMissing {
 		return "create what is missing, grant the right, or correct the statement; events wait, none is a dead letter"
 	}
-	return mysqlHints[e.Number]
+	return ""
 }
 
 var mysqlHints = map[uint16]string{
 	1040: "raise max_connections, or lower the pools' sizes",
+	1044: "grant the user its rights on the database (docs/databases.md), or correct the database's name",
+	1045: "check user and password",
+	1049: "create the database, or correct its name",
 	1114: "free some room on its disk",
 	1021: "free some room on its disk",
+	1130: "create the user for this host, as in CREATE USER 'name'@'%'",
+	1193: "correct the parameter in the URL",
 	1206: "raise innodb_buffer_pool_size, or lock fewer rows in a transaction",
 	1205: "another transaction holds the row: look for a paused process or a long transaction (SHOW ENGINE INNODB STATUS)",
 	1290: "it accepts no writes: check whether it is a replica",
+	1526: "the table has no partition for this row: create it; events wait, none is a dead letter",
 	1792: "it accepts no writes: check whether it is a replica",
 	1836: "it accepts no writes: check whether it is a replica",
+	3159: "add tls=true to the URL",
+}
+
+// mysqlNetworkHint says what to do about a server that cannot be reached.
+func mysqlNetworkHint(err error) string {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return "check host and port, and whether the server runs"
+	}
+	if errors.Is(err, mysql.ErrNoTLS) {
+		return "configure TLS in the server (ssl_cert, ssl_key)"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "add tls_ca_file=FILE to the URL, with the certificate of the server's authority, and connect by a name that the server's certificate has"
+	}
+	return ""
 }

@@ -24,6 +24,15 @@ func TestMySQLURLs(t *testing.T) {
 		"mysql://who:secret@host:port/db":         "cannot be read",
 		"postgres://who:secret@host/db":           "cannot be read",
 		"mysql://who:secret@host/db?timeout=long": "invalid duration",
+		// The driver would execute SET password=secret.
+		"mysql://who@host/db?password=secret":             "has the parameter password: write user and password before the host",
+		"mysql://who@host/db?PASSWORD=secret":             "before the host",
+		"mysql://who:secret@host/db?sslmode=require":      "has the parameter sslmode: write tls=true",
+		"mysql://who:secret@host/db?strict=true":          "strict", // the driver would panic
+		"mysql://who:12/secret@host/db":                   "special characters of the password as %XX",
+		"mysql://who:secret@host/db#x":                    "cannot be read",
+		"mysql://who:secret@host/db?tls_ca_file=no.pem":   "tls_ca_file: open no.pem: no such file or directory",
+		"mysql://who:secret@host/db?tls_ca_file=mysql.go": "tls_ca_file: mysql.go has no certificate in PEM form",
 	} {
 		_, err := mysqlConfig(address, c)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {

@@ -95,8 +95,8 @@ that were processed can then be delivered again, and others can be skipped: the 
 prints how many.
 
 Dead letters: a pipeline into a database delivers their events again too, and the outcome
-replaces the dead letter. Other pipelines pass over them: they stay dead letters until they
-are retried (sluice deadletters retry). The command prints how many.
+replaces the dead letter. Other pipelines skip them: they stay dead letters until they are
+retried (sluice deadletters retry). The command prints how many.
 
 The command refuses to change anything while a partition has a live owner. With --force
 the owner is fenced: it cannot commit any more. With --dry-run it is not disturbed; what is

@@ -122,8 +122,8 @@ func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
 	})
 }
 
-// At-least-once delivery passes over dead letters, and the command says how to retry them.
-func TestCheckpointsSetBackPassesOverDeadLetters(t *testing.T) {
+// At-least-once delivery skips dead letters, and the command says how to retry them.
+func TestCheckpointsSetBackSkipsDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := cosmosServers(t, 0, 1)
 	config := w.edited("rate:\n  ru: ${COSMOS_RU}", "rate:\n  events: 8000")

@@ -3,17 +3,14 @@
 package pgtest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // ErrNoPgBouncer says that PgBouncer is not installed.
@@ -25,24 +22,28 @@ var ErrNoPgBouncer = errors.New("PgBouncer is not installed: run scripts/install
 // know.
 func PgBouncer(t testing.TB, mode string) (through func(url string) string) {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
-			t.Fatal(ErrNoPgBouncer)
+	bouncer := testserver.New(t, func() (*testserver.Process, error) { return startPgBouncer(shared.Of(t), mode) })
+	return func(direct string) string {
+		u, err := url.Parse(direct)
+		if err != nil {
+			t.Fatal(err)
 		}
+		u.Host = bouncer.Addr()
+		return u.String()
 	}
-	server := shared.Of(t)
-	port, err := freePort()
+}
+
+func startPgBouncer(server *Server, mode string) (*testserver.Process, error) {
+	path, err := testserver.Find("pgbouncer")
 	if err != nil {
-		t.Fatal(err)
+		return nil, ErrNoPgBouncer
 	}
-	dir, err := os.MkdirTemp("", "sluice-pgbouncer-")
+	p, err := testserver.NewProcess(testserver.Program{Name: "PgBouncer", Ready: "process up", End: syscall.SIGKILL, Users: program.Users})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	config := filepath.Join(dir, "pgbouncer.ini")
-	text := fmt.Sprintf(`[databases]
+	err = p.Launch(func() error {
+		text := fmt.Sprintf(`[databases]
 * = host=127.0.0.1 port=%d user=%s password=%s
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -50,50 +51,14 @@ listen_port = %d
 unix_socket_dir =
 auth_type = any
 pool_mode = %s
-`, server.port, user, server.password, port, mode)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	who, err := unprivileged()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	cmd := exec.Command(program, config)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who, Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("PgBouncer's log: %s", log.Bytes())
+`, server.Port(), user, server.password, p.Port(), mode)
+		if err := os.WriteFile(p.File("pgbouncer.ini"), []byte(text), 0o644); err != nil {
+			return err
 		}
+		return p.Start(path, p.File("pgbouncer.ini"))
 	})
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(startWithin); ; <-tick.C {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("PgBouncer did not start within %v: %v", startWithin, err)
-		}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
-	return func(direct string) string {
-		u, err := url.Parse(direct)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.Host = address
-		return u.String()
-	}
+	return p, nil
 }

@@ -3,22 +3,13 @@
 package pgtest
 
 import (
-	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // shared is the test binary's server.
-var (
-	shared = testserver.Shared[*Server]{Package: "pgtest"}
-	count  atomic.Int64
-)
+var shared = testserver.Shared[*Server]{Package: "pgtest"}
 
 // Run is a package's TestMain: it starts the server that the package's tests
 // share, runs them, and returns the exit code.
@@ -31,41 +22,11 @@ func Run(m *testing.M) int {
 // New starts a server for one test. A nil cfg takes every default.
 func New(t testing.TB, cfg *Config) *Server {
 	t.Helper()
-	s := testserver.New(t, func() (*Server, error) { return Start(cfg) })
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("PostgreSQL's log: %s", s.Log())
-		}
-	})
-	return s
+	return testserver.New(t, func() (*Server, error) { return Start(cfg) })
 }
 
 // Database makes a fresh database on the server of [Run] and returns its URL.
 func Database(t testing.TB) string {
 	t.Helper()
-	server := shared.Of(t)
-	name := fmt.Sprintf("test_%d", count.Add(1))
-	url, err := server.CreateDatabase(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := server.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-	})
-	return url
-}
-
-// admin runs one statement outside the tests' databases.
-func (s *Server) admin(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, sql)
-	return err
+	return testserver.Database(t, shared.Of(t))
 }

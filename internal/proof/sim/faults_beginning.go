@@ -10,8 +10,8 @@ import (
 )
 
 // A link to Event Hubs may also begin with events before its position. That is not simulated:
-// the contract of [driver.Reader] demands events after the position, so the driver passes the
-// earlier ones over, and the engine cannot see them. The tests of package eventhub and its
+// the contract of [driver.Reader] demands events after the position, so the driver drops the
+// earlier ones, and the engine cannot see them. The tests of package eventhub and its
 // conformance suite do it, against an emulator as Azure is.
 
 // beginningMoves lets retention remove the oldest events of a partition, at a moment when a

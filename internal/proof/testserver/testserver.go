@@ -42,14 +42,21 @@ func (s *Shared[S]) Of(t testing.TB) S {
 	return *s.server
 }
 
-// New starts a server for one test, and stops it when the test ends.
-func New[S io.Closer](t testing.TB, start func() (S, error)) S {
+// New starts a server for one test, and stops it when the test ends. If the test has
+// failed, it prints the server's log.
+func New[S interface {
+	io.Closer
+	Log() string
+}](t testing.TB, start func() (S, error)) S {
 	t.Helper()
 	s, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server's log: %s", s.Log())
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

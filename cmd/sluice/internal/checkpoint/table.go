@@ -25,7 +25,7 @@ type Table struct {
 	Leases      driver.LeaseStore
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
-	AtLeastOnce bool // the delivery: it passes over events that are dead letters
+	AtLeastOnce bool // the delivery: it skips events that are dead letters
 	// DryRun says that nothing will be set: what is planned leaves live owners alone.
 	DryRun bool
 }

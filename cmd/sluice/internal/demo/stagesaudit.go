@@ -83,7 +83,7 @@ func (d *Stages) compute(ctx context.Context, a *StagesAudit) (map[slot]figures,
 
 // HubAudit looks for what the first stage has made of each flight: a message in
 // the second hub, whose stamp names it, or a dead letter. A message that is
-// there twice counts once, for the second stage passes over the second. Both
+// there twice counts once, because the second stage drops the second one. Both
 // hubs are read by a consumer group of the audit's own.
 func (d *Stages) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
 	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {

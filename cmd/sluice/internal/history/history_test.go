@@ -105,7 +105,7 @@ func TestWriterAndReader(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 	if err := Read(strings.NewReader("nonsense\n{}\n"), c.Add); err == nil {
-		t.Error("a bad line was passed over")
+		t.Error("a bad line was ignored")
 	}
 }
 

@@ -145,7 +145,7 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 	}
 }
 
-func TestWhatAMemoryPassesOver(t *testing.T) {
+func TestRejectedEventIsSkipped(t *testing.T) {
 	log, text := recorder()
 	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2, Err: sluice.Reject(errors.New("event 7 does not count: too late"))})
 	if got, want := text.String(), "level=WARN msg=\"event rejected, skipped\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {

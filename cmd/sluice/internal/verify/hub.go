@@ -256,7 +256,7 @@ func (h *hub) firstAfter(ctx context.Context, s sample, x event) Outcome {
 	case len(got) == 0:
 		return tolerated("partition %s: after event %d the hub gave nothing for %v, though there is a next event", s.partition, x.sequence, h.quiet)
 	case got[0].sequence < x.sequence+1:
-		return tolerated("partition %s: after event %d the hub gave %d first, which Sluice passes over", s.partition, x.sequence, got[0].sequence)
+		return tolerated("partition %s: after event %d the hub gave %d first, which Sluice drops", s.partition, x.sequence, got[0].sequence)
 	case got[0].sequence > x.sequence+1:
 		return differed("partition %s: after event %d the hub gave %d first", s.partition, x.sequence, got[0].sequence)
 	}
@@ -299,7 +299,7 @@ func (h *hub) checkLast(ctx context.Context) Outcome {
 		case len(read) > 0 && read[0].Sequence != last.sequence+1:
 			return differed("partition %s: after its last event %d Sluice gets %d", s.partition, last.sequence, read[0].Sequence)
 		case len(got) > 0 && got[0].sequence <= last.sequence:
-			return tolerated("partition %s: after its last event %d the hub gave %d, which Sluice passes over", s.partition, last.sequence, got[0].sequence)
+			return tolerated("partition %s: after its last event %d the hub gave %d, which Sluice drops", s.partition, last.sequence, got[0].sequence)
 		case len(got) > 0 && got[0].sequence > last.sequence+1:
 			return differed("partition %s: after event %d the hub gave %d", s.partition, last.sequence, got[0].sequence)
 		}

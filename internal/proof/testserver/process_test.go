@@ -1,0 +1,98 @@
+//go:build unix
+
+package testserver_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
+)
+
+// shell is a server that is a shell's script.
+var shell = testserver.Program{Name: "Shell", Ready: "is ready", End: syscall.SIGKILL, Users: []string{"nobody"}}
+
+const serve = `echo "the server is ready"; exec sleep 600`
+
+func TestMain(m *testing.M) {
+	testserver.Orphan(func() (string, error) {
+		p, err := testserver.NewProcess(shell)
+		if err != nil {
+			return "", err
+		}
+		return p.Dir(), p.Start("/bin/sh", "-c", serve)
+	})
+	os.Exit(m.Run())
+}
+
+func TestProcess(t *testing.T) {
+	p, err := testserver.NewProcess(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // stopped and started again
+		if err := p.Start("/bin/sh", "-c", serve); err != nil {
+			t.Fatal(err)
+		}
+		if log := p.Log(); log != "the server is ready" {
+			t.Errorf("log %q", log)
+		}
+		if _, err := os.Stat(p.File("pid")); err != nil {
+			t.Error(err)
+		}
+		if err := p.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Signal(syscall.Signal(0)); err != os.ErrProcessDone {
+			t.Errorf("the program runs: %v", err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(p.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the directory is there: %v", err)
+	}
+}
+
+// The program's log says why it did not start. It is started again if its port is taken.
+func TestProcessThatDoesNotStart(t *testing.T) {
+	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(shell) })
+	if err := p.Start("/bin/sh", "-c", "echo no disk >&2"); err == nil || err.Error() != "Shell did not start: no disk" {
+		t.Errorf("%v", err)
+	}
+	starts := 0
+	err := p.Launch(func() error {
+		if starts++; starts < 3 {
+			return p.Start("/bin/sh", "-c", "echo bind: Address already in use")
+		}
+		return p.Start("/bin/sh", "-c", serve)
+	})
+	if err != nil || starts != 3 {
+		t.Errorf("started %d times: %v", starts, err)
+	}
+}
+
+// A program does not outlive tests that are killed.
+func TestKilled(t *testing.T) {
+	var dir string
+	testserver.Killed(t, func(said string) {
+		dir = said
+		if pid, err := os.ReadFile(dir + "/pid"); err != nil || strings.TrimSpace(string(pid)) == "" {
+			t.Fatalf("the server said %q: %v", said, err)
+		}
+	})
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		if _, err := os.Stat(dir); os.IsNotExist(err) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is still there", dir)
+		}
+	}
+}
