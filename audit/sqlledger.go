@@ -41,6 +41,11 @@ func PostgreSQL() Dialect {
 	return Dialect{Placeholder: func(n int) string { return "$" + strconv.Itoa(n) }, Isolation: sql.LevelRepeatableRead}
 }
 
+// MySQL returns the dialect of MySQL and MariaDB.
+func MySQL() Dialect {
+	return Dialect{Placeholder: func(int) string { return "?" }, Isolation: sql.LevelRepeatableRead}
+}
+
 // SQLLedger is the [Ledger] of a transactional consumer: a table that the
 // handler writes to, and Sluice's own tables in the same database. It only
 // reads. It is safe for concurrent use.
@@ -74,13 +79,13 @@ type sqlView struct {
 
 func (v *sqlView) Close() error { return v.tx.Rollback() }
 
-// Checkpoint implements [View].
+// Checkpoint implements [View]. The column partition is qualified because MySQL reserves the word.
 func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error) {
 	g := v.topic.Group
 	p := sluice.Checkpoint{Group: g, Partition: v.partition}
 	var updated any // SQLite keeps text
 	err := v.tx.QueryRowContext(ctx, v.ledger.numbered(`SELECT incarnation, sequence_number, owner, epoch, updated_at FROM sluice_checkpoints
-WHERE namespace = ? AND topic = ? AND consumer_group = ? AND partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).
+WHERE namespace = ? AND topic = ? AND consumer_group = ? AND sluice_checkpoints.partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).
 		Scan(&p.Incarnation, &p.Position.Sequence, &p.Owner, &p.Epoch, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, false, nil
@@ -100,7 +105,7 @@ func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 		g := v.topic.Group
 		rows, err := v.tx.QueryContext(ctx, fmt.Sprintf(v.ledger.numbered(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
-WHERE namespace = ? AND topic = ? AND consumer_group = ? AND incarnation = ? AND partition = ?
+WHERE namespace = ? AND topic = ? AND consumer_group = ? AND incarnation = ? AND sluice_dead_letters.partition = ?
 ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence),
 			v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
 		if err != nil {

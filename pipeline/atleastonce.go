@@ -79,7 +79,7 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 		"blob": func(n strictyaml.Node) { found++; p.readBlob(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of sql (write sqlite:PATH or postgres://…) and blob")
+		n.Fail("needs one of sql (sqlite:PATH, or the URL of a database) and blob")
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	}
 	switch {
 	case inDatabase && !stored:
-		top.Fail("database is missing: write sqlite:PATH or postgres://user:${PASSWORD}@host/database")
+		top.Fail("database is missing: write sqlite:PATH, or a URL such as postgres://user:${PASSWORD}@host/database")
 	case inDatabase:
 	case database != nil:
 		database.Fail("is for a target in a database: for this target write leases: {sql: …}, where leases, checkpoints and dead letters are stored")

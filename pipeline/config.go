@@ -2,17 +2,12 @@ package pipeline
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/pgtoken"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -182,31 +177,6 @@ func (p *Pipeline) readDatabase(n strictyaml.Node) {
 		return
 	}
 	p.database = db
-}
-
-// parseDatabase parses sqlite:PATH or postgres://…. Errors do not quote the text,
-// which may contain a password.
-func parseDatabase(text string) (database, error) {
-	scheme, rest, ok := strings.Cut(text, ":")
-	switch {
-	case ok && scheme == "sqlite":
-		// As in the URLs of other tools: sqlite:///absolute, sqlite://relative.
-		rest = strings.TrimPrefix(rest, "//")
-		if rest == "" {
-			return nil, errors.New("sqlite: has no path: write sqlite:PATH")
-		}
-		return sqliteDatabase{path: rest}, nil
-	case ok && (scheme == "postgres" || scheme == "postgresql"):
-		u, err := url.Parse(text)
-		if err != nil || u.Opaque != "" {
-			return nil, fmt.Errorf("not a %s:// URL: special characters in the user's name and password must be percent-encoded", scheme)
-		}
-		if _, _, err := pgtoken.Split(text); err != nil {
-			return nil, err
-		}
-		return postgresDatabase{url: text}, nil
-	}
-	return nil, errors.New("write sqlite:PATH or postgres://user@host:port/database")
 }
 
 // Patterns of secrets in the file itself.

@@ -12,8 +12,8 @@ type Connections struct {
 		Name       string // empty if the connection string names the hub
 		Config     eventhub.Config
 	}
-	// Database is sqlite:PATH or the URL of a PostgreSQL database, of checkpoints and perhaps of the
-	// target. It is empty if Blob is set.
+	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target. It is
+	// empty if Blob is set.
 	Database string
 	// Blob is the container of leases, checkpoints and dead letters; nil: there is none.
 	Blob *BlobConnection
@@ -40,10 +40,8 @@ func (p *Pipeline) Connections() Connections {
 	var c Connections
 	c.Hub.Connection, c.Hub.Host, c.Hub.Name, c.Hub.Config = p.hub.connection, p.hub.host, p.hub.name, p.hub.config
 	switch db := p.database.(type) {
-	case sqliteDatabase:
-		c.Database = "sqlite:" + db.path
-	case postgresDatabase:
-		c.Database = db.url
+	case sqlDatabase:
+		c.Database = db.address()
 	case blobContainer:
 		c.Blob = &BlobConnection{db.where, db.connection, db.credential != "", db.prefix}
 	}

@@ -21,14 +21,13 @@ func (p *Pipeline) Start() sluice.Start { return p.config.Start }
 
 // Lineage names the columns in which the rows of a pipeline record their events.
 type Lineage struct {
-	SQLite              string // path of the database, or
-	Postgres            string // its URL, which may contain a password
+	Database            string // for [OpenReader]; it may contain a password
 	Table               string // quoted for SQL, like the columns
 	Partition, Sequence string // the columns with an event's partition and sequence number
 }
 
 // String returns the table. Every fmt verb prints only this, because the other
-// fields contain secrets.
+// fields may contain secrets.
 func (t Lineage) String() string { return t.Table }
 
 // GoString returns the table.
@@ -40,19 +39,17 @@ func (p *Pipeline) Lineage() (Lineage, error) {
 	if p.Table == "" {
 		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
 	}
-	t := Lineage{Table: quoteTable(p.Table)}
-	switch db := p.database.(type) {
-	case sqliteDatabase:
-		t.SQLite = db.path
-	case postgresDatabase:
-		t.Postgres = db.url
+	d := p.target.dialect
+	t := Lineage{Table: d.quoteTable(p.Table)}
+	if db, ok := p.database.(sqlDatabase); ok {
+		t.Database = db.address()
 	}
 	for _, c := range p.target.mapping.columns {
 		switch c.from.field {
 		case fieldPartition:
-			t.Partition = quoteName(c.name)
+			t.Partition = d.quote(c.name)
 		case fieldSequence:
-			t.Sequence = quoteName(c.name)
+			t.Sequence = d.quote(c.name)
 		}
 	}
 	for _, of := range []struct {

@@ -260,7 +260,11 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "    hub:", "    proxy: http://proxy.example.com:3128\n    hub:"), nil, `p.yaml:3:3: source.eventhub: proxy goes with websocket: true only: AMQP's own port does not go through a proxy`},
 		{edit(t, "    hub:", "    tls_ca_file: load_test.go\n    hub:"), nil, `p.yaml:5:5: source.eventhub.tls_ca_file: certificates: load_test.go has none in PEM`},
 		// database
-		{sound, []string{"DATABASE_URL=mysql://x"}, `p.yaml:13:1: database: write sqlite:PATH or postgres://user@host:port/database`},
+		{sound, []string{"DATABASE_URL=oracle://u:secret@x/d"}, `p.yaml:13:1: database: write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database`},
+		{sound, []string{"DATABASE_URL=mysql"}, `p.yaml:13:1: database: write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database`},
+		{sound, []string{"DATABASE_URL=mysql:secret@tcp(x)/d"}, `p.yaml:13:1: database: write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database`},
+		{sound, []string{"DATABASE_URL=mysql://u:secret@x"}, `p.yaml:13:1: database: MySQL URL: names no database: add it after the host, as in mysql://user@host:3306/database`},
+		{sound, []string{"DATABASE_URL=mariadb://u:sec/ret@x/d"}, `p.yaml:13:1: database: MySQL URL: cannot be read: it must have the form mysql://user:password@host:3306/database, with special characters of the password as %XX`},
 		{sound, []string{"DATABASE_URL=sqlite:"}, `p.yaml:13:1: database: sqlite: has no path: write sqlite:PATH`},
 		{sound, []string{"DATABASE_URL=postgres://a:b%zz@h/d"}, `p.yaml:13:1: database: not a postgres:// URL: special characters in the user's name and password must be percent-encoded`},
 		{edit(t, "${DATABASE_URL}", "postgres://app:s3cret@db/flights"), nil, `p.yaml:13:1: database: holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database`},

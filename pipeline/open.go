@@ -54,17 +54,6 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 }
 
-// database is where leases and checkpoints are stored, and which a target may write to.
-type database interface {
-	dialect() *dialect
-	// open opens the stores. It sets Leases, DeadLetters and Checkpoints of parts,
-	// and its unexported fields that depend on the database.
-	open(ctx context.Context, p *Pipeline, parts *Parts) error
-	// inspect connects to the database and changes nothing. The catalog is nil if
-	// the database does not exist yet.
-	inspect(ctx context.Context) (c catalog, done func(), err error)
-}
-
 // Open opens the database, and creates or migrates Sluice's own tables in it. It
 // does not connect to the hub: the source does when it is first used.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {

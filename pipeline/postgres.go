@@ -2,11 +2,15 @@ package pipeline
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
@@ -20,8 +24,7 @@ type postgresDatabase struct{ url string }
 
 // postgresDialect's kinds of column are PostgreSQL's types, by their internal names.
 var postgresDialect = dialect{
-	postgres:  true,
-	parameter: "$",
+	engine: postgres, parameter: "$", quotes: `""`,
 	declare: map[columnType]string{
 		typeText: "text", typeInteger: "integer", typeBigint: "bigint", typeDouble: "double precision", typeNumeric: "numeric",
 		typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
@@ -35,7 +38,38 @@ var postgresDialect = dialect{
 	},
 }
 
+func parsePostgres(address string) (sqlDatabase, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Opaque != "" {
+		scheme, _, _ := strings.Cut(address, ":")
+		return nil, fmt.Errorf("not a %s:// URL: special characters in the user's name and password must be percent-encoded", scheme)
+	}
+	if _, _, err := pgtoken.Split(address); err != nil {
+		return nil, err
+	}
+	return postgresDatabase{url: address}, nil
+}
+
 func (postgresDatabase) dialect() *dialect { return &postgresDialect }
+func (d postgresDatabase) address() string { return d.url }
+
+func (d postgresDatabase) reader() (*sql.DB, error) {
+	address, password, err := pgtoken.Split(d.url)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		// The driver's error may show the URL, which may contain a password.
+		return nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with special characters of the password as %XX")
+	}
+	return stdlib.OpenDB(*cfg, stdlib.OptionBeforeConnect(func(ctx context.Context, cc *pgx.ConnConfig) (err error) {
+		if password != nil {
+			cc.Password, err = password(ctx)
+		}
+		return err
+	})), nil
+}
 
 func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
 	url, password, err := pgtoken.Split(d.url)
@@ -106,7 +140,7 @@ func (c postgresCatalog) columns(ctx context.Context, table string) ([]existingC
 		        a.attgenerated <> '' OR a.attidentity = 'a'
 		 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 		 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
-		 ORDER BY a.attnum`, quoteTable(table))
+		 ORDER BY a.attnum`, postgresDialect.quoteTable(table))
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+func init() { servers = append(servers, pgtest.Around) }
 
 func postgresURL(t testing.TB) (url string, db *sql.DB) {
 	t.Helper()

@@ -11,11 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.opentelemetry.io/otel/trace"
-	_ "modernc.org/sqlite" // the driver "sqlite", for inspect
+	_ "modernc.org/sqlite" // the driver "sqlite", for reader
 
-	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -24,7 +21,7 @@ type sqliteDatabase struct{ path string }
 // sqliteDialect's kinds of column are SQLite's affinities,
 // https://sqlite.org/datatype3.html#determination_of_column_affinity.
 var sqliteDialect = dialect{
-	parameter: "?",
+	engine: sqlite, parameter: "?", quotes: `""`,
 	declare: map[columnType]string{
 		typeText: "TEXT", typeInteger: "INTEGER", typeBigint: "INTEGER", typeDouble: "REAL", typeBoolean: "INTEGER",
 		typeNumeric:   "TEXT", // SQLite has no exact decimals
@@ -39,20 +36,37 @@ var sqliteDialect = dialect{
 	},
 }
 
+func parseSQLite(address string) (sqlDatabase, error) {
+	_, path, _ := strings.Cut(address, ":")
+	// As in the URLs of other tools: sqlite:///absolute, sqlite://relative.
+	if path = strings.TrimPrefix(path, "//"); path == "" {
+		return nil, errors.New("sqlite: has no path: write sqlite:PATH")
+	}
+	return sqliteDatabase{path}, nil
+}
+
 func (sqliteDatabase) dialect() *dialect { return &sqliteDialect }
+func (d sqliteDatabase) address() string { return "sqlite:" + d.path }
+
+func (d sqliteDatabase) reader() (*sql.DB, error) {
+	path, err := filepath.Abs(d.path)
+	if err != nil {
+		return nil, err
+	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/…
+	}
+	dsn := url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}
+	return sql.Open("sqlite", dsn.String())
+}
 
 func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error {
 	store, err := sqlstore.OpenSQLite(d.path, nil)
 	if err != nil {
 		return err
 	}
-	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
-	parts.store, _ = any(store).(driver.AtLeastOnceStore)
-	parts.catalog = sqliteCatalog{store.DB(), d.path}
-	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
-		return sluice.Transactional(store, traced(traces, p.target.sqliteHandler()))
-	}
-	parts.close = append(parts.close, func(context.Context) error { return store.Close() })
+	parts.useSQLStore(p, store, sqliteCatalog{store.DB(), d.path})
 	return nil
 }
 
@@ -60,48 +74,14 @@ func (d sqliteDatabase) inspect(ctx context.Context) (catalog, func(), error) {
 	if err := sqlstore.CheckSQLite(ctx, d.path); err != nil {
 		return nil, nil, err
 	}
-	path, err := filepath.Abs(d.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(d.path); errors.Is(err, os.ErrNotExist) {
 		return nil, func() {}, nil
 	}
-	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}
-	db, err := sql.Open("sqlite", dsn.String())
+	db, err := d.reader()
 	if err != nil {
 		return nil, nil, err
 	}
 	return sqliteCatalog{db, d.path}, func() { db.Close() }, nil
-}
-
-// sqliteHandler writes batches to the target.
-func (t *target) sqliteHandler() sluice.Handler[*sqlstore.Tx] {
-	names := t.mapping.names()
-	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
-		rows, err := t.mapping.rows(b.Events)
-		if err != nil {
-			return err
-		}
-		if t.table != "" {
-			err := tx.Insert(ctx, t.table, names, rows)
-			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
-				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
-			}
-			return err
-		}
-		stmt, err := tx.PrepareContext(ctx, t.statement.text)
-		if err != nil {
-			return fmt.Errorf("prepare the statement: %w", err)
-		}
-		defer stmt.Close()
-		for i, row := range rows {
-			if _, err := stmt.ExecContext(ctx, row...); err != nil {
-				return &sluice.EventError{Index: i, Err: err}
-			}
-		}
-		return nil
-	}
 }
 
 type sqliteCatalog struct {

@@ -110,6 +110,10 @@ func query(t *testing.T, db *sql.DB, text string) string {
 		}
 		var texts []string
 		for _, v := range values {
+			if b, ok := (*v.(*any)).([]byte); ok { // as MySQL returns texts
+				texts = append(texts, string(b))
+				continue
+			}
 			texts = append(texts, fmt.Sprint(*v.(*any)))
 		}
 		lines = append(lines, strings.Join(texts, " "))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ import (
 // ones.
 type statement struct {
 	text  string
-	names []string // of the parameters, in the order of their numbers
+	names []string // of the parameters, in the order of their numbers, or of their uses if they have none
 }
 
 // allowedVerbs are the first words that a statement may have. They change rows and
@@ -56,6 +57,9 @@ func (s *sqlScanner) next() error {
 		s.take(1)
 		return nil
 	}
+	if s.dialect.engine == mysql && (strings.HasPrefix(s.rest, "/*!") || strings.HasPrefix(s.rest, "/*M!")) {
+		return fmt.Errorf("%.10q: MySQL executes such a comment: write its text without it", s.rest)
+	}
 	if n := s.comment(); n > 0 {
 		s.take(n)
 		return nil
@@ -73,11 +77,13 @@ func (s *sqlScanner) next() error {
 		return nil
 	case word > 0:
 		return s.word(word)
-	case c == '\'' || c == '"' || c == '`' && !s.dialect.postgres:
+	case c == '\'' || c == '"':
+		return s.quoted(c, s.dialect.engine == mysql)
+	case c == '`' && s.dialect.engine != postgres:
 		return s.quoted(c, false)
-	case c == '[' && !s.dialect.postgres:
+	case c == '[' && s.dialect.engine == sqlite:
 		return s.quoted(']', false)
-	case c == '$' && s.dialect.postgres && s.dollarTag() != "":
+	case c == '$' && s.dialect.engine == postgres && s.dollarTag() != "":
 		tag := s.dollarTag()
 		end := strings.Index(s.rest[len(tag):], tag)
 		if end < 0 {
@@ -109,7 +115,7 @@ func (s *sqlScanner) word(n int) error {
 	if s.verb == "" {
 		s.verb = strings.ToLower(s.rest[:n])
 	}
-	escapes := n == 1 && (s.rest[0] == 'E' || s.rest[0] == 'e') && strings.HasPrefix(s.rest[1:], "'") && s.dialect.postgres
+	escapes := n == 1 && (s.rest[0] == 'E' || s.rest[0] == 'e') && strings.HasPrefix(s.rest[1:], "'") && s.dialect.engine == postgres
 	s.take(n)
 	if escapes {
 		return s.quoted('\'', true)
@@ -137,7 +143,7 @@ func (s *sqlScanner) quoted(quote byte, escapes bool) error {
 // comment returns the length of a comment here, 0 if there is none, and -1 if it is
 // not closed. PostgreSQL's comments can be nested.
 func (s *sqlScanner) comment() int {
-	if strings.HasPrefix(s.rest, "--") {
+	if s.lineComment() {
 		if n := strings.IndexByte(s.rest, '\n'); n >= 0 {
 			return n + 1
 		}
@@ -150,7 +156,7 @@ func (s *sqlScanner) comment() int {
 	for i := 2; i+1 < len(s.rest); i++ {
 		switch s.rest[i : i+2] {
 		case "/*":
-			if s.dialect.postgres {
+			if s.dialect.engine == postgres {
 				depth++
 				i++
 			}
@@ -165,6 +171,16 @@ func (s *sqlScanner) comment() int {
 	return -1
 }
 
+// lineComment reports whether a comment up to the end of the line begins here. In MySQL a blank or the
+// end follows the hyphens.
+func (s *sqlScanner) lineComment() bool {
+	if s.dialect.engine != mysql {
+		return strings.HasPrefix(s.rest, "--")
+	}
+	after, ok := strings.CutPrefix(s.rest, "--")
+	return s.rest[0] == '#' || ok && (after == "" || after[0] <= ' ')
+}
+
 // dollarTag returns the $tag$ that begins a string of PostgreSQL here.
 func (s *sqlScanner) dollarTag() string {
 	n := 1 + wordLen(s.rest[1:])
@@ -176,24 +192,27 @@ func (s *sqlScanner) dollarTag() string {
 
 func (s *sqlScanner) parameter(name string) {
 	number := slices.Index(s.names, name)
-	if number < 0 {
+	if number < 0 || s.dialect.unnumbered {
 		number = len(s.names)
 		s.names = append(s.names, name)
 	}
-	fmt.Fprintf(&s.out, "%s%d", s.dialect.parameter, number+1)
+	s.out.WriteString(s.dialect.parameter)
+	if !s.dialect.unnumbered {
+		s.out.WriteString(strconv.Itoa(number + 1))
+	}
 	s.rest = s.rest[1+len(name):]
 }
 
 // placeholder reports whether a parameter in the database's own notation begins
 // here. It would be bound to the named parameter with its number.
 func placeholder(text string, d *dialect) bool {
-	if len(text) < 2 {
-		return text == "?" && !d.postgres
+	switch {
+	case d.engine == postgres:
+		return len(text) > 1 && text[0] == '$' && text[1] >= '0' && text[1] <= '9'
+	case text[0] == '?':
+		return true
 	}
-	if d.postgres {
-		return text[0] == '$' && text[1] >= '0' && text[1] <= '9'
-	}
-	return text[0] == '?' || (text[0] == '@' || text[0] == '$') && wordLen(text[1:]) > 0
+	return d.engine == sqlite && (text[0] == '@' || text[0] == '$') && wordLen(text[1:]) > 0
 }
 
 // wordLen returns the length of the name or keyword at the start of text.

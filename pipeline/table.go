@@ -11,14 +11,29 @@ import (
 
 // dialect is how the SQL of a database differs, as far as pipelines use it.
 type dialect struct {
-	postgres  bool   // dollar quotes, E'' texts and nested comments, no backticks
+	engine    engine
 	parameter string // the prefix of a parameter's number
+	quotes    string // what is before and after a quoted name
+	options   string // the end of CREATE TABLE
+	// unnumbered: the parameter is its prefix alone, and each use of a name is a parameter of its own.
+	unnumbered bool
 	// declare has the type of a new table's column for each type.
 	declare map[columnType]string
 	// accepts lists the kinds of existing columns that store a type's values
 	// unchanged. Kinds that are in none of the lists are not checked.
 	accepts map[columnType][]string
+	// argument converts a value for the driver; nil: it takes them as they are.
+	argument func(any) any
 }
+
+// engine is a database's own notation of texts, names and comments.
+type engine string
+
+const (
+	sqlite   engine = "SQLite"
+	postgres engine = "PostgreSQL" // dollar quotes, E'' texts and nested comments, no backticks
+	mysql    engine = "MySQL"      // backslashes in texts, comments after #
+)
 
 // catalog answers what a target must know of a database before it writes to it.
 type catalog interface {
@@ -70,9 +85,9 @@ func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 func (t *target) definition() string {
 	lines := make([]string, len(t.mapping.columns))
 	for i, c := range t.mapping.columns {
-		lines[i] = quoteName(c.name) + " " + t.dialect.declare[c.typ]
+		lines[i] = t.dialect.quote(c.name) + " " + t.dialect.declare[c.typ]
 	}
-	return "CREATE TABLE IF NOT EXISTS " + quoteTable(t.table) + " (" + strings.Join(lines, ", ") + ")"
+	return "CREATE TABLE IF NOT EXISTS " + t.dialect.quoteTable(t.table) + " (" + strings.Join(lines, ", ") + ")" + t.dialect.options
 }
 
 func (t *target) checkTable(columns []existingColumn) error {
@@ -98,9 +113,9 @@ func (t *target) checkTable(columns []existingColumn) error {
 	return nil
 }
 
-// sameName compares names of columns. SQLite ignores case.
+// sameName compares names of columns, of which only PostgreSQL respects the case.
 func (t *target) sameName(a, b string) bool {
-	return a == b || !t.dialect.postgres && strings.EqualFold(a, b)
+	return a == b || t.dialect.engine != postgres && strings.EqualFold(a, b)
 }
 
 func listed(columns []existingColumn) string {
@@ -139,14 +154,18 @@ func (d *dialect) fits(t columnType, kind string) bool {
 }
 
 // quoteTable quotes a table's name, with or without a schema.
-func quoteTable(table string) string {
+func (d *dialect) quoteTable(table string) string {
 	if schema, name, ok := strings.Cut(table, "."); ok {
-		return quoteName(schema) + "." + quoteName(name)
+		return d.quote(schema) + "." + d.quote(name)
 	}
-	return quoteName(table)
+	return d.quote(table)
 }
 
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// quote quotes the name of a table or column.
+func (d *dialect) quote(name string) string {
+	before, after := d.quotes[:1], d.quotes[1:]
+	return before + strings.ReplaceAll(name, after, after+after) + after
+}
 
 // emptyCatalog is the catalog of a database that does not exist yet.
 type emptyCatalog struct{}

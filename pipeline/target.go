@@ -209,10 +209,12 @@ func (t *target) readStatement(n strictyaml.Node) {
 		return
 	}
 	columns := make([]column, 0, len(s.names))
-	for _, name := range s.names {
+	for at, name := range s.names {
 		i := slices.IndexFunc(declared, func(c column) bool { return c.name == name })
 		if i < 0 {
-			sqlNode.Fail(":%s is not among the parameters%s", name, nearestOf(name, declared))
+			if slices.Index(s.names, name) == at {
+				sqlNode.Fail(":%s is not among the parameters%s", name, nearestOf(name, declared))
+			}
 			continue
 		}
 		columns = append(columns, declared[i])

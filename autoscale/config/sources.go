@@ -2,16 +2,10 @@ package config
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib" // also the driver "pgx"
-	_ "modernc.org/sqlite"           // the driver "sqlite"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/source/httpjson"
@@ -19,7 +13,6 @@ import (
 	"github.com/sluice-go/sluice/autoscale/source/prometheus"
 	"github.com/sluice-go/sluice/autoscale/source/servicebus"
 	"github.com/sluice-go/sluice/autoscale/source/sqlquery"
-	"github.com/sluice-go/sluice/internal/pgtoken"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -94,33 +87,18 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 }
 
 func readSQL(n strictyaml.Node) opener[autoscale.Source] {
-	var driver, dsn, query string
-	var password func(context.Context) (string, error)
+	var database, query string
 	ok := n.Object(strictyaml.Keys{
 		"database": func(n strictyaml.Node) {
-			var text string
-			if readSecret("DATABASE_URL", &text)(n); text == "" {
+			if readSecret("DATABASE_URL", &database)(n); database == "" {
 				return
 			}
-			scheme, rest, _ := strings.Cut(text, ":")
-			switch scheme {
-			case "sqlite":
-				path, err := filepath.Abs(strings.TrimPrefix(rest, "//"))
-				if err != nil || rest == "" {
-					n.Fail("sqlite: the path is missing: write sqlite:PATH")
-					return
-				}
-				driver, dsn = "sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}).String()
-			case "postgres", "postgresql":
-				var err error
-				if dsn, password, err = pgtoken.Split(text); err != nil {
-					n.Fail("%w", err)
-					return
-				}
-				driver = "pgx"
-			default:
-				n.Fail("write sqlite:PATH or postgres://user@host:port/database")
+			db, err := pipeline.OpenReader(database)
+			if err != nil {
+				n.Fail("%w", err)
+				return
 			}
+			db.Close()
 		},
 		"query": func(n strictyaml.Node) { n.Verbatim(&query) },
 	}, "database", "query")
@@ -128,28 +106,13 @@ func readSQL(n strictyaml.Node) opener[autoscale.Source] {
 		return nil
 	}
 	return func(context.Context, *Options) (autoscale.Source, closer, error) {
-		db, err := openSQL(driver, dsn, password)
+		db, err := pipeline.OpenReader(database)
 		if err != nil {
 			return nil, nil, err
 		}
 		db.SetMaxOpenConns(1)
 		return sqlquery.New(db, query, nil), func(context.Context) error { return db.Close() }, nil
 	}
-}
-
-// openSQL opens a database. password may be nil.
-func openSQL(driver, dsn string, password func(context.Context) (string, error)) (*sql.DB, error) {
-	if password == nil {
-		return sql.Open(driver, dsn)
-	}
-	cfg, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, err
-	}
-	return stdlib.OpenDB(*cfg, stdlib.OptionBeforeConnect(func(ctx context.Context, cc *pgx.ConnConfig) (err error) {
-		cc.Password, err = password(ctx)
-		return err
-	})), nil
 }
 
 func readPrometheus(n strictyaml.Node) opener[autoscale.Source] {

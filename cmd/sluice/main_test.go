@@ -18,8 +18,8 @@ import (
 // binary is the program under test.
 var binary string
 
-// runTests runs the tests; where PostgreSQL is there, with a server for them.
-var runTests = (*testing.M).Run
+// servers run the tests, each with a server for them.
+var servers []func(run func() int) int
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -34,7 +34,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1
 		}
-		return runTests(m)
+		run := m.Run
+		for _, server := range servers {
+			inner := run
+			run = func() int { return server(inner) }
+		}
+		return run()
 	}())
 }
 

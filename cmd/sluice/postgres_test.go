@@ -9,6 +9,6 @@ import (
 )
 
 func init() {
-	runTests = pgtest.Run
+	servers = append(servers, pgtest.Around)
 	databases["postgres"] = pgtest.Database
 }

@@ -16,7 +16,13 @@ var shared = testserver.Shared[*Server]{Package: "mariadbtest"}
 //
 //	func TestMain(m *testing.M) { os.Exit(mariadbtest.Run(m)) }
 func Run(m *testing.M) int {
-	return shared.Run(m, func() (*Server, error) { return Start(nil) })
+	return Around(m.Run)
+}
+
+// Around is [Run] for tests that need more than one kind of server: run is the run of the tests, or the
+// Around of another server.
+func Around(run func() int) int {
+	return shared.Around(run, func() (*Server, error) { return Start(nil) })
 }
 
 // New starts a server for one test. A nil cfg takes every default.

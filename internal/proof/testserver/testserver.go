@@ -18,6 +18,12 @@ type Shared[S io.Closer] struct {
 // Run is a package's TestMain: it starts the server, runs the tests, stops the
 // server, and returns the exit code.
 func (s *Shared[S]) Run(m *testing.M, start func() (S, error)) (code int) {
+	return s.Around(m.Run, start)
+}
+
+// Around is Run for tests that need more than one kind of server: run is the run of the tests, or the
+// Around of another server.
+func (s *Shared[S]) Around(run func() int, start func() (S, error)) (code int) {
 	server, err := start()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Package, err)
@@ -30,7 +36,7 @@ func (s *Shared[S]) Run(m *testing.M, start func() (S, error)) (code int) {
 		}
 	}()
 	s.server = &server
-	return m.Run()
+	return run()
 }
 
 // Of returns the server. It fails the test if Run was not called.

@@ -5,48 +5,35 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
-// openSQLite opens the SQLite file at path, to read only.
-func openSQLite(path string) (*sql.DB, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	if _, err := os.Stat(abs); err != nil {
-		return nil, fmt.Errorf("open %s: %w: has the pipeline run yet?", path, errors.Unwrap(err))
-	}
-	name := filepath.ToSlash(abs)
-	if !strings.HasPrefix(name, "/") {
-		name = "/" + name // C:/…
-	}
-	dsn := url.URL{Scheme: "file", Path: name, RawQuery: "mode=ro&_pragma=busy_timeout(10000)&_time_format=sqlite"}
-	db, err := sql.Open("sqlite", dsn.String())
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return db, nil
+// dialects are those of databases by their addresses' schemes.
+var dialects = map[string]audit.Dialect{
+	"sqlite":     audit.SQLite(),
+	"postgres":   audit.PostgreSQL(),
+	"postgresql": audit.PostgreSQL(),
+	"mysql":      audit.MySQL(),
+	"mariadb":    audit.MySQL(),
 }
 
-// openPostgres opens the PostgreSQL database at a URL. It doesn't connect yet.
-func openPostgres(url string) (*sql.DB, error) {
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		// The driver's error may show the URL, which may hold a password.
-		return nil, errors.New("open PostgreSQL: not a URL that it understands")
+// openDatabase opens a database for reading. It does not connect.
+func openDatabase(address string) (*sql.DB, audit.Dialect, error) {
+	scheme, path, _ := strings.Cut(address, ":")
+	if scheme == "sqlite" {
+		if _, err := os.Stat(path); err != nil {
+			return nil, audit.Dialect{}, fmt.Errorf("open %s: %w: has the pipeline run yet?", path, errors.Unwrap(err))
+		}
 	}
-	return db, nil
+	db, err := pipeline.OpenReader(address)
+	return db, dialects[scheme], err
 }
 
 // ledger makes the driver's errors fit one line.

@@ -10,22 +10,22 @@ import (
 )
 
 func TestDatabasesThatCannotBeOpened(t *testing.T) {
-	if _, err := openSQLite(filepath.Join(t.TempDir(), "x.db")); err == nil || !strings.HasSuffix(err.Error(), "x.db: no such file or directory: has the pipeline run yet?") {
+	if _, _, err := openDatabase("sqlite:" + filepath.Join(t.TempDir(), "x.db")); err == nil || !strings.HasSuffix(err.Error(), "x.db: no such file or directory: has the pipeline run yet?") {
 		t.Error(err)
 	}
-	db, err := openPostgres("postgres://user:secret@127.0.0.1:1/x?connect_timeout=1")
+	db, dialect, err := openDatabase("postgres://user:secret@127.0.0.1:1/x?connect_timeout=1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	_, err = ledger{audit.NewSQLLedger(db, audit.PostgreSQL(), audit.Table{})}.Open(t.Context(), sluice.Topic{}, "0")
+	_, err = ledger{audit.NewSQLLedger(db, dialect, audit.Table{})}.Open(t.Context(), sluice.Topic{}, "0")
 	if err == nil || !strings.HasPrefix(err.Error(), "connect to PostgreSQL: ") || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
-	bad, err := openPostgres("postgres://user:secret@127.0.0.1:port/x")
+	bad, dialect, err := openDatabase("postgres://user:secret@127.0.0.1:port/x")
 	if err == nil {
 		defer bad.Close()
-		_, err = ledger{audit.NewSQLLedger(bad, audit.PostgreSQL(), audit.Table{})}.Open(t.Context(), sluice.Topic{}, "0")
+		_, err = ledger{audit.NewSQLLedger(bad, dialect, audit.Table{})}.Open(t.Context(), sluice.Topic{}, "0")
 	}
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)

@@ -40,14 +40,7 @@ func open(p *pipeline.Pipeline) (*sql.DB, audit.Ledger, error) {
 		return nil, nil, err
 	}
 	table := audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
-	dialect := audit.SQLite()
-	var db *sql.DB
-	if t.SQLite != "" {
-		db, err = openSQLite(t.SQLite)
-	} else {
-		dialect = audit.PostgreSQL()
-		db, err = openPostgres(t.Postgres)
-	}
+	db, dialect, err := openDatabase(t.Database)
 	if err != nil {
 		return nil, nil, err
 	}

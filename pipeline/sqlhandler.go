@@ -1,0 +1,66 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// useSQLStore takes a store and its catalog for the parts that depend on the database.
+func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
+	parts.Leases, parts.DeadLetters, parts.Checkpoints = store.Leases(), store, store
+	parts.store, _ = any(store).(driver.AtLeastOnceStore)
+	parts.catalog = c
+	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
+		return sluice.Transactional(store, traced(traces, p.target.sqlHandler()))
+	}
+	parts.close = append(parts.close, func(context.Context) error { return store.Close() })
+}
+
+// sqlHandler writes batches to the target in a database of sqlstore.
+func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
+	names := t.mapping.names()
+	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
+		rows, err := t.mapping.rows(b.Events)
+		if err != nil {
+			return err
+		}
+		t.dialect.convert(rows)
+		if t.table != "" {
+			err := tx.Insert(ctx, t.table, names, rows)
+			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
+				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+			}
+			return err
+		}
+		stmt, err := tx.PrepareContext(ctx, t.statement.text)
+		if err != nil {
+			return fmt.Errorf("prepare the statement: %w", err)
+		}
+		defer stmt.Close()
+		for i, row := range rows {
+			if _, err := stmt.ExecContext(ctx, row...); err != nil {
+				return &sluice.EventError{Index: i, Err: err}
+			}
+		}
+		return nil
+	}
+}
+
+// convert makes the values what the driver takes.
+func (d *dialect) convert(rows [][]any) {
+	if d.argument == nil {
+		return
+	}
+	for _, row := range rows {
+		for i := range row {
+			row[i] = d.argument(row[i])
+		}
+	}
+}
