@@ -214,6 +214,9 @@ func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string,
 
 // array passes a list to the database as one argument, however long it is.
 func array[T any](list []T) string {
+	if list == nil {
+		return "[]" // null is a list of one NULL for SQLite, and none for SQL Server
+	}
 	text, _ := json.Marshal(list) // numbers and strings cannot fail
 	return string(text)
 }

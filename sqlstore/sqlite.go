@@ -211,7 +211,7 @@ func (c *sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
 
 type sqliteDialect struct{ store, leases []step }
 
-func (sqliteDialect) statements() *statements    { return &sqliteStatements }
+func (sqliteDialect) statements() *statements    { return sqliteStatements }
 func (sqliteDialect) rebind(query string) string { return query }
 func (sqliteDialect) variables() int             { return 32766 } // SQLITE_MAX_VARIABLE_NUMBER
 
