@@ -49,8 +49,27 @@ func createAirports(t testing.TB, db *sql.DB) {
 	if statement == nil {
 		t.Fatal("the example does not say what the table is")
 	}
-	if _, err := db.ExecContext(t.Context(), string(statement[1])); err != nil {
+	create := string(statement[1])
+	var version string
+	if err := db.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version); err == nil && strings.Contains(version, "MariaDB") {
+		create = strings.NewReplacer("airport text", "airport VARCHAR(64)", "hour text", "hour VARCHAR(64)").Replace(create)
+	}
+	if _, err := db.ExecContext(t.Context(), create); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// mariaUpsert makes the example's statement one of MySQL and MariaDB, as docs/databases.md has it.
+func mariaUpsert(url string) []string {
+	if !strings.HasPrefix(url, "mariadb:") {
+		return nil
+	}
+	return []string{
+		"ON CONFLICT (airport, hour) DO UPDATE", "ON DUPLICATE KEY UPDATE",
+		"SET flights = excluded.flights, delay = excluded.delay, worst = excluded.worst, version = excluded.version",
+		"flights = IF(VALUES(version) > version, VALUES(flights), flights), delay = IF(VALUES(version) > version, VALUES(delay), delay),",
+		"WHERE excluded.version > airports.version",
+		"worst = IF(VALUES(version) > version, VALUES(worst), worst), version = GREATEST(version, VALUES(version))",
 	}
 }
 
@@ -139,19 +158,19 @@ func (d *departures) feed(t testing.TB, env []string, rate int) (end func()) {
 // airports reads the table.
 func airports(t testing.TB, db *sql.DB) map[string]airport {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT airport || ' ' || hour, flights, delay, worst FROM airports")
+	rows, err := db.QueryContext(t.Context(), "SELECT airport, hour, flights, delay, worst FROM airports")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.Close()
 	table := map[string]airport{}
 	for rows.Next() {
-		var key string
+		var name, hour string
 		var row airport
-		if err := rows.Scan(&key, &row.flights, &row.delay, &row.worst); err != nil {
+		if err := rows.Scan(&name, &hour, &row.flights, &row.delay, &row.worst); err != nil {
 			t.Fatal(err)
 		}
-		table[key] = row
+		table[name+" "+hour] = row
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
@@ -183,7 +202,7 @@ func TestEachStageIsKilled(t *testing.T) {
 		env := environment(connectionOf(t, server), url)
 		db := openDatabase(t, url)
 		createAirports(t, db)
-		config := stagesFile(t)
+		config := stagesFile(t, mariaUpsert(url)...)
 		must(t, "", env, "validate", config)
 
 		var flights departures
