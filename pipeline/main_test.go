@@ -3,16 +3,11 @@ package pipeline
 import (
 	"os"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // servers run the tests, each with a server for them.
 var servers []func(run func() int) int
 
-func TestMain(m *testing.M) {
-	run := m.Run
-	for _, server := range servers {
-		inner := run
-		run = func() int { return server(inner) }
-	}
-	os.Exit(run())
-}
+func TestMain(m *testing.M) { os.Exit(testserver.RunAll(m.Run, servers...)) }

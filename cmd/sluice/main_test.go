@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // binary is the program under test.
@@ -34,12 +36,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1
 		}
-		run := m.Run
-		for _, server := range servers {
-			inner := run
-			run = func() int { return server(inner) }
-		}
-		return run()
+		return testserver.RunAll(m.Run, servers...)
 	}())
 }
 

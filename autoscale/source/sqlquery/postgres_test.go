@@ -4,7 +4,6 @@ package sqlquery_test
 
 import (
 	"database/sql"
-	"os"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -12,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+func init() { servers = append(servers, pgtest.Around) }
 
 func TestPostgres(t *testing.T) {
 	db, err := sql.Open("pgx", pgtest.Database(t))

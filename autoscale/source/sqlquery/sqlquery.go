@@ -94,8 +94,12 @@ func number(value any) (float64, error) {
 		return 0, errNull
 	case int64:
 		return float64(v), nil
+	case uint64:
+		return float64(v), nil
 	case float64:
 		return v, nil
+	case float32:
+		return float64(v), nil
 	case []byte:
 		return parse(string(v))
 	case string:

@@ -39,6 +39,15 @@ func (s *Shared[S]) Around(run func() int, start func() (S, error)) (code int) {
 	return run()
 }
 
+// RunAll runs tests with several servers: each is the Around of a server.
+func RunAll(run func() int, servers ...func(run func() int) int) int {
+	for _, server := range servers {
+		inner := run
+		run = func() int { return server(inner) }
+	}
+	return run()
+}
+
 // Of returns the server. It fails the test if Run was not called.
 func (s *Shared[S]) Of(t testing.TB) S {
 	t.Helper()
