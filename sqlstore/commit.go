@@ -34,7 +34,10 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		if err := s.fence(ctx, t, step); err != nil {
 			return err
 		}
-		return s.dialect.guard(ctx, t)
+		if err := s.dialect.guard(ctx, t); err != nil {
+			return s.outage(ctx, "begin transaction", err)
+		}
+		return nil
 	})
 	if err == nil && fn != nil {
 		err = s.handle(ctx, t, step, fn)
@@ -115,11 +118,14 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	case t.watch.rowsOpen():
 		err = cmp.Or(err, errRowsOpen)
 	default:
-		if ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended != nil {
-			if !errors.Is(ended, errEnded) {
-				return s.outage(ctx, "handler's transaction", ended)
-			}
+		switch ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended {
+		case nil:
+		case errEnded, errNested:
 			err = ended
+		case errUndone:
+			err = cmp.Or(err, ended)
+		default:
+			return s.outage(ctx, "handler's transaction", ended)
 		}
 	}
 	switch {

@@ -41,7 +41,8 @@ type dialect interface {
 	// guard marks a transaction before the handler gets it.
 	guard(ctx context.Context, t *transaction) error
 	// intact returns errEnded if the transaction that guard has marked is over, and another has
-	// begun or none. It comes before the commit, and after a handler's error.
+	// begun or none; errUndone if the database has rolled it back; and errNested if another has begun
+	// inside it. It comes before the commit, and after a handler's error.
 	intact(ctx context.Context, t *transaction) error
 }
 

@@ -25,6 +25,10 @@ type ServerConfig struct {
 	// counts whole seconds.
 	// Default: 5 s.
 	LockTimeout time.Duration
+	// AccessToken returns a token of Microsoft Entra ID for https://database.windows.net/.default, for
+	// SQL Server and Azure SQL; it is called for each connection, and may be called by several goroutines.
+	// Default: user and password of the address.
+	AccessToken func(ctx context.Context) (string, error)
 }
 
 func (cfg *ServerConfig) withDefaults() (ServerConfig, error) {

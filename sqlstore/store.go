@@ -5,8 +5,9 @@
 // The same store serves the at-least-once delivery, which has no transaction in common with the
 // handler: advance.go and deadletterqueue.go.
 //
-// The databases are SQLite, through a driver without cgo ([OpenSQLite]), and MySQL and MariaDB
-// ([OpenMySQL]). What differs between databases is behind one interface, in dialect.go.
+// The databases are SQLite, through a driver without cgo ([OpenSQLite]), MySQL and MariaDB
+// ([OpenMySQL]), and SQL Server and Azure SQL ([OpenSQLServer]). What differs between databases is
+// behind one interface, in dialect.go.
 //
 // Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any order.
 package sqlstore

@@ -1,0 +1,145 @@
+//go:build unix
+
+package sqlservertest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	_ "github.com/microsoft/go-mssqldb" // the driver of Server.admin
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
+)
+
+// ErrMissing says that there is no server to test against.
+var ErrMissing = errors.New("no server that speaks SQL Server's protocol: set SLUICE_SQLSERVER_URL to the URL of one, or SLUICE_SQLSERVER_DIR to a directory with Babelfish's bin/start-babelfish, or leave these tests out by leaving out -tags sqlserver")
+
+// password is that of sa in Babelfish; start-babelfish takes it from a variable.
+const password = "Babelfish-1"
+
+var program = testserver.Program{Name: "Babelfish", Ready: "sqlserver://", End: syscall.SIGTERM, Users: []string{"postgres", "nobody"}}
+
+// Server is a private Babelfish, or a server that was there before.
+type Server struct {
+	process *testserver.Process // nil: the server was there before
+	path    string
+	address *url.URL
+	prefix  string // of its databases' names: others may test on the same server
+}
+
+// Start makes and starts a Babelfish.
+func Start() (*Server, error) {
+	dir := os.Getenv("SLUICE_SQLSERVER_DIR")
+	if dir == "" {
+		return nil, ErrMissing
+	}
+	process, err := testserver.NewProcess(program)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{process: process, path: filepath.Join(dir, "bin", "start-babelfish")}
+	if err := process.Launch(s.Restart); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.address = &url.URL{Scheme: "sqlserver", User: url.UserPassword("sa", password), Host: process.Addr(), RawQuery: "encrypt=true&TrustServerCertificate=true"}
+	return s, nil
+}
+
+// existing returns the server of SLUICE_SQLSERVER_URL; nil if there is none.
+func existing() (*Server, error) {
+	address := os.Getenv("SLUICE_SQLSERVER_URL")
+	if address == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("SLUICE_SQLSERVER_URL cannot be read: it must have the form sqlserver://user:password@host:1433")
+	}
+	return &Server{address: u, prefix: "sluice_" + rand.Text() + "_"}, nil
+}
+
+// Stop ends a Babelfish: sessions are cut off.
+func (s *Server) Stop() error { return s.process.Stop() }
+
+// Restart starts a Babelfish after [Server.Stop], on the same port, and returns once it takes
+// connections.
+func (s *Server) Restart() error {
+	return s.process.Start("/usr/bin/env", "BABELFISH_FOREGROUND=1", "BABELFISH_PASSWORD="+password,
+		s.path, s.process.File("data"), fmt.Sprint(s.process.Port()))
+}
+
+// Log returns the last lines of a Babelfish's log.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.process.File("data/server.log"))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "; ")
+}
+
+// Close ends the server, unless it was there before.
+func (s *Server) Close() error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Close()
+}
+
+// URL is the connection URL of a database.
+func (s *Server) URL(database string) string {
+	u := *s.address
+	q := u.Query()
+	q.Set("database", database)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// CreateDatabase makes an empty database and returns its URL. Babelfish has one at a time.
+func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
+	name = s.prefix + name
+	if err := s.admin(ctx, "CREATE DATABASE "+name); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	return s.URL(name), nil
+}
+
+// DropDatabase removes a database, and ends the sessions in it.
+func (s *Server) DropDatabase(ctx context.Context, name string) error {
+	name = s.prefix + name
+	if s.process == nil {
+		if err := s.admin(ctx, "ALTER DATABASE "+name+" SET SINGLE_USER WITH ROLLBACK IMMEDIATE"); err != nil {
+			return err
+		}
+	}
+	return s.admin(ctx, "DROP DATABASE "+name)
+}
+
+// version says which server it is.
+func (s *Server) version(ctx context.Context) (string, error) {
+	db, err := sql.Open("sqlserver", s.URL("master"))
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	var text string
+	err = db.QueryRowContext(ctx, "SELECT @@VERSION").Scan(&text)
+	first, _, _ := strings.Cut(text, "\n")
+	return first, err
+}
+
+// admin runs one statement outside the tests' databases.
+func (s *Server) admin(ctx context.Context, text string) error {
+	db, err := sql.Open("sqlserver", s.URL("master"))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, text)
+	return err
+}

@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// OpenSQLServer opens a database of SQL Server 2019 or later, or of Azure SQL, and brings its tables
+// up to date. address is a URL such as sqlserver://user:password@host:1433?database=name&encrypt=true,
+// whose parameters are those of github.com/microsoft/go-mssqldb; without encrypt=true the server's
+// certificate is not checked. [ServerConfig.AccessToken] is for Microsoft Entra ID. The context is for
+// opening only. Errors never contain the password. A nil cfg takes every default.
+//
+// It was tested against Babelfish, a server that speaks SQL Server's protocol and T-SQL, and follows
+// Microsoft's documentation where the two differ; it was not yet tested against SQL Server.
+//
+// A handler writes parameters as @p1, @p2 and so on, or with [sql.Named]. It must close the rows of a
+// query before its next statement. Its transaction is READ COMMITTED, and XACT_ABORT is off: an error
+// undoes its statement alone, unless the server or a trigger rolls the transaction back, after which
+// nothing is written. Statements that commit, roll back or begin a transaction are refused; one that a
+// stored procedure or dynamic SQL contains is found before the commit, and the checkpoint does not move.
+//
+// The database needs compatibility level 130 or higher. With READ_COMMITTED_SNAPSHOT off, what reads
+// checkpoints waits for handlers that are running: switch it on, as in Azure SQL.
+func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	params, err := mssqlParams(address, c)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := newMSSQLConnector(params, c)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", mssqlName(params), err)
+	}
+	db := sql.OpenDB(patientConnector{connector, c.patience()})
+	defer db.Close()
+	if err := mssqlCheck(ctx, db); err != nil {
+		return nil, outage(ctx, mssqlDialect{}, mssqlName(params), "connect", err)
+	}
+	return openServer(ctx, mssqlName(params), connector, mssqlDialect{}, c)
+}
+
+type mssqlDialect struct{}
+
+func (mssqlDialect) statements() *statements    { return mssqlStatements }
+func (mssqlDialect) rebind(query string) string { return mssqlNumbered(query) }
+func (mssqlDialect) variables() int             { return 2098 } // of 2100, sp_executesql has two
+func (mssqlDialect) chunk() int                 { return 1000 } // rows of VALUES
+
+func (mssqlDialect) steps(component string) []step {
+	if component == leaseComponent {
+		return mssqlLeaseSteps
+	}
+	return mssqlStoreSteps
+}
+
+// script leaves a migration whole: it is one batch.
+func (mssqlDialect) script(text string) []string { return []string{text} }
+
+// txOptions: the fence reads the row as it was committed last.
+func (mssqlDialect) txOptions() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+}
+
+func (mssqlDialect) quote(name string) string {
+	return "[" + strings.ReplaceAll(clean(name), "]", "]]") + "]"
+}
+
+func (mssqlDialect) first(cond string) string {
+	return "id IN (SELECT id FROM sluice_dead_letters WHERE " + cond + " ORDER BY id OFFSET 0 ROWS FETCH NEXT ? ROWS ONLY)"
+}
+
+var mssqlEarliest = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// time is text: a time.Time would be a datetimeoffset, to which SQL Server would convert the column.
+func (mssqlDialect) time(t time.Time) any {
+	if t = storable(t); t.Before(mssqlEarliest) {
+		t = mssqlEarliest
+	}
+	return t.Format("2006-01-02T15:04:05.000000")
+}
+
+// The name of a transaction's lock is one that the handler does not know: every end of the
+// transaction releases it, whichever procedure or dynamic SQL has ended it.
+const (
+	mssqlGuard = `
+		DECLARE @result int;
+		EXEC @result = sp_getapplock @Resource = @p1, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+		SELECT @result`
+	mssqlIntact = `
+		SELECT @@TRANCOUNT, CAST(CASE WHEN XACT_STATE() = 1 AND APPLOCK_MODE(N'public', @p1, N'Transaction') = N'Exclusive' THEN 1 ELSE 0 END AS bit)`
+)
+
+// guard takes a lock that belongs to the transaction.
+func (mssqlDialect) guard(ctx context.Context, t *transaction) error {
+	t.mark = "sluice " + rand.Text()
+	var result int
+	if _, err := one(ctx, t, mssqlGuard, []any{t.mark}, &result); err != nil {
+		return err
+	}
+	if result < 0 {
+		return fmt.Errorf("sp_getapplock returned %d", result)
+	}
+	return nil
+}
+
+// intact also finds a transaction inside the transaction: the COMMIT of the store would end that one
+// alone, without an error.
+func (mssqlDialect) intact(ctx context.Context, t *transaction) error {
+	var level int
+	var intact bool
+	_, err := one(ctx, t, mssqlIntact, []any{t.mark}, &level, &intact)
+	switch {
+	case mssqlUndone(err):
+		return errUndone
+	case err != nil:
+		return err
+	case !intact || level == 0:
+		return errEnded
+	case level > 1:
+		return errNested
+	}
+	return nil
+}

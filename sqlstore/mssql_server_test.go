@@ -1,0 +1,141 @@
+//go:build sqlserver
+
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
+	"github.com/sluice-go/sluice/storetest"
+)
+
+func init() {
+	others := run
+	run = func(m *testing.M) int { return sqlservertest.Around(func() int { return others(m) }) }
+}
+
+// mssqlSetUp is setUp in T-SQL; it has no deferred constraints.
+var mssqlSetUp = []string{
+	"IF OBJECT_ID(N'effects', N'U') IS NULL CREATE TABLE effects ([key] nvarchar(200) NOT NULL, part bigint)",
+	"IF OBJECT_ID(N'parents', N'U') IS NULL CREATE TABLE parents (id bigint PRIMARY KEY)",
+	"IF OBJECT_ID(N'children', N'U') IS NULL CREATE TABLE children (id bigint IDENTITY PRIMARY KEY, now bigint REFERENCES parents (id), small bigint CHECK (small < 10))",
+}
+
+func openMSSQL(t testing.TB, address string, cfg *ServerConfig) *Store {
+	t.Helper()
+	s, err := OpenSQLServer(t.Context(), address, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	for _, statement := range mssqlSetUp {
+		if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// mssqlLink makes the URL of a database lead through a link.
+func mssqlLink(t testing.TB, address string) (link *tcplink.Link, through string) {
+	u, err := url.Parse(address)
+	suite.NoError(t, "read the URL", err)
+	link = tcplink.NewTest(t, u.Host)
+	u.Host = link.Addr()
+	return link, u.String()
+}
+
+// mssqlLock locks every checkpoint, as another program does.
+func mssqlLock(s *Store) storetest.Silence {
+	return func(t testing.TB) (end func()) {
+		tx, err := s.DB().BeginTx(context.WithoutCancel(t.Context()), nil)
+		suite.NoError(t, "begin", err)
+		_, err = tx.Exec("UPDATE sluice_checkpoints SET updated_at = updated_at")
+		suite.NoError(t, "lock the checkpoints", err)
+		return func() { suite.NoError(t, "unlock the checkpoints", tx.Rollback()) }
+	}
+}
+
+func mssqlEffects(ctx context.Context, s *Store) ([]string, error) {
+	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT [key] FROM effects", nil)
+}
+
+func mssqlPut(ctx context.Context, tx *Tx, key string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects ([key]) VALUES (@p1)", key)
+	return err
+}
+
+func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
+	address := sqlservertest.Database(t)
+	// Babelfish parses every statement again, and LargeBatch has thousands.
+	cfg := &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}
+	link, through := mssqlLink(t, address)
+	s, peer := openMSSQL(t, through, cfg), openMSSQL(t, address, cfg)
+	return storetest.TxHarness[*Tx]{
+		Store: s, DeadLetters: s, Peer: peer,
+		Silence: link.Silence, Lock: mssqlLock(peer),
+		Put:     mssqlPut,
+		Effects: func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
+		Break: func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
+			return err
+		},
+		Missing: func(ctx context.Context, tx *Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+			return err
+		},
+		Features: storetest.TxFeatures{WaitsForOpen: true},
+	}
+}
+
+func TestSQLServerTxStore(t *testing.T)     { storetest.TestTxStore(t, mssqlHarness) }
+func TestSQLServerDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mssqlHarness) }
+
+func TestSQLServerCheckpointStore(t *testing.T) {
+	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
+		address := sqlservertest.Database(t)
+		link, through := mssqlLink(t, address)
+		return storetest.CheckpointHarness{Store: openMSSQL(t, through, nil), Peer: openMSSQL(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
+	})
+}
+
+func TestSQLServerDeadLetterQueue(t *testing.T) {
+	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
+		address := sqlservertest.Database(t)
+		link, through := mssqlLink(t, address)
+		s := openMSSQL(t, through, nil)
+		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMSSQL(t, address, nil), Silence: link.Silence}
+	})
+}
+
+func TestSQLServerLeases(t *testing.T) {
+	var links sync.Map // by store
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
+		link, through := mssqlLink(t, sqlservertest.Database(t))
+		leases := openMSSQL(t, through, nil).Leases()
+		links.Store(leases, link)
+		return leases
+	}, &storetest.LeasesConfig{
+		ClockBack: func(t testing.TB, store driver.LeaseStore, by time.Duration) {
+			_, err := store.(*Leases).db.ExecContext(t.Context(), fmt.Sprintf(`UPDATE sluice_leases SET
+				renewed_at = DATEADD(millisecond, %d, renewed_at), expires_at = DATEADD(millisecond, %[1]d, expires_at)`, by.Milliseconds()))
+			suite.NoError(t, "set the clock back", err)
+		},
+		Silence: func(t testing.TB, store driver.LeaseStore) (end func()) {
+			link, _ := links.Load(store)
+			return link.(*tcplink.Link).Silence(t)
+		},
+	})
+}

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/microsoft/go-mssqldb/msdsn"
+)
+
+// CheckSQLServer returns why [OpenSQLServer] would fail, as far as that can be found without creating
+// or changing anything. A nil cfg takes every default.
+func CheckSQLServer(ctx context.Context, address string, cfg *ServerConfig) error {
+	c, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	params, err := mssqlParams(address, c)
+	if err != nil {
+		return err
+	}
+	connector, err := newMSSQLConnector(params, c)
+	if err != nil {
+		return fmt.Errorf("database %s: %w", mssqlName(params), err)
+	}
+	d := mssqlDialect{}
+	db := sql.OpenDB(patientConnector{connector, c.patience()})
+	defer db.Close()
+	if err := mssqlCheck(ctx, db); err != nil {
+		return outage(ctx, d, mssqlName(params), "connect", err)
+	}
+	for _, component := range []string{storeComponent, leaseComponent} {
+		if _, err := readVersion(ctx, db, d, component, len(d.steps(component))); err != nil {
+			return outage(ctx, d, mssqlName(params), "check "+component, err)
+		}
+	}
+	return nil
+}
+
+// SQLServerConnector returns a connector for [sql.OpenDB] to the database at address, for programs that
+// only read it. address has the form of [OpenSQLServer], and accessToken is as
+// [ServerConfig.AccessToken]; it may be nil. SQLServerConnector does not connect. Errors never contain
+// the password.
+func SQLServerConnector(address string, accessToken func(ctx context.Context) (string, error)) (driver.Connector, error) {
+	c, err := (&ServerConfig{AccessToken: accessToken}).withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	params, err := mssqlParams(address, c)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := newMSSQLConnector(params, c)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", mssqlName(params), err)
+	}
+	return patientConnector{connector, connectTimeout}, nil
+}
+
+// mssqlName is a database's name in errors.
+func mssqlName(params msdsn.Config) string { return params.Database + " on " + params.Host }
+
+// mssqlParams makes the driver's parameters from a URL.
+func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "sqlserver" || u.Hostname() == "" {
+		// The error of url.Parse contains the password.
+		return msdsn.Config{}, errors.New("SQL Server URL: cannot be read: it must have the form sqlserver://user:password@host:1433?database=name, with special characters of the password as %XX")
+	}
+	params, err := msdsn.Parse(address)
+	switch {
+	case err != nil:
+		return params, fmt.Errorf("SQL Server URL: %w", err)
+	case params.Database == "":
+		return params, errors.New("SQL Server URL: names no database: add it, as in sqlserver://user@host:1433?database=name")
+	case c.AccessToken == nil && params.User == "" && u.Query().Get("authenticator") == "":
+		return params, errors.New("SQL Server URL: names no user: add one, as in sqlserver://user:password@host:1433?database=name, or set AccessToken")
+	}
+	params.ConnTimeout = 0      // it would set the socket's deadlines
+	params.DisableRetry = false // only what was not sent is repeated
+	if _, set := params.Parameters[msdsn.AppName]; !set {
+		params.AppName = "sluice"
+	}
+	return params, nil
+}
+
+// mssqlCheck refuses servers and databases that are too old.
+func mssqlCheck(ctx context.Context, db querier) error {
+	var version string
+	var edition, level int
+	var babelfish bool
+	_, err := one(ctx, db, `
+		SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), CAST(SERVERPROPERTY('EngineEdition') AS int),
+			CAST(CASE WHEN @@VERSION LIKE N'Babelfish%' THEN 1 ELSE 0 END AS bit),
+			(SELECT MAX(CAST(compatibility_level AS int)) FROM sys.databases WHERE name = DB_NAME())`,
+		nil, &version, &edition, &babelfish, &level)
+	if err != nil || babelfish {
+		return err
+	}
+	major, _ := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	switch {
+	case edition <= mssqlBoxed && major < 15: // Azure SQL has versions of its own
+		return fmt.Errorf("SQL Server %s is too old: upgrade it to 2019 (15.0) or later", version)
+	case level < 130:
+		return fmt.Errorf("the database's compatibility level is %d: set it to 130 or higher (ALTER DATABASE … SET COMPATIBILITY_LEVEL = 130)", level)
+	}
+	return nil
+}
+
+// mssqlBoxed is the highest SERVERPROPERTY('EngineEdition') of servers that are installed, not rented.
+const mssqlBoxed = 4
