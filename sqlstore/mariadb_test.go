@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
+	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -479,12 +482,49 @@ func TestMariaDBCheck(t *testing.T) {
 			t.Parallel()
 			password, _ := u.User.Password()
 			_, openErr := OpenMySQL(t.Context(), c.address, nil)
-			for _, err := range []error{CheckMySQL(t.Context(), c.address, nil), openErr} {
+			connector, err := MySQLConnector(c.address)
+			suite.NoError(t, "make a connector", err)
+			db := sql.OpenDB(connector)
+			defer db.Close()
+			for _, err := range []error{CheckMySQL(t.Context(), c.address, nil), openErr, db.PingContext(t.Context())} {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "connect: database ") ||
 					strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %v, want one line with %q", err, c.want)
 				}
 			}
 		})
+	}
+}
+
+// TestMariaDBTLS: a certificate is checked, against the file that the URL names.
+func TestMariaDBTLS(t *testing.T) {
+	certificate, err := selfsigned.New(&selfsigned.Config{Hosts: []string{"127.0.0.1"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)})
+	suite.NoError(t, "make a certificate", err)
+	dir, err := os.MkdirTemp("", "sluice-tls-") // whose parents the server's user may enter
+	suite.NoError(t, "make a directory", err)
+	t.Cleanup(func() { suite.NoError(t, "remove the directory", os.RemoveAll(dir)) })
+	suite.NoError(t, "open the directory to the server's user", os.Chmod(dir, 0o755))
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	suite.NoError(t, "write the certificate", os.WriteFile(cert, certificate.CertPEM, 0o644))
+	suite.NoError(t, "write the key", os.WriteFile(key, certificate.KeyPEM, 0o644))
+	server := mariadbtest.New(t, &mariadbtest.Config{Options: []string{"--ssl-cert=" + cert, "--ssl-key=" + key}})
+	address, err := server.CreateDatabase(t.Context(), "secure")
+	suite.NoError(t, "create a database", err)
+	connector, err := MySQLConnector(address + "?tls_ca_file=" + url.QueryEscape(cert))
+	suite.NoError(t, "make a connector", err)
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), "SET GLOBAL require_secure_transport = ON")
+	suite.NoError(t, "require TLS", err)
+	for parameters, want := range map[string]string{
+		"?tls_ca_file=" + url.QueryEscape(cert): "",
+		"?tls=skip-verify":                      "",
+		"?tls=true":                             "certificate signed by unknown authority: add tls_ca_file=FILE to the URL",
+		"":                                      "for a server that requires TLS, add tls=true to the URL",
+	} {
+		err := CheckMySQL(t.Context(), address+parameters, nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", parameters, err, want)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, 
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", mysqlName(mc), err)
 	}
-	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
+	db := sql.OpenDB(patientConnector{connector, mc.Timeout, ""})
 	defer db.Close()
 	collation, err := mysqlCollation(ctx, db)
 	if err != nil {
@@ -236,7 +236,7 @@ func (d mysqlDialect) hint(err error) string {
 var mysqlHints = map[uint16]string{
 	1040: "raise max_connections, or lower the pools' sizes",
 	1044: "grant the user its rights on the database (docs/databases.md), or correct the database's name",
-	1045: "check user and password",
+	1045: "check user and password; for a server that requires TLS, add tls=true to the URL",
 	1049: "create the database, or correct its name",
 	1114: "free some room on its disk",
 	1021: "free some room on its disk",
