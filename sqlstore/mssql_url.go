@@ -59,7 +59,7 @@ func SQLServerConnector(address string, accessToken func(ctx context.Context) (s
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", mssqlName(params), err)
 	}
-	return patientConnector{connector, connectTimeout}, nil
+	return readingConnector{patientConnector{connector, connectTimeout}, mssqlDialect{}, mssqlName(params)}, nil
 }
 
 // mssqlName is a database's name in errors.

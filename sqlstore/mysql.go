@@ -46,7 +46,7 @@ func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, 
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", mysqlName(mc), err)
 	}
-	db := sql.OpenDB(patientConnector{connector, mc.Timeout, ""})
+	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
 	defer db.Close()
 	collation, err := mysqlCollation(ctx, db)
 	if err != nil {

@@ -38,7 +38,7 @@ func CheckMySQL(ctx context.Context, address string, cfg *ServerConfig) error {
 	if err != nil {
 		return fmt.Errorf("database %s: %w", mysqlName(mc), err)
 	}
-	db := sql.OpenDB(patientConnector{connector, mc.Timeout, ""})
+	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
 	defer db.Close()
 	if _, err := mysqlCollation(ctx, db); err != nil {
 		return outage(ctx, mysqlDialect{}, mysqlName(mc), "connect", err)
@@ -66,7 +66,7 @@ func MySQLConnector(address string) (driver.Connector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", mysqlName(mc), err)
 	}
-	return patientConnector{connector, mc.Timeout, mysqlName(mc)}, nil
+	return readingConnector{patientConnector{connector, mc.Timeout}, mysqlDialect{}, mysqlName(mc)}, nil
 }
 
 // mysqlName is a database's name in errors.
@@ -76,7 +76,6 @@ func mysqlName(mc *mysql.Config) string { return mc.DBName + " on " + mc.Addr }
 type patientConnector struct {
 	driver.Connector
 	timeout time.Duration
-	name    string // of the database; empty: the caller adds it to errors
 }
 
 func (c patientConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -84,12 +83,24 @@ func (c patientConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	defer cancel()
 	conn, err := c.Connector.Connect(bounded)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("no answer within %v: %w", c.timeout, err)
-	}
-	if err != nil && c.name != "" {
-		err = outage(ctx, mysqlDialect{}, c.name, "connect", err)
+		return nil, fmt.Errorf("no answer within %v: %w", c.timeout, err)
 	}
 	return conn, err
+}
+
+// readingConnector says in errors which database it could not connect to, and what to do.
+type readingConnector struct {
+	driver.Connector
+	dialect dialect
+	name    string
+}
+
+func (c readingConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, outage(ctx, c.dialect, c.name, "connect", err)
+	}
+	return conn, nil
 }
 
 // mysqlConfig makes the driver's configuration of a store.
