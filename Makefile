@@ -32,6 +32,7 @@ lint: ## gofmt, go vet, staticcheck, and who imports whom
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
 	scripts/check-imports
 	go vet -tags $(TAGS) $(MODULES)
+	go vet -tags $(TAGS),asazure,interop_java,interop_python ./emulator ./internal/proof/asazure ./cmd/sluice/internal/proof/interop/...
 	go run $(STATICCHECK) -tags $(TAGS) $(MODULES)
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
