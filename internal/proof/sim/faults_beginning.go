@@ -73,16 +73,17 @@ func (p *process) mayMoveStart(partition string) bool {
 // removed before they were done: an operator must decide about them, if others were read
 // before.
 func (w *world) passes(p *process, lease sluice.Lease, from, to sluice.Position) {
+	checkpoint := w.checkpoint(lease.Partition)
 	w.mu.Lock()
+	life := w.lives[checkpoint.Incarnation]                // a later one may have begun since the events were read
 	restored := w.fired["failover that loses commits"] > 0 // it may lose what was done about events
 	missing := map[int64]bool{}
 	for n := from.Sequence + 1; from != driver.Unset && n <= to.Sequence; n++ {
-		id := eventID{w.group.Topic, lease.Partition, n, w.life}
+		id := eventID{w.group.Topic, lease.Partition, n, life}
 		if w.overtaken[id] && w.written[written{id.partition, n, id.life}] == 0 {
 			missing[n] = true
 		}
 	}
-	life := w.life
 	w.mu.Unlock()
 	if len(missing) == 0 || restored || lease.Group != w.group {
 		return
