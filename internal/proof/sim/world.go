@@ -221,7 +221,7 @@ func (w *world) wait(ctx context.Context, t *ticket) fate {
 			w.mu.Lock()
 			if until := t.process.pausedUntil; time.Now().Before(until) {
 				w.mu.Unlock()
-				timer = time.After(time.Until(until))
+				timer = time.After(min(time.Until(until), time.Second)) // a pause may be cut short
 				continue
 			}
 			w.unpark(t)
