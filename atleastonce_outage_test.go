@@ -159,3 +159,35 @@ func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
 		<-ran
 	})
 }
+
+// TestStreamStartsAgainInARecreatedTopic: the database has lost all of a partition's
+// checkpoint, so that the claim begins with the new incarnation of the topic. What is in
+// flight is of the old one, and must not count as done in the new one.
+func TestStreamStartsAgainInARecreatedTopic(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		lose := s.store.Snapshot()
+		s.keyed("0", 5, noKey)
+		house := newWarehouse(t)
+		house.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
+		c := must(sluice.New(&flaky{s.hub, 8 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, house, nil), &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		s.hub.Recreate()
+		lose()
+		s.keyed("0", 3, noKey)
+		time.Sleep(3 * time.Minute)
+		topic := must(s.hub.Describe(t.Context()))
+		if cp := must(s.store.Read(t.Context(), group))[0]; cp.Incarnation != topic.Incarnation || cp.Position.Sequence != 2 {
+			t.Errorf("the checkpoint is at %v of %s, want 2 of %s", cp.Position, cp.Incarnation, topic.Incarnation)
+		}
+		if n := len(house.rows()); n != 5+3 {
+			t.Errorf("%d writes, want 5 of the old topic and 3 of the new one", n)
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-ran
+	})
+}

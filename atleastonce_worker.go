@@ -213,6 +213,11 @@ func (w *atLeastOnceWorker[R]) position() Position { return w.admitted }
 // interrupted implements worker.
 func (w *atLeastOnceWorker[R]) interrupted(error) bool { return false }
 
+// recreated implements worker. What is in flight must not count in the new incarnation, also
+// where the database has lost the checkpoint, so that the claim begins one. Only the epoch of
+// the next assignment refuses it.
+func (w *atLeastOnceWorker[R]) recreated() bool { return false }
+
 // prepare implements worker. It loads which events are dead letters, and reads
 // from the log those on redrive whose bodies are not stored: the broker allows no
 // other reader of this consumer.

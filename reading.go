@@ -30,6 +30,9 @@ type worker interface {
 	// if the worker has discarded its state and starts from the beginning: then
 	// no error halts the partition.
 	interrupted(err error) bool
+	// recreated is called before the claim of another incarnation of the topic. It returns
+	// false if the assignment must end instead: work of the old incarnation is in flight.
+	recreated() bool
 }
 
 // claimer is what the stores of all deliveries have in common.
@@ -119,6 +122,10 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	if err != nil {
 		return err
 	}
+	if a.incarnation != "" && a.incarnation != topic.Incarnation && !w.recreated() {
+		a.stop()
+		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: a.incarnation, Has: topic.Incarnation}
+	}
 	var cp Checkpoint
 	err = a.request(a.work, "claim checkpoint", func(ctx context.Context) (err error) {
 		cp, err = checkpoints.Claim(ctx, a.lease, topic.Incarnation)
@@ -136,7 +143,6 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		}
 		return err
 	}
-	// What is in flight after the topic was recreated belongs to the old incarnation.
 	if a.incarnation != topic.Incarnation {
 		a.incarnation, a.start = topic.Incarnation, driver.Unset
 	}

@@ -87,6 +87,9 @@ func (w *replayWorker) interrupted(err error) bool {
 	return true
 }
 
+// recreated implements worker. Its memory is of the old incarnation: see prepare.
+func (w *replayWorker) recreated() bool { return true }
+
 // discard makes the user's code discard its memory.
 func (w *replayWorker) discard(cause error) {
 	held := w.loaded != ""

@@ -137,6 +137,9 @@ func (w *transactionalWorker[Tx]) position() Position { return w.pos }
 // interrupted implements worker.
 func (w *transactionalWorker[Tx]) interrupted(error) bool { return false }
 
+// recreated implements worker. No transaction is under way then.
+func (w *transactionalWorker[Tx]) recreated() bool { return true }
+
 // deliver implements worker.
 func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	w.buffer = buffer
