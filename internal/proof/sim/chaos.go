@@ -461,14 +461,10 @@ func (w *world) retry(g sluice.Group) {
 	_, _ = w.storeOf(g).Redrive(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}, time.Time{})
 }
 
-// settled reports whether every event is done, no redrive is waiting, and no operator is
-// about to set a checkpoint.
+// settled reports whether every event is done and no redrive is waiting.
 func (w *world) settled() bool {
 	w.mu.Lock()
 	waiting := len(w.late) > 0 || !w.allSent()
-	for partition := range w.halts {
-		waiting = waiting || !w.isGone(partition)
-	}
 	sent, partitions := w.sent, w.present()
 	w.mu.Unlock()
 	if waiting || len(w.unreplayed()) > 0 || w.has(resizes) && !w.knowsPartitions() {

@@ -37,6 +37,18 @@ func (w *world) nextHalt() (at time.Time, partition string) {
 	return at, partition
 }
 
+// operates reports whether an operator has set a checkpoint since a time, or is about to.
+func (w *world) operates(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for partition := range w.halts {
+		if !w.isGone(partition) {
+			return true
+		}
+	}
+	return w.setAt.After(since)
+}
+
 // continueAfterHalt sets the checkpoint of a halted partition to the oldest event that
 // the log holds, if the partition cannot continue otherwise.
 func (w *world) continueAfterHalt(partition string) {
@@ -70,6 +82,7 @@ func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to 
 	epoch, _ := w.store.Reset(context.Background(), w.group, partition, incarnation, to)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.setAt = time.Now()
 	w.note("checkpoint of partition %s is set from %v to %v", partition, from.Position, to)
 	w.claimed[partitionName(sluice.Lease{Group: w.group, Partition: partition})] = epoch
 	life := w.lives[incarnation]

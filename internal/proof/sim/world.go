@@ -72,6 +72,7 @@ type world struct {
 	again     map[eventID]int      // how often an operator had an event repeated
 	setBack   map[string]bool      // partitions whose checkpoint an operator has set back
 	halts     map[string]time.Time // when an operator acts on a halted partition
+	setAt     time.Time            // when an operator last set a checkpoint
 
 	tenancies  map[string]tenancy         // by topic and partition
 	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
