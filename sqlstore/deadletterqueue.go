@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -23,8 +25,7 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 		return err
 	}
 	defer stmt.Close()
-	for i := range deadLetters {
-		d := &deadLetters[i]
+	for _, d := range inOrder(deadLetters) {
 		args, err := s.deadLetterArgs(d)
 		if err == nil {
 			_, err = stmt.ExecContext(ctx, args...)
@@ -34,6 +35,19 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 		}
 	}
 	return nil
+}
+
+// inOrder returns dead letters in the order of their keys, in which every process locks their rows: two
+// that store the same ones do not wait for each other.
+func inOrder(deadLetters []driver.DeadLetter) []*driver.DeadLetter {
+	list := make([]*driver.DeadLetter, len(deadLetters))
+	for i := range deadLetters {
+		list[i] = &deadLetters[i]
+	}
+	slices.SortStableFunc(list, func(a, b *driver.DeadLetter) int {
+		return cmp.Or(strings.Compare(a.Event.Partition, b.Event.Partition), cmp.Compare(a.Event.Sequence, b.Event.Sequence))
+	})
+	return list
 }
 
 // Settle implements [driver.DeadLetterQueue], in one transaction.

@@ -370,3 +370,89 @@ func TestSQLServerMigrationLock(t *testing.T) {
 		t.Errorf("free %t, %v", free, err)
 	}
 }
+
+// TestSQLServerInsert: Insert quotes names, copies many rows, and writes each value as an INSERT does:
+// it finds the row that violates a constraint, and no value is cut or lost without an error.
+func TestSQLServerInsert(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	mssqlExec(t, s.DB(), `CREATE TABLE [large top] ([top] nvarchar(9) COLLATE Latin1_General_100_BIN2, n int CHECK (n < 5000), body varbinary(max), at datetime2(6), ok bit, f float DEFAULT 7,
+		made datetime2 NOT NULL DEFAULT SYSUTCDATETIME(), word varchar(20), amount decimal(9, 2))`)
+	at := time.Date(2026, 7, 1, 1, 2, 3, 4000, time.UTC)
+	columns := []string{"top", "n", "body", "at", "ok", "f", "word", "amount"}
+	row := func(n int) []any { return []any{"é🙂", n, []byte{1, 0}, at, true, 1.5, nil, nil} }
+	rowsOf := func(count int, change func(i int, row []any)) [][]any {
+		rows := make([][]any, count)
+		for i := range rows {
+			rows[i] = row(i)
+			change(i, rows[i])
+		}
+		return rows
+	}
+	insert := func(rows [][]any) error {
+		mssqlExec(t, s.DB(), "DELETE FROM [large top]")
+		return mssqlStep(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, "dbo.large top", columns, rows) })
+	}
+	for _, c := range []struct {
+		what   string
+		count  int
+		change func(i int, row []any)
+	}{
+		{"one row", 1, func(int, []any) {}},
+		{"few rows", 20, func(int, []any) {}},
+		{"many rows", 1000, func(int, []any) {}},
+		{"NULLs and empty values", 300, func(i int, row []any) {
+			switch i % 3 {
+			case 1:
+				row[0], row[2] = "", []byte{}
+			case 2:
+				row[0], row[3], row[4], row[5] = nil, nil, nil, nil
+			}
+		}},
+		{"NULL in a column with a default", 150, func(i int, row []any) { row[5] = nil }},
+		{"types that are not copied", 150, func(i int, row []any) { row[6], row[7] = "wörd", "12.50" }},
+	} {
+		suite.NoError(t, c.what, insert(rowsOf(c.count, c.change)))
+		got, err := collect(t.Context(), s.reader, func(r *[9]any) []any {
+			list := make([]any, len(r))
+			for i := range r {
+				list[i] = &r[i]
+			}
+			return list
+		}, "SELECT [top], n, body, at, ok, f, word, CAST(amount AS float), made FROM [large top] ORDER BY n", nil)
+		if err != nil || len(got) != c.count {
+			t.Errorf("%s: %d rows, %v; want %d", c.what, len(got), err, c.count)
+			continue
+		}
+		for i, want := range rowsOf(c.count, c.change) {
+			want[1] = int64(i)
+			if want[7] != nil {
+				want[7] = 12.5
+			}
+			for j, v := range got[i][:8] {
+				if time, ok := v.(time.Time); ok && time.Equal(at) && want[j] == at {
+					continue
+				}
+				if fmt.Sprintf("%T %v", v, v) != fmt.Sprintf("%T %v", want[j], want[j]) {
+					t.Fatalf("%s: row %d has %T %v as %s, want %T %v", c.what, i, v, v, columns[j], want[j], want[j])
+				}
+			}
+		}
+	}
+	for what, change := range map[string]func(i int, row []any){
+		"value that violates a constraint": func(i int, row []any) { row[1] = map[bool]int{true: 6000, false: i}[i == 217] },
+		"integer that is too large":        func(i int, row []any) { row[1] = map[bool]int{true: 1 << 40, false: i}[i == 217] },
+		"text that is too long":            func(i int, row []any) { row[0] = map[bool]string{true: "0123456789", false: ""}[i == 217] },
+	} {
+		err := insert(rowsOf(300, change))
+		if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) {
+			t.Errorf("%s: %v; want the handler's failure", what, err)
+		}
+		if refused := (*RowError)(nil); what == "value that violates a constraint" && (!errors.As(err, &refused) || refused.Row != 217) {
+			t.Errorf("%s: %v; want row 217", what, err)
+		}
+	}
+	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		return tx.Insert(ctx, "nowhere", columns, rowsOf(300, func(int, []any) {}))
+	})
+	mustNotBlame(t, "missing table", err)
+}

@@ -15,10 +15,10 @@ import (
 )
 
 // TestSQLServerSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one that
-// does so before ROLLBACK holds nothing up, within a third of the lease each.
+// does so before ROLLBACK holds nothing up, within a third of the lease each, and what a cancel takes.
 func TestSQLServerSilentEnd(t *testing.T) {
 	link, through := mssqlLink(t, sqlservertest.Database(t))
-	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 9 * time.Second, LockTimeout: time.Second})
+	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
 	suite.NoError(t, "claim", claim(t.Context()))
@@ -29,7 +29,7 @@ func TestSQLServerSilentEnd(t *testing.T) {
 			link.Swallow()
 			return returned
 		})
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("the handler returned %v: given up after %v", returned, took)
 		}
 		mustNotBlame(t, "silent end", err)
@@ -42,7 +42,7 @@ func TestSQLServerSilentEnd(t *testing.T) {
 // whether the step's context ends or not.
 func TestSQLServerSilence(t *testing.T) {
 	link, through := mssqlLink(t, sqlservertest.Database(t))
-	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 9 * time.Second, LockTimeout: time.Second})
+	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	step := driver.Step{Lease: lease, From: driver.Unset, To: driver.Unset}
 	for _, when := range []string{"while it connects", "before the step", "in the handler", "in the handler, and ctx ends"} {
@@ -63,7 +63,9 @@ func TestSQLServerSilence(t *testing.T) {
 		go func() {
 			done <- s.Commit(ctx, step, func(context.Context, *Tx) error {
 				ran = true
-				link.SwallowNewest(100)
+				if strings.HasPrefix(when, "in the handler") {
+					link.SwallowNewest(100)
+				}
 				if strings.HasSuffix(when, "ends") {
 					cancel()
 				}
@@ -72,13 +74,18 @@ func TestSQLServerSilence(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			mustNotBlame(t, when, err)
 			t.Logf("silence %s: %v", when, err)
-			if ran != strings.Contains(when, "handler") {
+			if ran == (when == "while it connects") {
 				t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
 			}
-		case <-time.After(25 * time.Second):
-			t.Errorf("silence %s: Commit has not returned after 25 s", when)
+			if when == "before the step" {
+				// The reset of the session is not answered, and another connection takes its place.
+				suite.NoError(t, when, err)
+				continue
+			}
+			mustNotBlame(t, when, err)
+		case <-time.After(45 * time.Second):
+			t.Errorf("silence %s: Commit has not returned after 45 s", when)
 			link.Recover()
 			<-done
 		}
