@@ -20,18 +20,25 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	if len(deadLetters) == 0 {
 		return nil
 	}
+	ordered := inOrder(deadLetters)
+	rows := make([][]any, len(ordered))
+	for i, d := range ordered {
+		var err error
+		if rows[i], err = s.deadLetterArgs(d); err != nil {
+			return fmt.Errorf("dead letter of event %d: %w", d.Event.Sequence, err)
+		}
+	}
+	if done, err := s.dialect.park(ctx, t, rows); done || err != nil {
+		return err
+	}
 	stmt, err := t.PrepareContext(ctx, s.sql.Park)
 	if err != nil {
 		return err
 	}
 	defer stmt.Close()
-	for _, d := range inOrder(deadLetters) {
-		args, err := s.deadLetterArgs(d)
-		if err == nil {
-			_, err = stmt.ExecContext(ctx, args...)
-		}
-		if err != nil {
-			return fmt.Errorf("dead letter of event %d: %w", d.Event.Sequence, err)
+	for i, row := range rows {
+		if _, err := stmt.ExecContext(ctx, row...); err != nil {
+			return fmt.Errorf("dead letter of event %d: %w", ordered[i].Event.Sequence, err)
 		}
 	}
 	return nil

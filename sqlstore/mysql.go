@@ -96,6 +96,8 @@ func (mysqlDialect) bulk(context.Context, querier, string, []string, [][]any) (b
 	return false, nil
 }
 
+func (mysqlDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
+
 // txOptions: at REPEATABLE READ the fence would read what was committed before, and a gap's lock
 // would hold up other partitions.
 func (mysqlDialect) txOptions() *sql.TxOptions {

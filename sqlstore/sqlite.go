@@ -233,6 +233,8 @@ func (sqliteDialect) bulk(context.Context, querier, string, []string, [][]any) (
 	return false, nil
 }
 
+func (sqliteDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
+
 func (d sqliteDialect) steps(component string) []step {
 	if component == leaseComponent {
 		return d.leases
