@@ -97,7 +97,7 @@ func mssqlCheck(ctx context.Context, db querier) error {
 	_, err := one(ctx, db, `
 		SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), CAST(SERVERPROPERTY('EngineEdition') AS int),
 			CAST(CASE WHEN @@VERSION LIKE N'Babelfish%' THEN 1 ELSE 0 END AS bit),
-			(SELECT MAX(CAST(compatibility_level AS int)) FROM sys.databases WHERE name = DB_NAME())`,
+			(SELECT COALESCE(MAX(CAST(compatibility_level AS int)), 130) FROM sys.databases WHERE name = DB_NAME())`,
 		nil, &version, &edition, &babelfish, &level)
 	if err != nil || babelfish {
 		return err
