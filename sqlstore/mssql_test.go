@@ -41,8 +41,11 @@ func TestSQLServerURLs(t *testing.T) {
 		}
 	}
 	c.AccessToken = func(context.Context) (string, error) { return "token", nil }
-	if _, err := mssqlParams("sqlserver://host?database=db", c); err != nil {
+	if _, err := mssqlParams("sqlserver://host?database=db&encrypt=true", c); err != nil {
 		t.Errorf("with an access token: %v", err)
+	}
+	if _, err := mssqlParams("sqlserver://host?database=db", c); err == nil || !strings.Contains(err.Error(), "add encrypt=true") {
+		t.Errorf("with an access token and without TLS: %v", err)
 	}
 }
 
