@@ -1,7 +1,7 @@
 # Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
 
 MODULES     = ./... ./autoscale/... ./cmd/sluice/...
-TAGS        = postgres,mariadb,azurite,interop,chromium
+TAGS        = postgres,mariadb,sqlserver,azurite,interop,chromium
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 GO_NEXT    ?= go1.27.3

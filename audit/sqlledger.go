@@ -29,6 +29,8 @@ type Dialect struct {
 	// Isolation is the level at which a read-only transaction sees one state of
 	// the database from its first statement on.
 	Isolation sql.IsolationLevel
+	// NoReadOnly: the driver has no read-only transactions.
+	NoReadOnly bool
 }
 
 // SQLite returns the dialect of SQLite, for a database in write-ahead log mode.
@@ -44,6 +46,12 @@ func PostgreSQL() Dialect {
 // MySQL returns the dialect of MySQL and MariaDB.
 func MySQL() Dialect {
 	return Dialect{Placeholder: func(int) string { return "?" }, Isolation: sql.LevelRepeatableRead}
+}
+
+// SQLServer returns the dialect of SQL Server. The database must allow snapshots: ALTER DATABASE … SET
+// ALLOW_SNAPSHOT_ISOLATION ON, which is Azure SQL's default.
+func SQLServer() Dialect {
+	return Dialect{Placeholder: func(n int) string { return "@p" + strconv.Itoa(n) }, Isolation: sql.LevelSnapshot, NoReadOnly: true}
 }
 
 // SQLLedger is the [Ledger] of a transactional consumer: a table that the
@@ -63,7 +71,7 @@ func NewSQLLedger(db *sql.DB, dialect Dialect, table Table) *SQLLedger {
 
 // Open implements [Ledger]. The view is a read-only transaction.
 func (l *SQLLedger) Open(ctx context.Context, topic sluice.Topic, partition string) (View, error) {
-	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: l.dialect.Isolation})
+	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !l.dialect.NoReadOnly, Isolation: l.dialect.Isolation})
 	if err != nil {
 		return nil, fmt.Errorf("begin to read the database: %w", err)
 	}

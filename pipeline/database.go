@@ -28,7 +28,7 @@ type sqlDatabase interface {
 }
 
 // databaseForms says how a database is written.
-const databaseForms = "write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database"
+const databaseForms = "write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database, or sqlserver://user@host:port?database=name"
 
 // schemes has the function that parses a database for each scheme. Errors do not quote the text, which
 // may contain a password.
@@ -38,6 +38,7 @@ var schemes = map[string]func(address string) (sqlDatabase, error){
 	"postgresql": parsePostgres,
 	"mysql":      parseMySQL,
 	"mariadb":    parseMySQL,
+	"sqlserver":  parseSQLServer,
 }
 
 // parseDatabase parses sqlite:PATH or the URL of a server's database.

@@ -32,7 +32,8 @@
 //	old_stamp_key: ${OLD_STAMP_KEY}     # while stamp_key is replaced: the key before it, whose stamps are still believed
 //	retry: {attempts: 3, min: 100ms, max: 10s}
 //	dead_letters: {store_bodies: true, body_limit: 256KiB}
-//	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH or postgres://user:${PASSWORD}@host/database
+//	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH, or postgres://, mysql:// or mariadb:// and user:${PASSWORD}@host/database,
+//	                                    # or sqlserver://user:${PASSWORD}@host?database=name; docs/databases.md says what differs
 //	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default
 //	target:                             # required: insert, statement, cosmos, eventhub or servicebus
 //	  insert:

@@ -39,7 +39,7 @@ var mysqlDialect = dialect{
 
 // mysqlArgument makes text of times, to the microsecond: the driver would round them, and write the
 // year 1 as the year 0.
-func mysqlArgument(value any) any {
+func mysqlArgument(_ columnType, value any) any {
 	if at, ok := value.(time.Time); ok {
 		return at.UTC().Format("2006-01-02 15:04:05.000000")
 	}
@@ -100,16 +100,7 @@ func (c mysqlCatalog) columns(ctx context.Context, table string) ([]existingColu
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var list []existingColumn
-	for rows.Next() {
-		var e existingColumn
-		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated); err != nil {
-			return nil, err
-		}
-		list = append(list, e)
-	}
-	return list, rows.Err()
+	return scanColumns(rows)
 }
 
 func (c mysqlCatalog) create(ctx context.Context, sql string) error {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -31,7 +32,7 @@ func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		if err != nil {
 			return err
 		}
-		t.dialect.convert(rows)
+		t.convert(rows)
 		if t.table != "" {
 			err := tx.Insert(ctx, t.table, names, rows)
 			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
@@ -54,13 +55,27 @@ func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 }
 
 // convert makes the values what the driver takes.
-func (d *dialect) convert(rows [][]any) {
-	if d.argument == nil {
+func (t *target) convert(rows [][]any) {
+	argument := t.dialect.argument
+	if argument == nil {
 		return
 	}
 	for _, row := range rows {
 		for i := range row {
-			row[i] = d.argument(row[i])
+			row[i] = argument(t.mapping.columns[i].typ, row[i])
 		}
 	}
+}
+
+// scanColumns reads the columns of a table: name, kind, required, generated.
+func scanColumns(rows *sql.Rows) (list []existingColumn, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		var e existingColumn
+		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated); err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, rows.Err()
 }

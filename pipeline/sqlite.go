@@ -102,17 +102,11 @@ func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingCol
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var list []existingColumn
-	for rows.Next() {
-		var e existingColumn
-		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated); err != nil {
-			return nil, err
-		}
-		e.kind = affinity(e.kind)
-		list = append(list, e)
+	list, err := scanColumns(rows)
+	for i := range list {
+		list[i].kind = affinity(list[i].kind)
 	}
-	return list, rows.Err()
+	return list, err
 }
 
 // affinity returns the affinity of a declared type, which is in upper case.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +72,9 @@ func (s *sqlScanner) next() error {
 	}
 	word := wordLen(s.rest)
 	switch {
+	case c == ';' && s.dialect.engine == sqlServer: // a MERGE must end in one
+		s.take(1)
+		return nil
 	case c == ';':
 		// Dropped, because not every driver accepts it.
 		s.rest, s.ended = s.rest[1:], true
@@ -79,9 +83,9 @@ func (s *sqlScanner) next() error {
 		return s.word(word)
 	case c == '\'' || c == '"':
 		return s.quoted(c, s.dialect.engine == mysql)
-	case c == '`' && s.dialect.engine != postgres:
+	case c == '`' && (s.dialect.engine == sqlite || s.dialect.engine == mysql):
 		return s.quoted(c, false)
-	case c == '[' && s.dialect.engine == sqlite:
+	case c == '[' && (s.dialect.engine == sqlite || s.dialect.engine == sqlServer):
 		return s.quoted(']', false)
 	case c == '$' && s.dialect.engine == postgres && s.dollarTag() != "":
 		tag := s.dollarTag()
@@ -141,7 +145,7 @@ func (s *sqlScanner) quoted(quote byte, escapes bool) error {
 }
 
 // comment returns the length of a comment here, 0 if there is none, and -1 if it is
-// not closed. PostgreSQL's comments can be nested.
+// not closed. Comments of PostgreSQL and SQL Server can be nested.
 func (s *sqlScanner) comment() int {
 	if s.lineComment() {
 		if n := strings.IndexByte(s.rest, '\n'); n >= 0 {
@@ -156,7 +160,7 @@ func (s *sqlScanner) comment() int {
 	for i := 2; i+1 < len(s.rest); i++ {
 		switch s.rest[i : i+2] {
 		case "/*":
-			if s.dialect.engine == postgres {
+			if s.dialect.engine == postgres || s.dialect.engine == sqlServer {
 				depth++
 				i++
 			}
@@ -209,11 +213,16 @@ func placeholder(text string, d *dialect) bool {
 	switch {
 	case d.engine == postgres:
 		return len(text) > 1 && text[0] == '$' && text[1] >= '0' && text[1] <= '9'
+	case d.engine == sqlServer: // other names are those of variables
+		return numbered.MatchString(text)
 	case text[0] == '?':
 		return true
 	}
 	return d.engine == sqlite && (text[0] == '@' || text[0] == '$') && wordLen(text[1:]) > 0
 }
+
+// numbered is a parameter of SQL Server's driver.
+var numbered = regexp.MustCompile(`^(?i)@p\d`)
 
 // wordLen returns the length of the name or keyword at the start of text.
 func wordLen(text string) int {

@@ -80,11 +80,31 @@ func TestParseMySQLStatement(t *testing.T) {
 	}
 }
 
+// TestParseSQLServerStatement: a batch may have several statements and variables.
+func TestParseSQLServerStatement(t *testing.T) {
+	for _, c := range []struct{ sql, want, names string }{
+		{"UPDATE t SET n = :n WHERE [a:b]]c] = :a; IF @@ROWCOUNT = 0 INSERT INTO t VALUES (:a, :n);", "UPDATE t SET n = @p1 WHERE [a:b]]c] = @p2; IF @@ROWCOUNT = 0 INSERT INTO t VALUES (@p2, @p1);", "n a"},
+		{"SELECT /* /* :a */ :b */ N'it''s :c', \":d\", @q, :e -- :f", "SELECT /* /* :a */ :b */ N'it''s :c', \":d\", @q, @p1 -- :f", "e"},
+		{"SELECT @p1", `error: "@p1": write parameters as :name`, ""},
+		{"SELECT @P12", `error: "@P12": write parameters as :name`, ""},
+		{"EXEC work :a", `error: begins with "exec": write one of insert, update, delete, merge, replace, with, select, which leave the transaction open`, ""},
+	} {
+		s, err := parseStatement(c.sql, &sqlServerDialect)
+		got := s.text
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if got != c.want || strings.Join(s.names, " ") != c.names {
+			t.Errorf("%s:\ngot  %s with %v\nwant %s with %s", c.sql, got, s.names, c.want, c.names)
+		}
+	}
+}
+
 func FuzzParseStatement(f *testing.F) {
 	f.Add("INSERT INTO t VALUES (:a, 'x''y', \"z\", $$ :b $$) ON CONFLICT /* :c */ DO NOTHING; -- d")
 	f.Add("select E'\\'' :a::b [c:d] `e`")
 	f.Fuzz(func(t *testing.T, sql string) {
-		for _, d := range []*dialect{&postgresDialect, &sqliteDialect, &mysqlDialect} {
+		for _, d := range []*dialect{&postgresDialect, &sqliteDialect, &mysqlDialect, &sqlServerDialect} {
 			s, err := parseStatement(sql, d)
 			if err != nil {
 				continue

@@ -23,7 +23,7 @@ type dialect struct {
 	// unchanged. Kinds that are in none of the lists are not checked.
 	accepts map[columnType][]string
 	// argument converts a value for the driver; nil: it takes them as they are.
-	argument func(any) any
+	argument func(t columnType, value any) any
 }
 
 // engine is a database's own notation of texts, names and comments.
@@ -33,6 +33,9 @@ const (
 	sqlite   engine = "SQLite"
 	postgres engine = "PostgreSQL" // dollar quotes, E'' texts and nested comments, no backticks
 	mysql    engine = "MySQL"      // backslashes in texts, comments after #
+	// SQL Server has nested comments, names in brackets, variables that begin with @, and batches of
+	// several statements.
+	sqlServer engine = "SQL Server"
 )
 
 // catalog answers what a target must know of a database before it writes to it.
@@ -87,7 +90,12 @@ func (t *target) definition() string {
 	for i, c := range t.mapping.columns {
 		lines[i] = t.dialect.quote(c.name) + " " + t.dialect.declare[c.typ]
 	}
-	return "CREATE TABLE IF NOT EXISTS " + t.dialect.quoteTable(t.table) + " (" + strings.Join(lines, ", ") + ")" + t.dialect.options
+	table := t.dialect.quoteTable(t.table)
+	rest := table + " (" + strings.Join(lines, ", ") + ")" + t.dialect.options
+	if t.dialect.engine == sqlServer {
+		return "IF OBJECT_ID(N'" + strings.ReplaceAll(table, "'", "''") + "', N'U') IS NULL CREATE TABLE " + rest
+	}
+	return "CREATE TABLE IF NOT EXISTS " + rest
 }
 
 func (t *target) checkTable(columns []existingColumn) error {

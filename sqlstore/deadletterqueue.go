@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -18,22 +20,41 @@ func (s *Store) park(ctx context.Context, t *transaction, deadLetters []driver.D
 	if len(deadLetters) == 0 {
 		return nil
 	}
+	ordered := inOrder(deadLetters)
+	rows := make([][]any, len(ordered))
+	for i, d := range ordered {
+		var err error
+		if rows[i], err = s.deadLetterArgs(d); err != nil {
+			return fmt.Errorf("dead letter of event %d: %w", d.Event.Sequence, err)
+		}
+	}
+	if done, err := s.dialect.park(ctx, t, rows); done || err != nil {
+		return err
+	}
 	stmt, err := t.PrepareContext(ctx, s.sql.Park)
 	if err != nil {
 		return err
 	}
 	defer stmt.Close()
-	for i := range deadLetters {
-		d := &deadLetters[i]
-		args, err := s.deadLetterArgs(d)
-		if err == nil {
-			_, err = stmt.ExecContext(ctx, args...)
-		}
-		if err != nil {
-			return fmt.Errorf("dead letter of event %d: %w", d.Event.Sequence, err)
+	for i, row := range rows {
+		if _, err := stmt.ExecContext(ctx, row...); err != nil {
+			return fmt.Errorf("dead letter of event %d: %w", ordered[i].Event.Sequence, err)
 		}
 	}
 	return nil
+}
+
+// inOrder returns dead letters in the order of their keys, in which every process locks their rows: two
+// that store the same ones do not wait for each other.
+func inOrder(deadLetters []driver.DeadLetter) []*driver.DeadLetter {
+	list := make([]*driver.DeadLetter, len(deadLetters))
+	for i := range deadLetters {
+		list[i] = &deadLetters[i]
+	}
+	slices.SortStableFunc(list, func(a, b *driver.DeadLetter) int {
+		return cmp.Or(strings.Compare(a.Event.Partition, b.Event.Partition), cmp.Compare(a.Event.Sequence, b.Event.Sequence))
+	})
+	return list
 }
 
 // Settle implements [driver.DeadLetterQueue], in one transaction.

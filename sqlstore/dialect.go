@@ -33,6 +33,12 @@ type dialect interface {
 	variables() int
 	// chunk is how many rows one INSERT of Tx.Insert has at most.
 	chunk() int
+	// bulk writes rows in a faster way than INSERT, all or none of them, and reports whether it has
+	// tried to.
+	bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error)
+	// park stores dead letters, whose columns are those of Park, in a faster way than Park does, and
+	// reports whether it has tried to.
+	park(ctx context.Context, tx querier, rows [][]any) (done bool, err error)
 	// time is a time as an argument of a statement.
 	time(t time.Time) any
 	// ends reports whether a statement would end the transaction; false where the watch is asked

@@ -79,12 +79,12 @@ func (mssqlDialect) first(cond string) string {
 
 var mssqlEarliest = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// time is text: a time.Time would be a datetimeoffset, to which SQL Server would convert the column.
+// time is a time of the years that a column holds.
 func (mssqlDialect) time(t time.Time) any {
 	if t = storable(t); t.Before(mssqlEarliest) {
 		t = mssqlEarliest
 	}
-	return t.Format("2006-01-02T15:04:05.000000")
+	return mssqlTime{t.Truncate(time.Microsecond)}
 }
 
 // The name of a transaction's lock is one that the handler does not know: every end of the

@@ -46,7 +46,7 @@ func (c *mssqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mssqlConn{conn.(*mssql.Conn), login.socket, c.patience}, nil
+	return &mssqlConn{Conn: conn.(*mssql.Conn), socket: login.socket, patience: c.patience}, nil
 }
 
 // mssqlLoginKey is the key of the context's value with a *mssqlLogin.
@@ -90,6 +90,7 @@ type mssqlConn struct {
 	*mssql.Conn
 	socket   net.Conn
 	patience time.Duration
+	broken   bool
 }
 
 // cancelWithin is how long the server may take to confirm that it has cancelled a statement.
@@ -101,18 +102,36 @@ func (c *mssqlConn) bounded(ctx context.Context) (over func()) {
 	late := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(late)
-		c.socket.SetReadDeadline(time.Now().Add(cancelWithin))
+		c.socket.SetDeadline(time.Now().Add(cancelWithin))
 	})
 	return func() {
 		if !stop() {
 			<-late
-			c.socket.SetReadDeadline(time.Time{})
+			c.socket.SetDeadline(time.Time{})
 		}
 	}
 }
 
+// failure returns the error of a statement: that the server did not confirm the end of one whose context
+// had ended says less than that end.
+func (c *mssqlConn) failure(ctx context.Context, err error) error {
+	ended := ctx.Err()
+	if answered := (mssql.Error{}); err == nil || ended == nil || errors.As(err, &answered) {
+		return mssqlErrorOf(err)
+	}
+	if cause := context.Cause(ctx); cause != ended {
+		return fmt.Errorf("%w: %v", ended, cause)
+	}
+	return ended
+}
+
 // ExecContext implements [driver.ExecerContext].
 func (c *mssqlConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if len(args) == 1 {
+		if bulk, ok := args[0].Value.(mssqlBulk); ok {
+			return c.copy(ctx, bulk)
+		}
+	}
 	stmt, err := c.prepare(ctx, query)
 	if err != nil {
 		return nil, err
@@ -163,7 +182,7 @@ type mssqlStmt struct {
 func (s *mssqlStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	defer s.conn.bounded(ctx)()
 	result, err := s.Stmt.ExecContext(ctx, args)
-	return result, mssqlErrorOf(err)
+	return result, s.conn.failure(ctx, err)
 }
 
 // QueryContext implements [driver.StmtQueryContext].
@@ -171,7 +190,7 @@ func (s *mssqlStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 	defer s.conn.bounded(ctx)()
 	rows, err := s.Stmt.QueryContext(ctx, args)
 	if err != nil {
-		return nil, mssqlErrorOf(err)
+		return nil, s.conn.failure(ctx, err)
 	}
 	plain, ok := rows.(*mssql.Rows)
 	if !ok {

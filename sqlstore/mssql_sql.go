@@ -62,11 +62,11 @@ const (
 				event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id,
 				correlation_id, content_type, has_body, body, properties)
 			VALUES (` + mssqlGroupKey1 + `, @p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15,
-				@p16, @p17, @p18, CONVERT(varbinary(max), @p19), @p20)
+				@p16, @p17, @p18, CONVERT(varbinary(max), @p19), @p20);
 		END TRY
 		BEGIN CATCH
 			IF ERROR_NUMBER() NOT IN (2601, 2627) THROW;
-			` + mssqlParkAgain + `
+			` + mssqlParkAgain + `;
 		END CATCH`
 	mssqlParkAgain = `
 		UPDATE sluice_dead_letters SET failed_at = @p9, error = @p10, attempts = @p11, status = @p12, next_attempt = @p13

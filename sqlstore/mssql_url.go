@@ -81,6 +81,9 @@ func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 	case c.AccessToken == nil && params.User == "" && u.Query().Get("authenticator") == "":
 		return params, errors.New("SQL Server URL: names no user: add one, as in sqlserver://user:password@host:1433?database=name, or set AccessToken")
 	}
+	if encrypted := params.Encryption == msdsn.EncryptionRequired || params.Encryption == msdsn.EncryptionStrict; c.AccessToken != nil && !encrypted {
+		return params, errors.New("SQL Server URL: an access token is sent over TLS only: add encrypt=true")
+	}
 	params.ConnTimeout = 0      // it would set the socket's deadlines
 	params.DisableRetry = false // only what was not sent is repeated
 	if _, set := params.Parameters[msdsn.AppName]; !set {
@@ -97,7 +100,7 @@ func mssqlCheck(ctx context.Context, db querier) error {
 	_, err := one(ctx, db, `
 		SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), CAST(SERVERPROPERTY('EngineEdition') AS int),
 			CAST(CASE WHEN @@VERSION LIKE N'Babelfish%' THEN 1 ELSE 0 END AS bit),
-			(SELECT MAX(CAST(compatibility_level AS int)) FROM sys.databases WHERE name = DB_NAME())`,
+			(SELECT COALESCE(MAX(CAST(compatibility_level AS int)), 130) FROM sys.databases WHERE name = DB_NAME())`,
 		nil, &version, &edition, &babelfish, &level)
 	if err != nil || babelfish {
 		return err

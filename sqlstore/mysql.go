@@ -92,6 +92,11 @@ func (d mysqlDialect) steps(component string) []step { return mysqlSteps(compone
 func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query) }
 func (mysqlDialect) variables() int                  { return math.MaxUint16 }
 func (mysqlDialect) chunk() int                      { return 500 }
+func (mysqlDialect) bulk(context.Context, querier, string, []string, [][]any) (bool, error) {
+	return false, nil
+}
+
+func (mysqlDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
 
 // txOptions: at REPEATABLE READ the fence would read what was committed before, and a gap's lock
 // would hold up other partitions.

@@ -17,8 +17,9 @@ type ServerConfig struct {
 	// runs; besides them, up to 4 read and 2 serve the leases.
 	// Default: 8.
 	MaxConns int
-	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: the server ends a session that idles for
-	// longer. A handler that computes for longer between two statements needs a longer one.
+	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: MySQL ends a session that idles for longer. A
+	// handler that computes for longer between two statements needs a longer one. A round trip of the
+	// store's own is given up after a third of it.
 	// Default: 30 s.
 	LeaseFor time.Duration
 	// LockTimeout is how long a statement waits for a row that another session has locked. MySQL

@@ -229,6 +229,11 @@ func (sqliteDialect) intact(context.Context, *transaction) error { return nil }
 const chunkRows = 64
 
 func (sqliteDialect) chunk() int { return chunkRows }
+func (sqliteDialect) bulk(context.Context, querier, string, []string, [][]any) (bool, error) {
+	return false, nil
+}
+
+func (sqliteDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
 
 func (d sqliteDialect) steps(component string) []step {
 	if component == leaseComponent {

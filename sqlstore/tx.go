@@ -91,6 +91,11 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 		}
 	}
 	text := insertText(t.dialect, table, columns)
+	if done, err := t.dialect.bulk(ctx, t.tx, table, columns, rows); err != nil {
+		return t.refused(ctx, text(1), rows, 0, err)
+	} else if done {
+		return nil
+	}
 	most := min(t.dialect.chunk(), t.dialect.variables()/len(columns))
 	var full *sql.Stmt // of chunks of the usual size
 	for i := 0; i < len(rows); {

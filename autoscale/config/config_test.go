@@ -127,7 +127,7 @@ func TestMistakes(t *testing.T) {
 		{"metrics: {b: {servicebus: {queue: q}}}\n" + target + "rule: {upper: 5, lower: 3}", "needs one of connection"},
 		{"metrics: {b: {servicebus: {connection: x, topic: q}}}\n" + target + "rule: {upper: 5, lower: 3}", "needs queue, or topic and subscription"},
 		{"metrics: {b: {sql: {database: 'postgres://u:hunter2@h/d', query: x}}}\n" + target + "rule: {upper: 5, lower: 3}", "holds a secret"},
-		{"metrics: {b: {sql: {database: 'oracle:x', query: x}}}\n" + target + "rule: {upper: 5, lower: 3}", "metrics.b.sql.database: write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database"},
+		{"metrics: {b: {sql: {database: 'oracle:x', query: x}}}\n" + target + "rule: {upper: 5, lower: 3}", "metrics.b.sql.database: write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database, or sqlserver://user@host:port?database=name"},
 		{"metrics: {b: {sql: {database: 'mysql://u@h', query: x}}}\n" + target + "rule: {upper: 5, lower: 3}", "metrics.b.sql.database: MySQL URL: names no database"},
 		{"metrics: {b: {prometheus: {url: 'http://h', query: x, authorization: Bearer hunter2}}}\n" + target + "rule: {upper: 5, lower: 3}", "holds a secret"},
 		{metrics + "target: {cosmos: {endpoint: 'https://h/', key: hunter2, database: d}}\nrule: {upper: 5, lower: 3}", "holds a key"},

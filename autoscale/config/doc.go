@@ -25,7 +25,7 @@
 //	      pipeline: flights.yaml
 //	  open:
 //	    sql:
-//	      database: ${DATABASE_URL}   # sqlite:PATH or postgres://user:${PASSWORD}@host/database
+//	      database: ${DATABASE_URL}   # sqlite:PATH, or the URL of a database, as in pipeline files
 //	      query: SELECT count(*) FROM orders WHERE done IS NULL
 //	  requests:
 //	    prometheus:

@@ -22,6 +22,7 @@ var dialects = map[string]audit.Dialect{
 	"postgresql": audit.PostgreSQL(),
 	"mysql":      audit.MySQL(),
 	"mariadb":    audit.MySQL(),
+	"sqlserver":  audit.SQLServer(),
 }
 
 // openDatabase opens a database for reading. It does not connect.

@@ -1,0 +1,151 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	mssql "github.com/microsoft/go-mssqldb"
+)
+
+// bulkRows is from how many rows on a bulk copy, which has four round trips more than an INSERT, is
+// worth them.
+const bulkRows = 100
+
+// mssqlBulk is what [mssqlConn] copies, as the argument of a statement without a text of its own.
+type mssqlBulk struct {
+	table   string
+	columns []string
+	rows    [][]any
+}
+
+// mssqlCopy is the text of such a statement.
+const mssqlCopy = "INSERT BULK"
+
+// bulk copies rows, and reports whether it has; an INSERT must write what it leaves. The driver would
+// write wrong values without an error where a value does not fit its column (it cuts integers, and writes
+// texts of another encoding): such rows are left.
+func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error) {
+	if len(rows) < bulkRows || strings.HasPrefix(table, "#") {
+		return false, nil
+	}
+	d := mssqlDialect{}
+	schema, name, qualified := strings.Cut(table, ".")
+	quoted := d.quote(schema)
+	if qualified {
+		quoted += "." + d.quote(name)
+	}
+	found, err := collect(ctx, q, func(c *mssqlColumn) []any { return []any{&c.name, &c.kind, &c.size, &c.generated, &c.defaulted} }, mssqlColumns, []any{quoted})
+	if err != nil {
+		return true, err
+	}
+	of := make(map[string]mssqlColumn)
+	for _, c := range found {
+		of[c.name] = c
+	}
+	for i, name := range columns {
+		c, ok := of[name]
+		if !ok || c.generated {
+			return false, nil
+		}
+		for _, row := range rows {
+			if !c.holds(row[i]) {
+				return false, nil
+			}
+		}
+	}
+	_, err = q.ExecContext(ctx, mssqlCopy, mssqlBulk{quoted, columns, rows})
+	return true, err
+}
+
+// mssqlColumns has the columns of a table.
+const mssqlColumns = `
+	SELECT c.name, t.name, CAST(c.max_length AS int), CAST(CASE WHEN c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END AS bit),
+		CAST(CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
+	FROM sys.columns AS c JOIN sys.types AS t ON t.user_type_id = c.system_type_id
+	WHERE c.object_id = OBJECT_ID(@p1)`
+
+// mssqlColumn is a column of a table.
+type mssqlColumn struct {
+	name, kind string
+	size       int // bytes; -1: max
+	generated  bool
+	defaulted  bool // it has a default, which a copy writes in place of NULL
+}
+
+// holds reports whether the driver copies a value into the column as an INSERT would write it.
+func (c mssqlColumn) holds(value any) bool {
+	fits := func(length int) bool { return c.size < 0 || length <= c.size }
+	switch v := value.(type) {
+	case nil:
+		return !c.defaulted
+	case int:
+		return c.holdsInt(int64(v))
+	case int32:
+		return c.holdsInt(int64(v))
+	case int64:
+		return c.holdsInt(v)
+	case bool:
+		return c.kind == "bit"
+	case float64:
+		return c.kind == "float" && c.size == 8
+	case string:
+		return c.kind == "nvarchar" && fits(2*len(utf16.Encode([]rune(v))))
+	case []byte:
+		return c.kind == "varbinary" && v != nil && fits(len(v))
+	case time.Time:
+		return (c.kind == "datetime2" || c.kind == "datetimeoffset" || c.kind == "date") && v.Year() >= 1 && v.Year() <= 9999
+	}
+	return false
+}
+
+func (c mssqlColumn) holdsInt(v int64) bool {
+	switch c.kind {
+	case "bigint":
+		return true
+	case "int":
+		return v >= math.MinInt32 && v <= math.MaxInt32
+	case "smallint":
+		return v >= math.MinInt16 && v <= math.MaxInt16
+	}
+	return false
+}
+
+// CheckNamedValue lets a bulk copy through, and leaves the others to the driver.
+func (c *mssqlConn) CheckNamedValue(v *driver.NamedValue) error {
+	if _, ok := v.Value.(mssqlBulk); ok {
+		return nil
+	}
+	return c.Conn.CheckNamedValue(v)
+}
+
+// copy copies rows in one statement: all of them or, after an error of the server, none.
+func (c *mssqlConn) copy(ctx context.Context, b mssqlBulk) (driver.Result, error) {
+	defer c.bounded(ctx)()
+	bulk := c.CreateBulkContext(ctx, b.table, b.columns)
+	// As INSERT does. KeepNulls would write NULL into columns that are left out.
+	bulk.Options = mssql.BulkOptions{CheckConstraints: true, FireTriggers: true}
+	for i, row := range b.rows {
+		if err := bulk.AddRow(row); err != nil {
+			// The server waits for the rest of the rows.
+			c.broken = i > 0 || isNetwork(err)
+			return nil, c.failure(ctx, fmt.Errorf("copy row %d: %w", i, mssqlErrorOf(err)))
+		}
+	}
+	n, err := bulk.Done()
+	return driver.RowsAffected(n), c.failure(ctx, err)
+}
+
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+// IsValid implements [driver.Validator].
+func (c *mssqlConn) IsValid() bool { return !c.broken && c.Conn.IsValid() }

@@ -1,0 +1,458 @@
+//go:build sqlserver
+
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
+	"github.com/sluice-go/sluice/internal/proof/suite"
+)
+
+// mssqlStep is a step of a handler on a partition that is claimed in the next epoch, at its start.
+func mssqlStep(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
+	t.Helper()
+	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset", err)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: epoch + 1}
+	_, err = s.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
+}
+
+// mssqlUntouched fails the test if a step has written something.
+func mssqlUntouched(t *testing.T, what string, s *Store) {
+	t.Helper()
+	if keys, err := mssqlEffects(t.Context(), s); err != nil || len(keys) > 0 {
+		t.Errorf("%s: effects %q, %v: written although the step failed", what, keys, err)
+	}
+	if list, err := s.Read(t.Context(), group); err != nil || len(list) != 1 || list[0].Position != driver.Unset {
+		t.Errorf("%s: checkpoints %v, %v: moved although the step failed", what, list, err)
+	}
+}
+
+func mssqlExec(t *testing.T, q querier, statement string, args ...any) {
+	t.Helper()
+	_, err := q.ExecContext(t.Context(), statement, args...)
+	suite.NoError(t, statement, err)
+}
+
+// TestSQLServerHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and
+// the checkpoint does not move.
+func TestSQLServerHandlerEndsTransaction(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	// A procedure may contain what the store cannot see.
+	for _, statement := range []string{
+		"CREATE PROCEDURE hidden_commit AS COMMIT",
+		"CREATE PROCEDURE hidden_restart AS BEGIN COMMIT; BEGIN TRANSACTION END",
+		"CREATE PROCEDURE hidden_rollback AS BEGIN ROLLBACK; BEGIN TRANSACTION END",
+		"CREATE PROCEDURE hidden_begin AS BEGIN TRANSACTION",
+	} {
+		mssqlExec(t, s.DB(), statement)
+	}
+	for _, c := range []struct {
+		statement string
+		written   int    // effects that only the handler can have committed
+		says      string // in the error
+	}{
+		{"COMMIT", 0, "ended its own transaction"}, {"SELECT 1; ROLLBACK", 0, "ended its own transaction"}, {"BEGIN TRAN", 0, "ended its own transaction"},
+		{"EXEC hidden_rollback", 0, "ended its own transaction"}, {"EXEC hidden_restart", 1, "ended its own transaction"},
+		{"EXEC(N'COMMIT; BEGIN TRAN')", 1, "ended its own transaction"}, {"EXEC hidden_begin", 0, "left it open"}, {"EXEC hidden_commit", 1, "ended its own transaction"},
+	} {
+		for _, returned := range []bool{false, true} {
+			mssqlExec(t, s.DB(), "DELETE FROM effects")
+			err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+				if err := mssqlPut(ctx, tx, "x"); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(ctx, c.statement); err != nil && returned {
+					return err
+				}
+				return nil
+			})
+			// What was refused has done no harm, whether the handler returns that or not.
+			refused := !strings.HasPrefix(c.statement, "EXEC")
+			if refused && !returned {
+				suite.NoError(t, c.statement+", which was refused and ignored", err)
+				continue
+			}
+			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s, error returned %t: %v", c.statement, returned, err)
+			}
+			list, rerr := s.Read(t.Context(), group)
+			if rerr != nil || list[0].Position != driver.Unset {
+				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, list, rerr)
+			}
+			keys, rerr := mssqlEffects(t.Context(), s)
+			if rerr != nil || len(keys) != c.written {
+				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, c.written)
+			}
+		}
+	}
+	mssqlExec(t, s.DB(), "DELETE FROM effects")
+	suite.NoError(t, "savepoint", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "save", mssqlRun(ctx, tx, "SAVE TRAN a"))
+		suite.NoError(t, "put", mssqlPut(ctx, tx, "x"))
+		return mssqlRun(ctx, tx, "ROLLBACK TRAN a")
+	}))
+	if keys, err := mssqlEffects(t.Context(), s); err != nil || len(keys) > 0 {
+		t.Errorf("savepoint: effects %q, %v", keys, err)
+	}
+}
+
+func mssqlRun(ctx context.Context, q querier, statement string) error {
+	_, err := q.ExecContext(ctx, statement)
+	return err
+}
+
+// TestSQLServerDoomed: a handler that ignores the error by which the server rolls its transaction back,
+// or hides it in TRY and CATCH, writes nothing: neither what came before nor what comes after. Its error
+// is kept if it returns one.
+func TestSQLServerDoomed(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	mssqlExec(t, s.DB(), "INSERT INTO parents VALUES (1)")
+	for _, statement := range []string{
+		"SET XACT_ABORT ON; INSERT INTO parents VALUES (1)",
+		"SET XACT_ABORT ON; BEGIN TRY INSERT INTO parents VALUES (1) END TRY BEGIN CATCH END CATCH",
+		"INSERT INTO parents SELECT CAST(N'x' AS bigint)",
+	} {
+		for _, returned := range []bool{false, true} {
+			var of error
+			err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+				suite.NoError(t, "put", mssqlPut(ctx, tx, "before"))
+				if of = mssqlRun(ctx, tx, statement); of == nil {
+					t.Errorf("%s: no error", statement)
+				}
+				if returned {
+					return of
+				}
+				_ = mssqlPut(ctx, tx, "after")
+				return nil
+			})
+			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || returned && !errors.Is(err, of) || !returned && !errors.Is(err, errUndone) {
+				t.Errorf("%s, error returned %t: %v", statement, returned, err)
+			}
+			mssqlUntouched(t, statement, s)
+		}
+	}
+	// The session of the next step is as that of the first.
+	suite.NoError(t, "an error that undoes its statement alone", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		if err := mssqlRun(ctx, tx, "INSERT INTO parents VALUES (1)"); err == nil {
+			t.Error("no duplicate")
+		}
+		return mssqlPut(ctx, tx, "x")
+	}))
+}
+
+// TestSQLServerLostSession: a session that is killed while the handler runs is an outage, also if the
+// handler ignores it: nothing is written, and the event is not at fault.
+func TestSQLServerLostSession(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "put", mssqlPut(ctx, tx, "x"))
+		var id int64
+		suite.NoError(t, "session", tx.QueryRowContext(ctx, "SELECT @@SPID").Scan(&id))
+		mssqlExec(t, s.DB(), fmt.Sprintf("KILL %d", id))
+		_ = mssqlPut(ctx, tx, "y")
+		return nil
+	})
+	mustNotBlame(t, "session that was killed", err)
+	mssqlUntouched(t, "session that was killed", s)
+}
+
+// TestSQLServerDeadlockIsIgnored: a deadlock rolls the transaction back, and what the handler writes after
+// it must not be committed by itself.
+func TestSQLServerDeadlockIsIgnored(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	mssqlExec(t, s.DB(), "INSERT INTO effects VALUES (N'1', 0), (N'2', 0)")
+	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "lock 1", mssqlRun(ctx, tx, "UPDATE effects SET part = 1 WHERE [key] = N'1'"))
+		other, err := s.DB().BeginTx(ctx, nil)
+		suite.NoError(t, "begin", err)
+		defer other.Rollback()
+		suite.NoError(t, "priority", mssqlRun(ctx, tx, "SET DEADLOCK_PRIORITY LOW"))
+		suite.NoError(t, "lock 2", mssqlRun(ctx, other, "UPDATE effects SET part = 1 WHERE [key] = N'2'"))
+		mine := make(chan error)
+		go func() { mine <- mssqlRun(ctx, tx, "UPDATE effects SET part = 2 WHERE [key] = N'2'") }()
+		// PostgreSQL's victim is who finds the deadlock: who has waited for a second.
+		others := make(chan error)
+		go func() { others <- mssqlRun(ctx, other, "UPDATE effects SET part = 2 WHERE [key] = N'1'") }()
+		err1, err2 := <-mine, error(nil)
+		if err1 == nil {
+			err2 = <-others
+			t.Skipf("the other one was the victim: %v", err2)
+		}
+		if !strings.Contains(err1.Error(), "1205") {
+			t.Errorf("deadlock: %v", err1)
+		}
+		suite.NoError(t, "the other one", <-others)
+		_ = mssqlPut(ctx, tx, "x")
+		return nil
+	})
+	mustNotBlame(t, "deadlock that is ignored", err)
+	if keys, err := mssqlEffects(t.Context(), s); err != nil || slices.Contains(keys, "x") {
+		t.Errorf("effects %q, %v: written although the step failed", keys, err)
+	}
+}
+
+// TestSQLServerLockTimeout: a row that another transaction holds is nobody's fault; the error names what
+// to look for.
+func TestSQLServerLockTimeout(t *testing.T) {
+	address := sqlservertest.Database(t)
+	s := openMSSQL(t, address, &ServerConfig{LockTimeout: time.Second})
+	suite.NoError(t, "first step", mssqlStep(t, s, func(context.Context, *Tx) error { return nil }))
+	end := mssqlLock(s)(t)
+	list, err := s.Read(t.Context(), group)
+	suite.NoError(t, "read", err)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+		t.Error("the handler ran")
+		return nil
+	})
+	mustNotBlame(t, "locked checkpoint", err)
+	saysAll(t, "locked checkpoint", err, "lock checkpoint of partition 0", "1222", "blocking_session_id")
+	end()
+	suite.NoError(t, "after the lock", s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, nil))
+}
+
+// TestSQLServerFence: a step whose checkpoint moves while it waits for the row sees the row as it is
+// then, whatever the database's row versioning.
+func TestSQLServerFence(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	suite.NoError(t, "first step", mssqlStep(t, s, func(context.Context, *Tx) error { return nil }))
+	list, err := s.Read(t.Context(), group)
+	suite.NoError(t, "read", err)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}
+	rival, err := s.DB().BeginTx(t.Context(), nil)
+	suite.NoError(t, "begin", err)
+	defer rival.Rollback()
+	mssqlExec(t, rival, "UPDATE sluice_checkpoints SET epoch = epoch + 1, owner = N'b'")
+	var spid int64
+	suite.NoError(t, "session", rival.QueryRowContext(t.Context(), "SELECT @@SPID").Scan(&spid))
+	over := suite.Spawn(t, func() error {
+		return s.Commit(t.Context(), driver.Step{Lease: lease, From: at(9), To: at(10)}, func(context.Context, *Tx) error {
+			t.Error("the handler ran on a checkpoint that was claimed by another owner")
+			return nil
+		})
+	})
+	select {
+	case err := <-over:
+		t.Fatalf("the step did not wait: %v", err)
+	case <-time.After(10 * suite.Moment):
+	}
+	suite.NoError(t, "commit", rival.Commit())
+	if err := <-over; !errors.Is(err, driver.ErrFenced) {
+		t.Errorf("step after another owner's claim: %v", err)
+	}
+}
+
+// TestSQLServerKeys: names that differ in case or in trailing blanks are different groups, and keys of
+// events that do so are different keys.
+func TestSQLServerKeys(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	names := []string{"g", "G", "g ", "ğ", "g\u200b"}
+	for i, name := range names {
+		g := driver.Group{Namespace: "n", Topic: "t", Name: name}
+		lease := driver.Lease{Group: g, Partition: "0", Owner: "a", Epoch: int64(i + 1)}
+		if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
+			t.Fatalf("group %q: %v", name, err)
+		}
+		got, err := s.Leases().Acquire(t.Context(), g, "0", "a", time.Minute, int64(i))
+		if err != nil || got.Epoch != int64(i+1) {
+			t.Errorf("lease of group %q: %v, %v", name, got, err)
+		}
+	}
+	for i, name := range names {
+		list, err := s.Read(t.Context(), driver.Group{Namespace: "n", Topic: "t", Name: name})
+		if err != nil || len(list) != 1 || list[0].Epoch != int64(i+1) {
+			t.Errorf("checkpoints of group %q: %v, %v", name, list, err)
+		}
+	}
+	var letters []driver.DeadLetter
+	for i, key := range []string{"k", "K", "k ", " "} {
+		e := driver.Event{Partition: "0", Sequence: int64(i), Key: key}
+		letters = append(letters, driver.DeadLetter{Group: group, Incarnation: "1", Event: e, Status: driver.StatusDead})
+	}
+	suite.NoError(t, "park", s.Park(t.Context(), letters))
+	held, err := s.Held(t.Context(), group, "0", nil)
+	var keys []string
+	for _, k := range held {
+		keys = append(keys, k.Key)
+	}
+	slices.Sort(keys)
+	if want := []string{" ", "K", "k", "k "}; err != nil || !slices.Equal(keys, want) {
+		t.Errorf("held keys %q, %v; want %q", keys, err, want)
+	}
+}
+
+// TestSQLServerTimes: a time comes back to the microsecond, from wherever it is, and years that a column
+// cannot hold become the nearest one that it can.
+func TestSQLServerTimes(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	for i, c := range [][2]time.Time{
+		{time.Date(2026, 7, 1, 23, 59, 59, 123456789, time.FixedZone("", 2*3600)), time.Date(2026, 7, 1, 21, 59, 59, 123456000, time.UTC)},
+		{time.Date(-300, 1, 1, 0, 0, 0, 0, time.UTC), mssqlEarliest},
+		{time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC), latestTime},
+	} {
+		d := driver.DeadLetter{Group: group, Incarnation: "1", Event: driver.Event{Partition: "0", Sequence: int64(i), Enqueued: c[0]}, FailedAt: c[0], Status: driver.StatusDead}
+		suite.NoError(t, "park", s.Park(t.Context(), []driver.DeadLetter{d}))
+		list, err := s.List(t.Context(), group, driver.DeadLetterFilter{FirstSequence: &d.Event.Sequence, FailedSince: c[1], FailedBefore: c[1].Add(time.Second)})
+		if i == 2 { // there is no second after it
+			list, err = s.List(t.Context(), group, driver.DeadLetterFilter{FirstSequence: &d.Event.Sequence})
+		}
+		if err != nil || len(list) != 1 || !list[0].Event.Enqueued.Equal(c[1]) || !list[0].FailedAt.Equal(c[1]) {
+			t.Errorf("%v: %v, %v; want %v", c[0], list, err, c[1])
+		}
+	}
+}
+
+// TestSQLServerRowsLeftOpen: a connection takes one statement at a time. The handler's error says so.
+func TestSQLServerRowsLeftOpen(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	mssqlExec(t, s.DB(), "INSERT INTO parents VALUES (1), (2)")
+	for _, then := range []string{"", "INSERT INTO effects ([key]) VALUES (N'x')"} {
+		err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+			rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
+			suite.NoError(t, "query", err)
+			if !rows.Next() {
+				t.Errorf("no row: %v", rows.Err())
+			}
+			if then != "" {
+				return mssqlRun(ctx, tx, then)
+			}
+			return nil
+		})
+		if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || !errors.Is(err, errRowsOpen) {
+			t.Errorf("rows left open, then %q: %v", then, err)
+		}
+	}
+	suite.NoError(t, "rows read to the end", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
+		suite.NoError(t, "query", err)
+		for rows.Next() {
+		}
+		return mssqlPut(ctx, tx, "x")
+	}))
+}
+
+// TestSQLServerArguments: named arguments and those of the driver's own types work, in statements that
+// were prepared too.
+func TestSQLServerArguments(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	suite.NoError(t, "step", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		var sum int64
+		err := tx.QueryRowContext(ctx, "SELECT @a + @b", sql.Named("a", int64(1)), sql.Named("b", int32(2))).Scan(&sum)
+		if err != nil || sum != 3 {
+			t.Errorf("named: %d, %v", sum, err)
+		}
+		stmt, err := tx.PrepareContext(ctx, "SELECT @result = @p1 + 1")
+		suite.NoError(t, "prepare", err)
+		if _, err := stmt.ExecContext(ctx, int64(4), sql.Named("result", sql.Out{Dest: &sum})); err != nil || sum != 5 {
+			t.Errorf("output: %d, %v", sum, err)
+		}
+		return nil
+	}))
+}
+
+// TestSQLServerMigrationLock: the process that has made the tables does not keep the lock.
+func TestSQLServerMigrationLock(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	var free bool
+	if _, err := one(t.Context(), s.writer, "SELECT CAST(APPLOCK_TEST(N'public', N'sluice migration', N'Exclusive', N'Session') AS bit)", nil, &free); err != nil || !free {
+		t.Errorf("free %t, %v", free, err)
+	}
+}
+
+// TestSQLServerInsert: Insert quotes names, copies many rows, and writes each value as an INSERT does:
+// it finds the row that violates a constraint, and no value is cut or lost without an error.
+func TestSQLServerInsert(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	mssqlExec(t, s.DB(), `CREATE TABLE [large top] ([top] nvarchar(9) COLLATE Latin1_General_100_BIN2, n int CHECK (n < 5000), body varbinary(max), at datetime2(6), ok bit, f float DEFAULT 7,
+		made datetime2 NOT NULL DEFAULT SYSUTCDATETIME(), word varchar(20), amount decimal(9, 2))`)
+	at := time.Date(2026, 7, 1, 1, 2, 3, 4000, time.UTC)
+	columns := []string{"top", "n", "body", "at", "ok", "f", "word", "amount"}
+	row := func(n int) []any { return []any{"é🙂", n, []byte{1, 0}, at, true, 1.5, nil, nil} }
+	rowsOf := func(count int, change func(i int, row []any)) [][]any {
+		rows := make([][]any, count)
+		for i := range rows {
+			rows[i] = row(i)
+			change(i, rows[i])
+		}
+		return rows
+	}
+	insert := func(rows [][]any) error {
+		mssqlExec(t, s.DB(), "DELETE FROM [large top]")
+		return mssqlStep(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, "dbo.large top", columns, rows) })
+	}
+	for _, c := range []struct {
+		what   string
+		count  int
+		change func(i int, row []any)
+	}{
+		{"one row", 1, func(int, []any) {}},
+		{"few rows", 20, func(int, []any) {}},
+		{"many rows", 1000, func(int, []any) {}},
+		{"NULLs and empty values", 300, func(i int, row []any) {
+			switch i % 3 {
+			case 1:
+				row[0], row[2] = "", []byte{}
+			case 2:
+				row[0], row[3], row[4], row[5] = nil, nil, nil, nil
+			}
+		}},
+		{"NULL in a column with a default", 150, func(i int, row []any) { row[5] = nil }},
+		{"types that are not copied", 150, func(i int, row []any) { row[6], row[7] = "wörd", "12.50" }},
+	} {
+		suite.NoError(t, c.what, insert(rowsOf(c.count, c.change)))
+		got, err := collect(t.Context(), s.reader, func(r *[9]any) []any {
+			list := make([]any, len(r))
+			for i := range r {
+				list[i] = &r[i]
+			}
+			return list
+		}, "SELECT [top], n, body, at, ok, f, word, CAST(amount AS float), made FROM [large top] ORDER BY n", nil)
+		if err != nil || len(got) != c.count {
+			t.Errorf("%s: %d rows, %v; want %d", c.what, len(got), err, c.count)
+			continue
+		}
+		for i, want := range rowsOf(c.count, c.change) {
+			want[1] = int64(i)
+			if want[7] != nil {
+				want[7] = 12.5
+			}
+			for j, v := range got[i][:8] {
+				if time, ok := v.(time.Time); ok && time.Equal(at) && want[j] == at {
+					continue
+				}
+				if fmt.Sprintf("%T %v", v, v) != fmt.Sprintf("%T %v", want[j], want[j]) {
+					t.Fatalf("%s: row %d has %T %v as %s, want %T %v", c.what, i, v, v, columns[j], want[j], want[j])
+				}
+			}
+		}
+	}
+	for what, change := range map[string]func(i int, row []any){
+		"value that violates a constraint": func(i int, row []any) { row[1] = map[bool]int{true: 6000, false: i}[i == 217] },
+		"integer that is too large":        func(i int, row []any) { row[1] = map[bool]int{true: 1 << 40, false: i}[i == 217] },
+		"text that is too long":            func(i int, row []any) { row[0] = map[bool]string{true: "0123456789", false: ""}[i == 217] },
+	} {
+		err := insert(rowsOf(300, change))
+		if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) {
+			t.Errorf("%s: %v; want the handler's failure", what, err)
+		}
+		if refused := (*RowError)(nil); what == "value that violates a constraint" && (!errors.As(err, &refused) || refused.Row != 217) {
+			t.Errorf("%s: %v; want row 217", what, err)
+		}
+	}
+	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		return tx.Insert(ctx, "nowhere", columns, rowsOf(300, func(int, []any) {}))
+	})
+	mustNotBlame(t, "missing table", err)
+}
