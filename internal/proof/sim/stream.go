@@ -142,7 +142,12 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 		return err
 	}
 	key := "write " + recordName(e)
-	err := s.w.send(ctx, s.process, "write", recordName(e), func() error { return s.w.writeRecord(e) })
+	err := s.w.send(ctx, s.process, "write", recordName(e), func() error {
+		if s.w.isDown(environment) { // since the request was sent: no success shows that others are guilty
+			return errEnvironment
+		}
+		return s.w.writeRecord(e)
+	})
 	switch {
 	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
 		if s.w.coin(0.2, "blame "+key) {
