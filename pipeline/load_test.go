@@ -362,7 +362,6 @@ func FuzzParse(f *testing.F) {
 	f.Add(soundCosmos)
 	f.Add(soundStages)
 	f.Add("a: &a [*a, ? {b: c}, !!x y, ${Z:-d}]\n--- |\n  text")
-	const secret = "canary-4711"
 	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret)
 	f.Fuzz(func(t *testing.T, file string) {
 		all, err := ParseFile("p.yaml", []byte(file), lookup)

@@ -4,11 +4,9 @@ package pipeline
 
 import (
 	"database/sql"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
@@ -30,27 +28,13 @@ func mariaURL(t testing.TB) (address string, db *sql.DB) {
 
 func TestMariaDBInsert(t *testing.T) {
 	address, db := mariaURL(t)
-	p, parts := opened(t, address, flightsTarget)
-	consume(t, p, parts, sluicetest.Bodies(
-		`{"date":"2001/01/14 21:55","delay":0}`, `{"delay":-5}`, `{"delay":"n/a"}`, `{"date":"x","delay":3.7}`, `no JSON`, `{"delay":12}`)...)
-	if got, want := query(t, db, "SELECT * FROM flights ORDER BY 1, 2"), "0 0 2001/01/14 21:55 0\n1 0 <nil> -5\n1 2 <nil> 12"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	if got := deadLetters(t, p, parts); len(got) != 3 {
-		t.Errorf("dead letters %q", got)
-	}
+	insertsFlights(t, address, db)
 }
 
-// A row that the table refuses is the error of its event, whatever its place in a batch.
 func TestMariaDBRefuses(t *testing.T) {
 	address, db := mariaURL(t)
 	mustExec(t, db, "CREATE TABLE flights (hub_partition text, sequence_number bigint, date varchar(3), delay integer CHECK (delay < 100))")
-	p, parts := opened(t, address, flightsTarget)
-	consume(t, p, parts, sluicetest.Bodies(`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`, `{"delay":6,"date":"long"}`)...)
-	if got, want := query(t, db, "SELECT delay FROM flights ORDER BY 1"), "1\n3\n5"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	letters := deadLetters(t, p, parts)
+	letters := refusesRows(t, address, db, `{"delay":6,"date":"long"}`)
 	refused := "insert into flights: Error 4025 (23000): CONSTRAINT `flights.delay` failed for `" + query(t, db, "SELECT DATABASE()") + "`.`flights`"
 	if want := []string{`column delay: body.delay: "x" where a whole number should be`, "insert into flights: Error 1406 (22001): Data too long for column 'date' at row 1",
 		refused, refused}; !slices.Equal(letters, want) {
@@ -104,7 +88,7 @@ func TestMariaDBTypes(t *testing.T) {
 func TestMariaDBStatement(t *testing.T) {
 	address, db := mariaURL(t)
 	mustExec(t, db, "CREATE TABLE last (origin varchar(9) PRIMARY KEY, delay int CHECK (delay < 100), n int, price decimal(9,2), at datetime(6), raw json)")
-	p, parts := opened(t, address, `  statement:
+	storesLastDelays(t, address, db, `  statement:
     sql: |
       INSERT INTO last VALUES (:origin, :delay, 1, :price, :at, :raw)  -- :not a parameter
       ON DUPLICATE KEY UPDATE delay = :delay, n = n + 1; # :nor this
@@ -114,26 +98,14 @@ func TestMariaDBStatement(t *testing.T) {
       price: {from: body.price, type: numeric, default: 1.5}
       at: {from: body.at, type: timestamp, required: false}
       raw: {from: body, type: json}
-`)
-	consume(t, p, parts, sluicetest.Bodies(
-		`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,
-		`{"origin":"LAX","delay":500}`, `{"origin":"SAN","delay":5}`, `{"delay":1}`)...)
-	got := query(t, db, "SELECT origin, delay, n, price, CAST(at AS CHAR), json_value(raw, '$.origin') FROM last ORDER BY origin")
-	if want := "LAX 2 1 0.10 2026-01-31 08:30:00.000000 LAX\nSAN 5 3 1.50 <nil> SAN"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	letters := deadLetters(t, p, parts)
-	if len(letters) != 2 || !strings.Contains(letters[0], "CONSTRAINT `last.delay` failed") || letters[1] != "parameter origin: body.origin: is missing" {
-		t.Errorf("dead letters %q", letters)
-	}
+`, "SELECT origin, delay, n, price, CAST(at AS CHAR), json_value(raw, '$.origin') FROM last ORDER BY origin",
+		"LAX 2 1 0.10 2026-01-31 08:30:00.000000 LAX\nSAN 5 3 1.50 <nil> SAN", "CONSTRAINT `last.delay` failed")
 }
 
 func TestMariaDBTarget(t *testing.T) {
 	address, db := mariaURL(t)
 	name := query(t, db, "SELECT DATABASE()")
-	for name, c := range map[string]struct {
-		table, target, want string
-	}{
+	checksTargets(t, map[string]targetCase{
 		"missing": {"", strings.Replace(flightsTarget, "create: true", "create: false", 1), "table flights does not exist: create it, or set create: true"},
 		"schema":  {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), "create table air.flights: Error 1049 (42000): Unknown database 'air'"},
 		"case":    {"CREATE TABLE Flights (delay int)", strings.Replace(flightsTarget, "create: true", "create: false", 1), "table flights does not exist: create it, or set create: true"},
@@ -149,95 +121,35 @@ func TestMariaDBTarget(t *testing.T) {
 		"no such": {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", "prepare the statement: Error 1146 (42S02): Table '" + name + ".nowhere' doesn't exist"},
 		"fits": {"CREATE TABLE flights (id bigint AUTO_INCREMENT PRIMARY KEY, HUB_PARTITION varchar(9), sequence_number decimal(20), date text, delay bigint, " +
 			"at datetime NOT NULL DEFAULT now(), n int NOT NULL DEFAULT (1 + 1), twice int AS (delay * 2))", flightsTarget, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mustExec(t, db, "DROP TABLE IF EXISTS flights, Flights")
-			if c.table != "" {
-				mustExec(t, db, c.table)
-			}
-			p, parts := opened(t, address, c.target)
-			_, err := parts.Consumer(t.Context(), nil)
-			if c.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
-			} else if want := "p.yaml:14:1: target: " + c.want; err == nil || err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
-			checked := p.checkDatabase(t.Context())
-			if (name == "fits") != (checked == nil) && name != "schema" {
-				t.Errorf("Check: %v", checked)
-			}
-		})
-	}
+	}, func(t *testing.T) (string, *sql.DB) {
+		mustExec(t, db, "DROP TABLE IF EXISTS flights, Flights")
+		return address, db
+	})
 }
 
-// Consumers that start at the same time create one table.
 func TestMariaDBCreateTogether(t *testing.T) {
 	address, db := mariaURL(t)
-	_, parts := opened(t, address, flightsTarget)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if _, err := parts.Consumer(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if got := query(t, db, "SELECT count(*) FROM flights"); got != "0" {
-		t.Errorf("%s rows", got)
-	}
+	createsTogether(t, address, db)
 }
 
 // Neither Open nor Check shows the password, and Check creates no table.
 func TestMariaDBCheck(t *testing.T) {
 	address, db := mariaURL(t)
-	p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+address))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.checkDatabase(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := query(t, db, "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()"); got != "0" {
-		t.Errorf("Check left %s tables", got)
-	}
+	checkLeavesNothing(t, address, db, "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()")
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const secret = "canary-4711"
-	for _, address := range []string{
-		"mysql://app:" + secret + "@127.0.0.1:1/d",
-		"mysql://app:" + secret + "@no.such.host.invalid/d",
-		"mysql://app:" + secret + "@127.0.0.1:port/d",
-		"mysql://app:" + secret + "%zz@h/d",
-		"mysql://app:x@" + secret + "@h:x/d",
-		"mysql://app:1/" + secret + "@h/d",
-		"mysql://app@" + u.Host + "/d?password=" + secret,
-		"mysql://app@" + u.Host + "/d?sslpassword=" + secret,
-		"mysql://app:" + secret + "@" + u.Host + "/d",
-		"mariadb://sluice:" + secret + "@" + u.Host + u.Path,
-	} {
-		p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+address))
-		if err == nil {
-			err = p.checkDatabase(t.Context())
-			_, openErr := p.Open(t.Context())
-			if openErr == nil {
-				t.Errorf("%s opened", address)
-			} else {
-				err = fmt.Errorf("%w\n%w", err, openErr)
-			}
-		}
-		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("got %v", err)
-			continue
-		}
-		for line := range strings.Lines(err.Error()) {
-			if !strings.HasPrefix(line, "p.yaml:13:1: database: ") {
-				t.Errorf("line %q", line)
-			}
-		}
-	}
+	hidesPassword(t,
+		"mysql://app:"+secret+"@127.0.0.1:1/d",
+		"mysql://app:"+secret+"@no.such.host.invalid/d",
+		"mysql://app:"+secret+"@127.0.0.1:port/d",
+		"mysql://app:"+secret+"%zz@h/d",
+		"mysql://app:x@"+secret+"@h:x/d",
+		"mysql://app:1/"+secret+"@h/d",
+		"mysql://app@"+u.Host+"/d?password="+secret,
+		"mysql://app@"+u.Host+"/d?sslpassword="+secret,
+		"mysql://app:"+secret+"@"+u.Host+"/d",
+		"mariadb://sluice:"+secret+"@"+u.Host+u.Path,
+	)
 }

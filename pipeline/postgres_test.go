@@ -5,11 +5,9 @@ package pipeline
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -35,27 +33,13 @@ func postgresURL(t testing.TB) (url string, db *sql.DB) {
 
 func TestPostgresInsert(t *testing.T) {
 	url, db := postgresURL(t)
-	p, parts := opened(t, url, flightsTarget)
-	consume(t, p, parts, sluicetest.Bodies(
-		`{"date":"2001/01/14 21:55","delay":0}`, `{"delay":-5}`, `{"delay":"n/a"}`, `{"date":"x","delay":3.7}`, `no JSON`, `{"delay":12}`)...)
-	if got, want := query(t, db, "SELECT * FROM flights ORDER BY 1, 2"), "0 0 2001/01/14 21:55 0\n1 0 <nil> -5\n1 2 <nil> 12"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	if got := deadLetters(t, p, parts); len(got) != 3 {
-		t.Errorf("dead letters %q", got)
-	}
+	insertsFlights(t, url, db)
 }
 
-// A row that the table refuses is the error of its event, whatever its place in a batch.
 func TestPostgresRefuses(t *testing.T) {
 	url, db := postgresURL(t)
 	mustExec(t, db, "CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay integer CHECK (delay < 100))")
-	p, parts := opened(t, url, flightsTarget)
-	consume(t, p, parts, sluicetest.Bodies(`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`)...)
-	if got, want := query(t, db, "SELECT delay FROM flights ORDER BY 1"), "1\n3\n5"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	letters := deadLetters(t, p, parts)
+	letters := refusesRows(t, url, db)
 	const refused = `insert into flights: ERROR: new row for relation "flights" violates check constraint "flights_delay_check" (SQLSTATE 23514)`
 	if want := []string{`column delay: body.delay: "x" where a whole number should be`, refused, refused}; !slices.Equal(letters, want) {
 		t.Errorf("dead letters %q, want %q", letters, want)
@@ -108,7 +92,7 @@ func TestPostgresTypes(t *testing.T) {
 func TestPostgresStatement(t *testing.T) {
 	url, db := postgresURL(t)
 	mustExec(t, db, "CREATE TABLE last (origin text PRIMARY KEY, delay int CHECK (delay < 100), n int, price numeric, at timestamptz, raw jsonb)")
-	p, parts := opened(t, url, `  statement:
+	storesLastDelays(t, url, db, `  statement:
     sql: |
       INSERT INTO last VALUES (:origin, :delay, 1, :price, :at, :raw)  -- :not a parameter
       ON CONFLICT (origin) DO UPDATE SET delay = :delay::int, n = last.n + 1;
@@ -118,25 +102,13 @@ func TestPostgresStatement(t *testing.T) {
       price: {from: body.price, type: numeric, default: 1.5}
       at: {from: body.at, type: timestamp, required: false}
       raw: {from: body, type: json}
-`)
-	consume(t, p, parts, sluicetest.Bodies(
-		`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,
-		`{"origin":"LAX","delay":500}`, `{"origin":"SAN","delay":5}`, `{"delay":1}`)...)
-	got := query(t, db, "SELECT origin, delay, n, price::text, (at AT TIME ZONE 'UTC')::text, raw->>'origin' FROM last ORDER BY origin")
-	if want := "LAX 2 1 0.10 2026-01-31 08:30:00 LAX\nSAN 5 3 1.5 <nil> SAN"; got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
-	}
-	letters := deadLetters(t, p, parts)
-	if len(letters) != 2 || !strings.Contains(letters[0], "check constraint") || letters[1] != "parameter origin: body.origin: is missing" {
-		t.Errorf("dead letters %q", letters)
-	}
+`, "SELECT origin, delay, n, price::text, (at AT TIME ZONE 'UTC')::text, raw->>'origin' FROM last ORDER BY origin",
+		"LAX 2 1 0.10 2026-01-31 08:30:00 LAX\nSAN 5 3 1.5 <nil> SAN", "check constraint")
 }
 
 func TestPostgresTarget(t *testing.T) {
 	url, db := postgresURL(t)
-	for name, c := range map[string]struct {
-		table, target, want string
-	}{
+	checksTargets(t, map[string]targetCase{
 		"missing": {"", strings.Replace(flightsTarget, "create: true", "create: false", 1), "table flights does not exist: create it, or set create: true"},
 		"schema":  {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), `create table air.flights: ERROR: schema "air" does not exist (SQLSTATE 3F000)`},
 		"column":  {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text)", flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
@@ -151,89 +123,29 @@ func TestPostgresTarget(t *testing.T) {
 		"no such":   {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", `prepare the statement: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`},
 		"parameter": {"CREATE TABLE flights (delay int)", "  statement: {sql: 'INSERT INTO flights VALUES (:a)', parameters: {a: key}}\n", "parameter a is int4 in the statement, which can't hold the mapping's text: change the type, or write a cast such as :a::text"},
 		"fits":      {"CREATE TABLE flights (id bigint GENERATED ALWAYS AS IDENTITY, hub_partition varchar(9), sequence_number numeric, date text, delay bigint, at timestamptz NOT NULL DEFAULT now())", flightsTarget, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mustExec(t, db, "DROP TABLE IF EXISTS flights")
-			if c.table != "" {
-				mustExec(t, db, c.table)
-			}
-			p, parts := opened(t, url, c.target)
-			_, err := parts.Consumer(t.Context(), nil)
-			if c.want == "" {
-				if err != nil {
-					t.Error(err)
-				}
-			} else if want := "p.yaml:14:1: target: " + c.want; err == nil || err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
-			checked := p.checkDatabase(t.Context())
-			if (name == "fits") != (checked == nil) && name != "schema" {
-				t.Errorf("Check: %v", checked)
-			}
-		})
-	}
+	}, func(t *testing.T) (string, *sql.DB) {
+		mustExec(t, db, "DROP TABLE IF EXISTS flights")
+		return url, db
+	})
 }
 
-// Consumers that start at the same time create one table.
 func TestPostgresCreateTogether(t *testing.T) {
 	url, db := postgresURL(t)
-	_, parts := opened(t, url, flightsTarget)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if _, err := parts.Consumer(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if got := query(t, db, "SELECT count(*) FROM flights"); got != "0" {
-		t.Errorf("%s rows", got)
-	}
+	createsTogether(t, url, db)
 }
 
 // Neither Open nor Check shows the password, and Check creates no table.
 func TestPostgresCheck(t *testing.T) {
 	url, db := postgresURL(t)
-	p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+url))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.checkDatabase(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := query(t, db, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); got != "0" {
-		t.Errorf("Check left %s tables", got)
-	}
-	const secret = "canary-4711"
-	for _, url := range []string{
-		"postgres://app:" + secret + "@127.0.0.1:1/d",
-		"postgres://app:" + secret + "@no.such.host.invalid/d",
-		"postgres://app@127.0.0.1:1/d?password=" + secret + "&sslmode=nonsense",
-		"postgres://app:" + secret + "@127.0.0.1:port/d",
-		"postgres://app:" + secret + "%zz@h/d",
-		"postgres://app:x@" + secret + "@h:x/d",
-	} {
-		p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+url))
-		if err == nil {
-			err = p.checkDatabase(t.Context())
-			_, openErr := p.Open(t.Context())
-			if openErr == nil {
-				t.Errorf("%s opened", url)
-			} else {
-				err = fmt.Errorf("%w\n%w", err, openErr)
-			}
-		}
-		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("got %v", err)
-			continue
-		}
-		for line := range strings.Lines(err.Error()) {
-			if !strings.HasPrefix(line, "p.yaml:13:1: database: ") {
-				t.Errorf("line %q", line)
-			}
-		}
-	}
+	checkLeavesNothing(t, url, db, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+	hidesPassword(t,
+		"postgres://app:"+secret+"@127.0.0.1:1/d",
+		"postgres://app:"+secret+"@no.such.host.invalid/d",
+		"postgres://app@127.0.0.1:1/d?password="+secret+"&sslmode=nonsense",
+		"postgres://app:"+secret+"@127.0.0.1:port/d",
+		"postgres://app:"+secret+"%zz@h/d",
+		"postgres://app:x@"+secret+"@h:x/d",
+	)
 }
 
 // BenchmarkPostgres maps and writes batches of 1,000 flights, each batch in a
