@@ -36,41 +36,10 @@ var mariaSetUp = []string{
 func openMariaDB(t testing.TB, url string, cfg *ServerConfig) *Store {
 	t.Helper()
 	s, err := OpenMySQL(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	for _, statement := range mariaSetUp {
-		if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
+	return withTables(t, s, err, mariaSetUp)
 }
 
-// mariaLink makes the URL of a database lead through a link.
-func mariaLink(t testing.TB, address string) (link *tcplink.Link, through string) {
-	u, err := url.Parse(address)
-	suite.NoError(t, "read the URL", err)
-	link = tcplink.NewTest(t, u.Host)
-	u.Host = link.Addr()
-	return link, u.String()
-}
-
-// mariaLock locks every checkpoint, as another program does.
-func mariaLock(s *Store) storetest.Silence {
-	return func(t testing.TB) (end func()) {
-		tx, err := s.DB().BeginTx(context.WithoutCancel(t.Context()), nil)
-		suite.NoError(t, "begin", err)
-		_, err = tx.Exec("SELECT 1 FROM sluice_checkpoints FOR UPDATE")
-		suite.NoError(t, "lock the checkpoints", err)
-		return func() { suite.NoError(t, "unlock the checkpoints", tx.Rollback()) }
-	}
-}
+const mariaLock = "SELECT 1 FROM sluice_checkpoints FOR UPDATE"
 
 // mariaReadOnly makes the tables of a store's database refuse writes, as those of a replica do.
 func mariaReadOnly(s *Store) storetest.Silence {
@@ -94,11 +63,11 @@ func mariaEffects(ctx context.Context, s *Store) ([]string, error) {
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := mariadbtest.Database(t)
 	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: time.Second}
-	link, through := mariaLink(t, address)
+	link, through := linkTo(t, address)
 	s, peer := openMariaDB(t, through, cfg), openMariaDB(t, address, cfg)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
-		Silence: link.Silence, Lock: mariaLock(peer), ReadOnly: mariaReadOnly(peer),
+		Silence: link.Silence, Lock: lockedBy(peer, mariaLock), ReadOnly: mariaReadOnly(peer),
 		Put: func(ctx context.Context, tx *Tx, key string) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES (?)", key)
 			return err
@@ -128,7 +97,7 @@ func TestMariaDBDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mar
 func TestMariaDBCheckpointStore(t *testing.T) {
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		address := mariadbtest.Database(t)
-		link, through := mariaLink(t, address)
+		link, through := linkTo(t, address)
 		return storetest.CheckpointHarness{Store: openMariaDB(t, through, nil), Peer: openMariaDB(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
@@ -136,7 +105,7 @@ func TestMariaDBCheckpointStore(t *testing.T) {
 func TestMariaDBDeadLetterQueue(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		address := mariadbtest.Database(t)
-		link, through := mariaLink(t, address)
+		link, through := linkTo(t, address)
 		s := openMariaDB(t, through, nil)
 		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMariaDB(t, address, nil), Silence: link.Silence}
 	})
@@ -145,7 +114,7 @@ func TestMariaDBDeadLetterQueue(t *testing.T) {
 func TestMariaDBLeases(t *testing.T) {
 	var links sync.Map // by store
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
-		link, through := mariaLink(t, mariadbtest.Database(t))
+		link, through := linkTo(t, mariadbtest.Database(t))
 		leases := openMariaDB(t, through, nil).Leases()
 		links.Store(leases, link)
 		return leases
@@ -165,7 +134,7 @@ func TestMariaDBLeases(t *testing.T) {
 // TestMariaDBSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one
 // that does so before ROLLBACK holds nothing up, within a third of the lease each.
 func TestMariaDBSilentEnd(t *testing.T) {
-	link, through := mariaLink(t, mariadbtest.Database(t))
+	link, through := linkTo(t, mariadbtest.Database(t))
 	s := openMariaDB(t, through, &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
@@ -401,7 +370,7 @@ func TestMariaDBRowsLeftOpen(t *testing.T) {
 // TestMariaDBSilence: a server that is silent from some moment of a step on does not hold up the step,
 // whether the step's context ends or not.
 func TestMariaDBSilence(t *testing.T) {
-	link, through := mariaLink(t, mariadbtest.Database(t))
+	link, through := linkTo(t, mariadbtest.Database(t))
 	// The end of a session by the server would not arrive.
 	s := openMariaDB(t, through+"?wait_timeout=600", &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
@@ -468,7 +437,7 @@ func TestMariaDBCheck(t *testing.T) {
 		edit(&c)
 		return c.String()
 	}
-	link, through := mariaLink(t, address)
+	link, through := linkTo(t, address)
 	link.Silence(t)
 	for name, c := range map[string]struct{ address, want string }{
 		"password": {edited(func(u *url.URL) { u.User = url.UserPassword("sluice", "canary") }), "Access denied for user 'sluice'@'127.0.0.1' (using password: YES): check user and password"},

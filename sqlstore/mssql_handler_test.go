@@ -209,7 +209,7 @@ func TestSQLServerLockTimeout(t *testing.T) {
 	address := sqlservertest.Database(t)
 	s := openMSSQL(t, address, &ServerConfig{LockTimeout: time.Second})
 	suite.NoError(t, "first step", mssqlStep(t, s, func(context.Context, *Tx) error { return nil }))
-	end := mssqlLock(s)(t)
+	end := lockedBy(s, mssqlLock)(t)
 	list, err := s.Read(t.Context(), group)
 	suite.NoError(t, "read", err)
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}

@@ -5,7 +5,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -32,41 +31,10 @@ var mssqlSetUp = []string{
 func openMSSQL(t testing.TB, address string, cfg *ServerConfig) *Store {
 	t.Helper()
 	s, err := OpenSQLServer(t.Context(), address, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	for _, statement := range mssqlSetUp {
-		if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
+	return withTables(t, s, err, mssqlSetUp)
 }
 
-// mssqlLink makes the URL of a database lead through a link.
-func mssqlLink(t testing.TB, address string) (link *tcplink.Link, through string) {
-	u, err := url.Parse(address)
-	suite.NoError(t, "read the URL", err)
-	link = tcplink.NewTest(t, u.Host)
-	u.Host = link.Addr()
-	return link, u.String()
-}
-
-// mssqlLock locks every checkpoint, as another program does.
-func mssqlLock(s *Store) storetest.Silence {
-	return func(t testing.TB) (end func()) {
-		tx, err := s.DB().BeginTx(context.WithoutCancel(t.Context()), nil)
-		suite.NoError(t, "begin", err)
-		_, err = tx.Exec("UPDATE sluice_checkpoints SET updated_at = updated_at")
-		suite.NoError(t, "lock the checkpoints", err)
-		return func() { suite.NoError(t, "unlock the checkpoints", tx.Rollback()) }
-	}
-}
+const mssqlLock = "UPDATE sluice_checkpoints SET updated_at = updated_at"
 
 func mssqlEffects(ctx context.Context, s *Store) ([]string, error) {
 	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT [key] FROM effects", nil)
@@ -81,11 +49,11 @@ func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := sqlservertest.Database(t)
 	// Babelfish parses every statement again, and LargeBatch has thousands.
 	cfg := &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}
-	link, through := mssqlLink(t, address)
+	link, through := linkTo(t, address)
 	s, peer := openMSSQL(t, through, cfg), openMSSQL(t, address, cfg)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
-		Silence: link.Silence, Lock: mssqlLock(peer),
+		Silence: link.Silence, Lock: lockedBy(peer, mssqlLock),
 		Put:     mssqlPut,
 		Effects: func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
 		Break: func(ctx context.Context, tx *Tx) error {
@@ -106,7 +74,7 @@ func TestSQLServerDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, m
 func TestSQLServerCheckpointStore(t *testing.T) {
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		address := sqlservertest.Database(t)
-		link, through := mssqlLink(t, address)
+		link, through := linkTo(t, address)
 		return storetest.CheckpointHarness{Store: openMSSQL(t, through, nil), Peer: openMSSQL(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
@@ -114,7 +82,7 @@ func TestSQLServerCheckpointStore(t *testing.T) {
 func TestSQLServerDeadLetterQueue(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		address := sqlservertest.Database(t)
-		link, through := mssqlLink(t, address)
+		link, through := linkTo(t, address)
 		s := openMSSQL(t, through, nil)
 		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMSSQL(t, address, nil), Silence: link.Silence}
 	})
@@ -123,7 +91,7 @@ func TestSQLServerDeadLetterQueue(t *testing.T) {
 func TestSQLServerLeases(t *testing.T) {
 	var links sync.Map // by store
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
-		link, through := mssqlLink(t, sqlservertest.Database(t))
+		link, through := linkTo(t, sqlservertest.Database(t))
 		leases := openMSSQL(t, through, nil).Leases()
 		links.Store(leases, link)
 		return leases

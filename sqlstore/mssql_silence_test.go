@@ -17,7 +17,7 @@ import (
 // TestSQLServerSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one that
 // does so before ROLLBACK holds nothing up, within a third of the lease each, and what a cancel takes.
 func TestSQLServerSilentEnd(t *testing.T) {
-	link, through := mssqlLink(t, sqlservertest.Database(t))
+	link, through := linkTo(t, sqlservertest.Database(t))
 	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
@@ -41,7 +41,7 @@ func TestSQLServerSilentEnd(t *testing.T) {
 // TestSQLServerSilence: a server that is silent from some moment of a step on does not hold up the step,
 // whether the step's context ends or not.
 func TestSQLServerSilence(t *testing.T) {
-	link, through := mssqlLink(t, sqlservertest.Database(t))
+	link, through := linkTo(t, sqlservertest.Database(t))
 	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	step := driver.Step{Lease: lease, From: driver.Unset, To: driver.Unset}
