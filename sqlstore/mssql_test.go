@@ -128,6 +128,9 @@ func TestSQLServerStatements(t *testing.T) {
 	if n := 1 + len(args); !strings.Contains(query, fmt.Sprintf("@p%d ROWS ONLY", n)) || strings.Contains(query, fmt.Sprintf("@p%d", n+1)) || strings.Count(query, "@p1,") != 1 {
 		t.Errorf("%d arguments: %s", n, query)
 	}
+	if !strings.Contains(query, "group_key = ") {
+		t.Errorf("it selects groups that differ in trailing blanks too: %s", query)
+	}
 	early, err := (mssqlDialect{}).time(time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC)).(mssqlTime).Value()
 	if err != nil || early != "0001-01-01T00:00:00.000000" {
 		t.Errorf("a time before all others is %v, %v", early, err)
