@@ -53,6 +53,10 @@ import (
 // A failover that lost commits of the emitter's database looks the same. It repeats
 // effects then, and loses none: an event whose dead letter was lost is sent like the
 // others, and its message must not be taken for a duplicate. What goes back is reported.
+// It is not seen if the next owner has the epoch of the lost one, or if its first message
+// here has a watermark at or above the last one. Then the repeated events are duplicates,
+// except the redrive of one that became a dead letter only in the repetition: its id is
+// forgotten.
 //
 // The redrive of a dead letter comes after the watermark has passed its event. It
 // is decided by its id alone. Therefore each watermark names the dead letters

@@ -111,6 +111,17 @@ func TestRepeats(t *testing.T) {
 			},
 			[]int64{0, 1, 2, 3, 4, 6},
 		},
+		"a checkpoint that was set back without a new epoch repeats only what fails then": {
+			log{
+				message(of(1, 2, 0)), message(of(6, 2, 0)), message(of(100, 2, 99)), message(of(6, 2, 0)), message(parked(of(300, 2, 299), "-1/0:1")),
+				message(retried(1)), message(retried(1)),
+			},
+			[]int64{0, 1, 2, 4, 5},
+		},
+		"a checkpoint that was set back and has passed the last one again repeats only what fails then": {
+			log{message(of(1, 2, 0)), message(of(6, 2, 0)), message(of(100, 2, 99)), message(parked(of(103, 3, 102), "-1/0:1")), message(of(6, 3, 0)), message(retried(1)), message(retried(1))},
+			[]int64{0, 1, 2, 3, 5},
+		},
 		"retries of dead letters come below the watermark": {
 			log{message(of(20, 1, 19)), message(retried(3)), message(retried(3)), message(of(3, 1, 2)), message(retried(20)), message(retried(40)), message(of(40, 1, 19)), message(of(41, 1, 40)), message(retried(40))},
 			[]int64{0, 1, 5, 7},

@@ -269,11 +269,28 @@ func (a *assignment) describe() (topic Topic, err error) {
 }
 
 // reread reads a dead letter's event from the log again. No other reader of this
-// consumer may be open: a broker refuses a second one of the same epoch.
+// consumer may be open: a broker refuses a second one of the same epoch. It returns a
+// [RecreatedError] where the topic was recreated since: its partition may be gone, and a
+// broker refuses that in words of its own.
 func (a *assignment) reread(d *DeadLetter) (*Event, error) {
+	recreated := &RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
 	if d.Incarnation != a.incarnation {
-		return nil, &RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
+		return nil, recreated
 	}
+	e, err := a.readEvent(d)
+	topic, describeErr := a.describe()
+	if describeErr == nil && topic.Incarnation != a.incarnation {
+		recreated.Has = topic.Incarnation
+		return nil, recreated
+	}
+	if err == nil {
+		err = describeErr
+	}
+	return e, err
+}
+
+// readEvent reads a dead letter's event, of whatever incarnation the topic is now.
+func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	before := Position{Sequence: d.Event.Sequence - 1}
 	opening, opened := a.requestCtx(a.idle)
 	defer opened()
@@ -297,7 +314,7 @@ func (a *assignment) reread(d *DeadLetter) (*Event, error) {
 	if events[0].Sequence != d.Event.Sequence {
 		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: events[0].Sequence}
 	}
-	return events[0], a.checkIncarnation()
+	return events[0], nil
 }
 
 // expired returns the error of a dead letter's event that was not read in time. A log that

@@ -167,7 +167,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 			return w.a.ended()
 		case needsOperator(err):
 			return w.storeRedriveFailure(d, err)
-		case errors.Is(err, errReopen), errors.Is(err, ErrFenced), errors.Is(err, ErrStolen):
+		case errors.Is(err, ErrFenced), errors.Is(err, ErrStolen):
 			return err
 		default:
 			w.a.failed(fmt.Errorf("redrive dead letter %d: %w", d.ID, err))

@@ -479,6 +479,39 @@ func TestCommandLeavesEventsToTheConsumer(t *testing.T) {
 	})
 }
 
+// recreatedAtOpen is a log whose topic is recreated without its partitions before the next
+// reader opens.
+type recreatedAtOpen struct {
+	*sluicetest.Hub
+	gone bool
+}
+
+func (r *recreatedAtOpen) Open(context.Context, string, sluice.Position, int64) (driver.Reader, error) {
+	if !r.gone {
+		r.gone = true
+		r.Recreate()
+	}
+	return nil, fmt.Errorf("no such partition: %w", sluice.ErrRefused)
+}
+
+// A command must end when the partition of its dead letters is gone.
+func TestCommandEndsWhenThePartitionIsGone(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.parked(sluice.Config{BodyLimit: -1})
+		s.retry()
+		c := must(sluice.New(&recreatedAtOpen{Hub: s.hub}, s.leases, sluice.Transactional(s.store, mended), nil))
+		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Minute)
+		defer cancel()
+		if applied, failed, err := c.Redrive(ctx); applied != 0 || failed != 10 || err != nil {
+			s.t.Errorf("applied %d, failed %d, %v; want 10 that failed", applied, failed, err)
+		}
+		letters := s.letters(sluice.StatusDead)
+		if len(letters) != 10 || !strings.Contains(letters[0].Error, "recreated") {
+			s.t.Errorf("dead letters %+v, want 10 that name the recreation", letters)
+		}
+	})
+}
+
 // A step also settles the dead letters of events that AtLeastOnce had parked after its checkpoint.
 func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -89,8 +90,10 @@ func sqlServerToken(u *url.URL) (func(context.Context) (string, error), error) {
 			suffix = other
 		}
 	}
+	// Made once: it caches tokens until shortly before they expire.
+	connect := sync.OnceValues(func() (*azidentity.DefaultAzureCredential, error) { return azidentity.NewDefaultAzureCredential(nil) })
 	return func(ctx context.Context) (string, error) {
-		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		credential, err := connect()
 		if err != nil {
 			return "", fmt.Errorf("default credential: %w", err)
 		}

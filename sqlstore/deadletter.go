@@ -183,7 +183,7 @@ func (s *Store) mark(ctx context.Context, verb, update string, args []any, group
 
 // selected turns a filter into a condition and its arguments.
 func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string, []any) {
-	terms := []string{"namespace = ?", "topic = ?", "consumer_group = ?"}
+	terms := []string{s.sql.OfGroup}
 	args := key(group, "")[:3]
 	add := func(set bool, term string, arg any) {
 		if set {

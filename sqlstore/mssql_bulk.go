@@ -41,7 +41,9 @@ func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns [
 	if qualified {
 		quoted += "." + d.quote(name)
 	}
-	found, err := collect(ctx, q, func(c *mssqlColumn) []any { return []any{&c.name, &c.kind, &c.size, &c.generated, &c.defaulted} }, mssqlColumns, []any{quoted})
+	found, err := collect(ctx, q, func(c *mssqlColumn) []any {
+		return []any{&c.name, &c.kind, &c.size, &c.scale, &c.generated, &c.defaulted}
+	}, mssqlColumns, []any{quoted})
 	if err != nil {
 		return true, err
 	}
@@ -66,7 +68,7 @@ func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns [
 
 // mssqlColumns has the columns of a table.
 const mssqlColumns = `
-	SELECT c.name, t.name, CAST(c.max_length AS int), CAST(CASE WHEN c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END AS bit),
+	SELECT c.name, t.name, CAST(c.max_length AS int), CAST(c.scale AS int), CAST(CASE WHEN c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END AS bit),
 		CAST(CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
 	FROM sys.columns AS c JOIN sys.types AS t ON t.user_type_id = c.system_type_id
 	WHERE c.object_id = OBJECT_ID(@p1)`
@@ -75,6 +77,7 @@ const mssqlColumns = `
 type mssqlColumn struct {
 	name, kind string
 	size       int // bytes; -1: max
+	scale      int // digits after the decimal point
 	generated  bool
 	defaulted  bool // it has a default, which a copy writes in place of NULL
 }
@@ -100,7 +103,20 @@ func (c mssqlColumn) holds(value any) bool {
 	case []byte:
 		return c.kind == "varbinary" && v != nil && fits(len(v))
 	case time.Time:
-		return (c.kind == "datetime2" || c.kind == "datetimeoffset" || c.kind == "date") && v.Year() >= 1 && v.Year() <= 9999
+		return v.Year() >= 1 && v.Year() <= 9999 && c.holdsTime(v)
+	}
+	return false
+}
+
+// holdsTime reports whether a time has no digits that the column does not have: INSERT sends 100 ns, which
+// the server rounds, and a copy cuts them.
+func (c mssqlColumn) holdsTime(v time.Time) bool {
+	switch c.kind {
+	case "date":
+		return true
+	case "datetime2", "datetimeoffset":
+		unit := int(math.Pow10(7 - c.scale)) // in 100 ns
+		return v.Nanosecond()/100%unit == 0
 	}
 	return false
 }

@@ -133,6 +133,6 @@ var mssqlStatements = func() *statements {
 	s := newStatements(*whole, mssqlNumbered)
 	// Parts of statements; rebind numbers what is made of them.
 	s.MarkRedrive, s.Discard = whole.MarkRedrive, whole.Discard
-	s.IdIn, s.StatusIn, s.ErrorContains = whole.IdIn, whole.StatusIn, whole.ErrorContains
+	s.OfGroup, s.IdIn, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.StatusIn, whole.ErrorContains
 	return s
 }()

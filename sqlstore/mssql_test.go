@@ -114,6 +114,25 @@ func TestSQLServerFaults(t *testing.T) {
 	}
 }
 
+// TestSQLServerCopiedTimes: a copy leaves times to INSERT that it would cut, where INSERT rounds.
+func TestSQLServerCopiedTimes(t *testing.T) {
+	at := func(ns int) time.Time { return time.Date(2026, 7, 1, 1, 2, 3, ns, time.UTC) }
+	for _, c := range []struct {
+		kind  string
+		scale int
+		value time.Time
+		want  bool
+	}{
+		{"datetime2", 7, at(123456789), true}, {"datetime2", 6, at(123456000), true}, {"datetime2", 6, at(123456099), true},
+		{"datetime2", 6, at(123456700), false}, {"datetime2", 3, at(123000000), true}, {"datetimeoffset", 3, at(123900000), false},
+		{"datetime2", 0, at(0), true}, {"datetime2", 0, at(500000000), false}, {"date", 0, at(500000000), true}, {"datetime", 3, at(0), false},
+	} {
+		if got := (mssqlColumn{kind: c.kind, scale: c.scale}).holds(c.value); got != c.want {
+			t.Errorf("%s(%d) of %v: copied %t, want %t", c.kind, c.scale, c.value, got, c.want)
+		}
+	}
+}
+
 // TestSQLServerStatements: each ? has a number of its own, also in statements that are put together; and
 // nothing is left to replace.
 func TestSQLServerStatements(t *testing.T) {
@@ -127,6 +146,9 @@ func TestSQLServerStatements(t *testing.T) {
 	query := s.dialect.rebind(s.sql.MarkRedrive + " " + cond)
 	if n := 1 + len(args); !strings.Contains(query, fmt.Sprintf("@p%d ROWS ONLY", n)) || strings.Contains(query, fmt.Sprintf("@p%d", n+1)) || strings.Count(query, "@p1,") != 1 {
 		t.Errorf("%d arguments: %s", n, query)
+	}
+	if !strings.Contains(query, "group_key = ") {
+		t.Errorf("it selects groups that differ in trailing blanks too: %s", query)
 	}
 	early, err := (mssqlDialect{}).time(time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC)).(mssqlTime).Value()
 	if err != nil || early != "0001-01-01T00:00:00.000000" {

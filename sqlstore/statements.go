@@ -56,6 +56,7 @@ type statements struct {
 	MarkRedrive    string // time or NULL for now; ends in WHERE
 	Discard        string // ends in WHERE
 
+	OfGroup       string // condition with a group
 	IdIn          string // condition with a JSON array of ids
 	StatusIn      string // condition with a JSON array of statuses
 	ErrorContains string // condition with a text
@@ -194,6 +195,7 @@ var portable = statements{
 		ORDER BY sequence_number, id LIMIT ?`,
 	MarkRedrive: `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = COALESCE(?, {now}) WHERE`,
 	Discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
+	OfGroup:     ofGroup,
 	IdIn:        `id IN {numbers}`,
 
 	SchemaVersion: `SELECT version, oldest_compatible FROM sluice_schema WHERE component = ?`,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func (w *world) link() {
 		w.nextStore = &sluicetest.Store{Unsafe: w.cfg.Unsafe, Faults: w}
 	}
 	w.nextHub = sluicetest.NewHub(w.groupOf(ofSecondStage), w.cfg.Chain.Partitions)
-	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, restored: map[string]int64{}, excused: map[string]bool{}}
+	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}}
 	for n := range w.cfg.Processes {
 		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, role: ofSecondStage})
 	}
@@ -143,13 +144,16 @@ type forwarded struct {
 	event map[string]eventID  // by its place
 	times map[string]int      // of a message: how often it was appended
 	at    map[written]sending // of an event between the stages: which message it is
-	// restored is the lowest checkpoint to which failovers have set back a partition of the
-	// first stage.
-	restored map[string]int64
+	// setBacks are the failovers that have set the checkpoint of a partition of the first stage
+	// back.
+	setBacks map[string][]setBack
 	// excused are events that an owner has parked after another owner had taken over
 	// and may have sent them. No fence prevents that, so a redrive may send them again.
 	excused map[string]bool
 }
+
+// setBack says that a failover has set a checkpoint of the first stage back.
+type setBack struct{ from, to int64 }
 
 // excuse records the dead letters of a partition that a process stores after another owner has
 // taken over. When it sent them, a claim was the latest.
@@ -187,13 +191,19 @@ func (w *world) append(partition string, m *sluice.Event) {
 	w.mu.Lock()
 	w.forwarded.times[m.MessageID]++
 	times := w.forwarded.times[m.MessageID]
-	restored, setBack := w.forwarded.restored[m.Partition]
+	setBacks := slices.Clone(w.forwarded.setBacks[m.Partition])
 	w.mu.Unlock()
 	if times > 1 {
 		w.count("repeat")
 	}
 	stamp, _, _ := sluice.StampFrom(m.Properties)
-	s := sending{message: m.MessageID, stamp: stamp, mayGoBack: setBack && stamp.Low >= restored}
+	s := sending{message: m.MessageID, stamp: stamp}
+	for _, b := range setBacks {
+		s.mayGoBack = s.mayGoBack || stamp.Low >= b.to
+		if b.to < m.Sequence && m.Sequence <= b.from {
+			s.setBacks++
+		}
+	}
 	sent := *m
 	sent.Properties = map[string]any{}
 	if w.cfg.Chain.Unnamed {

@@ -127,9 +127,7 @@ func (w *world) setBackByFailover(before []sluice.Checkpoint) {
 			continue
 		}
 		w.mu.Lock()
-		if lowest, ok := w.forwarded.restored[c.Partition]; !ok || after < lowest {
-			w.forwarded.restored[c.Partition] = after
-		}
+		w.forwarded.setBacks[c.Partition] = append(w.forwarded.setBacks[c.Partition], setBack{c.Position.Sequence, after})
 		w.mu.Unlock()
 	}
 }

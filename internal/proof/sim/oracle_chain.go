@@ -18,6 +18,9 @@ type sending struct {
 	// mayGoBack says that a failover has set the checkpoint of the message's event back, to
 	// the stamp's watermark or below it.
 	mayGoBack bool
+	// setBacks is how many failovers had set the checkpoint, which had passed the message's
+	// event, back behind it.
+	setBacks int
 }
 
 // checkChain returns the violations at the end of the chain, after the first stage's
@@ -87,6 +90,12 @@ type mark struct {
 // watermark that went back behind its event, because the first stage's database has lost its
 // checkpoint. That looks as if an operator had set the checkpoint back to repeat events.
 // Watermarks that went back for no reason are violations.
+//
+// A partition of the log between the stages does not see that the checkpoint was set back if
+// the watermark of the next owner has the epoch of the lost one (the leases were lost too), or
+// if nothing of that owner comes before its checkpoint has passed the lost one. Then the events
+// that the owner repeats are duplicates. But those that become dead letters now were accepted
+// before the failover, and their ids are forgotten: the redrive takes effect once more.
 func (w *world) mostEffects() (most map[string]int, bad []string) {
 	order := slices.SortedFunc(maps.Keys(w.forwarded.at), func(a, b written) int {
 		return cmp.Or(strings.Compare(a.partition, b.partition), cmp.Compare(a.sequence, b.sequence))
@@ -110,7 +119,11 @@ func (w *world) mostEffects() (most map[string]int, bad []string) {
 		if ages[s.message] == nil {
 			ages[s.message] = map[int]bool{}
 		}
-		ages[s.message][m.age(s.stamp.ID.Sequence)] = true
+		age := m.age(s.stamp.ID.Sequence)
+		if s.stamp.Redrive && s.stamp.ID.Sequence <= m.low {
+			age = max(age, s.setBacks)
+		}
+		ages[s.message][age] = true
 	}
 	most = map[string]int{}
 	for message, of := range ages {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Bounds of the oracle of progress.
@@ -25,7 +26,29 @@ type lane struct {
 	reported time.Time // the last observation with an error
 	halted   bool      // the last report says that an operator must act
 	accused  bool      // a violation of the present stall was recorded
-	silent   bool      // its reader returns nothing more
+	silence  *silence  // of its reader, if it is silent
+}
+
+// silence is a reader that returns nothing more.
+type silence struct {
+	of       *process
+	life     int       // number of the topic's incarnation
+	read     int64     // the last event before it
+	answered time.Time // when the log has answered last about the end, until an answer has shown the silence
+	shown    bool      // an answer says that the log has more events
+}
+
+// answered notes an answer of the log about a partition's end. One that is out of date shows
+// nothing, and none shows that a reader is silent if the log has no further event.
+func (p *process) answered(partition string, b driver.Bounds, outOfDate bool) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	s := p.w.laneOf(p.topic(), partition).silence
+	if s == nil || s.of != p || s.shown {
+		return
+	}
+	s.answered = time.Now()
+	s.shown = !outOfDate && (b.Last.Sequence > s.read || s.life != p.w.life)
 }
 
 // laneOf returns a partition's lane. The lock is held.
@@ -44,7 +67,7 @@ func (w *world) progressed(topic, partition string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.laneOf(topic, partition)
-	l.moved, l.accused, l.silent = time.Now(), false, false
+	l.moved, l.accused, l.silence = time.Now(), false, nil
 }
 
 // trouble notes that a process, or one of its partitions, has trouble until a time. That of a
@@ -198,9 +221,10 @@ func (w *world) judge(l *lane, name string, now time.Time) {
 	if l.heldFrom.After(since) {
 		since = l.heldFrom
 	}
-	// Only an answer of the log about its end shows that a reader is silent.
-	if back := w.down["hub"]; l.silent && back.After(since) {
-		since = back
+	// Only an answer of the log about its end shows that a reader is silent. If the log does not
+	// answer, that is reported.
+	if s := l.silence; s != nil && s.of == l.holder && s.answered.After(since) {
+		since = s.answered
 	}
 	if still := now.Sub(since); still > mustReport && l.reported.Before(since) && l.holder.reported.Before(since) {
 		l.accused = true

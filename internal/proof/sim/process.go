@@ -293,15 +293,20 @@ func (s source) Describe(ctx context.Context) (sluice.Topic, error) {
 }
 
 func (s source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
-	return request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) {
+	outOfDate := false
+	b, err := request(ctx, s.process, "bounds", partition, func() (driver.Bounds, error) {
 		if err := s.absent(partition); err != nil {
 			return driver.Bounds{}, err
 		}
-		if s.outOfDate(partition) {
+		if outOfDate = s.outOfDate(partition); outOfDate {
 			return driver.Bounds{Last: driver.Origin}, nil
 		}
 		return s.hub().Bounds(ctx, partition)
 	})
+	if err == nil {
+		s.answered(partition, b, outOfDate)
+	}
+	return b, err
 }
 
 func (s source) Seek(ctx context.Context, partition string, start sluice.Start, epoch int64) (sluice.Position, error) {
@@ -333,7 +338,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 		}
 		s.opened(partition, after.Sequence)
 		s.beginningMoves(partition, "beginning that moves after an opening")
-		return &reader{s.process, partition, r, false}, nil
+		return &reader{process: s.process, partition: partition, inner: r, last: after.Sequence}, nil
 	})
 }
 
@@ -351,7 +356,8 @@ type reader struct {
 	*process
 	partition string
 	inner     driver.Reader
-	silent    bool // it returns nothing more
+	last      int64 // the newest event that it has returned
+	silent    bool  // it returns nothing more
 }
 
 func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
@@ -365,6 +371,7 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 		return events, err
 	})
 	if err == nil {
+		r.last = events[len(events)-1].Sequence
 		r.hasRead(r.partition)
 	}
 	return events, err
