@@ -182,6 +182,9 @@ func TestStreamStartsAgainInARecreatedTopic(t *testing.T) {
 		if cp := must(s.store.Read(t.Context(), group))[0]; cp.Incarnation != topic.Incarnation || cp.Position.Sequence != 2 {
 			t.Errorf("the checkpoint is at %v of %s, want 2 of %s", cp.Position, cp.Incarnation, topic.Incarnation)
 		}
+		if failed := s.of(sluice.KindFailed); !slices.ContainsFunc(failed, func(o sluice.Observation) bool { return errors.Is(o.Err, sluice.ErrRecreated) }) {
+			t.Errorf("reported %v, want an ErrRecreated", failed)
+		}
 		if n := len(house.rows()); n != 5+3 {
 			t.Errorf("%d writes, want 5 of the old topic and 3 of the new one", n)
 		}

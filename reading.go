@@ -123,8 +123,10 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		return err
 	}
 	if a.incarnation != "" && a.incarnation != topic.Incarnation && !w.recreated() {
+		err := &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: a.incarnation, Has: topic.Incarnation}
+		a.failed(err)
 		a.stop()
-		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: a.incarnation, Has: topic.Incarnation}
+		return err
 	}
 	var cp Checkpoint
 	err = a.request(a.work, "claim checkpoint", func(ctx context.Context) (err error) {
