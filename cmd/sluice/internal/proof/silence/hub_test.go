@@ -31,12 +31,12 @@ func hub(t *testing.T, strike func(link *tcplink.Link)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
+	t.Cleanup(func() { server.Close() })
 	producer, err := azeventhubs.NewProducerClientFromConnectionString(server.ConnectionString(), group.Topic, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer producer.Close(context.Background())
+	t.Cleanup(func() { producer.Close(context.Background()) }) // after the last event: cleanups run in reverse
 	every(t, func(n int) error {
 		batch, err := producer.NewEventDataBatch(t.Context(), nil)
 		if err == nil {
