@@ -43,6 +43,7 @@ type peer struct {
 	mu      sync.Mutex
 	cbs     map[bool]bool // open $cbs links: incoming, outgoing
 	replies []*replies
+	closed  [2]string // the names of the one that ended last
 }
 
 func newPeer(f *namespace, c *amqp.Conn) *peer {

@@ -75,12 +75,22 @@ func (p *peer) closeReplies(r *replies) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(r.done)
+	p.closed = r.names
 	for i, o := range p.replies {
 		if o == r {
 			p.replies = append(p.replies[:i], p.replies[i+1:]...)
 			return
 		}
 	}
+}
+
+// hasClosed reports whether the link for replies that ended last is the one that a request
+// names. Its client has closed it, or is about to notice its end: a refusal of the request
+// would look like a fault of the request.
+func (p *peer) hasClosed(to string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return to != "" && (p.closed[0] == to || p.closed[1] == to)
 }
 
 // findReplies returns the link of the same node that a request's reply-to names; if
@@ -128,7 +138,11 @@ func (p *peer) answerOne(ctx context.Context, l *amqp.Incoming, d []amqp.Deliver
 	}
 	to := p.findReplies(req.ReplyTo, n)
 	if to == nil {
-		l.Settle(d, amqp.Errorf(amqp.CondNotFound, "no link on this connection receives replies to '%.200s'", req.ReplyTo))
+		var refused error
+		if !p.hasClosed(req.ReplyTo) {
+			refused = amqp.Errorf(amqp.CondNotFound, "no link on this connection receives replies to '%.200s'", req.ReplyTo)
+		}
+		l.Settle(d, refused)
 		return nil
 	}
 	l.Settle(d, nil)

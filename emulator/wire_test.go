@@ -338,6 +338,22 @@ func (c *rpc) call(replyTo string, props map[string]any, body any) (status int32
 	return status, description, got.Value
 }
 
+// A client that closes its link for replies may not know so yet where it sends requests. They
+// are accepted, without an answer; a link that never was is named as the fault that it is.
+func TestRepliesToAClosedLink(t *testing.T) {
+	c := newRPC(t, session(t, start(t, one("h", 1), nil)), "$management")
+	if err := c.r.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]any{"operation": "READ", "type": "com.microsoft:eventhub", "name": "h"}
+	for to, refused := range map[string]bool{"replies": false, "elsewhere": true} {
+		err := c.s.Send(within(t), &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "id", ReplyTo: &to}, ApplicationProperties: read}, nil)
+		if (err != nil) != refused {
+			t.Errorf("a request with replies to %q: %v", to, err)
+		}
+	}
+}
+
 func TestManagement(t *testing.T) {
 	srv := start(t, one("Hub", 2), nil)
 	for _, node := range []string{"$management", "hub/$management"} {
