@@ -14,7 +14,7 @@ func FuzzURL(f *testing.F) {
 		"postgres://u:PASSWORD@localhost:5432/db?sslmode=disable", "postgresql:///db?host=/tmp&password=PASSWORD",
 		"host=localhost user=u password='PASSWORD' port=x", "postgres://u:PASSWORD@h:port/db", "postgres://u:PASSWORD@[::1/db",
 		"postgres://u:a PASSWORD@h/db", "postgres://u:PASSWORD%zz@h/db", "postgres://u:p@PASSWORD@h:1x/db", "postgres://u:PASSWORD@h/db?sslmode=PASSWORD",
-		"postgres://h/db?sslcert=PASSWORD&sslkey=/x", "mysql://u:PASSWORD@h/db", "PASSWORD", "",
+		"postgres://h/db?sslcert=PASSWORD&sslkey=/x", "postgres://:PASSWORD@,PASSWORD", "mysql://u:PASSWORD@h/db", "PASSWORD", "",
 	} {
 		f.Add(s)
 	}
@@ -35,9 +35,12 @@ func FuzzURL(f *testing.F) {
 		if pc.ConnConfig.ConnectTimeout <= 0 || pc.ConnConfig.DialFunc == nil || pc.ConnConfig.RuntimeParams["tcp_user_timeout"] == "" {
 			t.Fatalf("%q: a connection that may hang: %+v", given, pc.ConnConfig.RuntimeParams)
 		}
-		where := where(&pc.ConnConfig.Config)
+		where, elsewhere := where(&pc.ConnConfig.Config), pc.ConnConfig.Host+pc.ConnConfig.Database+pc.ConnConfig.User
+		for _, other := range pc.ConnConfig.Fallbacks {
+			elsewhere += other.Host
+		}
 		if p := pc.ConnConfig.Password; strings.Contains(p, canary) && strings.Contains(where, canary) &&
-			!strings.Contains(pc.ConnConfig.Host+pc.ConnConfig.Database+pc.ConnConfig.User, canary) {
+			!strings.Contains(elsewhere, canary) {
 			t.Fatalf("%q: the password is printed: %s", given, where)
 		}
 	})
