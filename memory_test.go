@@ -185,7 +185,8 @@ func TestMemoryTransactional(t *testing.T) {
 }
 
 // TestUndecodableEventHalts: a partition whose next event cannot be decoded is reported as
-// halted, once, and not as a failure that passes.
+// halted, once, and not as a failure that passes. The reason is in the words of go-amqp, under
+// Azure's client, for a type that it does not decode.
 func TestUndecodableEventHalts(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		undecodable := &sluice.UndecodableError{Partition: "0", Sequence: 7, Reason: "decimal128 not implemented"}

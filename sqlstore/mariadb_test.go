@@ -75,14 +75,8 @@ func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 		Effects: func(ctx context.Context) ([]string, error) {
 			return mariaEffects(ctx, s)
 		},
-		Break: func(ctx context.Context, tx *Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
-			return err
-		},
-		Missing: func(ctx context.Context, tx *Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
-			return err
-		},
+		Break:   breaksCheck,
+		Missing: namesMissing,
 		TakeTooLong: func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "SET STATEMENT max_statement_time = 0.05 FOR INSERT INTO effects (`key`) SELECT SLEEP(2)")
 			return err
@@ -373,47 +367,12 @@ func TestMariaDBSilence(t *testing.T) {
 	link, through := linkTo(t, mariadbtest.Database(t))
 	// The end of a session by the server would not arrive.
 	s := openMariaDB(t, through+"?wait_timeout=600", &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
-	step := driver.Step{Lease: lease, From: driver.Unset, To: driver.Unset}
-	for _, when := range []string{"while it connects", "before the step", "in the handler", "in the handler, and ctx ends"} {
-		suite.Eventually(t, "a connection that works", func() bool {
-			_, err := s.Claim(t.Context(), lease, "1")
-			return err == nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		switch when {
-		case "while it connects":
-			link.Reset()
-			link.Swallow()
-		case "before the step":
-			link.SwallowNewest(100)
+	silentSteps(t, link, s, 20*time.Second, func(when string, ran bool, err error) {
+		mustNotBlame(t, when, err)
+		if ran != strings.Contains(when, "handler") {
+			t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
 		}
-		done, ran := make(chan error, 1), false
-		go func() {
-			done <- s.Commit(ctx, step, func(context.Context, *Tx) error {
-				ran = true
-				link.SwallowNewest(100)
-				if strings.HasSuffix(when, "ends") {
-					cancel()
-				}
-				return nil
-			})
-		}()
-		select {
-		case err := <-done:
-			mustNotBlame(t, when, err)
-			t.Logf("silence %s: %v", when, err)
-			if ran != strings.Contains(when, "handler") {
-				t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Errorf("silence %s: Commit has not returned after 20 s", when)
-			link.Recover()
-			<-done
-		}
-		link.Recover()
-	}
+	})
 }
 
 // TestMariaDBCheck: what prevents a start is found without changing anything, in one line that says

@@ -27,24 +27,16 @@ import (
 // The database needs compatibility level 130 or higher. With READ_COMMITTED_SNAPSHOT off, what reads
 // checkpoints waits for handlers that are running: switch it on, as in Azure SQL.
 func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
-	c, err := cfg.withDefaults()
+	name, connector, c, err := mssqlServer(address, cfg)
 	if err != nil {
 		return nil, err
-	}
-	params, err := mssqlParams(address, c)
-	if err != nil {
-		return nil, err
-	}
-	connector, err := newMSSQLConnector(params, c)
-	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", mssqlName(params), err)
 	}
 	db := sql.OpenDB(patientConnector{connector, c.patience()})
 	defer db.Close()
 	if err := mssqlCheck(ctx, db); err != nil {
-		return nil, outage(ctx, mssqlDialect{}, mssqlName(params), "connect", err)
+		return nil, outage(ctx, mssqlDialect{}, name, "connect", err)
 	}
-	return openServer(ctx, mssqlName(params), connector, mssqlDialect{}, c)
+	return openServer(ctx, name, connector, mssqlDialect{}, c)
 }
 
 type mssqlDialect struct{}

@@ -54,16 +54,10 @@ func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Silence: link.Silence, Lock: lockedBy(peer, mssqlLock),
-		Put:     mssqlPut,
-		Effects: func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
-		Break: func(ctx context.Context, tx *Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
-			return err
-		},
-		Missing: func(ctx context.Context, tx *Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
-			return err
-		},
+		Put:      mssqlPut,
+		Effects:  func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
+		Break:    breaksCheck,
+		Missing:  namesMissing,
 		Features: storetest.TxFeatures{WaitsForOpen: true},
 	}
 }

@@ -5,7 +5,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,52 +42,15 @@ func TestSQLServerSilentEnd(t *testing.T) {
 func TestSQLServerSilence(t *testing.T) {
 	link, through := linkTo(t, sqlservertest.Database(t))
 	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
-	step := driver.Step{Lease: lease, From: driver.Unset, To: driver.Unset}
-	for _, when := range []string{"while it connects", "before the step", "in the handler", "in the handler, and ctx ends"} {
-		suite.Eventually(t, "a connection that works", func() bool {
-			_, err := s.Claim(t.Context(), lease, "1")
-			return err == nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		switch when {
-		case "while it connects":
-			link.Reset()
-			link.Swallow()
-		case "before the step":
-			link.SwallowNewest(100)
+	silentSteps(t, link, s, 45*time.Second, func(when string, ran bool, err error) {
+		if ran == (when == "while it connects") {
+			t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
 		}
-		done, ran := make(chan error, 1), false
-		go func() {
-			done <- s.Commit(ctx, step, func(context.Context, *Tx) error {
-				ran = true
-				if strings.HasPrefix(when, "in the handler") {
-					link.SwallowNewest(100)
-				}
-				if strings.HasSuffix(when, "ends") {
-					cancel()
-				}
-				return nil
-			})
-		}()
-		select {
-		case err := <-done:
-			t.Logf("silence %s: %v", when, err)
-			if ran == (when == "while it connects") {
-				t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
-			}
-			if when == "before the step" {
-				// The reset of the session is not answered, and another connection takes its place.
-				suite.NoError(t, when, err)
-				continue
-			}
-			mustNotBlame(t, when, err)
-		case <-time.After(45 * time.Second):
-			t.Errorf("silence %s: Commit has not returned after 45 s", when)
-			link.Recover()
-			<-done
+		if when == "before the step" {
+			// The reset of the session is not answered, and another connection takes its place.
+			suite.NoError(t, when, err)
+			return
 		}
-		link.Recover()
-	}
+		mustNotBlame(t, when, err)
+	})
 }

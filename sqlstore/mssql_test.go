@@ -47,6 +47,9 @@ func TestSQLServerURLs(t *testing.T) {
 	if _, err := mssqlParams("sqlserver://host?database=db", c); err == nil || !strings.Contains(err.Error(), "add encrypt=true") {
 		t.Errorf("with an access token and without TLS: %v", err)
 	}
+	if _, err := mssqlParams("sqlserver://host?database=db&encrypt=true&TrustServerCertificate=true", c); err == nil || !strings.Contains(err.Error(), "remove TrustServerCertificate") {
+		t.Errorf("with an access token, and a certificate that is not checked: %v", err)
+	}
 }
 
 // TestSQLServerEnds: statements that end the transaction or begin one inside it, anywhere in a batch.

@@ -16,27 +16,19 @@ import (
 // CheckSQLServer returns why [OpenSQLServer] would fail, as far as that can be found without creating
 // or changing anything. A nil cfg takes every default.
 func CheckSQLServer(ctx context.Context, address string, cfg *ServerConfig) error {
-	c, err := cfg.withDefaults()
+	name, connector, c, err := mssqlServer(address, cfg)
 	if err != nil {
 		return err
-	}
-	params, err := mssqlParams(address, c)
-	if err != nil {
-		return err
-	}
-	connector, err := newMSSQLConnector(params, c)
-	if err != nil {
-		return fmt.Errorf("database %s: %w", mssqlName(params), err)
 	}
 	d := mssqlDialect{}
 	db := sql.OpenDB(patientConnector{connector, c.patience()})
 	defer db.Close()
 	if err := mssqlCheck(ctx, db); err != nil {
-		return outage(ctx, d, mssqlName(params), "connect", err)
+		return outage(ctx, d, name, "connect", err)
 	}
 	for _, component := range []string{storeComponent, leaseComponent} {
 		if _, err := readVersion(ctx, db, d, component, len(d.steps(component))); err != nil {
-			return outage(ctx, d, mssqlName(params), "check "+component, err)
+			return outage(ctx, d, name, "check "+component, err)
 		}
 	}
 	return nil
@@ -47,19 +39,28 @@ func CheckSQLServer(ctx context.Context, address string, cfg *ServerConfig) erro
 // [ServerConfig.AccessToken]; it may be nil. SQLServerConnector does not connect. Errors never contain
 // the password.
 func SQLServerConnector(address string, accessToken func(ctx context.Context) (string, error)) (driver.Connector, error) {
-	c, err := (&ServerConfig{AccessToken: accessToken}).withDefaults()
+	name, connector, _, err := mssqlServer(address, &ServerConfig{AccessToken: accessToken})
 	if err != nil {
 		return nil, err
+	}
+	return readingConnector{patientConnector{connector, connectTimeout}, mssqlDialect{}, name}, nil
+}
+
+// mssqlServer returns a database's name in errors, a connector to it, and the configuration with
+// its defaults.
+func mssqlServer(address string, cfg *ServerConfig) (name string, connector driver.Connector, c ServerConfig, err error) {
+	if c, err = cfg.withDefaults(); err != nil {
+		return "", nil, c, err
 	}
 	params, err := mssqlParams(address, c)
 	if err != nil {
-		return nil, err
+		return "", nil, c, err
 	}
-	connector, err := newMSSQLConnector(params, c)
-	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", mssqlName(params), err)
+	name = mssqlName(params)
+	if connector, err = newMSSQLConnector(params, c); err != nil {
+		return "", nil, c, fmt.Errorf("database %s: %w", name, err)
 	}
-	return readingConnector{patientConnector{connector, connectTimeout}, mssqlDialect{}, mssqlName(params)}, nil
+	return name, connector, c, nil
 }
 
 // mssqlName is a database's name in errors.
@@ -83,6 +84,9 @@ func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 	}
 	if encrypted := params.Encryption == msdsn.EncryptionRequired || params.Encryption == msdsn.EncryptionStrict; c.AccessToken != nil && !encrypted {
 		return params, errors.New("SQL Server URL: an access token is sent over TLS only: add encrypt=true")
+	}
+	if c.AccessToken != nil && params.TrustServerCertificate {
+		return params, errors.New("SQL Server URL: an access token is sent only to a server whose certificate is checked: remove TrustServerCertificate=true")
 	}
 	params.ConnTimeout = 0      // it would set the socket's deadlines
 	params.DisableRetry = false // only what was not sent is repeated

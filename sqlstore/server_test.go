@@ -5,8 +5,11 @@ package sqlstore
 import (
 	"context"
 	"net/url"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
@@ -48,5 +51,60 @@ func lockedBy(s *Store, statement string) storetest.Silence {
 		_, err = tx.Exec(statement)
 		suite.NoError(t, "lock the checkpoints", err)
 		return func() { suite.NoError(t, "unlock the checkpoints", tx.Rollback()) }
+	}
+}
+
+func breaksCheck(ctx context.Context, tx *Tx) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
+	return err
+}
+
+func namesMissing(ctx context.Context, tx *Tx) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+	return err
+}
+
+// silentSteps has the server fall silent at moments of a step, and checks what the step returned,
+// within a time, and whether its handler ran.
+func silentSteps(t *testing.T, link *tcplink.Link, s *Store, within time.Duration, check func(when string, ran bool, err error)) {
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	step := driver.Step{Lease: lease, From: driver.Unset, To: driver.Unset}
+	for _, when := range []string{"while it connects", "before the step", "in the handler", "in the handler, and ctx ends"} {
+		suite.Eventually(t, "a connection that works", func() bool {
+			_, err := s.Claim(t.Context(), lease, "1")
+			return err == nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		switch when {
+		case "while it connects":
+			link.Reset()
+			link.Swallow()
+		case "before the step":
+			link.SwallowNewest(100)
+		}
+		done, ran := make(chan error, 1), false
+		go func() {
+			done <- s.Commit(ctx, step, func(context.Context, *Tx) error {
+				ran = true
+				if strings.HasPrefix(when, "in the handler") {
+					link.SwallowNewest(100)
+				}
+				if strings.HasSuffix(when, "ends") {
+					cancel()
+				}
+				return nil
+			})
+		}()
+		select {
+		case err := <-done:
+			t.Logf("silence %s: %v", when, err)
+			check(when, ran, err)
+		case <-time.After(within):
+			t.Errorf("silence %s: Commit has not returned after %v", when, within)
+			link.Recover()
+			<-done
+		}
+		link.Recover()
 	}
 }
