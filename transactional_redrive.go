@@ -51,6 +51,7 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 	w := d.newWorker(a)
 	defer a.leave(d.store)
 	defer w.takeBack()
+	wait := a.c.backoff(a.rand)
 	err = errReopen
 	for a.idle.Err() == nil {
 		if errors.Is(err, errReopen) {
@@ -69,8 +70,10 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 			if err == nil {
 				err = w.redriveRound(due, true)
 			}
-			if err == nil && w.redriven+w.redriveFailures == before {
-				err = a.pause(a.c.cfg.RetryMin)
+			if w.redriven+w.redriveFailures > before {
+				wait.Reset()
+			} else if err == nil {
+				err = a.pause(wait.Next())
 			}
 		}
 		if err != nil && !errors.Is(err, errReopen) {

@@ -512,6 +512,36 @@ func TestCommandEndsWhenThePartitionIsGone(t *testing.T) {
 	})
 }
 
+// downLog is a log that opens no reader until the time it is up again.
+type downLog struct {
+	*sluicetest.Hub
+	until time.Time
+	opens int
+}
+
+func (d *downLog) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+	if d.opens++; time.Now().Before(d.until) {
+		return nil, errors.New("no connection")
+	}
+	return d.Hub.Open(ctx, partition, after, epoch)
+}
+
+// A command that waits for the log must not ask it twenty times a second.
+func TestCommandWaitsLongerForTheLog(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.parked(sluice.Config{BodyLimit: -1})
+		s.retry()
+		down := &downLog{Hub: s.hub, until: time.Now().Add(10 * time.Minute)}
+		c := must(sluice.New(down, s.leases, sluice.Transactional(s.store, mended), nil))
+		if applied, failed, err := c.Redrive(s.t.Context()); applied != 10 || failed != 0 || err != nil {
+			s.t.Errorf("applied %d, failed %d, %v; want 10 applied", applied, failed, err)
+		}
+		if down.opens > 100 {
+			s.t.Errorf("%d readers opened within 10 minutes, want at most 100", down.opens)
+		}
+	})
+}
+
 // A step also settles the dead letters of events that AtLeastOnce had parked after its checkpoint.
 func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
