@@ -3,6 +3,8 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -16,6 +18,13 @@ import (
 // brakeAfter is how many events in a row fail, without one success, until the partition
 // is held.
 const brakeAfter = 20
+
+// While the partition is held, a round tries up to samples events besides the first, and no more
+// once they have taken sampleFor: each of a handler that always times out takes long.
+const (
+	samples   = 3
+	sampleFor = time.Second
+)
 
 // brake counts events that fail. Its zero value is ready to use.
 type brake struct {
@@ -129,14 +138,28 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 			return nil
 		}
 		w.returned()
-		if others := w.after(t.event, 2*w.a.c.cfg.MaxBatch); len(others) > 0 {
-			if _, err := w.dryRun(others[w.a.rand.IntN(len(others))]); err != nil && !errors.Is(err, errReclaimed) {
-				return err
-			}
+		if err := w.sample(t.event); err != nil && !errors.Is(err, errReclaimed) {
+			return err
 		}
 	}
 	t.confirmed = true
 	t.retry()
+	return nil
+}
+
+// sample tries events after e, drawn at random, until one succeeds. More than one, because the
+// first may fail by its own fault: the next round is up to RetryMax away.
+func (w *transactionalWorker[Tx]) sample(e *Event) error {
+	elapsed := w.a.c.cfg.Clock.Elapsed
+	began, others := elapsed(), w.after(e, 2*w.a.c.cfg.MaxBatch)
+	for range min(samples, len(others)) {
+		i := w.a.rand.IntN(len(others))
+		found, err := w.dryRun(others[i])
+		if found || err != nil || elapsed()-began >= sampleFor {
+			return err
+		}
+		others = slices.Delete(others, i, i+1)
+	}
 	return nil
 }
 
