@@ -8,7 +8,8 @@
 //
 // With SLUICE_SQLSERVER_URL, such as sqlserver://sa:password@host:1433, the server of Run is that one,
 // whose user may create databases. Else it is Babelfish (PostgreSQL with SQL Server's protocol) from the
-// directory of SLUICE_SQLSERVER_DIR, which has the programs bin/start-babelfish and bin/stop-babelfish.
+// directory of SLUICE_SQLSERVER_DIR, which has the programs bin/start-babelfish and bin/stop-babelfish,
+// or from where scripts/install-sqlserver has put it.
 // It listens on loopback, runs as an unprivileged user if the tests run as root, and ends with them,
 // however they end.
 package sqlservertest
