@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 )
 
 // every way in which a network loses a transaction.
-var lost = map[string]pgtest.Fault{"never arrives": pgtest.CutBefore, "is not answered": pgtest.LoseReply, "is late": pgtest.DeliverLate}
+var lost = map[string]commitproxy.Fault{"never arrives": commitproxy.CutBefore, "is not answered": commitproxy.LoseReply, "is late": commitproxy.DeliverLate}
 
 // Whatever becomes of an advance on its way, what a rival's claim returns is
 // the last word.
@@ -32,7 +32,7 @@ func TestAdvanceLost(t *testing.T) {
 				t.Errorf("an advance that %s: got %v, want an error that is not ErrFenced", how, err)
 			}
 			p := claim(t, direct, b)
-			if done := p.Position.Sequence == 10; done != (fault == pgtest.LoseReply) || done != (len(p.Done) == 1) {
+			if done := p.Position.Sequence == 10; done != (fault == commitproxy.LoseReply) || done != (len(p.Done) == 1) {
 				t.Errorf("claimed %+v after an advance that %s", p, how)
 			}
 			proxy.Deliver()
@@ -70,13 +70,13 @@ func TestParkLost(t *testing.T) {
 				t.Errorf("a park that %s: no error", how)
 			}
 			want := 0
-			if fault == pgtest.LoseReply {
+			if fault == commitproxy.LoseReply {
 				want = len(deadLetters)
 			}
 			if n := stored(); n != want {
 				t.Errorf("a park that %s has stored %d of %d letters", how, n, len(deadLetters))
 			}
-			if fault == pgtest.DeliverLate {
+			if fault == commitproxy.DeliverLate {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				err := direct.Park(ctx, deadLetters)
 				cancel()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
@@ -163,7 +164,7 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 func (st *step) lost(ctx context.Context, took time.Duration, w *watch, err error) error {
 	const what = "connection lost in the handler"
 	limited := took >= st.store.cfg.LeaseFor || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if e := w.outage(err); e != nil && timeLimit(e) {
+	if e := w.outage(err); e != nil && postgres.TimeLimit(e) {
 		limited = true
 	}
 	if limited && ctx.Err() == nil {
@@ -220,10 +221,10 @@ func outage(what string, err error) error {
 // explain is [outage] with what to do about its cause.
 func explain(what string, err error, cause *pgconn.PgError) error {
 	failure := outage(what, err)
-	if timeLimit(cause) {
+	if postgres.TimeLimit(cause) {
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, failure)
 	}
-	if do := advice(cause); do != "" {
+	if do := postgres.Advice(cause); do != "" {
 		return fmt.Errorf("%w: %s", failure, do)
 	}
 	return failure
@@ -284,7 +285,7 @@ func (st *step) commit(ctx context.Context) error {
 		_, err := br.Exec()
 		switch {
 		case err == nil:
-		case uncertain(err):
+		case postgres.Uncertain(err):
 			return unknown(err)
 		case i == before && divided(err):
 			br.Close()
@@ -349,10 +350,10 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 		return nil
 	case err == nil: // ROLLBACK
 		return &driver.HandlerError{Err: errDropped}
-	case uncertain(err):
+	case postgres.Uncertain(err):
 		return unknown(err)
 	}
-	if cause := outageIn(err); cause != nil {
+	if cause := postgres.OutageIn(err); cause != nil {
 		return explain("COMMIT", err, cause)
 	}
 	var refused *pgconn.PgError

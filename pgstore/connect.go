@@ -1,150 +1,23 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	neturl "net/url"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
-// oldestServer is the oldest major version of PostgreSQL that has
-// pg_current_xact_id.
-const oldestServer = 13
-
-// connectTimeout bounds an attempt to connect where the URL does not.
-const connectTimeout = 10 * time.Second
-
-// parse makes a pool's configuration from a URL. Client and server are set to detect within the
-// lease's length that the other is gone.
+// parse makes a pool's configuration from a URL.
 func parse(url string, cfg Config) (*pgxpool.Config, error) {
-	pc, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, &parseError{reason: parseReason(url, err)}
-	}
-	if cfg.MaxConns > 0 {
+	pc, err := postgres.Parse(url, postgres.Settings{LeaseFor: cfg.LeaseFor, RequestTimeout: cfg.requestTimeout(), Password: cfg.Password})
+	if err == nil && cfg.MaxConns > 0 {
 		pc.MaxConns = int32(cfg.MaxConns)
 	}
-	cc := pc.ConnConfig
-	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, min(connectTimeout, cfg.requestTimeout()))
-	pc.PingTimeout = cmp.Or(pc.PingTimeout, cfg.requestTimeout()/4)
-	d := newDialer(cc.ConnectTimeout, cfg.LeaseFor)
-	d.install(cc)
-	cc.OnPgError = closeIfReadOnly(cc.OnPgError)
-
-	seconds := strconv.Itoa(int(d.giveUp / time.Second))
-	for name, value := range map[string]string{
-		"application_name":        "sluice",
-		"tcp_keepalives_idle":     seconds,
-		"tcp_keepalives_interval": seconds,
-		"tcp_keepalives_count":    "3",
-		"tcp_user_timeout":        strconv.FormatInt(cfg.LeaseFor.Milliseconds(), 10),
-	} {
-		if _, set := cc.RuntimeParams[name]; !set {
-			cc.RuntimeParams[name] = value
-		}
-	}
-	if cfg.Password != nil {
-		if !private(cc) {
-			return nil, &parseError{reason: "Config.Password may return a token, which must not be sent without TLS: add sslmode=verify-full, or sslmode=require"}
-		}
-		pc.BeforeConnect = askPassword(cfg.Password)
-	}
-	return pc, nil
+	return pc, err
 }
-
-// private reports whether every way to connect is encrypted or stays on this machine.
-func private(cc *pgx.ConnConfig) bool {
-	alone := func(host string, tls bool) bool {
-		ip := net.ParseIP(host)
-		return tls || strings.HasPrefix(host, "/") || host == "localhost" || ip != nil && ip.IsLoopback()
-	}
-	for _, f := range cc.Fallbacks {
-		if !alone(f.Host, f.TLSConfig != nil) {
-			return false
-		}
-	}
-	return alone(cc.Host, cc.TLSConfig != nil)
-}
-
-func askPassword(password func(context.Context) (string, error)) func(context.Context, *pgx.ConnConfig) error {
-	return func(ctx context.Context, cc *pgx.ConnConfig) error {
-		text, err := password(ctx)
-		if err != nil {
-			return &connectError{text: where(&cc.Config) + "get the password: " + oneLine(err.Error()), err: err}
-		}
-		cc.Password = text
-		return nil
-	}
-}
-
-// refusedParameter reports whether a pooler has refused a startup parameter.
-func refusedParameter(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == protocolViolation && strings.Contains(refused.Message, "startup parameter")
-}
-
-// protocolViolation is the SQLSTATE with which PgBouncer refuses a startup parameter.
-const protocolViolation = "08P01"
-
-// adaptToPooler leaves out the settings of TCP, which would be those of the pooler's
-// connections, and prepared statements, which a pooler in transaction mode may not keep
-// for a client.
-func adaptToPooler(cc *pgx.ConnConfig) {
-	for name := range cc.RuntimeParams {
-		if strings.HasPrefix(name, "tcp_") {
-			delete(cc.RuntimeParams, name)
-		}
-	}
-	if cc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-}
-
-// parseError is why a URL cannot be read. It does not wrap pgx's error, which
-// carries the URL with its password.
-type parseError struct{ reason string }
-
-func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
-
-// parseReason says what is wrong with a URL, if that is possible without revealing a part of its
-// password. In a URL that cannot be split into its parts, any text may be one.
-func parseReason(url string, err error) string {
-	const form = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
-	u, uerr := neturl.Parse(url)
-	var failed *pgconn.ParseConfigError
-	if uerr != nil || u.Scheme == "" || !errors.As(err, &failed) || failed.Unwrap() == nil {
-		return form
-	}
-	reason := oneLine(failed.Unwrap().Error())
-	secrets := append(u.Query()["password"], u.Query()["sslpassword"]...)
-	if p, ok := u.User.Password(); ok {
-		secrets = append(secrets, p)
-	}
-	for _, s := range secrets {
-		if s != "" && strings.Contains(reason, s) {
-			return form
-		}
-	}
-	if strings.ContainsAny(reason, "@%") { // a password read as something else
-		return form
-	}
-	return reason
-}
-
-var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
-
-func oneLine(s string) string { return lineBreaks.ReplaceAllString(strings.TrimSpace(s), "; ") }
 
 // acquire takes a connection from a pool. Its errors are one line that names host, port, database,
 // user and cause.
@@ -155,71 +28,9 @@ func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	case err == nil:
 		return conn, nil
 	case errors.As(err, &failed):
-		return nil, &connectError{text: where(failed.Config) + cause(failed), err: failed.Unwrap()}
+		return nil, postgres.ConnectError(failed)
 	case ctx.Err() != nil:
-		return nil, &connectError{text: where(&pool.Config().ConnConfig.Config) + "no connection in time", err: context.Cause(ctx)}
+		return nil, postgres.NoConnection(&pool.Config().ConnConfig.Config, context.Cause(ctx))
 	}
 	return nil, err
-}
-
-// where begins the text of an error about connections.
-func where(c *pgconn.Config) string {
-	at := []string{address(c.Host, c.Port)}
-	for _, f := range c.Fallbacks {
-		if a := address(f.Host, f.Port); !slices.Contains(at, a) {
-			at = append(at, a)
-		}
-	}
-	return fmt.Sprintf("connect to PostgreSQL at %s, database %s, as %s: ", strings.Join(at, " or "), c.Database, c.User)
-}
-
-func address(host string, port uint16) string {
-	if strings.HasPrefix(host, "/") {
-		return fmt.Sprintf("%s/.s.PGSQL.%d", host, port)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-type connectError struct {
-	text string
-	err  error
-}
-
-func (e *connectError) Error() string { return e.text }
-func (e *connectError) Unwrap() error { return e.err }
-
-// cause returns what a failed attempt to connect comes down to.
-func cause(failed *pgconn.ConnectError) string {
-	var refused *pgconn.PgError
-	var resolve *net.DNSError
-	var op *net.OpError
-	switch {
-	case refusedParameter(failed):
-		errors.As(failed, &refused)
-		return fmt.Sprintf("%s (SQLSTATE %s): a pooler such as PgBouncer refuses it: remove it from the URL, and set it for the role instead", oneLine(refused.Message), refused.Code)
-	case errors.As(failed, &refused):
-		return fmt.Sprintf("%s (SQLSTATE %s)", oneLine(refused.Message), refused.Code)
-	case errors.Is(failed, context.DeadlineExceeded):
-		return "no answer in time"
-	case errors.As(failed, &resolve):
-		return "host name is not known: " + resolve.Err
-	case errors.As(failed, &op) && op.Err != nil:
-		return strings.TrimPrefix(op.Err.Error(), "connect: ")
-	}
-	return oneLine(failed.Unwrap().Error())
-}
-
-// check refuses servers that lack what the store needs.
-func check(conn *pgx.Conn) error {
-	version := conn.PgConn().ParameterStatus("server_version")
-	digits, _, _ := strings.Cut(version, ".")
-	if major, err := strconv.Atoi(digits); err == nil && major < oldestServer {
-		return fmt.Errorf("PostgreSQL is version %s: Sluice needs %d or later", version, oldestServer)
-	}
-	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
-	case "", "UTF8", "SQL_ASCII":
-		return nil
-	default:
-		return fmt.Errorf("database %s is encoded in %s, which cannot hold every event: create it with ENCODING 'UTF8'", conn.Config().Database, encoding)
-	}
 }

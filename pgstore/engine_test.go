@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -75,7 +76,7 @@ func TestConsumers(t *testing.T) {
 	var commits atomic.Int64
 	stalled, killed := make(chan struct{}), make(chan struct{})
 	type member struct {
-		proxy *pgtest.Proxy
+		proxy *commitproxy.Proxy
 		kill  context.CancelFunc
 		over  chan error
 	}
@@ -83,12 +84,12 @@ func TestConsumers(t *testing.T) {
 	for i := range members {
 		proxy, through := pgtest.NewTestProxy(t, url)
 		random := rand.New(rand.NewPCG(uint64(i), 7))
-		proxy.OnCommit(func(int) pgtest.Fault {
+		proxy.OnCommit(func(int) commitproxy.Fault {
 			switch n := random.IntN(20); n {
 			case 1, 2, 3:
-				return pgtest.Fault(n)
+				return commitproxy.Fault(n)
 			}
-			return pgtest.None
+			return commitproxy.None
 		})
 		s := open(t, through, &pgstore.Config{LeaseFor: time.Second, LockTimeout: 50 * time.Millisecond})
 		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), &sluice.Config{

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -23,7 +24,7 @@ import (
 var quick = &pgstore.Config{LockTimeout: 200 * time.Millisecond}
 
 // proxied opens a store through a proxy, and one beside it that sees the truth.
-func proxied(t testing.TB) (*pgtest.Proxy, *pgstore.Store, *pgstore.Store) {
+func proxied(t testing.TB) (*commitproxy.Proxy, *pgstore.Store, *pgstore.Store) {
 	url := pgtest.Database(t)
 	proxy, through := pgtest.NewTestProxy(t, url)
 	direct := open(t, url, quick)
@@ -35,7 +36,7 @@ func TestCommitNeverArrives(t *testing.T) {
 	proxy, s, direct := proxied(t)
 	a := lease("a", 1)
 	claim(t, s, a)
-	proxy.Next(pgtest.CutBefore)
+	proxy.Next(commitproxy.CutBefore)
 	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that was lost on its way: %v, want ErrUnknown", err)
 	}
@@ -53,7 +54,7 @@ func TestCommitAnswerLost(t *testing.T) {
 	proxy, s, direct := proxied(t)
 	a := lease("a", 1)
 	claim(t, s, a)
-	proxy.Next(pgtest.LoseReply)
+	proxy.Next(commitproxy.LoseReply)
 	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit whose answer was lost: %v, want ErrUnknown", err)
 	}
@@ -71,7 +72,7 @@ func TestCommitLate(t *testing.T) {
 	proxy, s, direct := proxied(t)
 	a := lease("a", 1)
 	claim(t, s, a)
-	proxy.Next(pgtest.DeliverLate)
+	proxy.Next(commitproxy.DeliverLate)
 	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) || blames(err) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
@@ -90,7 +91,7 @@ func TestCommitLateButBeforeTheClaim(t *testing.T) {
 	proxy, s, direct := proxied(t)
 	a := lease("a", 1)
 	claim(t, s, a)
-	proxy.Next(pgtest.DeliverLate)
+	proxy.Next(commitproxy.DeliverLate)
 	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit that is late: %v, want ErrUnknown", err)
 	}
@@ -107,7 +108,7 @@ func TestCommitCancelledUnderway(t *testing.T) {
 	claim(t, s, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	proxy.OnCommit(func(int) pgtest.Fault { cancel(); return pgtest.LoseReply })
+	proxy.OnCommit(func(int) commitproxy.Fault { cancel(); return commitproxy.LoseReply })
 	if err := commit(ctx, s, a, driver.Unset, at(1), "1"); !errors.Is(err, driver.ErrUnknown) {
 		t.Errorf("commit cancelled while it was under way: %v, want ErrUnknown", err)
 	}
@@ -120,12 +121,12 @@ func TestCommitCancelledUnderway(t *testing.T) {
 func TestLostCommits(t *testing.T) {
 	proxy, s, direct := proxied(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	suffered := make(map[pgtest.Fault]int)
-	proxy.OnCommit(func(int) pgtest.Fault {
+	suffered := make(map[commitproxy.Fault]int)
+	proxy.OnCommit(func(int) commitproxy.Fault {
 		if random.IntN(2) == 0 {
-			return pgtest.None
+			return commitproxy.None
 		}
-		f := pgtest.Fault(1 + random.IntN(3))
+		f := commitproxy.Fault(1 + random.IntN(3))
 		suffered[f]++
 		return f
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // RowError is an error of [Insert] that names the row that was refused. A handler with one row for
@@ -94,7 +95,7 @@ func (s *rowSource) blame(err error, table string) error {
 		return err
 	}
 	row := -1
-	if encodingFailed(e) {
+	if postgres.EncodingFailed(e) {
 		row = s.at
 	} else {
 		for line := range strings.Lines(e.Where) {

@@ -14,20 +14,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
 // ours is the version of this binary.
-var ours = len(migrations)
+var ours = len(postgres.Migrations)
 
 // later are the migrations of binaries to come: the first adds, the second
 // leaves this one behind.
-var later = append(append([]migration{}, migrations...),
-	migration{oldest: 1, sql: `
+var later = append(append([]postgres.Migration{}, postgres.Migrations...),
+	postgres.Migration{Oldest: 1, SQL: `
 ALTER TABLE sluice_checkpoints ADD COLUMN note text NOT NULL DEFAULT '';
 ALTER TABLE sluice_dead_letters ADD COLUMN tags text[];
 CREATE INDEX sluice_dead_letters_failed ON sluice_dead_letters (failed_at)`},
-	migration{oldest: ours + 1, sql: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
+	postgres.Migration{Oldest: ours + 1, SQL: `ALTER TABLE sluice_leases ADD COLUMN note text NOT NULL DEFAULT ''`},
 )
 
 // connect connects until the test ends.
@@ -43,7 +44,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 
 func migrateTo(t *testing.T, url string, version int) error {
 	t.Helper()
-	_, err := migrate(t.Context(), connect(t, url), "", later[:version])
+	_, err := postgres.Migrate(t.Context(), connect(t, url), "", later[:version])
 	return err
 }
 
@@ -136,7 +137,7 @@ func beside(t *testing.T, version int) (s *Store, group driver.Group, asOld func
 	t.Helper()
 	url := pgtest.Database(t)
 	old := connect(t, url)
-	if _, err := migrate(t.Context(), old, "", migrations[:version]); err != nil {
+	if _, err := postgres.Migrate(t.Context(), old, "", postgres.Migrations[:version]); err != nil {
 		t.Fatal(err)
 	}
 	asOld = func(statement string) {
@@ -231,7 +232,7 @@ func TestMigrateTogether(t *testing.T) {
 			ctx := context.WithoutCancel(t.Context())
 			conn, err := pgx.Connect(ctx, url)
 			if err == nil {
-				_, err = migrate(ctx, conn, "", later[:1+i%len(later)])
+				_, err = postgres.Migrate(ctx, conn, "", later[:1+i%len(later)])
 				conn.Close(ctx)
 			}
 			errs <- err
@@ -243,9 +244,9 @@ func TestMigrateTogether(t *testing.T) {
 		}
 	}
 	conn := connect(t, url)
-	var v version
-	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&v.version, &v.oldest); err != nil || v != (version{ours + 2, ours + 1}) {
-		t.Errorf("the tables are at %+v, %v", v, err)
+	var version, oldest int
+	if err := conn.QueryRow(t.Context(), `SELECT version, oldest_compatible FROM sluice_schema WHERE component = 'store'`).Scan(&version, &oldest); err != nil || version != ours+2 || oldest != ours+1 {
+		t.Errorf("the tables are at %d, %d, %v", version, oldest, err)
 	}
 }
 
@@ -253,15 +254,15 @@ func TestMigrateTogether(t *testing.T) {
 func TestMigrationFails(t *testing.T) {
 	url := pgtest.Database(t)
 	conn := connect(t, url)
-	broken := append(append([]migration{}, later...), migration{oldest: 1, sql: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
-	if _, err := migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
+	broken := append(append([]postgres.Migration{}, later...), postgres.Migration{Oldest: 1, SQL: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
+	if _, err := postgres.Migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
 		t.Errorf("error is %v, want it to name version %d", err, ours+3)
 	}
 	var n int
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'sluice%'`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d tables are left, %v", n, err)
 	}
-	if _, err := migrate(t.Context(), conn, "", migrations); err != nil {
+	if _, err := postgres.Migrate(t.Context(), conn, "", postgres.Migrations); err != nil {
 		t.Error(err)
 	}
 }

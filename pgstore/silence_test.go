@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -27,16 +28,16 @@ const givenUpWithin = 10 * time.Second
 
 // swallow makes the proxy hold back what contains text, until the test's end, and with it what follows
 // on the same connection. Other connections work.
-func swallow(t testing.TB, proxy *pgtest.Proxy, text string) {
+func swallow(t testing.TB, proxy *commitproxy.Proxy, text string) {
 	t.Helper()
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	proxy.Intercept(func(statements []string) pgtest.Fault {
+	proxy.Intercept(func(statements []string) commitproxy.Fault {
 		if slices.ContainsFunc(statements, func(s string) bool { return strings.Contains(s, text) }) {
 			<-over
-			return pgtest.CutBefore
+			return commitproxy.CutBefore
 		}
-		return pgtest.None
+		return commitproxy.None
 	})
 }
 
@@ -134,7 +135,7 @@ func TestSilentPool(t *testing.T) {
 func TestIdleLeases(t *testing.T) {
 	proxy, through := pgtest.NewTestProxy(t, pgtest.Database(t))
 	s := open(t, through, quick)
-	proxy.Intercept(func(statements []string) pgtest.Fault {
+	proxy.Intercept(func(statements []string) commitproxy.Fault {
 		changes := slices.ContainsFunc(statements, func(sql string) bool {
 			return strings.Contains(sql, "sluice_leases") && !strings.HasPrefix(strings.TrimSpace(sql), "SELECT")
 		})
@@ -142,7 +143,7 @@ func TestIdleLeases(t *testing.T) {
 		if changes && !limited {
 			t.Errorf("a transaction without a limit: %q", statements)
 		}
-		return pgtest.None
+		return commitproxy.None
 	})
 	l, err := s.Leases().Acquire(t.Context(), group, "0", "a", time.Minute, 0)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // controlConns is how many connections serve leases and terminate other sessions. They are apart from
@@ -106,8 +107,8 @@ func Connect(ctx context.Context, url string, cfg *Config) (*pgxpool.Pool, error
 		return nil, err
 	}
 	pool, err := openPool(ctx, pc)
-	if refusedParameter(err) {
-		adaptToPooler(pc.ConnConfig)
+	if postgres.RefusedParameter(err) {
+		postgres.AdaptToPooler(pc.ConnConfig)
 		pool, err = openPool(ctx, pc)
 	}
 	return pool, err
@@ -120,7 +121,7 @@ func openPool(ctx context.Context, pc *pgxpool.Config) (*pgxpool.Pool, error) {
 	}
 	conn, err := acquire(ctx, pool)
 	if err == nil {
-		err = check(conn.Conn())
+		err = postgres.Check(conn.Conn())
 		conn.Release()
 	}
 	if err != nil {
@@ -179,10 +180,10 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) (string, er
 		return "", err
 	}
 	defer conn.Release()
-	if err := check(conn.Conn()); err != nil {
+	if err := postgres.Check(conn.Conn()); err != nil {
 		return "", err
 	}
-	schema, err = migrate(ctx, conn.Conn(), schema, migrations)
+	schema, err = postgres.Migrate(ctx, conn.Conn(), schema, postgres.Migrations)
 	if err != nil {
 		return "", fmt.Errorf("prepare Sluice's tables: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/storetest"
@@ -114,13 +115,13 @@ func schemas(t *testing.T) func(t testing.TB) string {
 }
 
 // silenced opens a store through a proxy, which makes its server silent.
-func silenced(t testing.TB, url string, cfg *pgstore.Config) (*pgstore.Store, *pgtest.Proxy) {
+func silenced(t testing.TB, url string, cfg *pgstore.Config) (*pgstore.Store, *commitproxy.Proxy) {
 	t.Helper()
 	proxy, through := pgtest.NewTestProxy(t, url)
 	return open(t, through, cfg), proxy
 }
 
-func silence(proxy *pgtest.Proxy) storetest.Silence {
+func silence(proxy *commitproxy.Proxy) storetest.Silence {
 	return func(testing.TB) func() {
 		proxy.Stall()
 		return proxy.Resume
@@ -178,7 +179,7 @@ func TestLetterStore(t *testing.T) {
 		s, proxy := silenced(t, url, patient)
 		return storetest.DeadLetterQueueHarness{
 			Store: s, DeadLetters: s, Peer: open(t, url, patient), Silence: silence(proxy),
-			LoseAnswer: func(testing.TB) { proxy.Next(pgtest.LoseReply) },
+			LoseAnswer: func(testing.TB) { proxy.Next(commitproxy.LoseReply) },
 		}
 	})
 }
@@ -198,7 +199,7 @@ func TestLeases(t *testing.T) {
 type leasesAt struct {
 	*pgstore.Leases
 	url   string
-	proxy *pgtest.Proxy
+	proxy *commitproxy.Proxy
 }
 
 // clockBack moves the times of the leases into the future.

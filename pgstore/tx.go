@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // Errors for a handler that tries to end the transaction.
@@ -57,10 +59,10 @@ func (w *watch) note(err error) error {
 // outage returns PostgreSQL's error that is not the event's fault, if a handler has failed with err
 // because of one; else nil.
 func (w *watch) outage(err error) *pgconn.PgError {
-	if e := outageIn(err); e != nil || w.failed == nil {
+	if e := postgres.OutageIn(err); e != nil || w.failed == nil {
 		return e
 	}
-	return outageIn(w.failed)
+	return postgres.OutageIn(w.failed)
 }
 
 // admit refuses statements after the handler's end, and those that would end
@@ -69,7 +71,7 @@ func (w *watch) admit(sql string) error {
 	if w.over.Load() {
 		return pgx.ErrTxClosed
 	}
-	if words := ending(sql); words != "" {
+	if words := postgres.Ending(sql); words != "" {
 		return fmt.Errorf("%s: a handler cannot end its transaction: it returns, and Sluice does it", words)
 	}
 	return nil

@@ -3,14 +3,22 @@ package pipeline
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// mysqlDatabase is a database of MySQL or MariaDB by its URL.
-type mysqlDatabase struct{ url string }
+// mysqlServer is MySQL or MariaDB.
+var mysqlServer = server{
+	dialect:   &mysqlDialect,
+	connector: func(address string, _ accessToken) (driver.Connector, error) { return sqlstore.MySQLConnector(address) },
+	open:      sqlstore.OpenMySQL,
+	check:     sqlstore.CheckMySQL,
+	columns:   mysqlColumns,
+	prepares:  true,
+}
 
 // mysqlDialect's kinds of column are those of information_schema. Values that do not fit a column are
 // errors, because the store's sessions are strict.
@@ -47,71 +55,18 @@ func mysqlArgument(_ columnType, value any) any {
 }
 
 func parseMySQL(address string) (sqlDatabase, error) {
-	if _, err := sqlstore.MySQLConnector(address); err != nil {
-		return nil, err
-	}
-	return mysqlDatabase{address}, nil
+	return mysqlServer.database(address, address, nil)
 }
 
-func (mysqlDatabase) dialect() *dialect { return &mysqlDialect }
-func (d mysqlDatabase) address() string { return d.url }
-
-func (d mysqlDatabase) reader() (*sql.DB, error) {
-	connector, err := sqlstore.MySQLConnector(d.url)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
-}
-
-func (d mysqlDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	store, err := sqlstore.OpenMySQL(ctx, d.url, &sqlstore.ServerConfig{LeaseFor: p.config.LeaseFor})
-	if err != nil {
-		return err
-	}
-	parts.useSQLStore(p, store, mysqlCatalog{store.DB()})
-	return nil
-}
-
-func (d mysqlDatabase) inspect(ctx context.Context) (catalog, func(), error) {
-	if err := sqlstore.CheckMySQL(ctx, d.url, nil); err != nil {
-		return nil, nil, err
-	}
-	db, err := d.reader()
-	if err != nil {
-		return nil, nil, err
-	}
-	return mysqlCatalog{db}, func() { db.Close() }, nil
-}
-
-type mysqlCatalog struct{ db *sql.DB }
-
-func (c mysqlCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
+func mysqlColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error) {
 	schema, name, ok := strings.Cut(table, ".")
 	if !ok {
 		schema, name = "", table
 	}
-	rows, err := c.db.QueryContext(ctx,
+	return db.QueryContext(ctx,
 		`SELECT column_name, data_type, is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%',
 		        COALESCE(generation_expression, '') <> ''
 		 FROM information_schema.columns
 		 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?
 		 ORDER BY ordinal_position`, schema, name)
-	if err != nil {
-		return nil, err
-	}
-	return scanColumns(rows)
-}
-
-func (c mysqlCatalog) create(ctx context.Context, sql string) error {
-	_, err := c.db.ExecContext(ctx, sql)
-	return err
-}
-
-func (c mysqlCatalog) parameters(ctx context.Context, text string, _ int) ([]string, error) {
-	stmt, err := c.db.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	return nil, stmt.Close()
 }

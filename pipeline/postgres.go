@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/pgtoken"
+	"github.com/sluice-go/sluice/internal/databasetoken"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -44,7 +44,7 @@ func parsePostgres(address string) (sqlDatabase, error) {
 		scheme, _, _ := strings.Cut(address, ":")
 		return nil, fmt.Errorf("not a %s:// URL: special characters in the user's name and password must be percent-encoded", scheme)
 	}
-	if _, _, err := pgtoken.Split(address); err != nil {
+	if _, _, err := databasetoken.Postgres(address); err != nil {
 		return nil, err
 	}
 	return postgresDatabase{url: address}, nil
@@ -54,7 +54,7 @@ func (postgresDatabase) dialect() *dialect { return &postgresDialect }
 func (d postgresDatabase) address() string { return d.url }
 
 func (d postgresDatabase) reader() (*sql.DB, error) {
-	address, password, err := pgtoken.Split(d.url)
+	address, password, err := databasetoken.Postgres(d.url)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (d postgresDatabase) reader() (*sql.DB, error) {
 }
 
 func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	url, password, err := pgtoken.Split(d.url)
+	url, password, err := databasetoken.Postgres(d.url)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 }
 
 func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) {
-	url, password, err := pgtoken.Split(d.url)
+	url, password, err := databasetoken.Postgres(d.url)
 	if err != nil {
 		return nil, nil, err
 	}

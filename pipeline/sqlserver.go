@@ -4,23 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
-	"strings"
-	"sync"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-
+	"github.com/sluice-go/sluice/internal/databasetoken"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// sqlServerDatabase is a database of SQL Server or Azure SQL.
-type sqlServerDatabase struct {
-	given string // the URL as the file has it
-	url   string // the URL without credential=default
-	// token returns a token of Entra ID; nil: the URL has the password.
-	token func(context.Context) (string, error)
+// sqlServerServer is SQL Server or Azure SQL. It cannot prepare every statement without executing it.
+var sqlServerServer = server{
+	dialect:   &sqlServerDialect,
+	connector: sqlstore.SQLServerConnector,
+	open:      sqlstore.OpenSQLServer,
+	check:     sqlstore.CheckSQLServer,
+	columns:   sqlServerColumns,
 }
 
 // sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses, without
@@ -52,106 +48,21 @@ func sqlServerArgument(t columnType, value any) any {
 }
 
 func parseSQLServer(address string) (sqlDatabase, error) {
-	d := sqlServerDatabase{given: address, url: address}
-	if u, err := url.Parse(address); err == nil {
-		q := u.Query()
-		if q.Has("fedauth") {
-			return nil, errors.New("has the parameter fedauth: for Entra ID write credential=default and no user")
-		}
-		if q.Has("credential") {
-			if d.token, err = sqlServerToken(u); err != nil {
-				return nil, err
-			}
-			q.Del("credential")
-			u.RawQuery = q.Encode()
-			d.url = u.String()
-		}
+	if u, err := url.Parse(address); err == nil && u.Query().Has("fedauth") {
+		return nil, errors.New("has the parameter fedauth: for Entra ID write credential=default and no user")
 	}
-	if _, err := sqlstore.SQLServerConnector(d.url, d.token); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// sqlServerToken returns the tokens of a URL with the parameter credential.
-func sqlServerToken(u *url.URL) (func(context.Context) (string, error), error) {
-	q := u.Query()
-	switch encrypt := strings.ToLower(q.Get("encrypt")); {
-	case q.Get("credential") != "default":
-		return nil, errors.New("credential: write credential=default, which is Entra ID")
-	case u.User != nil:
-		return nil, errors.New("has a user and credential=default: write one of them")
-	case encrypt != "true" && encrypt != "strict":
-		return nil, errors.New("credential=default sends a token, which needs TLS: add encrypt=true")
-	}
-	suffix := "windows.net"
-	for _, other := range []string{"chinacloudapi.cn", "usgovcloudapi.net"} {
-		if strings.HasSuffix(u.Hostname(), "."+other) {
-			suffix = other
-		}
-	}
-	// Made once: it caches tokens until shortly before they expire.
-	connect := sync.OnceValues(func() (*azidentity.DefaultAzureCredential, error) { return azidentity.NewDefaultAzureCredential(nil) })
-	return func(ctx context.Context) (string, error) {
-		credential, err := connect()
-		if err != nil {
-			return "", fmt.Errorf("default credential: %w", err)
-		}
-		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{"https://database." + suffix + "/.default"}})
-		return token.Token, err
-	}, nil
-}
-
-func (sqlServerDatabase) dialect() *dialect { return &sqlServerDialect }
-func (d sqlServerDatabase) address() string { return d.given }
-
-func (d sqlServerDatabase) reader() (*sql.DB, error) {
-	connector, err := sqlstore.SQLServerConnector(d.url, d.token)
+	clean, token, err := databasetoken.SQLServer(address)
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(connector), nil
+	return sqlServerServer.database(address, clean, token)
 }
 
-func (d sqlServerDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	store, err := sqlstore.OpenSQLServer(ctx, d.url, &sqlstore.ServerConfig{LeaseFor: p.config.LeaseFor, AccessToken: d.token})
-	if err != nil {
-		return err
-	}
-	parts.useSQLStore(p, store, sqlServerCatalog{store.DB()})
-	return nil
-}
-
-func (d sqlServerDatabase) inspect(ctx context.Context) (catalog, func(), error) {
-	if err := sqlstore.CheckSQLServer(ctx, d.url, &sqlstore.ServerConfig{AccessToken: d.token}); err != nil {
-		return nil, nil, err
-	}
-	db, err := d.reader()
-	if err != nil {
-		return nil, nil, err
-	}
-	return sqlServerCatalog{db}, func() { db.Close() }, nil
-}
-
-type sqlServerCatalog struct{ db *sql.DB }
-
-// columns: an identity and a rowversion (timestamp) take no values.
-func (c sqlServerCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
-	rows, err := c.db.QueryContext(ctx, `
+// sqlServerColumns: an identity and a rowversion (timestamp) take no values.
+func sqlServerColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error) {
+	return db.QueryContext(ctx, `
 		SELECT name, TYPE_NAME(system_type_id) + CASE WHEN collation_name LIKE '%UTF8' AND TYPE_NAME(system_type_id) IN ('char', 'varchar') THEN ' in UTF-8' ELSE '' END,
 			CAST(CASE WHEN is_nullable = 0 AND default_object_id = 0 AND is_identity = 0 AND is_computed = 0 AND TYPE_NAME(system_type_id) <> 'timestamp' THEN 1 ELSE 0 END AS bit),
 			CAST(CASE WHEN is_computed = 1 OR is_identity = 1 OR TYPE_NAME(system_type_id) = 'timestamp' THEN 1 ELSE 0 END AS bit)
 		FROM sys.columns WHERE object_id = OBJECT_ID(@p1) ORDER BY column_id`, sqlServerDialect.quoteTable(table))
-	if err != nil {
-		return nil, err
-	}
-	return scanColumns(rows)
 }
-
-func (c sqlServerCatalog) create(ctx context.Context, sql string) error {
-	_, err := c.db.ExecContext(ctx, sql)
-	return err
-}
-
-// parameters checks nothing: SQL Server cannot prepare every statement without executing it.
-func (sqlServerCatalog) parameters(context.Context, string, int) ([]string, error) { return nil, nil }

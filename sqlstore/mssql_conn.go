@@ -28,7 +28,7 @@ func newMSSQLConnector(params msdsn.Config, c ServerConfig) (*mssqlConnector, er
 	}
 	// The server resets these with the session.
 	connector.SessionInitSQL = fmt.Sprintf("SET LOCK_TIMEOUT %d; SET XACT_ABORT OFF; SET IMPLICIT_TRANSACTIONS OFF", c.LockTimeout.Milliseconds())
-	connector.Dialer = mssqlDialer{}
+	connector.Dialer = mssqlDialer{&c}
 	return &mssqlConnector{connector, c.patience()}, nil
 }
 
@@ -65,14 +65,14 @@ func (l *mssqlLogin) over() bool { return l.stop == nil || l.stop() }
 
 // mssqlDialer resolves names too: the driver would do so without the context, and dial all addresses
 // at once.
-type mssqlDialer struct{}
+type mssqlDialer struct{ cfg *ServerConfig }
 
 // HostName makes the driver leave names to the dialer.
 func (mssqlDialer) HostName() string { return "" }
 
 // DialContext opens the socket of a login. A server that redirects has one dialled after the other.
-func (mssqlDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := dial(ctx, network, address)
+func (d mssqlDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.cfg.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -109,6 +109,9 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Dial != nil {
+		mc.DialFunc = c.dial
+	}
 	mc.Timeout = min(mc.Timeout, c.patience())
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
 	setDefaults(mc.Params, map[string]string{
@@ -148,7 +151,7 @@ func parseMySQL(address string) (*mysql.Config, error) {
 	mc.AllowAllFiles = false
 	mc.Loc = time.UTC
 	if mc.DialFunc == nil && slices.Contains([]string{"tcp", "unix"}, mc.Net) {
-		mc.DialFunc = dial // a network of mysql.RegisterDialContext has its own
+		mc.DialFunc = new(ServerConfig).dial // a network of mysql.RegisterDialContext has its own
 	}
 	if mc.MaxAllowedPacket == mysql.NewConfig().MaxAllowedPacket {
 		// The server is asked: it closes the connection of a client that sends more than it allows,

@@ -30,6 +30,10 @@ type ServerConfig struct {
 	// SQL Server and Azure SQL; it is called for each connection, and may be called by several goroutines.
 	// Default: user and password of the address.
 	AccessToken func(ctx context.Context) (string, error)
+	// Dial opens the socket of a connection, for example through a tunnel. It may be called by several
+	// goroutines.
+	// Default: as a [net.Dialer] does.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (cfg *ServerConfig) withDefaults() (ServerConfig, error) {
@@ -97,14 +101,17 @@ type watchedConnector struct {
 	patience time.Duration
 }
 
-// socketKey is the key of the context's value with a *net.Conn, in which [dial] leaves the socket of
-// the connection that a driver opens.
+// socketKey is the key of the context's value with a *net.Conn, in which [ServerConfig.dial] leaves the
+// socket of the connection that a driver opens.
 type socketKey struct{}
 
 // dial opens a socket for a driver's connection.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
+func (cfg *ServerConfig) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := cfg.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	conn, err := dial(ctx, network, address)
 	if socket, ok := ctx.Value(socketKey{}).(*net.Conn); ok {
 		*socket = conn
 	}

@@ -6,8 +6,8 @@
 //     database on it for each test.
 //   - [New] starts a server for one test, which may [Server.Stop] it at any time
 //     and [Server.Restart] it.
-//   - [Proxy] is a proxy between a client and a server. It recognises COMMIT on
-//     the wire, and can drop it, drop its answer, or deliver it late.
+//   - [NewProxy] puts a proxy between a client and a server, which recognises COMMIT
+//     on the wire: see package commitproxy.
 //
 // The server listens on loopback and on a unix socket in its own directory,
 // with a random password. It runs as an unprivileged user if the tests run as

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
@@ -86,14 +87,14 @@ func TestProxy(t *testing.T) {
 	}
 	rows := 0
 	for name, insert := range insert {
-		for fault, c := range map[pgtest.Fault]struct {
+		for fault, c := range map[commitproxy.Fault]struct {
 			fails     bool
 			committed int
 		}{
-			pgtest.None:        {false, 1},
-			pgtest.CutBefore:   {true, 0},
-			pgtest.LoseReply:   {true, 1},
-			pgtest.DeliverLate: {true, 0},
+			commitproxy.None:        {false, 1},
+			commitproxy.CutBefore:   {true, 0},
+			commitproxy.LoseReply:   {true, 1},
+			commitproxy.DeliverLate: {true, 0},
 		} {
 			proxy, through := pgtest.NewTestProxy(t, url)
 			conn := connect(t, through)
@@ -109,7 +110,7 @@ func TestProxy(t *testing.T) {
 			if n := count(t, direct); n != rows {
 				t.Fatalf("%s, fault %d: %d rows are committed, want %d", name, fault, n, rows)
 			}
-			if fault == pgtest.DeliverLate {
+			if fault == commitproxy.DeliverLate {
 				if n := proxy.Deliver(); n != 1 {
 					t.Errorf("%s: %d commits delivered late, want 1", name, n)
 				}
@@ -189,9 +190,9 @@ func TestProxyIntercept(t *testing.T) {
 	}
 	for name, insert := range insert {
 		var seen []string
-		proxy.Intercept(func(statements []string) pgtest.Fault {
+		proxy.Intercept(func(statements []string) commitproxy.Fault {
 			seen = append(seen, statements...)
-			return pgtest.None
+			return commitproxy.None
 		})
 		if err := insert(t.Context(), conn); err != nil {
 			t.Fatal(err)
@@ -202,7 +203,7 @@ func TestProxyIntercept(t *testing.T) {
 	}
 
 	held, release := make(chan struct{}), make(chan struct{})
-	proxy.Intercept(func([]string) pgtest.Fault { close(held); <-release; return pgtest.CutBefore })
+	proxy.Intercept(func([]string) commitproxy.Fault { close(held); <-release; return commitproxy.CutBefore })
 	done := make(chan error, 1)
 	go func() {
 		_, err := conn.Exec(t.Context(), `SELECT 1`)

@@ -8,8 +8,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 )
 
 // What follows reads PostgreSQL's protocol, version 3, as far as needed to
@@ -27,111 +28,100 @@ const (
 	codeGSS    = 80877104
 )
 
-// frontend reads what a client sends.
-type frontend struct {
-	r          *bufio.Reader
+// wire reads a connection. Only Request uses its fields.
+type wire struct {
 	started    bool
-	cancels    uint32            // the server's process whose query is to be cancelled; 0 if this is no such request
-	answered   bool              // what was read last makes the server say that it is ready
 	statements map[string]string // prepared: name to text
 	portals    map[string]string // bound: name to text
 }
 
-func newFrontend(c net.Conn) *frontend {
-	return &frontend{r: bufio.NewReaderSize(c, 64<<10), statements: make(map[string]string), portals: make(map[string]string)}
+func newWire() commitproxy.Wire {
+	return &wire{statements: make(map[string]string), portals: make(map[string]string)}
 }
 
-// next returns the bytes that may be passed on together: a message, or the
-// run of messages up to the Sync that makes the server carry them out; and the
-// texts of the statements that they carry out.
-func (f *frontend) next() (group []byte, statements []string, err error) {
-	if !f.started {
-		group, err = f.opening()
-		f.answered = f.started
-		return group, nil, err
+// Request implements [commitproxy.Wire]. It reads a message, or the run of messages up
+// to the Sync that makes the server carry them out.
+func (w *wire) Request(r *bufio.Reader) (request commitproxy.Request, err error) {
+	if !w.started {
+		return w.opening(r)
 	}
-	f.answered = false
 	for {
-		kind, message, err := readMessage(f.r)
+		kind, message, err := readMessage(r)
 		if err != nil {
-			return nil, nil, err
+			return request, err
 		}
-		group = append(group, message...)
+		request.Bytes = append(request.Bytes, message...)
 		body := message[5:]
 		switch kind {
 		case 'Q':
-			f.answered = true
-			return group, []string{cstring(&body)}, nil
+			text := cstring(&body)
+			request.Statements, request.Commit, request.Answered = []string{text}, commits(text), true
+			return request, nil
 		case 'P': // Parse
 			name := cstring(&body)
-			f.statements[name] = cstring(&body)
+			w.statements[name] = cstring(&body)
 		case 'B': // Bind
 			portal := cstring(&body)
-			f.portals[portal] = f.statements[cstring(&body)]
+			w.portals[portal] = w.statements[cstring(&body)]
 		case 'E': // Execute
-			statements = append(statements, f.portals[cstring(&body)])
+			text := w.portals[cstring(&body)]
+			request.Statements = append(request.Statements, text)
+			request.Commit = request.Commit || commits(text)
 		case 'D', 'C': // Describe, Close
 		default: // Sync, Flush, COPY data, …
-			f.answered = kind == 'S' // Sync
-			return group, statements, nil
+			request.Answered = kind == 'S' // Sync
+			return request, nil
 		}
 	}
 }
 
 // opening reads a message of the start of a connection.
-func (f *frontend) opening() ([]byte, error) {
+func (w *wire) opening(r *bufio.Reader) (request commitproxy.Request, err error) {
 	head := make([]byte, 8)
-	if _, err := io.ReadFull(f.r, head); err != nil {
-		return nil, err
+	if _, err := io.ReadFull(r, head); err != nil {
+		return request, err
 	}
 	n := binary.BigEndian.Uint32(head)
 	if n < 8 || n > 1<<16 {
-		return nil, fmt.Errorf("opening message of %d bytes", n)
+		return request, fmt.Errorf("opening message of %d bytes", n)
 	}
 	message := append(head, make([]byte, n-8)...)
-	if _, err := io.ReadFull(f.r, message[8:]); err != nil {
-		return nil, err
+	if _, err := io.ReadFull(r, message[8:]); err != nil {
+		return request, err
 	}
+	request.Bytes = message
 	switch binary.BigEndian.Uint32(head[4:]) {
 	case codeCancel:
 		if len(message) >= 12 {
-			f.cancels = binary.BigEndian.Uint32(message[8:])
+			request.Cancels = uint64(binary.BigEndian.Uint32(message[8:]))
 		}
 	case codeSSL, codeGSS:
-		return nil, fmt.Errorf("the client asks for encryption, which the proxy cannot read: use sslmode=disable")
+		return request, fmt.Errorf("the client asks for encryption, which the proxy cannot read: use sslmode=disable")
 	default:
-		f.started = true
+		w.started, request.Answered = true, true
 	}
-	return message, nil
+	return request, nil
 }
 
-// backend reads what a server sends.
-type backend struct{ r *bufio.Reader }
-
-func newBackend(c net.Conn) *backend { return &backend{r: bufio.NewReaderSize(c, 64<<10)} }
-
-// next returns a message, and whether it is the server's word that it waits
-// for the next query.
-func (b *backend) next() (message []byte, ready bool, err error) {
-	kind, message, err := readMessage(b.r)
-	return message, kind == 'Z', err
-}
-
-// session returns the number of the server's process, if the message contains it.
-func (b *backend) session(message []byte) (pid uint32, ok bool) {
-	if message[0] != 'K' || len(message) < 9 { // BackendKeyData
-		return 0, false
+// Answer implements [commitproxy.Wire]. It reads a message.
+func (w *wire) Answer(r *bufio.Reader) (answer commitproxy.Answer, err error) {
+	kind, message, err := readMessage(r)
+	if err != nil {
+		return answer, err
 	}
-	return binary.BigEndian.Uint32(message[5:]), true
-}
-
-// tag is that of a command that was carried out, "" of any other message.
-func (b *backend) tag(message []byte) string {
-	if message[0] != 'C' { // CommandComplete
-		return ""
-	}
+	answer.Bytes = message
 	body := message[5:]
-	return cstring(&body)
+	switch kind {
+	case 'K': // BackendKeyData
+		if len(body) >= 4 {
+			answer.Session = uint64(binary.BigEndian.Uint32(body))
+		}
+	case 'C': // CommandComplete
+		answer.Tags = []string{cstring(&body)}
+	case 'Z': // ReadyForQuery
+		answer.Done = true
+	}
+	return answer, nil
 }
 
 func readMessage(r *bufio.Reader) (kind byte, message []byte, err error) {

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrMissing says that there is no server to test against.
-var ErrMissing = errors.New("no server that speaks SQL Server's protocol: set SLUICE_SQLSERVER_URL to the URL of one, or SLUICE_SQLSERVER_DIR to a directory with Babelfish's bin/start-babelfish, or leave these tests out by leaving out -tags sqlserver")
+var ErrMissing = errors.New("no server that speaks SQL Server's protocol: run scripts/install-sqlserver with SLUICE_SQLSERVER_ARCHIVE, or set SLUICE_SQLSERVER_URL to the URL of a server, or leave these tests out by leaving out -tags sqlserver")
 
 // password is that of sa in Babelfish; start-babelfish takes it from a variable.
 const password = "Babelfish-1"
@@ -35,17 +35,34 @@ type Server struct {
 	prefix  string // of its databases' names: others may test on the same server
 }
 
-// Start makes and starts a Babelfish.
-func Start() (*Server, error) {
+// find returns the path of the program that starts a Babelfish.
+func find() (path string, err error) {
 	dir := os.Getenv("SLUICE_SQLSERVER_DIR")
 	if dir == "" {
-		return nil, ErrMissing
+		root, err := testserver.Repository()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, ".dev", "sqlserver")
+	}
+	path = filepath.Join(dir, "bin", "start-babelfish")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w (%w)", ErrMissing, err)
+	}
+	return path, nil
+}
+
+// Start makes and starts a Babelfish.
+func Start() (*Server, error) {
+	path, err := find()
+	if err != nil {
+		return nil, err
 	}
 	process, err := testserver.NewProcess(program)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{process: process, path: filepath.Join(dir, "bin", "start-babelfish")}
+	s := &Server{process: process, path: path}
 	if err := process.Launch(s.Restart); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -19,8 +19,14 @@ import (
 	"time"
 )
 
-// startWithin is how long a server may take to start, recovery included.
-const startWithin = time.Minute
+const (
+	// startWithin is how long a server may take to start, recovery included.
+	startWithin = time.Minute
+	// stopWithin is how long one may take to end.
+	stopWithin = time.Minute
+	// logWithin is how long its log is read after its end: a child of the program may have the log open.
+	logWithin = 2 * time.Second
+)
 
 // Program is a server program.
 type Program struct {
@@ -171,15 +177,16 @@ func freePort() (int, error) {
 // Start runs the program, and returns once it takes connections. Its log is what it prints.
 func (p *Process) Start(path string, args ...string) error {
 	r := &run{cmd: p.Command(path, args...), ready: make(chan struct{}), done: make(chan struct{})}
-	log, err := r.cmd.StderrPipe()
-	if err != nil {
-		return fmt.Errorf("read the log of %s: %w", p.program.Name, err)
-	}
-	r.cmd.Stdout = r.cmd.Stderr
+	log, w := io.Pipe()
+	r.cmd.Stdout, r.cmd.Stderr, r.cmd.WaitDelay = w, w, logWithin
 	if err := r.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.program.Name, err)
 	}
 	go r.read(log, p.program.Ready)
+	go func() { // ends before read does
+		_ = r.cmd.Wait() // a signal has an exit status of its own
+		_ = w.Close()
+	}()
 	p.run = r
 	if err := os.WriteFile(p.File("pid"), fmt.Append(nil, r.cmd.Process.Pid), 0o644); err != nil {
 		return errors.Join(err, p.Stop())
@@ -210,7 +217,6 @@ func (r *run) read(log io.Reader, ready string) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, log) // after a line too long to scan
-	_ = r.cmd.Wait()                // a signal has an exit status of its own
 }
 
 // Stop ends the program at once, as a crash does. It returns when the program has ended.
@@ -221,7 +227,11 @@ func (p *Process) Stop() error {
 	if err := p.Signal(p.program.End); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", p.program.Name, err)
 	}
-	<-p.run.done
+	select {
+	case <-p.run.done:
+	case <-time.After(stopWithin):
+		return fmt.Errorf("%s did not end within %v: %s", p.program.Name, stopWithin, p.Log())
+	}
 	// The tether must not end another process that is given the number later.
 	if err := os.Remove(p.File("pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -4,6 +4,7 @@ package testserver_test
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,33 @@ func TestProcess(t *testing.T) {
 	}
 	if _, err := os.Stat(p.Dir()); !os.IsNotExist(err) {
 		t.Errorf("the directory is there: %v", err)
+	}
+}
+
+// A child of the program that has its log open does not hold up the end.
+func TestChildThatOutlivesProgram(t *testing.T) {
+	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(shell) })
+	if err := p.Start("/bin/sh", "-c", "sleep 600 & echo $! >child; "+serve); err != nil {
+		t.Fatal(err)
+	}
+	child, err := os.ReadFile(p.File("child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(pid, syscall.SIGKILL)
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.Stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("Stop waits for the child")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/pgtoken"
+	"github.com/sluice-go/sluice/internal/databasetoken"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -30,7 +30,7 @@ type postgres struct {
 
 // OpenPostgres makes a [System] of a PostgreSQL database. It does not connect.
 func OpenPostgres(url string, opts Options) (System, error) {
-	url, password, err := pgtoken.Split(url)
+	url, password, err := databasetoken.Postgres(url)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/netns"
-	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
@@ -56,7 +56,7 @@ type trap struct {
 // route is the connection of a process to the hub and to PostgreSQL.
 type route struct {
 	hub, sql *tcplink.Link
-	commits  *pgtest.Proxy // between sql and PostgreSQL; nil where no fault strikes statements
+	commits  *commitproxy.Proxy // between sql and PostgreSQL; nil where no fault strikes statements
 }
 
 func (w *route) close() {
@@ -91,13 +91,13 @@ type consumer struct {
 }
 
 // commitFaults maps faults to those of pgtest's proxy.
-var commitFaults = map[Fault]pgtest.Fault{CutBefore: pgtest.CutBefore, LoseReply: pgtest.LoseReply, DeliverLate: pgtest.DeliverLate}
+var commitFaults = map[Fault]commitproxy.Fault{CutBefore: commitproxy.CutBefore, LoseReply: commitproxy.LoseReply, DeliverLate: commitproxy.DeliverLate}
 
 // intercept is called with all statements that the consumer sends.
-func (c *consumer) intercept(statements []string) pgtest.Fault {
+func (c *consumer) intercept(statements []string) commitproxy.Fault {
 	at := momentOf(statements)
 	if at == never {
-		return pgtest.None
+		return commitproxy.None
 	}
 	c.mu.Lock()
 	var sprung *trap

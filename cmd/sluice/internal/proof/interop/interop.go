@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // patience is how long one program may take for all of its checks; one in Java takes
@@ -42,17 +44,9 @@ func Installed(t testing.TB) string {
 
 func installed(t testing.TB, name, script string) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	dir, err := testserver.Repository()
 	if err != nil {
 		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("found no go.work: run the test in the repository")
-		}
 	}
 	dir = filepath.Join(dir, ".dev", name)
 	if _, err := os.Stat(filepath.Join(dir, "versions")); err != nil {

@@ -1,4 +1,4 @@
-package pgstore
+package postgres
 
 import (
 	"strings"
@@ -43,8 +43,8 @@ func TestEnding(t *testing.T) {
 		"(SELECT 1); commit":                  "COMMIT",
 		"UPDATE t SET a = e'; commit'":        "",
 	} {
-		if got := ending(sql); got != want {
-			t.Errorf("ending(%q) = %q, want %q", sql, got, want)
+		if got := Ending(sql); got != want {
+			t.Errorf("Ending(%q) = %q, want %q", sql, got, want)
 		}
 	}
 }
@@ -54,11 +54,11 @@ func FuzzEnding(f *testing.F) {
 	f.Add("SELECT 1", "SELECT 2")
 	f.Add("SELECT E'\\'' $$ /* -- ", "$$ ' \"")
 	f.Fuzz(func(t *testing.T, before, after string) {
-		ending(before + after) // comes to an end, without a panic
-		if strings.ContainsAny(before, `'"$/-`) || ending(before) != "" {
+		Ending(before + after) // comes to an end, without a panic
+		if strings.ContainsAny(before, `'"$/-`) || Ending(before) != "" {
 			return
 		}
-		if ending(before+";commit;"+after) == "" {
+		if Ending(before+";commit;"+after) == "" {
 			t.Errorf("the COMMIT between %q and %q was not found", before, after)
 		}
 	})

@@ -1,13 +1,13 @@
-package pgstore
+package postgres
 
 import "strings"
 
 // The lexical rules are those of
 // https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 
-// ending finds a statement in sql that would end the transaction, and returns
+// Ending finds a statement in sql that would end the transaction, and returns
 // its keywords; empty if there is none.
-func ending(sql string) string {
+func Ending(sql string) string {
 	for sql != "" {
 		first, rest := word(sql)
 		second, _ := word(rest)

@@ -1,4 +1,4 @@
-package pgstore
+package postgres
 
 import (
 	"net/url"
@@ -22,7 +22,7 @@ func FuzzURL(f *testing.F) {
 	f.Setenv("HOME", f.TempDir())
 	f.Fuzz(func(t *testing.T, text string) {
 		given := strings.ReplaceAll(text, "PASSWORD", canary)
-		pc, err := parse(given, Config{LeaseFor: time.Minute})
+		pc, err := Parse(given, Settings{LeaseFor: time.Minute, RequestTimeout: time.Second})
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\r\n") {
 				t.Fatalf("an error of several lines: %q", err)

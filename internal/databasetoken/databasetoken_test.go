@@ -1,4 +1,4 @@
-package pgtoken
+package databasetoken
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-func TestSplit(t *testing.T) {
+func TestPostgres(t *testing.T) {
 	const canary = "k4n4ry"
 	for _, c := range []struct{ url, clean, wrong string }{
 		{"postgres://u:" + canary + "@h/db?x=%2f", "postgres://u:" + canary + "@h/db?x=%2f", ""},
@@ -23,11 +23,31 @@ func TestSplit(t *testing.T) {
 		{"postgres://u@h/db?credential=default", "", "add sslmode=verify-full"},
 		{"postgres://u@h/db?credential=default&sslmode=prefer", "", "add sslmode=verify-full"},
 	} {
-		clean, password, err := Split(c.url)
+		clean, password, err := Postgres(c.url)
 		if clean != c.clean || (password != nil) != (clean != c.url && err == nil) || (err == nil) != (c.wrong == "") {
 			t.Errorf("%s: %s, %t, %v", c.url, clean, password != nil, err)
 		}
 		if err != nil && (!strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), canary)) {
+			t.Errorf("%s: %v, want %s", c.url, err, c.wrong)
+		}
+	}
+}
+
+func TestSQLServer(t *testing.T) {
+	for _, c := range []struct{ url, clean, wrong string }{
+		{"sqlserver://u:p%2F@h?database=d&x=%2f", "sqlserver://u:p%2F@h?database=d&x=%2f", ""},
+		{"sqlserver://h.database.windows.net:1433?credential=default&database=d&encrypt=True", "sqlserver://h.database.windows.net:1433?database=d&encrypt=True", ""},
+		{"sqlserver://h?database=d&credential=default&encrypt=strict", "sqlserver://h?database=d&encrypt=strict", ""},
+		{"sqlserver://h?database=d&credential=other&encrypt=true", "", "write credential=default"},
+		{"sqlserver://u:k4n4ry@h?database=d&credential=default&encrypt=true", "", "write one of them"},
+		{"sqlserver://h?database=d&credential=default", "", "add encrypt=true"},
+		{"sqlserver://h?database=d&credential=default&encrypt=disable", "", "add encrypt=true"},
+	} {
+		clean, token, err := SQLServer(c.url)
+		if clean != c.clean || (token != nil) != (clean != c.url && err == nil) || (err == nil) != (c.wrong == "") {
+			t.Errorf("%s: %s, %t, %v", c.url, clean, token != nil, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), "k4n4ry")) {
 			t.Errorf("%s: %v, want %s", c.url, err, c.wrong)
 		}
 	}
@@ -44,13 +64,13 @@ func (c *credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (
 func TestTokens(t *testing.T) {
 	c := &credential{}
 	made := 0
-	password := tokens(scope("h.postgres.database.chinacloudapi.cn"), func() (azcore.TokenCredential, error) { made++; return c, nil })
+	password := tokens(scope("ossrdbms-aad.database.", "h.postgres.database.chinacloudapi.cn"), func() (azcore.TokenCredential, error) { made++; return c, nil })
 	for _, want := range []string{"token-1", "token-2"} {
 		if got, err := password(t.Context()); got != want || err != nil {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
-	if made != 1 || c.asked[0] != "https://ossrdbms-aad.database.chinacloudapi.cn/.default" || scope("h.postgres.database.azure.com") != "https://ossrdbms-aad.database.windows.net/.default" {
+	if made != 1 || c.asked[0] != "https://ossrdbms-aad.database.chinacloudapi.cn/.default" || scope("database.", "h.database.windows.net") != "https://database.windows.net/.default" {
 		t.Errorf("%d credentials, scopes %q", made, c.asked)
 	}
 	failing := tokens("", func() (azcore.TokenCredential, error) { return nil, errors.New("none") })

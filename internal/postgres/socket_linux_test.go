@@ -1,4 +1,4 @@
-package pgstore
+package postgres
 
 import (
 	"net"
@@ -15,7 +15,7 @@ func TestUnacknowledgedData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	pc, err := parse("postgres://user@host/db", Config{LeaseFor: 30 * time.Second})
+	pc, err := Parse("postgres://user@host/db", Settings{LeaseFor: 30 * time.Second, RequestTimeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,10 @@
-package pgstore
+package postgres
 
 import (
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,23 +21,23 @@ var (
 	migration4 string
 )
 
-// migration makes one version of the tables out of the one before.
+// Migration makes one version of the tables out of the one before.
 //
 // During a rolling upgrade binaries of the old and the new version work on the
 // same tables. So a migration only adds: tables, indexes, and columns that may
 // be left out of an INSERT. What an old binary would get wrong is left to a
-// later version, whose field oldest says which binaries it excludes.
-type migration struct {
-	sql    string
-	oldest int // version that a binary must know at least to use the tables after this
+// later version, whose field Oldest says which binaries it excludes.
+type Migration struct {
+	SQL    string
+	Oldest int // version that a binary must know at least to use the tables after this
 }
 
-// migrations are all versions, the first is 1.
-var migrations = []migration{
-	{sql: migration1, oldest: 1},
-	{sql: migration2, oldest: 1},
-	{sql: migration3, oldest: 1},
-	{sql: migration4, oldest: 1},
+// Migrations are all versions, the first is 1.
+var Migrations = []Migration{
+	{SQL: migration1, Oldest: 1},
+	{SQL: migration2, Oldest: 1},
+	{SQL: migration3, Oldest: 1},
+	{SQL: migration4, Oldest: 1},
 }
 
 // component names these tables in sluice_schema.
@@ -46,13 +45,13 @@ const component = "store"
 
 // migrationLock bounds the wait for a table's lock during a migration, because
 // every user of the table waits behind it.
-const migrationLock = 10 * time.Second
+const migrationLock = "10s"
 
-// migrate brings the tables in schema (the role's default if empty) to the
+// Migrate brings the tables in schema (the role's default if empty) to the
 // newest version, and returns the schema's name. Tables of a version still
 // newer are left alone, if they can be used. Several may start at the same
 // time.
-func migrate(ctx context.Context, conn *pgx.Conn, schema string, all []migration) (string, error) {
+func Migrate(ctx context.Context, conn *pgx.Conn, schema string, all []Migration) (string, error) {
 	if schema == "" {
 		var first *string
 		if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&first); err != nil {
@@ -99,7 +98,7 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 	if err := q.QueryRow(ctx, lookup, schema).Scan(&there); err != nil || !there {
 		return v, err
 	}
-	err := q.QueryRow(ctx, newStatements(schema).of(`SELECT version, oldest_compatible FROM @sluice_schema WHERE component = $1`), component).Scan(&v.version, &v.oldest)
+	err := q.QueryRow(ctx, `SELECT version, oldest_compatible FROM `+pgx.Identifier{schema, "sluice_schema"}.Sanitize()+` WHERE component = $1`, component).Scan(&v.version, &v.oldest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -107,7 +106,7 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 }
 
 // upgrade applies what is missing, one process at a time.
-func upgrade(ctx context.Context, tx pgx.Tx, schema string, all []migration) (version, error) {
+func upgrade(ctx context.Context, tx pgx.Tx, schema string, all []Migration) (version, error) {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sluice ' || $1, 0))`, schema); err != nil {
 		return version{}, fmt.Errorf("wait for other migrations: %w", err)
 	}
@@ -116,18 +115,18 @@ func upgrade(ctx context.Context, tx pgx.Tx, schema string, all []migration) (ve
 		return have, err
 	}
 	if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true), set_config('search_path', $2, true)`,
-		milliseconds(migrationLock), pgx.Identifier{schema}.Sanitize()); err != nil {
+		migrationLock, pgx.Identifier{schema}.Sanitize()); err != nil {
 		return have, err
 	}
 	if err := create(ctx, tx, schema); err != nil {
 		return have, err
 	}
 	for i, m := range all[have.version:] {
-		if _, err := tx.Exec(ctx, m.sql); err != nil {
+		if _, err := tx.Exec(ctx, m.SQL); err != nil {
 			return have, fmt.Errorf("migrate to version %d: %w", have.version+i+1, err)
 		}
 	}
-	have = version{version: len(all), oldest: all[len(all)-1].oldest}
+	have = version{version: len(all), oldest: all[len(all)-1].Oldest}
 	_, err = tx.Exec(ctx, `
 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ($1, $2, $3, clock_timestamp())
 ON CONFLICT (component) DO UPDATE SET version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,

@@ -1,4 +1,4 @@
-package pgstore
+package postgres
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// outageIn returns PostgreSQL's error in err if it is not the event's fault: it is about the state of
+// OutageIn returns PostgreSQL's error in err if it is not the event's fault: it is about the state of
 // the database, about the statement itself, or about a right. The same write may succeed later.
 // Otherwise it returns nil.
-func outageIn(err error) *pgconn.PgError {
+func OutageIn(err error) *pgconn.PgError {
 	var e *pgconn.PgError
-	if !errors.As(err, &e) || encodingFailed(e) {
+	if !errors.As(err, &e) || EncodingFailed(e) {
 		return nil
 	}
 	switch e.Code {
@@ -30,15 +30,15 @@ func outageIn(err error) *pgconn.PgError {
 		"XX": // internal error
 		return e
 	}
-	if statementFault(e) {
+	if StatementFault(e) {
 		return e
 	}
 	return nil
 }
 
-// statementFault reports whether an error is about the statement, whatever its values: what it names
+// StatementFault reports whether an error is about the statement, whatever its values: what it names
 // is missing, or may not be used.
-func statementFault(e *pgconn.PgError) bool {
+func StatementFault(e *pgconn.PgError) bool {
 	switch class(e) {
 	case "42", // syntax error or access rule violation: no such table or column, no right
 		"3F", // invalid schema name
@@ -52,8 +52,8 @@ func statementFault(e *pgconn.PgError) bool {
 // the code of a violated check, without the name of one.
 func noPartition(e *pgconn.PgError) bool { return e.Code == "23514" && e.ConstraintName == "" }
 
-// timeLimit reports whether a time limit of PostgreSQL has passed.
-func timeLimit(e *pgconn.PgError) bool {
+// TimeLimit reports whether a time limit of PostgreSQL has passed.
+func TimeLimit(e *pgconn.PgError) bool {
 	switch e.Code {
 	case "57014", // statement_timeout, or cancelled by an operator
 		"25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
@@ -62,13 +62,13 @@ func timeLimit(e *pgconn.PgError) bool {
 	return false
 }
 
-// advice says what to do about an error that is not the event's fault; it may be empty.
-func advice(e *pgconn.PgError) string {
+// Advice says what to do about an error that is not the event's fault; it may be empty.
+func Advice(e *pgconn.PgError) string {
 	var do string
 	switch {
 	case e.Code == "25006":
 		return "the server accepts no writes: check whether it is a standby"
-	case !statementFault(e):
+	case !StatementFault(e):
 		return ""
 	case noPartition(e):
 		do = "the table has no partition for this row: create it, or a default partition"
@@ -88,9 +88,9 @@ func advice(e *pgconn.PgError) string {
 	return do + "; events wait, none is a dead letter"
 }
 
-// encodingFailed reports whether a COPY was cancelled by its client, which pgx
+// EncodingFailed reports whether a COPY was cancelled by its client, which pgx
 // does with a row that it cannot encode.
-func encodingFailed(e *pgconn.PgError) bool {
+func EncodingFailed(e *pgconn.PgError) bool {
 	return e.Code == "57014" && e.Routine == "CopyGetData"
 }
 
@@ -107,10 +107,10 @@ func closeIfReadOnly(keep pgconn.PgErrorHandler) pgconn.PgErrorHandler {
 
 func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 
-// uncertain reports whether the transaction may have been committed although err came instead of the
+// Uncertain reports whether the transaction may have been committed although err came instead of the
 // answer to its COMMIT. An error of the server says that it was not. But a session may end after the
 // commit, and with a pooler the error may be the pooler's, about a server that it has lost.
-func uncertain(err error) bool {
+func Uncertain(err error) bool {
 	var unsent pgx.ErrPreprocessingBatch
 	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) {
 		return false

@@ -1,0 +1,39 @@
+//go:build sqlserver
+
+package sqlservertest
+
+import (
+	"database/sql"
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
+
+// TestServer: every test has a database of its own, which is empty. It reports the server, so that
+// scripts/test can show on which one the tests of SQL Server run.
+func TestServer(t *testing.T) {
+	version, err := shared.Of(t).version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(version)
+	addresses := map[string]bool{}
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			address := Database(t)
+			addresses[address] = true
+			db, err := sql.Open("sqlserver", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(t.Context(), "CREATE TABLE first (n int)"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if len(addresses) != 2 {
+		t.Errorf("databases %v", addresses)
+	}
+}

@@ -1,0 +1,100 @@
+package pipeline
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// server is what differs between the database servers of package sqlstore.
+type server struct {
+	dialect   *dialect
+	connector func(address string, token accessToken) (driver.Connector, error)
+	open      func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) (*sqlstore.Store, error)
+	check     func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) error
+	// columns has the rows of scanColumns for a table.
+	columns  func(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error)
+	prepares bool // a statement can be prepared without executing it
+}
+
+// accessToken returns a token of Entra ID; nil: the URL has the password.
+type accessToken = func(context.Context) (string, error)
+
+// serverDatabase is a database of a server by its URL.
+type serverDatabase struct {
+	*server
+	given string // the URL as the file has it
+	url   string // the URL for sqlstore
+	token accessToken
+}
+
+// database returns the database of a URL, which given is in the file.
+func (s *server) database(given, url string, token accessToken) (sqlDatabase, error) {
+	if _, err := s.connector(url, token); err != nil {
+		return nil, err
+	}
+	return serverDatabase{s, given, url, token}, nil
+}
+
+func (d serverDatabase) dialect() *dialect { return d.server.dialect }
+func (d serverDatabase) address() string   { return d.given }
+
+func (d serverDatabase) reader() (*sql.DB, error) {
+	connector, err := d.connector(d.url, d.token)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+func (d serverDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
+	store, err := d.server.open(ctx, d.url, &sqlstore.ServerConfig{LeaseFor: p.config.LeaseFor, AccessToken: d.token})
+	if err != nil {
+		return err
+	}
+	parts.useSQLStore(p, store, serverCatalog{d.server, store.DB()})
+	return nil
+}
+
+func (d serverDatabase) inspect(ctx context.Context) (catalog, func(), error) {
+	if err := d.check(ctx, d.url, &sqlstore.ServerConfig{AccessToken: d.token}); err != nil {
+		return nil, nil, err
+	}
+	db, err := d.reader()
+	if err != nil {
+		return nil, nil, err
+	}
+	return serverCatalog{d.server, db}, func() { db.Close() }, nil
+}
+
+type serverCatalog struct {
+	server *server
+	db     *sql.DB
+}
+
+func (c serverCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
+	rows, err := c.server.columns(ctx, c.db, table)
+	if err != nil {
+		return nil, err
+	}
+	return scanColumns(rows)
+}
+
+func (c serverCatalog) create(ctx context.Context, sql string) error {
+	_, err := c.db.ExecContext(ctx, sql)
+	return err
+}
+
+// parameters does not know their kinds.
+func (c serverCatalog) parameters(ctx context.Context, text string, _ int) ([]string, error) {
+	if !c.server.prepares {
+		return nil, nil
+	}
+	stmt, err := c.db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return nil, stmt.Close()
+}
