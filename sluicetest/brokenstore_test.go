@@ -192,6 +192,20 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })
 	whole("waits for open transactions without saying so", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
 	whole("says that it waits for open transactions and does not", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
+	answers := func(how string, unknown error) {
+		add(how, func(b *bentStore, good *Store) {
+			b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
+				err := good.Commit(ctx, step, fn)
+				if errors.Is(err, driver.ErrUnknown) {
+					return unknown
+				}
+				return err
+			}
+		})
+	}
+	answers("takes a commit without an answer for done", nil)
+	answers("takes a commit without an answer for an outage", errors.New("connection reset"))
+	answers("blames the handler for a commit without an answer", &driver.HandlerError{Err: driver.ErrUnknown})
 	add("commits a dry run", func(b *bentStore, good *Store) {
 		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
 			step.DryRun = false

@@ -41,6 +41,44 @@ func harness(s *Store) storetest.TxHarness[*Tx] {
 			tx.writes = append(tx.writes, twice, twice) // as if two transactions met
 			return nil
 		},
+		Lose: func(how storetest.Loss, underway func()) (deliver func()) {
+			network := &losing{how: how, underway: underway}
+			s.Faults = network
+			return network.deliver
+		},
+	}
+}
+
+// losing is a network that loses one commit.
+type losing struct {
+	how      storetest.Loss
+	underway func()
+	lost     bool
+	late     func() error
+}
+
+func (l *losing) Before(Op, driver.Lease) error { return nil }
+
+func (l *losing) Commit(_ driver.Step, apply func() error) error {
+	if l.lost {
+		return apply()
+	}
+	l.lost = true
+	if l.underway != nil {
+		l.underway()
+	}
+	switch l.how {
+	case storetest.AnswerLost:
+		apply()
+	case storetest.ArrivesLate:
+		l.late = apply
+	}
+	return driver.ErrUnknown
+}
+
+func (l *losing) deliver() {
+	if l.late != nil {
+		l.late()
 	}
 }
 

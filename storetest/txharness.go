@@ -46,6 +46,8 @@ type TxHarness[Tx any] struct {
 	Lock Silence
 	// ReadOnly makes the database refuse writes. Nil leaves the case out.
 	ReadOnly Silence
+	// Lose loses commits of Store on their way. Nil leaves the cases out.
+	Lose Lose
 
 	Features TxFeatures
 }

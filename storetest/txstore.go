@@ -27,6 +27,7 @@ func txChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	all = append(all, redriveChecks[Tx]()...)
 	all = append(all, dedupChecks[Tx]()...)
 	all = append(all, contentionChecks[Tx]()...)
+	all = append(all, lostChecks[Tx]()...)
 	return append(all, silenceOfTx[Tx](), heldFromOutside[Tx](), readOnlyTx[Tx]())
 }
 
