@@ -14,6 +14,8 @@ type link struct {
 	wire           Wire
 	client, server net.Conn
 
+	inspect func(statements []string) Fault // guarded by the proxy's mutex
+
 	late     []byte // the COMMIT held back
 	answered chan struct{}
 	once     sync.Once
@@ -98,7 +100,7 @@ func (l *link) forward() error {
 		if request.Cancels != 0 && l.proxy.isLate(request.Cancels) {
 			return nil
 		}
-		fault := l.proxy.fault(request)
+		fault := l.proxy.fault(l, request)
 		if request.Answered {
 			l.expect(request.Statements)
 		}

@@ -36,7 +36,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	target  string
 	decide  func(n int) Fault
-	inspect func(statements []string) Fault
+	inspect func() func(statements []string) Fault // called for each connection
 	witness func(statements, tags []string)
 	links   map[*link]bool
 	held    []*link         // late COMMITs wait here
@@ -100,9 +100,23 @@ func (p *Proxy) OnCommit(decide func(n int) Fault) {
 // function may be called for several connections concurrently, and may block, which
 // holds back its connection only. Nil, the default, passes all on.
 func (p *Proxy) Intercept(inspect func(statements []string) Fault) {
+	if inspect == nil {
+		p.InterceptEach(nil)
+		return
+	}
+	p.InterceptEach(func() func([]string) Fault { return inspect })
+}
+
+// InterceptEach is [Proxy.Intercept] with a function for each connection: it gets the
+// statements of one connection only, in their order. inspector makes it, when the
+// connection sends its first statement, and must not block.
+func (p *Proxy) InterceptEach(inspector func() func(statements []string) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inspect = inspect
+	p.inspect = inspector
+	for l := range p.links {
+		l.inspect = nil
+	}
 }
 
 // Answers sets a function that is called with each answer before the client gets it:
@@ -232,13 +246,16 @@ func (p *Proxy) wait() {
 	}
 }
 
-// fault returns the fault of statements that are to be executed together.
-func (p *Proxy) fault(r Request) Fault {
+// fault returns the fault of a connection's statements that are to be executed together.
+func (p *Proxy) fault(l *link, r Request) Fault {
 	p.mu.Lock()
 	if r.Commit {
 		p.commits++
 	}
-	n, inspect, decide := p.commits, p.inspect, p.decide
+	if l.inspect == nil && p.inspect != nil {
+		l.inspect = p.inspect()
+	}
+	n, inspect, decide := p.commits, l.inspect, p.decide
 	p.mu.Unlock()
 	if inspect != nil && len(r.Statements) > 0 {
 		if fault := inspect(r.Statements); fault != None {

@@ -3,6 +3,7 @@
 package sqlservertest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -83,8 +84,20 @@ func existing() (*Server, error) {
 	return &Server{address: u, prefix: "sluice_" + rand.Text() + "_"}, nil
 }
 
-// Stop ends a Babelfish: sessions are cut off.
-func (s *Server) Stop() error { return s.process.Stop() }
+// Addr is a Babelfish's TCP address.
+func (s *Server) Addr() string { return s.process.Addr() }
+
+// Dir is a Babelfish's directory.
+func (s *Server) Dir() string { return s.process.Dir() }
+
+// Stop ends a Babelfish at once, as a crash does. It returns when it has ended.
+func (s *Server) Stop() error {
+	stop := filepath.Join(filepath.Dir(s.path), "stop-babelfish")
+	if out, err := s.process.Command(stop, s.process.File("data"), "immediate").CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("stop-babelfish: %w: %s", err, bytes.TrimSpace(out)), s.process.Stop())
+	}
+	return s.process.Stop()
+}
 
 // Restart starts a Babelfish after [Server.Stop], on the same port, and returns once it takes
 // connections.

@@ -1,4 +1,4 @@
-//go:build postgres && linux
+//go:build (postgres || mariadb || sqlserver) && linux
 
 package attack_test
 
@@ -14,10 +14,6 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
 )
 
-// ci is the plan of the attack in a test run; words in the environment variable
-// SLUICE_ATTACK change it.
-const ci = "events=200000 rate=1500 kills=30 pauses=14 fenced=1 jumps=6 crashes=3 resets=12 blackholes=9 unplugs=6 commits=60"
-
 // plan makes a plan of words, with a fresh seed if they contain none.
 func plan(t *testing.T, text string) attack.Plan {
 	t.Helper()
@@ -28,7 +24,7 @@ func plan(t *testing.T, text string) attack.Plan {
 	return p
 }
 
-func config(t *testing.T, program string, p attack.Plan) attack.Config {
+func config(t *testing.T, engine *attack.Engine, program string, p attack.Plan) attack.Config {
 	t.Helper()
 	text, err := os.ReadFile("../../../../../examples/flights.yaml")
 	if err != nil {
@@ -52,21 +48,23 @@ func config(t *testing.T, program string, p attack.Plan) attack.Config {
 		t.Fatal(err)
 	}
 	return attack.Config{
-		Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
+		Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
 		Pipeline: strings.Replace(string(text), line, "\nlease: {for: 3s, renew: 1s}\nbatch: 200"+line, 1),
 	}
 }
 
-// TestAttack attacks the program. There must be no findings.
-func TestAttack(t *testing.T) {
-	p := plan(t, ci+" "+os.Getenv("SLUICE_ATTACK"))
-	r, err := attack.Run(t.Context(), config(t, binary, p))
+// attacked attacks the program with a plan, which words in the environment variable SLUICE_ATTACK
+// change. There must be no findings.
+func attacked(t *testing.T, engine *attack.Engine, words string) {
+	t.Helper()
+	p := plan(t, words+" "+os.Getenv("SLUICE_ATTACK"))
+	r, err := attack.Run(t.Context(), config(t, engine, binary, p))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, repeat(p))
+		t.Fatalf("%v\n%s", err, repeat(t, p))
 	}
-	fmt.Printf("\nattack\n%s\n", r)
+	fmt.Printf("\nattack on %s\n%s\n", engine.Name, r)
 	if len(r.Findings) > 0 {
-		t.Error(repeat(p))
+		t.Error(repeat(t, p))
 	}
 	for _, m := range r.Missing() {
 		t.Errorf("fault has not struck often enough: %s", m)
@@ -78,20 +76,19 @@ func TestAttack(t *testing.T) {
 
 // repeat is the command that attacks with the same seed again. What strikes is
 // drawn from the seed; when it strikes depends on the machine too.
-func repeat(p attack.Plan) string {
-	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -tags postgres -run 'TestAttack$' -v ./cmd/sluice/internal/proof/attack",
-		strings.TrimSpace(fmt.Sprintf("%s seed=%d", os.Getenv("SLUICE_ATTACK"), p.Seed)))
+func repeat(t *testing.T, p attack.Plan) string {
+	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -tags postgres,mariadb,sqlserver -run '%s$' -v ./cmd/sluice/internal/proof/attack",
+		strings.TrimSpace(fmt.Sprintf("%s seed=%d", os.Getenv("SLUICE_ATTACK"), p.Seed)), t.Name())
 }
 
-// TestAttackFindsWhatIsBroken attacks a program without its fence: events must be
-// duplicated.
-func TestAttackFindsWhatIsBroken(t *testing.T) {
-	p := plan(t, "events=20000 rate=1500 kills=2 pauses=3 late=40")
-	r, err := attack.Run(t.Context(), config(t, unfenced, p))
+// attackedUnfenced attacks a program without its fence: events must be duplicated.
+func attackedUnfenced(t *testing.T, engine *attack.Engine, words string) {
+	t.Helper()
+	r, err := attack.Run(t.Context(), config(t, engine, unfenced, plan(t, words)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("\nattack on a program without its fence\n%s\n", r)
+	fmt.Printf("\nattack on a program without its fence, on %s\n%s\n", engine.Name, r)
 	for _, m := range r.Missing() {
 		t.Errorf("fault has not struck often enough: %s", m)
 	}

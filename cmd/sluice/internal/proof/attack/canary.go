@@ -20,7 +20,7 @@ import (
 // canaries are secrets that must not appear in any output.
 type canaries struct {
 	key      string // of the hub, base64 as a connection string has it
-	password string // of PostgreSQL's role
+	password string // of the database's role
 }
 
 func newCanaries() *canaries {
@@ -54,7 +54,7 @@ func (c *canaries) forms() map[string][]byte {
 		}
 	}
 	add("the hub's key", c.key)
-	add("PostgreSQL's password", c.password)
+	add("the database's password", c.password)
 	raw, _ := base64.StdEncoding.DecodeString(c.key) // it is ours
 	forms["the hub's key, decoded"] = raw
 	forms["the hub's key, decoded, in hex"] = []byte(hex.EncodeToString(raw))

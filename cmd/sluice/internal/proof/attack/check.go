@@ -52,11 +52,11 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	if err := w.hub.shutdown(ctx); err != nil {
 		r.find("hub: %v", err)
 	}
-	log := w.pg.Log()
-	if err := os.WriteFile(filepath.Join(w.Dir, "postgres.log"), []byte(log), 0o644); err != nil {
+	log := w.server.Log()
+	if err := os.WriteFile(filepath.Join(w.Dir, "database.log"), []byte(log), 0o644); err != nil {
 		return err
 	}
-	if err := w.pg.Stop(); err != nil {
+	if err := w.server.Stop(); err != nil {
 		return err
 	}
 	// A planted secret shows that the search works.
@@ -67,7 +67,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	may := func(path, line string) bool {
 		return path == planted || readyLine(path, line)
 	}
-	found, searched, err := w.secrets.search(may, w.Dir, w.pg.Dir())
+	found, searched, err := w.secrets.search(may, w.Dir, w.server.Dir())
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Rep
 		return err
 	}
 	defer source.Close(context.WithoutCancel(ctx))
-	done, err := readEffects(ctx, w.db)
+	done, err := readEffects(ctx, w.db, w.Engine.partition)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,8 @@ type mapped struct {
 	origin                    string
 }
 
-func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
+// readEffects reads both tables; partition is the column of the second.
+func readEffects(ctx context.Context, db *sql.DB, partition string) (*effects, error) {
 	e := &effects{rows: map[string][]mapped{}, deadLetters: map[string][]int64{}}
 	err := each(ctx, db, `SELECT hub_partition, sequence_number, delay, distance, coalesce(origin, '') FROM flights`, func(rows *sql.Rows) error {
 		var partition string
@@ -166,7 +167,7 @@ func readEffects(ctx context.Context, db *sql.DB) (*effects, error) {
 		return err
 	})
 	if err == nil {
-		err = each(ctx, db, `SELECT partition, sequence_number FROM sluice_dead_letters`, func(rows *sql.Rows) error {
+		err = each(ctx, db, `SELECT `+partition+`, sequence_number FROM sluice_dead_letters`, func(rows *sql.Rows) error {
 			var partition string
 			var sequence int64
 			err := rows.Scan(&partition, &sequence)

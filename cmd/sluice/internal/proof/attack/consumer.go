@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,34 +13,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
-
-// moment is a moment in a step: which of its statements is on its way to
-// PostgreSQL.
-type moment int
-
-const (
-	never   moment = iota
-	begins         // the first statement of the transaction that moves the checkpoint
-	writes         // the batch's COPY
-	commits        // the COMMIT
-)
-
-// momentOf recognises the moments by pgstore's statements. If those change, it
-// recognises nothing, these faults do not strike, and the attack fails for that.
-func momentOf(statements []string) moment {
-	last := statements[len(statements)-1]
-	for _, s := range statements {
-		switch {
-		case strings.Contains(s, "UPDATE") && strings.Contains(s, "sluice_checkpoints") && strings.Contains(s, "RETURNING pg_current_xact_id()"):
-			return begins
-		case strings.HasPrefix(strings.ToLower(s), "copy "):
-			return writes
-		case strings.Contains(s, "pg_current_xact_id()::text = $1") && last == "COMMIT":
-			return commits
-		}
-	}
-	return never
-}
 
 // trap calls strike when a statement of its moment passes the proxy, and holds the
 // statement back until release is closed.
@@ -53,10 +23,10 @@ type trap struct {
 	release chan struct{}
 }
 
-// route is the connection of a process to the hub and to PostgreSQL.
+// route is the connection of a process to the hub and to the database.
 type route struct {
 	hub, sql *tcplink.Link
-	commits  *commitproxy.Proxy // between sql and PostgreSQL; nil where no fault strikes statements
+	commits  *commitproxy.Proxy // between sql and the database; nil where no fault strikes statements
 }
 
 func (w *route) close() {
@@ -78,8 +48,9 @@ func (w *route) close() {
 type consumer struct {
 	service
 	*route
-	name  string
-	netns *netns.Namespace // nil if it runs in the host's network
+	name   string
+	engine *Engine
+	netns  *netns.Namespace // nil if it runs in the host's network
 
 	mu     sync.Mutex
 	trap   *trap
@@ -87,15 +58,21 @@ type consumer struct {
 	late   bool  // a COMMIT is held back
 	struck func(Fault)
 	last   time.Time // when a step of the current process came to its COMMIT
-	fenced int       // steps that PostgreSQL has refused: their UPDATE changed no checkpoint
+	fenced int       // steps that the fence has refused
 }
 
-// commitFaults maps faults to those of pgtest's proxy.
+// commitFaults maps faults to those of the proxy.
 var commitFaults = map[Fault]commitproxy.Fault{CutBefore: commitproxy.CutBefore, LoseReply: commitproxy.LoseReply, DeliverLate: commitproxy.DeliverLate}
 
-// intercept is called with all statements that the consumer sends.
-func (c *consumer) intercept(statements []string) commitproxy.Fault {
-	at := momentOf(statements)
+// connection returns a function that is called with all statements that the consumer sends on a new
+// connection.
+func (c *consumer) connection() func(statements []string) commitproxy.Fault {
+	momentOf := c.engine.moments()
+	return func(statements []string) commitproxy.Fault { return c.intercept(momentOf(statements)) }
+}
+
+// intercept is called when the consumer's connections send a statement.
+func (c *consumer) intercept(at moment) commitproxy.Fault {
 	if at == never {
 		return commitproxy.None
 	}
@@ -126,14 +103,14 @@ func (c *consumer) intercept(statements []string) commitproxy.Fault {
 
 // answered is called with the results of the consumer's statements.
 func (c *consumer) answered(statements, tags []string) {
-	if momentOf(statements) == begins && slices.Contains(tags, "UPDATE 0") {
+	if c.engine.refused(statements, tags) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.fenced++
 	}
 }
 
-// refusals is the number of its steps that PostgreSQL has refused.
+// refusals is the number of its steps that the fence has refused.
 func (c *consumer) refusals() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -571,7 +571,7 @@ func (l *diskCase) checkSQLite(ctx context.Context, began time.Time) (*DiskRepor
 		return nil, err
 	}
 	defer db.Close()
-	done, err := readEffects(ctx, db)
+	done, err := readEffects(ctx, db, "partition")
 	if err != nil {
 		return nil, err
 	}

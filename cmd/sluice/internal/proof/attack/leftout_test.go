@@ -1,4 +1,4 @@
-//go:build !postgres || !linux
+//go:build (!postgres && !mariadb && !sqlserver) || !linux
 
 package attack_test
 
@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: the attack with real processes, which needs Linux and PostgreSQL (scripts/install-postgres, then go test -tags postgres ./cmd/sluice/internal/proof/attack, or make test)"
+	const notice = "left out: the attack with real processes, which needs Linux and PostgreSQL, MariaDB or Babelfish (scripts/install-postgres, then go test -tags postgres ./cmd/sluice/internal/proof/attack, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }

@@ -1,4 +1,4 @@
-//go:build postgres && linux
+//go:build (postgres || mariadb || sqlserver) && linux
 
 package attack_test
 

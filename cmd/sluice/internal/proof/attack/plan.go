@@ -24,7 +24,7 @@ const (
 	PauseCommit Fault = "paused past the lease, its COMMIT under way"
 	PauseAny    Fault = "paused past the lease, anywhere"
 	Jump        Fault = "leases expire early, as after a clock jump"
-	Crash       Fault = "PostgreSQL stopped immediately, started again"
+	Crash       Fault = "database server stopped as by a crash, started again"
 	Reset       Fault = "connections reset"
 	BlackHole   Fault = "bytes dropped, then connections cut"
 	Unplug      Fault = "network cable pulled, plugged in again"
@@ -41,7 +41,7 @@ type Plan struct {
 	Seed   uint64        // of the random numbers that choose what strikes when and where
 	Events int           // number of events to send at least
 	Rate   int           // events sent per second, after the first tenth
-	Fenced int           // number of transactions that PostgreSQL must refuse after a pause; pauses continue until then
+	Fenced int           // number of transactions that the database must refuse after a pause; pauses continue until then
 	Strike map[Fault]int // how often each fault strikes
 }
 
@@ -116,7 +116,7 @@ type tally struct {
 	mu     sync.Mutex
 	left   map[Fault]int
 	struck map[Fault]int
-	fenced int // transactions that PostgreSQL has refused after a pause
+	fenced int // transactions that the database has refused after a pause
 	owed   int // how many of them there must be
 }
 
@@ -176,7 +176,7 @@ func (t *tally) sawFenced(n int) {
 }
 
 // counts returns how often each fault has struck, and how many transactions
-// PostgreSQL has refused after a pause.
+// the database has refused after a pause.
 func (t *tally) counts() (map[Fault]int, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -62,22 +62,35 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestMoments recognises the statements of a step, and not those of similar ones.
+// TestMoments finds the statements of a step, and not those of similar ones.
 func TestMoments(t *testing.T) {
 	const advance = "\nUPDATE \"public\".sluice_checkpoints\nSET sequence_number = $8 … RETURNING pg_current_xact_id()::text"
 	for _, c := range []struct {
-		statements []string
-		want       moment
+		engine     *Engine
+		statements [][]string // of one connection
+		want       []moment
 	}{
-		{[]string{"begin", "SELECT set_config('lock_timeout', $1, true)", advance, "SET LOCAL lock_timeout TO DEFAULT"}, begins},
-		{[]string{`copy "flights" ( "delay" ) from stdin binary;`}, writes},
-		{[]string{"SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}, commits},
-		{[]string{"INSERT INTO sluice_dead_letters", "SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}, commits},
-		{[]string{"begin", "UPDATE \"public\".sluice_leases SET expires_at = now()", "COMMIT"}, never},
-		{[]string{"begin", "INSERT INTO \"public\".sluice_checkpoints AS c … DO UPDATE SET … RETURNING epoch", "COMMIT"}, never},
+		{PostgreSQL, [][]string{{"begin", "SELECT set_config('lock_timeout', $1, true)", advance, "SET LOCAL lock_timeout TO DEFAULT"}}, []moment{begins}},
+		{PostgreSQL, [][]string{{`copy "flights" ( "delay" ) from stdin binary;`}}, []moment{writes}},
+		{PostgreSQL, [][]string{{"SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}}, []moment{commits}},
+		{PostgreSQL, [][]string{{"INSERT INTO sluice_dead_letters", "SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}}, []moment{commits}},
+		{PostgreSQL, [][]string{{"begin", "UPDATE \"public\".sluice_leases SET expires_at = now()", "COMMIT"}}, []moment{never}},
+		{PostgreSQL, [][]string{{"begin", "INSERT INTO \"public\".sluice_checkpoints AS c … DO UPDATE SET … RETURNING epoch", "COMMIT"}}, []moment{never}},
+		{MariaDB, [][]string{
+			{"START TRANSACTION"}, {"SELECT 1 FROM sluice_checkpoints WHERE namespace = 'n' FOR UPDATE"}, {"SAVEPOINT sluice_A"},
+			{"INSERT INTO `flights` (`delay`) VALUES (1)"}, {"UPDATE sluice_checkpoints SET\n sequence_number = 7, event_offset = '', claims = 1,"}, {"COMMIT"},
+			{"START TRANSACTION"}, {"\n\tUPDATE sluice_checkpoints SET\n\tclaims = claims + CASE"}, {"COMMIT"},
+		}, []moment{never, begins, never, writes, never, commits, never, never, never}},
+		{SQLServer, [][]string{
+			{"BEGIN"}, {"UPDATE sluice_checkpoints SET updated_at = updated_at OUTPUT 1 WHERE group_key = @p1"}, {"INSERT BULK [flights] ([delay] int)"},
+			{"\n\tUPDATE sluice_checkpoints SET sequence_number = @p1, event_offset = @p2, claims = 1,"}, {"COMMIT"}, {"COMMIT"},
+		}, []moment{never, begins, writes, never, commits, never}},
 	} {
-		if got := momentOf(c.statements); got != c.want {
-			t.Errorf("%q: moment %d, want %d", c.statements, got, c.want)
+		momentOf := c.engine.moments()
+		for i, statements := range c.statements {
+			if got := momentOf(statements); got != c.want[i] {
+				t.Errorf("%s: %q: moment %d, want %d", c.engine.Name, statements, got, c.want[i])
+			}
 		}
 	}
 }

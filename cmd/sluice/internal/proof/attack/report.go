@@ -13,9 +13,10 @@ import (
 
 // Report is the result of an attack.
 type Report struct {
+	Engine     string
 	Plan       Plan
 	Struck     map[Fault]int
-	Fenced     int  // transactions that PostgreSQL has refused after a pause
+	Fenced     int  // transactions that the database has refused after a pause
 	Namespaces bool // unplugged cables were those of network namespaces; else traffic was blocked at the proxies
 	Dumps      int  // consumers that printed their stacks on SIGQUIT
 	Lives      int  // starts of consumers
@@ -57,6 +58,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(what string, value any) { fmt.Fprintf(t, "%s\t%v\n", what, value) }
+	row("database", r.Engine)
 	row("seed", r.Plan.Seed)
 	for _, f := range Faults {
 		row(string(f), r.Struck[f])

@@ -33,7 +33,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	if err := w.attack(ctx, cancel); err != nil {
 		return nil, err
 	}
-	r := &Report{Plan: cfg.Plan, Attack: time.Since(began), Namespaces: w.hostNetwork != nil}
+	r := &Report{Engine: cfg.Engine.Name, Plan: cfg.Plan, Attack: time.Since(began), Namespaces: w.hostNetwork != nil}
 	r.Struck, r.Fenced = w.tally.counts()
 	w.dump(ctx, r)
 	w.runMisconfigured(ctx)
@@ -118,19 +118,18 @@ func (w *world) dump(ctx context.Context, r *Report) {
 // the secrets in another: their error messages must not show the secrets.
 func (w *world) runMisconfigured(ctx context.Context) {
 	good := w.env(w.clean)
-	key, password := w.secrets.key, w.secrets.password
-	for name, env := range map[string][]string{
-		"bad-port":        {good[0], "DATABASE_URL=postgres://attacked:" + password + "@127.0.0.1:port/flights"},
-		"unescaped":       {good[0], "DATABASE_URL=postgres://attacked:" + password + "@" + w.clean.sql.Addr() + "/flights"},
-		"bad-scheme":      {good[0], "DATABASE_URL=postgre://attacked:" + password + "@127.0.0.1/flights"},
-		"bad-option":      {good[0], good[1] + "&sslmode=" + password},
-		"wrong-role":      {good[0], "DATABASE_URL=postgres://nobody@" + w.clean.sql.Addr() + "/flights?sslmode=disable&password=" + password},
+	key := w.secrets.key
+	list := map[string][]string{
 		"no-endpoint":     {"EVENTHUB_CONNECTION_STRING=SharedAccessKeyName=attack;SharedAccessKey=" + key, good[1]},
 		"misspelt-part":   {"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + w.clean.hub.Addr() + ";SharedAccesKey=" + key, good[1]},
 		"key-as-endpoint": {"EVENTHUB_CONNECTION_STRING=Endpoint=" + key + ";SharedAccessKeyName=attack;SharedAccessKey=" + key, good[1]},
 		"wrong-key-name":  {"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + w.clean.hub.Addr() + ";SharedAccessKeyName=other;SharedAccessKey=" + key + ";UseDevelopmentEmulator=true", good[1]},
 		"mixed-up":        {"EVENTHUB_CONNECTION_STRING=" + good[1], "DATABASE_URL=" + good[0]},
-	} {
+	}
+	for name, url := range w.Engine.misconfigured(w.secrets.password, w.clean.sql.Addr()) {
+		list[name] = []string{good[0], "DATABASE_URL=" + url}
+	}
+	for name, env := range list {
 		w.runFailing(ctx, name, env, "validate", w.pipeline())
 		w.runFailing(ctx, name+"-run", env, "run", w.pipeline(), "--until-caught-up", "--within", "1s")
 	}

@@ -165,7 +165,7 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 		sleep(ctx, left)
 	}
 	pass()
-	// PostgreSQL answers before the consumer wakes up.
+	// The database answers before the consumer wakes up.
 	until(ctx, between(random, 100*time.Millisecond, 200*time.Millisecond), func() bool { return c.refusals() > before })
 	p.signal(syscall.SIGCONT)
 	w.tally.sawFenced(c.refusals() - before)
@@ -194,7 +194,7 @@ func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (p
 
 // jump lets a consumer's leases expire in the database earlier than by the
 // consumer's clock, as when the database's clock jumps ahead, while one of its
-// transactions is under way. Others take over, and PostgreSQL refuses the
+// transactions is under way. Others take over, and the database refuses the
 // transaction. Only that refusal shows the consumer that it has lost its lease.
 func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	p, _ := c.now()
@@ -205,8 +205,8 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	}
 	defer pass()
 	before, owner := c.refusals(), ownerPattern(p.pid())
-	if _, err := w.db.ExecContext(ctx, `UPDATE sluice_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE owner LIKE $1`, owner); err != nil {
-		return false, nil // PostgreSQL is down just now
+	if _, err := w.db.ExecContext(ctx, w.Engine.expire, owner); err != nil {
+		return false, nil // the database is down just now
 	}
 	until(ctx, leaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
 	pass()
@@ -217,14 +217,14 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 // them. While the database does not answer, it returns all.
 func (w *world) owns(ctx context.Context, pid int) int {
 	n := partitions
-	_ = w.db.QueryRowContext(ctx, `SELECT count(*) FROM sluice_checkpoints WHERE owner LIKE $1`, ownerPattern(pid)).Scan(&n)
+	_ = w.db.QueryRowContext(ctx, w.Engine.owned, ownerPattern(pid)).Scan(&n)
 	return n
 }
 
 // ownerPattern is a LIKE pattern for the owner name of a process.
 func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
-// strikeServers crashes PostgreSQL and kills the hub, until no fault is left.
+// strikeServers crashes the database and kills the hub, until no fault is left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 	for ctx.Err() == nil {
 		sleep(ctx, between(random, time.Second, 4*time.Second))
@@ -248,15 +248,15 @@ func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 }
 
 func (w *world) crash(ctx context.Context, random *rand.Rand) error {
-	if err := w.pg.Stop(); err != nil {
+	if err := w.server.Stop(); err != nil {
 		return err
 	}
 	if random.IntN(4) == 0 {
-		w.runFailing(ctx, "without-postgres", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
-		w.runFailing(ctx, "validate-without-postgres", w.env(w.clean), "validate", w.pipeline())
+		w.runFailing(ctx, "without-database", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
+		w.runFailing(ctx, "validate-without-database", w.env(w.clean), "validate", w.pipeline())
 	}
 	sleep(ctx, between(random, 0, 1500*time.Millisecond))
-	return w.pg.Restart()
+	return w.server.Restart()
 }
 
 func (w *world) killHub(ctx context.Context) error {

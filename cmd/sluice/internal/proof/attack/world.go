@@ -17,24 +17,20 @@ import (
 	"sync"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
-
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/netns"
-	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
 const (
 	hubName    = "flights"
 	keyName    = "attack"
-	role       = "attacked"
-	database   = "flights"
 	partitions = 6
 	consumers  = 3
 )
 
 // Config configures an attack.
 type Config struct {
+	Engine   *Engine           // the database
 	Binary   string            // the program
 	Pipeline string            // text of its pipeline file
 	Records  []json.RawMessage // sent in turn, repeatedly
@@ -54,7 +50,7 @@ type world struct {
 	load    *load
 	secrets *canaries
 
-	pg          *pgtest.Server
+	server      server
 	db          *sql.DB        // our own connection, not through a proxy
 	hostNetwork *netns.Network // nil without network namespaces
 	host        string         // address of the links for the processes
@@ -97,7 +93,7 @@ func (w *world) build(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range consumers {
-		c := &consumer{name: string(rune('a' + i))}
+		c := &consumer{name: string(rune('a' + i)), engine: w.Engine}
 		if w.hostNetwork != nil {
 			c.netns = w.hostNetwork.Namespaces[i]
 		}
@@ -107,7 +103,7 @@ func (w *world) build(ctx context.Context) (err error) {
 		if c.route, err = w.newRoute(true); err != nil {
 			return err
 		}
-		c.commits.Intercept(c.intercept)
+		c.commits.InterceptEach(c.connection)
 		c.commits.Answers(c.answered)
 		w.consumers = append(w.consumers, c)
 		if err := c.run(); err != nil {
@@ -118,23 +114,10 @@ func (w *world) build(ctx context.Context) (err error) {
 }
 
 func (w *world) buildDatabase(ctx context.Context) (err error) {
-	if w.pg, err = pgtest.Start(nil); err != nil {
+	if w.server, err = w.Engine.start(); err != nil {
 		return err
 	}
-	admin, err := sql.Open("pgx", w.pg.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer admin.Close()
-	for _, statement := range []string{
-		"CREATE ROLE " + role + " LOGIN PASSWORD '" + w.secrets.password + "'",
-		"CREATE DATABASE " + database + " OWNER " + role,
-	} {
-		if _, err := admin.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("make the database: %w", err)
-		}
-	}
-	w.db, err = sql.Open("pgx", w.pg.URL(database))
+	w.db, err = w.Engine.prepare(ctx, w.server, w.secrets.password)
 	return err
 }
 
@@ -192,9 +175,9 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 	if r.hub, err = tcplink.New(listen, w.hubAddr); err != nil {
 		return nil, err
 	}
-	target := w.pg.Addr()
+	target := w.server.Addr()
 	if statements {
-		if r.commits, err = pgtest.NewProxy(target); err != nil {
+		if r.commits, err = w.Engine.proxy(target); err != nil {
 			return nil, err
 		}
 		target = r.commits.Addr()
@@ -207,10 +190,9 @@ func (w *world) pipeline() string { return filepath.Join(w.Dir, "flights.yaml") 
 
 // env is the environment of a process that uses a route, with the secrets.
 func (w *world) env(r *route) []string {
-	u := neturl.URL{Scheme: "postgres", User: neturl.UserPassword(role, w.secrets.password), Host: r.sql.Addr(), Path: database, RawQuery: "sslmode=disable"}
 	return []string{
 		"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + r.hub.Addr() + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true",
-		"DATABASE_URL=" + u.String(),
+		"DATABASE_URL=" + w.Engine.url(neturl.UserPassword(role, w.secrets.password), r.sql.Addr()),
 	}
 }
 
@@ -235,8 +217,8 @@ func (w *world) close() error {
 	if w.db != nil {
 		w.db.Close()
 	}
-	if w.pg != nil {
-		errs = append(errs, w.pg.Close())
+	if w.server != nil {
+		errs = append(errs, w.server.Close())
 	}
 	return errors.Join(errs...)
 }

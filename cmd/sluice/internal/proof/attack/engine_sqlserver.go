@@ -1,0 +1,50 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// SQLServer is Babelfish, which speaks SQL Server's protocol, through sqlstore.
+var SQLServer = &Engine{
+	Name:    "SQL Server's protocol (Babelfish)",
+	start:   func() (server, error) { return started(sqlservertest.Start()) },
+	prepare: prepareSQLServer,
+	proxy:   sqlservertest.NewProxy,
+	form:    "sqlserver://%s@%s?database=" + database + "&encrypt=disable",
+	wrong:   "&encrypt=",
+	moments: sqlstoreMoments(sqlServerLocks, "INSERT BULK [flights]", "INSERT INTO [flights]"),
+	refused: func(statements, tags []string) bool {
+		return sqlServerLocks(statements[0]) && slices.Contains(tags, "UPDATE 0")
+	},
+	partition: "partition",
+	expire:    `UPDATE sluice_leases SET expires_at = DATEADD(second, -1, SYSUTCDATETIME()) WHERE owner LIKE @p1`,
+	owned:     `SELECT COUNT(*) FROM sluice_checkpoints WHERE owner LIKE @p1`,
+}
+
+func sqlServerLocks(statement string) bool {
+	return strings.HasPrefix(statement, "UPDATE sluice_checkpoints") && strings.Contains(statement, "OUTPUT 1")
+}
+
+func prepareSQLServer(ctx context.Context, s server, password string) (*sql.DB, error) {
+	url, err := s.(*sqlservertest.Server).CreateDatabase(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := sqlstore.SQLServerConnector(url, nil)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	return db, execute(ctx, db,
+		"CREATE LOGIN "+role+" WITH PASSWORD = '"+password+"'",
+		"CREATE USER "+role+" FOR LOGIN "+role,
+		"ALTER ROLE db_owner ADD MEMBER "+role)
+}

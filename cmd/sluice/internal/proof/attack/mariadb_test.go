@@ -1,0 +1,17 @@
+//go:build mariadb && linux
+
+package attack_test
+
+import (
+	"testing"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
+)
+
+func TestMariaDB(t *testing.T) {
+	attacked(t, attack.MariaDB, "events=40000 rate=1000 kills=6 pauses=5 fenced=1 jumps=3 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
+}
+
+func TestMariaDBFindsWhatIsBroken(t *testing.T) {
+	attackedUnfenced(t, attack.MariaDB, "events=10000 rate=1000 kills=1 pauses=2 jumps=6")
+}
