@@ -139,7 +139,9 @@ func TestProxy(t *testing.T) {
 
 // Answers pairs statements with what came of them, also where the answer has many messages.
 func TestProxyAnswers(t *testing.T) {
-	proxy, through := mariadbtest.NewTestProxy(t, mariadbtest.Database(t))
+	url := mariadbtest.Database(t)
+	execute(t, connect(t, url), `SET GLOBAL max_allowed_packet = 64 * 1024 * 1024`)
+	proxy, through := mariadbtest.NewTestProxy(t, url)
 	conn := connect(t, through)
 	execute(t, conn, `CREATE TABLE t (n int, body LONGTEXT)`)
 	seen := make(map[string]string)

@@ -20,7 +20,7 @@ var MariaDB = &Engine{
 	proxy:   mariadbtest.NewProxy,
 	form:    "mariadb://%s@%s/" + database + "?timeout=10s",
 	wrong:   "&tls=",
-	moments: sqlstoreMoments(mariadbLocks, "INSERT INTO `flights`"),
+	moments: sqlstoreMoments(mariadbLocks, "INSERT INTO `flights`", "LOAD DATA LOCAL INFILE"),
 	refused: func(statements, tags []string) bool {
 		return mariadbLocks(statements[0]) && slices.Contains(tags, "SELECT 0")
 	},

@@ -3,15 +3,32 @@
 package attack_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
 )
 
+// isOthers reports whether the server was there before: the attack crashes servers of its own only.
+func isOthers() bool {
+	others := os.Getenv("SLUICE_SQLSERVER_URL") != ""
+	if others {
+		fmt.Println("left out: the attack on SQL Server, which would crash the server of SLUICE_SQLSERVER_URL; without that variable it starts a Babelfish")
+	}
+	return others
+}
+
 func TestSQLServer(t *testing.T) {
+	if isOthers() {
+		return
+	}
 	attacked(t, attack.SQLServer, "events=40000 rate=1000 kills=6 pauses=5 fenced=1 jumps=3 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
 }
 
 func TestSQLServerFindsWhatIsBroken(t *testing.T) {
+	if isOthers() {
+		return
+	}
 	attackedUnfenced(t, attack.SQLServer, "events=10000 rate=1000 kills=1 pauses=2 jumps=6")
 }
