@@ -169,6 +169,29 @@ func refusesRows(t *testing.T, address string, db *sql.DB, more ...string) []str
 	return deadLetters(t, p, parts)
 }
 
+// storesTypes checks that every type comes out of a database as it should, from a table types that is
+// made of the mapping, and from one with other fitting types, which given makes. It returns that table's
+// names in a mapping and in SQL. rows is the query of a table.
+func storesTypes(t *testing.T, database func(testing.TB) (string, *sql.DB), columns string, bodies []string, given func(*testing.T, *sql.DB) (name, from string),
+	rows func(from string) string, want string) {
+	for _, name := range []string{"created", "given"} {
+		t.Run(name, func(t *testing.T) {
+			address, db := database(t)
+			target, from := "  insert:\n    table: types\n    create: true\n", "types"
+			if name == "given" {
+				var table string
+				table, from = given(t, db)
+				target = "  insert:\n    table: " + table + "\n"
+			}
+			p, parts := opened(t, address, target+columns)
+			consume(t, p, parts, sluicetest.Bodies(bodies...)...)
+			if got := query(t, db, rows(from)); got != want {
+				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, want, deadLetters(t, p, parts))
+			}
+		})
+	}
+}
+
 // lastDelays are events for a statement that stores the last delay, below 100, of each origin.
 var lastDelays = []string{
 	`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func init() { servers = append(servers, mariadbtest.Around) }
@@ -42,11 +41,8 @@ func TestMariaDBRefuses(t *testing.T) {
 	}
 }
 
-// Every type comes out of MariaDB as it should, from a table that was made of the mapping and from one
-// with other fitting types.
 func TestMariaDBTypes(t *testing.T) {
-	const columns = `
-    columns:
+	const columns = `    columns:
       a: {from: body.a, type: text}
       b: {from: body.b, type: integer}
       c: {from: body.c, type: bigint}
@@ -62,27 +58,14 @@ func TestMariaDBTypes(t *testing.T) {
 `
 	body := `{"a":"9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11","b":1,"c":9007199254740993,"d":2.5,"e":1.10e1,"f":true,"g":"2026-01-31T09:30:00.5000019+01:00","h":"AP8=","i":{"x":["\ud83d\ude00"]},"l":"0001-01-01T00:00:00Z"}`
 	want := `9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11 1 9007199254740993 2.5 11.0 1 2026-01-31 08:30:00.500001 00FF {"x":["\ud83d\ude00"]} none <nil> 0001-01-01 00:00:00.000000`
-	for name, table := range map[string]string{
-		"created": "",
-		"given": "CREATE TABLE `Types` (id bigint AUTO_INCREMENT PRIMARY KEY, A uuid, b bigint, c decimal(20), d double, e numeric(9,1), f bit, " +
-			"g datetime(6), h varbinary(9), i mediumtext NOT NULL, j enum('none', 'some'), k bigint, l datetime(6))",
-	} {
-		t.Run(name, func(t *testing.T) {
-			address, db := mariaURL(t)
-			target, from := "  insert:\n    table: types\n    create: true"+columns, "types"
-			if table != "" {
-				mustExec(t, db, table)
-				from = query(t, db, "SELECT DATABASE()") + ".Types"
-				target = "  insert:\n    table: " + from + columns
-			}
-			p, parts := opened(t, address, target)
-			consume(t, p, parts, sluicetest.Bodies(body)...)
-			got := query(t, db, "SELECT a, b, c, d, CAST(e AS DECIMAL(9,1)), f + 0, CAST(g AS CHAR), HEX(h), i, j, k, CAST(l AS CHAR) FROM "+from)
-			if got != want {
-				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, want, deadLetters(t, p, parts))
-			}
-		})
-	}
+	storesTypes(t, mariaURL, columns, []string{body}, func(t *testing.T, db *sql.DB) (name, from string) {
+		mustExec(t, db, "CREATE TABLE `Types` (id bigint AUTO_INCREMENT PRIMARY KEY, A uuid, b bigint, c decimal(20), d double, e numeric(9,1), f bit, "+
+			"g datetime(6), h varbinary(9), i mediumtext NOT NULL, j enum('none', 'some'), k bigint, l datetime(6))")
+		from = query(t, db, "SELECT DATABASE()") + ".Types"
+		return from, from
+	}, func(from string) string {
+		return "SELECT a, b, c, d, CAST(e AS DECIMAL(9,1)), f + 0, CAST(g AS CHAR), HEX(h), i, j, k, CAST(l AS CHAR) FROM " + from
+	}, want)
 }
 
 func TestMariaDBStatement(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// mysqlServer is MySQL or MariaDB.
-var mysqlServer = server{
+// mysqlKind is MySQL or MariaDB.
+var mysqlKind = serverKind{
 	dialect:   &mysqlDialect,
 	connector: func(address string, _ accessToken) (driver.Connector, error) { return sqlstore.MySQLConnector(address) },
 	open:      sqlstore.OpenMySQL,
@@ -55,7 +55,7 @@ func mysqlArgument(_ columnType, value any) any {
 }
 
 func parseMySQL(address string) (sqlDatabase, error) {
-	return mysqlServer.database(address, address, nil)
+	return mysqlKind.database(address, address, nil)
 }
 
 func mysqlColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
-	"github.com/sluice-go/sluice/sluicetest"
 )
 
 func init() { servers = append(servers, pgtest.Around) }
@@ -46,11 +45,8 @@ func TestPostgresRefuses(t *testing.T) {
 	}
 }
 
-// Every type comes out of PostgreSQL as it should, from a table that was made
-// of the mapping and from one with other fitting types.
 func TestPostgresTypes(t *testing.T) {
-	const columns = `
-    columns:
+	const columns = `    columns:
       a: {from: body.a, type: text}
       b: {from: body.b, type: integer}
       c: {from: body.c, type: bigint}
@@ -65,28 +61,18 @@ func TestPostgresTypes(t *testing.T) {
 `
 	body := `{"a":"9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11","b":1,"c":9007199254740993,"d":2.5,"e":1.10e1,"f":true,"g":"2026-01-31T09:30:00.5+01:00","h":"AP8=","i":{"x":[1.0]}}`
 	want := `9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11 1 9007199254740993 2.5 11.0 true 2026-01-31 08:30:00.5 \x00ff {"x": [1.0]} none <nil>`
-	for name, table := range map[string]string{
-		"created": "",
-		"given": `CREATE TYPE word AS ENUM ('none', 'some'); CREATE SCHEMA air;
+	storesTypes(t, postgresURL, columns, []string{body}, func(t *testing.T, db *sql.DB) (name, from string) {
+		mustExec(t, db, `CREATE TYPE word AS ENUM ('none', 'some'); CREATE SCHEMA air;
 			CREATE TABLE air."Types" (id bigint GENERATED ALWAYS AS IDENTITY, a uuid, b bigint, c numeric, d float8, e numeric(9,1), f bool,
-			                          g timestamp, h bytea, i jsonb NOT NULL, j word, k bigint)`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			url, db := postgresURL(t)
-			target := "  insert:\n    table: types\n    create: true" + columns
-			from, at := "types", "(g AT TIME ZONE 'UTC')"
-			if table != "" {
-				mustExec(t, db, table)
-				target, from, at = "  insert:\n    table: air.Types"+columns, `air."Types"`, "g"
-			}
-			p, parts := opened(t, url, target)
-			consume(t, p, parts, sluicetest.Bodies(body)...)
-			got := query(t, db, "SELECT a::text, b, c::text, d, e::text, f, "+at+"::text, h::text, i::text, j::text, k FROM "+from)
-			if got != want {
-				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, want, deadLetters(t, p, parts))
-			}
-		})
-	}
+			                          g timestamp, h bytea, i jsonb NOT NULL, j word, k bigint)`)
+		return "air.Types", `air."Types"`
+	}, func(from string) string {
+		at := "g"
+		if from == "types" {
+			at = "(g AT TIME ZONE 'UTC')"
+		}
+		return "SELECT a::text, b, c::text, d, e::text, f, " + at + "::text, h::text, i::text, j::text, k FROM " + from
+	}, want)
 }
 
 func TestPostgresStatement(t *testing.T) {

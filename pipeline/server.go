@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// server is what differs between the database servers of package sqlstore.
-type server struct {
+// serverKind is what differs between the database servers of package sqlstore.
+type serverKind struct {
 	dialect   *dialect
 	connector func(address string, token accessToken) (driver.Connector, error)
 	open      func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) (*sqlstore.Store, error)
@@ -24,21 +24,21 @@ type accessToken = func(context.Context) (string, error)
 
 // serverDatabase is a database of a server by its URL.
 type serverDatabase struct {
-	*server
+	*serverKind
 	given string // the URL as the file has it
 	url   string // the URL for sqlstore
 	token accessToken
 }
 
 // database returns the database of a URL, which given is in the file.
-func (s *server) database(given, url string, token accessToken) (sqlDatabase, error) {
+func (s *serverKind) database(given, url string, token accessToken) (sqlDatabase, error) {
 	if _, err := s.connector(url, token); err != nil {
 		return nil, err
 	}
 	return serverDatabase{s, given, url, token}, nil
 }
 
-func (d serverDatabase) dialect() *dialect { return d.server.dialect }
+func (d serverDatabase) dialect() *dialect { return d.serverKind.dialect }
 func (d serverDatabase) address() string   { return d.given }
 
 func (d serverDatabase) reader() (*sql.DB, error) {
@@ -50,11 +50,11 @@ func (d serverDatabase) reader() (*sql.DB, error) {
 }
 
 func (d serverDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	store, err := d.server.open(ctx, d.url, &sqlstore.ServerConfig{LeaseFor: p.config.LeaseFor, AccessToken: d.token})
+	store, err := d.serverKind.open(ctx, d.url, &sqlstore.ServerConfig{LeaseFor: p.config.LeaseFor, AccessToken: d.token})
 	if err != nil {
 		return err
 	}
-	parts.useSQLStore(p, store, serverCatalog{d.server, store.DB()})
+	parts.useSQLStore(p, store, serverCatalog{d.serverKind, store.DB()})
 	return nil
 }
 
@@ -66,16 +66,16 @@ func (d serverDatabase) inspect(ctx context.Context) (catalog, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return serverCatalog{d.server, db}, func() { db.Close() }, nil
+	return serverCatalog{d.serverKind, db}, func() { db.Close() }, nil
 }
 
 type serverCatalog struct {
-	server *server
-	db     *sql.DB
+	kind *serverKind
+	db   *sql.DB
 }
 
 func (c serverCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
-	rows, err := c.server.columns(ctx, c.db, table)
+	rows, err := c.kind.columns(ctx, c.db, table)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c serverCatalog) create(ctx context.Context, sql string) error {
 
 // parameters does not know their kinds.
 func (c serverCatalog) parameters(ctx context.Context, text string, _ int) ([]string, error) {
-	if !c.server.prepares {
+	if !c.kind.prepares {
 		return nil, nil
 	}
 	stmt, err := c.db.PrepareContext(ctx, text)

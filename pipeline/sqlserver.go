@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// sqlServerServer is SQL Server or Azure SQL. It cannot prepare every statement without executing it.
-var sqlServerServer = server{
+// sqlServerKind is SQL Server or Azure SQL. It cannot prepare every statement without executing it.
+var sqlServerKind = serverKind{
 	dialect:   &sqlServerDialect,
 	connector: sqlstore.SQLServerConnector,
 	open:      sqlstore.OpenSQLServer,
@@ -55,7 +55,7 @@ func parseSQLServer(address string) (sqlDatabase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlServerServer.database(address, clean, token)
+	return sqlServerKind.database(address, clean, token)
 }
 
 // sqlServerColumns: an identity and a rowversion (timestamp) take no values.
