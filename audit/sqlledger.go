@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,6 +32,8 @@ type Dialect struct {
 	Isolation sql.IsolationLevel
 	// NoReadOnly: the driver has no read-only transactions.
 	NoReadOnly bool
+
+	group string // condition with namespace, topic and consumer group; empty: these columns'
 }
 
 // SQLite returns the dialect of SQLite, for a database in write-ahead log mode.
@@ -51,7 +54,11 @@ func MySQL() Dialect {
 // SQLServer returns the dialect of SQL Server. The database must allow snapshots: ALTER DATABASE … SET
 // ALLOW_SNAPSHOT_ISOLATION ON, which is Azure SQL's default.
 func SQLServer() Dialect {
-	return Dialect{Placeholder: func(n int) string { return "@p" + strconv.Itoa(n) }, Isolation: sql.LevelSnapshot, NoReadOnly: true}
+	return Dialect{
+		Placeholder: func(n int) string { return "@p" + strconv.Itoa(n) }, Isolation: sql.LevelSnapshot, NoReadOnly: true,
+		// = does not compare trailing blanks. The tables are clustered by this key.
+		group: "group_key = CAST(HASHBYTES('SHA2_256', CONCAT(?, NCHAR(31), ?, NCHAR(31), ?)) AS binary(32))",
+	}
 }
 
 // SQLLedger is the [Ledger] of a transactional consumer: a table that the
@@ -93,7 +100,7 @@ func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, erro
 	p := sluice.Checkpoint{Group: g, Partition: v.partition}
 	var updated any // SQLite keeps text
 	err := v.tx.QueryRowContext(ctx, v.ledger.numbered(`SELECT incarnation, sequence_number, owner, epoch, updated_at FROM sluice_checkpoints
-WHERE namespace = ? AND topic = ? AND consumer_group = ? AND sluice_checkpoints.partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).
+WHERE {group} AND sluice_checkpoints.partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).
 		Scan(&p.Incarnation, &p.Position.Sequence, &p.Owner, &p.Epoch, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, false, nil
@@ -113,7 +120,7 @@ func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 		g := v.topic.Group
 		rows, err := v.tx.QueryContext(ctx, fmt.Sprintf(v.ledger.numbered(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
-WHERE namespace = ? AND topic = ? AND consumer_group = ? AND incarnation = ? AND sluice_dead_letters.partition = ?
+WHERE {group} AND incarnation = ? AND sluice_dead_letters.partition = ?
 ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence),
 			v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
 		if err != nil {
@@ -141,9 +148,10 @@ ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.ta
 	}
 }
 
-// numbered replaces each ? of a statement with the database's placeholder. The
-// statements have no other question marks.
+// numbered replaces {group} of a statement with its condition, and each ? with the database's
+// placeholder. The statements have no other question marks.
 func (l *SQLLedger) numbered(text string) string {
+	text = strings.Replace(text, "{group}", cmp.Or(l.dialect.group, "namespace = ? AND topic = ? AND consumer_group = ?"), 1)
 	var b strings.Builder
 	for n := 1; ; n++ {
 		before, after, found := strings.Cut(text, "?")

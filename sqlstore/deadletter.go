@@ -193,7 +193,7 @@ func (s *Store) selected(group driver.Group, f driver.DeadLetterFilter) (string,
 	add(len(f.IDs) > 0, s.sql.IdIn, array(f.IDs))
 	add(f.Partition != "", "partition = ?", clean(f.Partition))
 	add(len(f.Status) > 0, s.sql.StatusIn, array(f.Status))
-	add(f.Key != "", "partition_key = ?", clean(f.Key))
+	add(f.Key != "", s.sql.KeyIs, clean(f.Key))
 	add(f.ErrorContains != "", s.sql.ErrorContains, clean(f.ErrorContains))
 	add(!f.FailedSince.IsZero(), "failed_at >= ?", s.dialect.time(f.FailedSince))
 	add(!f.FailedBefore.IsZero(), "failed_at < ?", s.dialect.time(f.FailedBefore))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -149,8 +148,9 @@ func (c *mssqlConn) copy(ctx context.Context, b mssqlBulk) (driver.Result, error
 	bulk.Options = mssql.BulkOptions{CheckConstraints: true, FireTriggers: true}
 	for i, row := range b.rows {
 		if err := bulk.AddRow(row); err != nil {
-			// The server waits for the rest of the rows.
-			c.broken = i > 0 || isNetwork(err)
+			if answered := (mssql.Error{}); i > 0 || !errors.As(err, &answered) {
+				c.cut() // the server waits for the rest of the rows
+			}
 			return nil, c.failure(ctx, fmt.Errorf("copy row %d: %w", i, mssqlErrorOf(err)))
 		}
 	}
@@ -158,9 +158,11 @@ func (c *mssqlConn) copy(ctx context.Context, b mssqlBulk) (driver.Result, error
 	return driver.RowsAffected(n), c.failure(ctx, err)
 }
 
-func isNetwork(err error) bool {
-	var network net.Error
-	return errors.As(err, &network)
+// cut ends a connection on which the server waits for more than a statement: whatever is sent on it next
+// would be part of that. The server rolls its transaction back.
+func (c *mssqlConn) cut() {
+	c.broken = true
+	c.socket.Close()
 }
 
 // IsValid implements [driver.Validator].

@@ -143,7 +143,7 @@ func babelfishFault(text string) fault {
 func (d mssqlDialect) hint(err error) string {
 	e, ok := errors.AsType[mssql.Error](err)
 	if !ok {
-		return ""
+		return mssqlNetworkHint(err)
 	}
 	if hint, found := mssqlHints[e.Number]; found {
 		return hint
@@ -154,17 +154,41 @@ func (d mssqlDialect) hint(err error) string {
 	return ""
 }
 
+const (
+	mssqlNoWrites = "it accepts no writes: check whether it is a replica"
+	mssqlTooMany  = "too many requests at once: lower the pools' sizes, or raise the database's service objective"
+)
+
 var mssqlHints = map[int32]string{
+	911:   "create the database, or correct its name",
 	1222:  "another transaction holds the row: look for a paused process or a long transaction (sys.dm_exec_requests, column blocking_session_id), and KILL its session",
 	1105:  "free some room in its files",
-	9002:  "free some room in its log",
-	40544: "the database has reached its size: raise the limit, or delete rows",
-	3906:  "it accepts no writes: check whether it is a replica",
-	4060:  "the database is missing or not available now: check its name, and the user's rights in it",
-	10928: "too many requests at once: lower the pools' sizes, or raise the database's service objective",
-	10929: "too many requests at once: lower the pools' sizes, or raise the database's service objective",
-	18456: "check user and password",
-	40615: "the firewall of the server refuses this address: allow it",
-	468:   "compare texts of one collation: add COLLATE to the statement",
 	1946:  "the value is too long for an index",
+	3906:  mssqlNoWrites,
+	4060:  "create the database or correct its name; if it is there, give the login a user in it (CREATE USER name FOR LOGIN name)",
+	468:   "compare texts of one collation: add COLLATE to the statement",
+	9002:  "free some room in its log",
+	10928: mssqlTooMany,
+	10929: mssqlTooMany,
+	18456: "check user and password; an identity of Entra ID needs a user in the database (CREATE USER [name] FROM EXTERNAL PROVIDER)",
+	40501: mssqlTooMany,
+	40544: "the database has reached its size: raise the limit, or delete rows",
+	40613: "the database moves to another node, or resumes after a pause: wait a minute; if it stays so, check its state in the Azure portal",
+	40615: "add a rule for it to the server's firewall (Azure portal, Networking)",
+}
+
+// mssqlNetworkHint says what to do about a server that cannot be reached. The driver makes a text of the
+// error of a certificate.
+func mssqlNetworkHint(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case undialled(err):
+		return checkHost
+	case strings.Contains(err.Error(), "x509: "):
+		return "add certificate=FILE to the URL, with the certificate of the server's authority, and connect by a name that the server's certificate has"
+	case strings.Contains(err.Error(), "server does not support encryption"):
+		return "configure TLS in the server"
+	}
+	return ""
 }

@@ -107,6 +107,7 @@ var mssqlOwn = statements{
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id`,
 
+	KeyIs:         `partition_key + N'.' = ? + N'.'`, // = does not compare trailing blanks
 	StatusIn:      `status IN (SELECT value COLLATE Latin1_General_100_BIN2 FROM OPENJSON(?))`,
 	ErrorContains: `CHARINDEX(LOWER(?), LOWER(error)) > 0`,
 
@@ -133,6 +134,6 @@ var mssqlStatements = func() *statements {
 	s := newStatements(*whole, mssqlNumbered)
 	// Parts of statements; rebind numbers what is made of them.
 	s.MarkRedrive, s.Discard = whole.MarkRedrive, whole.Discard
-	s.OfGroup, s.IdIn, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.StatusIn, whole.ErrorContains
+	s.OfGroup, s.IdIn, s.KeyIs, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.KeyIs, whole.StatusIn, whole.ErrorContains
 	return s
 }()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,10 @@ func TestSQLServerURLs(t *testing.T) {
 		"server=host;user id=who;password=secret;database=db":   "cannot be read",
 		"sqlserver://host?database=db":                          "names no user",
 		"sqlserver://who:secret@host?database=db&encrypt=maybe": "invalid encrypt",
+		// The driver would take the password's end for the host's instance, and show it.
+		"sqlserver://who:12/secret@host?database=db": "special characters of the password as %XX",
+		"sqlserver://who:12#secret@host?database=db": "special characters of the password as %XX",
+		"sqlserver://who:12?secret@host?database=db": "special characters of the password as %XX",
 	} {
 		_, err := mssqlParams(address, c)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
@@ -49,6 +54,65 @@ func TestSQLServerURLs(t *testing.T) {
 	}
 	if _, err := mssqlParams("sqlserver://host?database=db&encrypt=true&TrustServerCertificate=true", c); err == nil || !strings.Contains(err.Error(), "remove TrustServerCertificate") {
 		t.Errorf("with an access token, and a certificate that is not checked: %v", err)
+	}
+}
+
+// TestSQLServerNames: errors name the port and the instance of a server, unless they are the usual ones.
+func TestSQLServerNames(t *testing.T) {
+	for address, want := range map[string]string{
+		"sqlserver://who:secret@db.example?database=orders":            "orders on db.example",
+		"sqlserver://who:secret@db.example:1433?database=orders":       "orders on db.example",
+		"sqlserver://who:secret@db.example:1533?database=orders":       "orders on db.example:1533",
+		"sqlserver://who:secret@[::1]:1533?database=orders":            "orders on [::1]:1533",
+		"sqlserver://who:secret@db.example/SQLEXPRESS?database=orders": `orders on db.example\SQLEXPRESS`,
+	} {
+		name, _, _, err := mssqlServer(address, nil)
+		if err != nil || name != want {
+			t.Errorf("%s: %q, %v; want %q", address, name, err, want)
+		}
+	}
+}
+
+// TestSQLServerHints: an error that a user meets at the start says what to do next.
+func TestSQLServerHints(t *testing.T) {
+	refused := fmt.Errorf("unable to open tcp connection: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{refused, "check host and port, and whether the server runs"},
+		{errors.New("TLS Handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"), "add certificate=FILE"},
+		{mssql.Error{Number: 911}, "create the database, or correct its name"},
+		{mssql.Error{Number: 4060}, "CREATE USER"},
+		{mssql.Error{Number: 18456}, "check user and password"},
+		{mssql.Error{Number: 40613}, "wait"},
+		{mssql.Error{Number: 40615}, "add a rule for it to the server's firewall"},
+		{mssql.Error{Number: 229}, "grant the right"},
+		{mssql.Error{Number: 547}, ""},
+		{errors.New("the handler's own"), ""},
+	} {
+		hint := (mssqlDialect{}).hint(mssqlErrorOf(c.err))
+		if c.want == "" && hint != "" || !strings.Contains(hint, c.want) || strings.Contains(hint, "\n") {
+			t.Errorf("%v: %q, want %q", c.err, hint, c.want)
+		}
+	}
+}
+
+// TestSQLServerColumns: texts in Sluice's tables are compared as they are, and as arguments are sent: a
+// varchar would have its index scanned.
+func TestSQLServerColumns(t *testing.T) {
+	texts := 0
+	for line := range strings.Lines(mssqlLeases1 + mssqlStore1) {
+		column, _, _ := strings.Cut(line, "--")
+		if strings.Contains(column, "char(") {
+			texts++
+			if !strings.Contains(column, " nvarchar(") || !strings.Contains(column, " COLLATE Latin1_General_100_BIN2") {
+				t.Error(column)
+			}
+		}
+	}
+	if texts < 30 {
+		t.Errorf("%d columns of texts", texts)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -64,12 +65,21 @@ func mssqlServer(address string, cfg *ServerConfig) (name string, connector driv
 }
 
 // mssqlName is a database's name in errors.
-func mssqlName(params msdsn.Config) string { return params.Database + " on " + params.Host }
+func mssqlName(params msdsn.Config) string {
+	host := params.Host
+	if params.Instance != "" {
+		host += `\` + params.Instance
+	}
+	if params.Port != 0 && params.Port != 1433 {
+		host = net.JoinHostPort(host, strconv.FormatUint(params.Port, 10))
+	}
+	return params.Database + " on " + host
+}
 
 // mssqlParams makes the driver's parameters from a URL.
 func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "sqlserver" || u.Hostname() == "" {
+	if err != nil || u.Scheme != "sqlserver" || u.Hostname() == "" || mssqlCutPassword(u, address) {
 		// The error of url.Parse contains the password.
 		return msdsn.Config{}, errors.New("SQL Server URL: cannot be read: it must have the form sqlserver://user:password@host:1433?database=name, with special characters of the password as %XX")
 	}
@@ -94,6 +104,13 @@ func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 		params.AppName = "sluice"
 	}
 	return params, nil
+}
+
+// mssqlCutPassword reports whether a password seems to end before its end, because of a special character:
+// the rest would be taken for an instance or a parameter, and shown in errors.
+func mssqlCutPassword(u *url.URL, address string) bool {
+	beforeValues, _, _ := strings.Cut(address, "=")
+	return strings.Contains(u.Path, "@") || u.Fragment != "" || u.User == nil && strings.Contains(beforeValues, "@")
 }
 
 // mssqlCheck refuses servers and databases that are too old.

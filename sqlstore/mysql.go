@@ -258,8 +258,8 @@ var mysqlHints = map[uint16]string{
 
 // mysqlNetworkHint says what to do about a server that cannot be reached.
 func mysqlNetworkHint(err error) string {
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return "check host and port, and whether the server runs"
+	if undialled(err) {
+		return checkHost
 	}
 	if errors.Is(err, mysql.ErrNoTLS) {
 		return "configure TLS in the server (ssl_cert, ssl_key)"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -116,6 +117,15 @@ func (cfg *ServerConfig) dial(ctx context.Context, network, address string) (net
 		*socket = conn
 	}
 	return conn, err
+}
+
+// checkHost is the hint for [undialled].
+const checkHost = "check host and port, and whether the server runs"
+
+// undialled reports whether an error is that no socket could be opened.
+func undialled(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // Connect opens a connection, unless the server is silent.

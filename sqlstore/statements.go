@@ -58,6 +58,7 @@ type statements struct {
 
 	OfGroup       string // condition with a group
 	IdIn          string // condition with a JSON array of ids
+	KeyIs         string // condition with a key of events
 	StatusIn      string // condition with a JSON array of statuses
 	ErrorContains string // condition with a text
 
@@ -197,6 +198,7 @@ var portable = statements{
 	Discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
 	OfGroup:     ofGroup,
 	IdIn:        `id IN {numbers}`,
+	KeyIs:       `partition_key = ?`,
 
 	SchemaVersion: `SELECT version, oldest_compatible FROM sluice_schema WHERE component = ?`,
 }
