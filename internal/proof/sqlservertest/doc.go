@@ -3,7 +3,7 @@
 // Package sqlservertest gives tests a server that speaks SQL Server's protocol and T-SQL.
 //
 //   - [Run] provides one server for a test binary, and [Database] makes a fresh database on it for each
-//     test, one at a time.
+//     test.
 //   - [New] starts a server for one test, which may [Server.Stop] it at any time and [Server.Restart] it.
 //   - [NewProxy] puts a proxy between a client and a server, which recognises COMMIT on the wire: see
 //     package commitproxy.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	_ "github.com/microsoft/go-mssqldb" // the driver of Server.admin
@@ -34,6 +35,7 @@ type Server struct {
 	path    string
 	address *url.URL
 	prefix  string // of its databases' names: others may test on the same server
+	one     sync.Mutex
 }
 
 // find returns the path of the program that starts a Babelfish.
@@ -64,11 +66,34 @@ func Start() (*Server, error) {
 		return nil, err
 	}
 	s := &Server{process: process, path: path}
-	if err := process.Launch(s.Restart); err != nil {
+	err = process.Launch(s.Restart)
+	if err == nil {
+		err = s.allowDatabases()
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.address = &url.URL{Scheme: "sqlserver", User: url.UserPassword("sa", password), Host: process.Addr(), RawQuery: "encrypt=true&TrustServerCertificate=true"}
 	return s, nil
+}
+
+// allowDatabases has Babelfish take any number of databases at a time, not one. This is a setting of
+// PostgreSQL, which listens on a socket beside the data.
+func (s *Server) allowDatabases() error {
+	pid, err := os.ReadFile(s.process.File("data/postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(pid), "\n")
+	if len(lines) < 5 {
+		return fmt.Errorf("postmaster.pid of Babelfish has %d lines, want its port in the 4th and its socket in the 5th", len(lines))
+	}
+	cmd := s.process.Command(filepath.Join(filepath.Dir(s.path), "psql"), "-qX", "-p", lines[3], "-h", lines[4], "-U", "babelfish_admin", "-d", "babelfish_db",
+		"-c", "ALTER DATABASE babelfish_db SET babelfishpg_tsql.migration_mode = 'multi-db'")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("allow several databases in Babelfish: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // existing returns the server of SLUICE_SQLSERVER_URL; nil if there is none.
@@ -130,10 +155,14 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// CreateDatabase makes an empty database and returns its URL. Babelfish has one at a time.
+// CreateDatabase makes an empty database and returns its URL. It allows snapshots, as Babelfish does.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
 	name = s.prefix + name
-	if err := s.admin(ctx, "CREATE DATABASE "+name); err != nil {
+	text := "CREATE DATABASE " + name
+	if s.process == nil {
+		text += "; ALTER DATABASE " + name + " SET ALLOW_SNAPSHOT_ISOLATION ON"
+	}
+	if err := s.admin(ctx, text); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	return s.URL(name), nil
@@ -163,8 +192,10 @@ func (s *Server) version(ctx context.Context) (string, error) {
 	return first, err
 }
 
-// admin runs one statement outside the tests' databases.
+// admin runs a batch outside the tests' databases, one at a time.
 func (s *Server) admin(ctx context.Context, text string) error {
+	s.one.Lock()
+	defer s.one.Unlock()
 	db, err := sql.Open("sqlserver", s.URL("master"))
 	if err != nil {
 		return err

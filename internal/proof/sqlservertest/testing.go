@@ -46,8 +46,7 @@ func New(t testing.TB) *Server {
 	return testserver.New(t, Start)
 }
 
-// Database makes a fresh database on the server of [Run] and returns its URL. The test must not have
-// another one at the same time.
+// Database makes a fresh database on the server of [Run] and returns its URL.
 func Database(t testing.TB) string {
 	t.Helper()
 	return testserver.Database(t, shared.Of(t))
