@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/postgres"
@@ -87,28 +85,10 @@ func (s *rowSource) Values() (values []any, err error) {
 	return values, nil
 }
 
-// blame finds the row that an error is about: the last one if it could not be
-// encoded, else the one that PostgreSQL names as the error's context.
+// blame names the row that an error is about, if that is known.
 func (s *rowSource) blame(err error, table string) error {
-	var e *pgconn.PgError
-	if !errors.As(err, &e) {
-		return err
+	if row, found := postgres.CopyRow(err, table, s.at, s.n); found {
+		return &RowError{Row: row, Err: err}
 	}
-	row := -1
-	if postgres.EncodingFailed(e) {
-		row = s.at
-	} else {
-		for line := range strings.Lines(e.Where) {
-			if rest, found := strings.CutPrefix(line, "COPY "+table+", line "); found {
-				digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
-				if n, err := strconv.Atoi(digits); err == nil {
-					row = n - 1
-				}
-			}
-		}
-	}
-	if row < 0 || row >= s.n {
-		return err
-	}
-	return &RowError{Row: row, Err: err}
+	return err
 }

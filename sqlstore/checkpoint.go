@@ -10,8 +10,9 @@ import (
 )
 
 // Claim implements [driver.TxStore] and [driver.CheckpointStore]. It waits for a transaction in
-// progress on the database: until ctx ends if this process runs it, for [Config.BusyTimeout] if
-// another one does.
+// progress on the checkpoint, or in SQLite on the database: until ctx ends if this process runs it, for
+// [Config.BusyTimeout] if another one does. What a server does about the session of a paused owner is
+// said where the store is opened.
 func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	c := checkpoint{Checkpoint: driver.Checkpoint{Group: lease.Group, Partition: lease.Partition}}
 	of, owner, epoch := key(lease.Group, lease.Partition), clean(lease.Owner), lease.Epoch
@@ -19,7 +20,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	insert := write{s.sql.AddCheckpoint, slices.Concat(of, []any{clean(incarnation), owner, epoch})}
 	read := slices.Concat(of[:3], []any{clean(incarnation), clean(lease.Partition)}, of)
 	ours := false
-	err := s.inTransaction(ctx, "claim checkpoint of partition "+lease.Partition, func(t *transaction) (err error) {
+	err := s.seize(ctx, &lease, "claim checkpoint of partition "+lease.Partition, func(ctx context.Context, t *transaction) (err error) {
 		if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
 			_, err = one(ctx, t, s.sql.Claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
 		}
@@ -138,7 +139,7 @@ func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarn
 	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset)}
 	update, insert := write{s.sql.Reset, slices.Concat(position, of)}, write{s.sql.AddReset, slices.Concat(of, position)}
 	var epoch int64
-	err := s.inTransaction(ctx, "set checkpoint of partition "+partition, func(t *transaction) error {
+	err := s.seize(ctx, nil, "set checkpoint of partition "+partition, func(ctx context.Context, t *transaction) error {
 		if _, err := upsert(ctx, t, s.dialect, update, insert); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ var errRowsOpen = errors.New("the handler has left the rows of a query open: rea
 // checkpoint has moved; then the handler, which cannot commit; then the dead letters and causation
 // IDs; then the only commit. The end of ctx does not interrupt the commit: it waits for nothing, and
 // the outcome of an interrupted commit would be unknown. A dry run does not check deferred foreign
-// keys, which SQLite checks in the commit alone.
+// keys in SQLite, which checks them in the commit alone.
 func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
 	t, err := s.begin(ctx)
 	if err != nil {
@@ -41,6 +41,9 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	})
 	if err == nil && fn != nil {
 		err = s.handle(ctx, t, step, fn)
+	}
+	if err == nil && step.DryRun {
+		err = s.checkDeferred(ctx, t, step)
 	}
 	if err != nil || step.DryRun {
 		return err
@@ -103,14 +106,16 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
 	tx := &Tx{tx: t.Tx, dialect: s.dialect}
+	began := time.Now()
 	err := fn(ctx, tx)
 	if err == nil {
 		err = tx.failure()
 	}
+	took := time.Since(began)
 	over, outage := t.watch.state()
 	switch {
 	case outage != nil:
-		return s.outage(ctx, "handler's transaction", outage)
+		return s.handlerLost(ctx, took, outage)
 	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil:
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
 	case over:
@@ -125,7 +130,10 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		case errUndone:
 			err = cmp.Or(err, ended)
 		default:
-			return s.outage(ctx, "handler's transaction", ended)
+			if s.dialect.fault(err) == faultMissing {
+				ended = err // the handler's own words say more
+			}
+			return s.handlerLost(ctx, took, ended)
 		}
 	}
 	switch {
@@ -136,6 +144,17 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	}
 	t.end()
 	return s.handlerFailed(ctx, step, err)
+}
+
+// handlerLost returns why a handler's transaction was lost: a time limit of the database has passed, among
+// them that of a session that idles, or the database failed.
+func (s *Store) handlerLost(ctx context.Context, took time.Duration, err error) error {
+	failure := s.outage(ctx, "handler's transaction", err)
+	f := s.dialect.fault(err)
+	if limited := f == faultTimeLimit || f == faultBroken && s.idle > 0 && took >= s.idle; limited && ctx.Err() == nil {
+		return fmt.Errorf("%w: the handler took %v: %w", driver.ErrTimeLimit, took.Round(time.Millisecond), failure)
+	}
+	return failure
 }
 
 // handlerFailed returns a failure as the handler's, if the database works: it must be able to write
@@ -153,6 +172,22 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
 	return &driver.HandlerError{Err: failure}
+}
+
+// checkDeferred checks in a dry run what a commit would check.
+func (s *Store) checkDeferred(ctx context.Context, t *transaction, step driver.Step) error {
+	if s.sql.CheckDeferred == "" {
+		return nil
+	}
+	err := s.within(ctx, func(ctx context.Context) error { _, err := t.ExecContext(ctx, s.sql.CheckDeferred); return err })
+	switch {
+	case err == nil:
+		return nil
+	case s.dialect.fault(err) == faultConstraint:
+		t.end()
+		return s.handlerFailed(ctx, step, err)
+	}
+	return s.outage(ctx, "check deferred constraints", err)
 }
 
 // settle stores the step's dead letters, removes those that were redriven, and updates those whose

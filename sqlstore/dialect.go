@@ -10,7 +10,7 @@ import (
 type dialect interface {
 	// statements is the dialect's SQL.
 	statements() *statements
-	// steps are the migrations of a component, oldest first.
+	// steps are the migrations of a component, oldest first; none if it is ready.
 	steps(component string) []step
 	// script divides a migration into what one call can execute.
 	script(text string) []string

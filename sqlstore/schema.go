@@ -28,6 +28,9 @@ type step struct {
 // wait for it and find the new version.
 func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error {
 	steps := d.steps(component)
+	if len(steps) == 0 {
+		return nil
+	}
 	version, err := readVersion(ctx, db, d, component, len(steps))
 	if err != nil || version >= len(steps) {
 		return err

@@ -18,8 +18,8 @@ type ServerConfig struct {
 	// runs; besides them, up to 4 read and 2 serve the leases.
 	// Default: 8.
 	MaxConns int
-	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: MySQL ends a session that idles for longer. A
-	// handler that computes for longer between two statements needs a longer one. A round trip of the
+	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: MySQL ends a session that idles for longer, and
+	// PostgreSQL one that does so in a transaction. A handler that computes for longer between two statements needs a longer one. A round trip of the
 	// store's own is given up after a third of it.
 	// Default: 30 s.
 	LeaseFor time.Duration
@@ -27,8 +27,13 @@ type ServerConfig struct {
 	// counts whole seconds.
 	// Default: 5 s.
 	LockTimeout time.Duration
-	// AccessToken returns a token of Microsoft Entra ID for https://database.windows.net/.default, for
-	// SQL Server and Azure SQL; it is called for each connection, and may be called by several goroutines.
+	// Schema is the schema of Sluice's tables in PostgreSQL, created if it is missing; handlers keep the
+	// role's search_path. The other databases ignore it.
+	// Default: the first schema of the role's search_path that exists, usually public.
+	Schema string
+	// AccessToken returns a token of Microsoft Entra ID: for https://database.windows.net/.default for
+	// SQL Server and Azure SQL, for https://ossrdbms-aad.database.windows.net/.default for PostgreSQL. It
+	// is called for each connection, and may be called by several goroutines. MySQL ignores it.
 	// Default: user and password of the address.
 	AccessToken func(ctx context.Context) (string, error)
 	// Dial opens the socket of a connection, for example through a tunnel. It may be called by several
@@ -70,7 +75,7 @@ const (
 // openServer opens a store over a server's connections: some for steps, some that read, and some for
 // the leases, which are renewed even if handlers use all of the first.
 func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (_ *Store, err error) {
-	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience()}
+	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience(), idle: c.LeaseFor}
 	pool := func(conns int) *sql.DB {
 		db := sql.OpenDB(&watchedConnector{connector, d, s.patience})
 		db.SetMaxOpenConns(conns)

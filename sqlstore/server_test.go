@@ -1,4 +1,4 @@
-//go:build mariadb || sqlserver
+//go:build mariadb || sqlserver || postgres
 
 package sqlstore
 

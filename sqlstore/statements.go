@@ -56,6 +56,11 @@ type statements struct {
 	MarkRedrive    string // time or NULL for now; ends in WHERE
 	Discard        string // ends in WHERE
 
+	CheckDeferred string // checks now what a commit would check; empty: there is no such thing, or no way
+	Session       string // → this session's number; empty: no session can be ended
+	Blockers      string // a session's number → number and user of each session that it waits for
+	EndSession    string // ends the session whose number replaces %d
+
 	OfGroup       string // condition with a group
 	IdIn          string // condition with a JSON array of ids
 	KeyIs         string // condition with a key of events

@@ -6,7 +6,7 @@
 // handler: advance.go and deadletterqueue.go.
 //
 // The databases are SQLite, through a driver without cgo ([OpenSQLite]), MySQL and MariaDB
-// ([OpenMySQL]), and SQL Server and Azure SQL ([OpenSQLServer]). What differs between databases is
+// ([OpenMySQL]), SQL Server and Azure SQL ([OpenSQLServer]), and PostgreSQL ([OpenPostgres]). What differs between databases is
 // behind one interface, in dialect.go.
 //
 // Reading order: store.go, commit.go, tx.go, watch.go, then the rest in any order.
@@ -66,7 +66,10 @@ type Store struct {
 	// patience bounds each round trip of the store's own in a step; 0: there is no server that could
 	// be silent.
 	patience time.Duration
-	leases   *Leases
+	// idle is for how long a session may be idle in a step before the server ends it, or a rival does; 0:
+	// for ever.
+	idle   time.Duration
+	leases *Leases
 }
 
 var (

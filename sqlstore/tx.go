@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func firstChunk(rows [][]any, most int) [][]any {
 // refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the
 // statement of the whole chunk has written nothing.
 func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int, err error) error {
-	if t.dialect.fault(err) != faultConstraint {
+	if _, named := errors.AsType[*RowError](err); named || t.dialect.fault(err) != faultConstraint {
 		return err
 	}
 	for i, row := range chunk {

@@ -1,0 +1,272 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sluice-go/sluice/internal/postgres"
+)
+
+// postgresConnector opens connections of pgx as this package needs them.
+type postgresConnector struct {
+	config   *pgx.ConnConfig
+	before   func(context.Context, *pgx.ConnConfig) error // nil: nothing
+	limits   string                                       // of a transaction, as statements
+	patience time.Duration
+}
+
+// postgresDefaults are the settings of sessions, which single statements need. Transactions have them
+// all the same where a pooler refuses them.
+func postgresDefaults(c ServerConfig) map[string]string {
+	return map[string]string{
+		"default_transaction_isolation":       "read committed",
+		"default_transaction_read_only":       "off",
+		"lock_timeout":                        fmt.Sprint(c.LockTimeout.Milliseconds()),
+		"idle_in_transaction_session_timeout": fmt.Sprint(c.LeaseFor.Milliseconds()),
+	}
+}
+
+func newPostgresConnector(pc *pgxpool.Config, c ServerConfig) *postgresConnector {
+	params, limits := pc.ConnConfig.RuntimeParams, ""
+	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
+		if _, set := params[name]; !set {
+			limits += "; SET LOCAL " + name + " = " + postgresDefaults(c)[name]
+		}
+	}
+	setDefaults(params, postgresDefaults(c))
+	params["default_transaction_isolation"], params["default_transaction_read_only"] = "read committed", "off"
+	return &postgresConnector{pc.ConnConfig, pc.BeforeConnect, limits, c.patience()}
+}
+
+// adaptToPooler leaves out what a pooler refuses.
+func (c *postgresConnector) adaptToPooler() {
+	postgres.AdaptToPooler(c.config)
+	for name := range postgresDefaults(ServerConfig{}) {
+		delete(c.config.RuntimeParams, name)
+	}
+}
+
+// prepare makes the database ready and returns the schema of the tables.
+func (c *postgresConnector) prepare(ctx context.Context, schema string) (string, error) {
+	bounded, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	conn, err := c.Connect(bounded)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	pg := conn.(*postgresConn).pgx()
+	if err := postgres.Check(pg); err != nil {
+		return "", err
+	}
+	if schema, err = postgres.Migrate(ctx, pg, schema, postgres.Migrations); err != nil {
+		return "", fmt.Errorf("prepare Sluice's tables: %w", err)
+	}
+	return schema, nil
+}
+
+// Connect opens a connection.
+func (c *postgresConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	config := c.config.Copy()
+	if c.before != nil {
+		if err := c.before(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := stdlib.GetConnector(*config).Connect(ctx)
+	if failed := (*pgconn.ConnectError)(nil); errors.As(err, &failed) {
+		return nil, postgres.ConnectError(failed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &postgresConn{Conn: conn.(*stdlib.Conn), limits: c.limits, patience: c.patience}, nil
+}
+
+// Driver implements [driver.Connector].
+func (*postgresConnector) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
+
+// postgresConn also copies rows, keeps nothing prepared on the server but what pgx keeps, and records why
+// a transaction was aborted.
+type postgresConn struct {
+	*stdlib.Conn
+	limits   string
+	patience time.Duration
+	within   bool            // a transaction that BeginTx has begun
+	failed   *pgconn.PgError // its last error, without those that follow from it
+}
+
+func (c *postgresConn) pgx() *pgx.Conn { return c.Conn.Conn() }
+
+// ready refuses statements where the driver knows that the server has ended the transaction: they would be
+// committed by themselves.
+func (c *postgresConn) ready() error {
+	switch {
+	case !c.IsValid():
+		return driver.ErrBadConn
+	case c.within && c.pgx().PgConn().TxStatus() == 'I':
+		return errEnded
+	}
+	return nil
+}
+
+// note records an error and returns it.
+func (c *postgresConn) note(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code != postgresAborted {
+		c.failed = e
+	}
+	return err
+}
+
+// Close closes the connection. That a server cannot be notified any more is no error.
+func (c *postgresConn) Close() error {
+	c.Conn.Close()
+	return nil
+}
+
+// IsValid implements [driver.Validator].
+func (c *postgresConn) IsValid() bool { return !c.pgx().IsClosed() }
+
+// ResetSession begins another use of the connection, within a time.
+func (c *postgresConn) ResetSession(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	return c.Conn.ResetSession(ctx)
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (c *postgresConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
+	if len(args) == 1 {
+		switch special := args[0].Value.(type) {
+		case postgresCopy:
+			return c.copy(ctx, special)
+		case postgresBatch:
+			return c.batch(ctx, special)
+		}
+	}
+	result, err := c.Conn.ExecContext(ctx, query, args)
+	return result, c.note(err)
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (c *postgresConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.ready(); err != nil {
+		return nil, err
+	}
+	rows, err := c.Conn.QueryContext(ctx, query, args)
+	if err != nil {
+		return nil, c.note(err)
+	}
+	return &postgresRows{rows.(*stdlib.Rows), c}, nil
+}
+
+// PrepareContext prepares nothing: pgx prepares a statement when it is used for the first time, and a
+// pooler may give the connection to others after the transaction.
+func (c *postgresConn) PrepareContext(_ context.Context, query string) (driver.Stmt, error) {
+	return &postgresStmt{c, query}, nil
+}
+
+var postgresLevels = map[sql.IsolationLevel]string{
+	sql.LevelDefault: "READ COMMITTED", sql.LevelReadCommitted: "READ COMMITTED",
+	sql.LevelRepeatableRead: "REPEATABLE READ", sql.LevelSnapshot: "REPEATABLE READ", sql.LevelSerializable: "SERIALIZABLE",
+}
+
+// BeginTx begins a transaction with its limits, in one round trip. Nothing in it depends on the session.
+func (c *postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	level, ok := postgresLevels[sql.IsolationLevel(opts.Isolation)]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("isolation level %v: PostgreSQL has none of that name", sql.IsolationLevel(opts.Isolation))
+	case !c.IsValid():
+		return nil, driver.ErrBadConn
+	}
+	access := "READ WRITE"
+	if opts.ReadOnly {
+		access = "READ ONLY"
+	}
+	c.failed = nil
+	_, err := c.pgx().Exec(ctx, "BEGIN ISOLATION LEVEL "+level+" "+access+c.limits)
+	switch {
+	case pgconn.SafeToRetry(err):
+		return nil, driver.ErrBadConn
+	case err != nil:
+		c.Close()
+		return nil, err
+	}
+	c.within = true
+	return &postgresTx{c}, nil
+}
+
+// postgresTx ends within a time, also if the server is silent: then the connection is closed.
+type postgresTx struct{ conn *postgresConn }
+
+func (t *postgresTx) Commit() error   { return t.end("COMMIT") }
+func (t *postgresTx) Rollback() error { return t.end("ROLLBACK") }
+
+func (t *postgresTx) end(how string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), t.conn.patience)
+	defer cancel()
+	conn := t.conn.pgx()
+	tag, err := conn.Exec(ctx, how)
+	t.conn.within = false
+	switch {
+	case err != nil && conn.PgConn().TxStatus() != 'I':
+		conn.Close(ctx)
+	case err == nil && tag.String() != how:
+		return errRolledBack
+	}
+	return err
+}
+
+type postgresStmt struct {
+	conn  *postgresConn
+	query string
+}
+
+func (s *postgresStmt) Close() error  { return nil }
+func (s *postgresStmt) NumInput() int { return -1 }
+
+func (s *postgresStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errNoContext }
+func (s *postgresStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errNoContext }
+
+// errNoContext is the error of methods that database/sql does not call.
+var errNoContext = errors.New("statement without a context")
+
+// ExecContext implements [driver.StmtExecContext].
+func (s *postgresStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return s.conn.ExecContext(ctx, s.query, args)
+}
+
+// QueryContext implements [driver.StmtQueryContext].
+func (s *postgresStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.conn.QueryContext(ctx, s.query, args)
+}
+
+// CheckNamedValue leaves it to pgx how a Go value becomes an argument.
+func (s *postgresStmt) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+type postgresRows struct {
+	*stdlib.Rows
+	conn *postgresConn
+}
+
+// Next implements [driver.Rows].
+func (r *postgresRows) Next(dest []driver.Value) error { return r.conn.note(r.Rows.Next(dest)) }
+
+// Close implements [driver.Rows].
+func (r *postgresRows) Close() error { return r.conn.note(r.Rows.Close()) }
+
+// ColumnTypeNullable does not know.
+func (*postgresRows) ColumnTypeNullable(int) (nullable, ok bool) { return false, false }
