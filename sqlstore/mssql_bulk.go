@@ -34,12 +34,7 @@ func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns [
 	if len(rows) < bulkRows || strings.HasPrefix(table, "#") {
 		return false, nil
 	}
-	d := mssqlDialect{}
-	schema, name, qualified := strings.Cut(table, ".")
-	quoted := d.quote(schema)
-	if qualified {
-		quoted += "." + d.quote(name)
-	}
+	quoted := quoteTable(mssqlDialect{}, table)
 	found, err := collect(ctx, q, func(c *mssqlColumn) []any {
 		return []any{&c.name, &c.kind, &c.size, &c.scale, &c.generated, &c.defaulted}
 	}, mssqlColumns, []any{quoted})

@@ -48,20 +48,26 @@ func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, 
 	}
 	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
 	defer db.Close()
-	collation, err := mysqlCollation(ctx, db)
+	d, err := mysqlDialectOf(ctx, db)
 	if err != nil {
 		return nil, outage(ctx, mysqlDialect{}, mysqlName(mc), "connect", err)
 	}
-	return openServer(ctx, mysqlName(mc), connector, mysqlDialect{collation}, c)
+	return openServer(ctx, mysqlName(mc), mysqlConnector{connector}, d, c)
 }
 
-// mysqlCollation returns the server's collation in which texts are equal only if their bytes are,
-// and refuses servers that are too old.
-func mysqlCollation(ctx context.Context, db querier) (string, error) {
+// mysqlDialectOf returns the dialect of a server, and refuses servers that are too old.
+func mysqlDialectOf(ctx context.Context, db querier) (d mysqlDialect, err error) {
 	var version string
-	if _, err := one(ctx, db, "SELECT VERSION()", nil, &version); err != nil {
-		return "", err
+	if _, err := one(ctx, db, "SELECT VERSION(), @@local_infile", nil, &version, &d.load); err != nil {
+		return d, err
 	}
+	d.collation, err = mysqlCollation(version)
+	return d, err
+}
+
+// mysqlCollation returns the collation of a server's version in which texts are equal only if their
+// bytes are.
+func mysqlCollation(version string) (string, error) {
 	mariaDB := strings.Contains(version, "MariaDB")
 	numbers := mysqlVersion.FindStringSubmatch(version)
 	if numbers == nil {
@@ -85,18 +91,16 @@ func mysqlCollation(ctx context.Context, db querier) (string, error) {
 
 var mysqlVersion = regexp.MustCompile(`^(\d{1,3})\.(\d{1,3})\.(\d{1,3})`)
 
-type mysqlDialect struct{ collation string }
+type mysqlDialect struct {
+	collation string
+	load      bool // the server takes LOAD DATA LOCAL
+}
 
 func (mysqlDialect) statements() *statements         { return mysqlStatements }
 func (d mysqlDialect) steps(component string) []step { return mysqlSteps(component, d.collation) }
 func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query) }
 func (mysqlDialect) variables() int                  { return math.MaxUint16 }
 func (mysqlDialect) chunk() int                      { return 500 }
-func (mysqlDialect) bulk(context.Context, querier, string, []string, [][]any) (bool, error) {
-	return false, nil
-}
-
-func (mysqlDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
 
 // txOptions: at REPEATABLE READ the fence would read what was committed before, and a gap's lock
 // would hold up other partitions.

@@ -40,7 +40,7 @@ func CheckMySQL(ctx context.Context, address string, cfg *ServerConfig) error {
 	}
 	db := sql.OpenDB(patientConnector{connector, mc.Timeout})
 	defer db.Close()
-	if _, err := mysqlCollation(ctx, db); err != nil {
+	if _, err := mysqlDialectOf(ctx, db); err != nil {
 		return outage(ctx, mysqlDialect{}, mysqlName(mc), "connect", err)
 	}
 	for _, component := range []string{storeComponent, leaseComponent} {

@@ -165,11 +165,7 @@ func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int,
 // insertText returns a function that makes the INSERT statement for a number of rows.
 func insertText(d dialect, table string, columns []string) func(rows int) string {
 	var head strings.Builder
-	schema, name, qualified := strings.Cut(table, ".")
-	head.WriteString("INSERT INTO " + d.quote(schema))
-	if qualified {
-		head.WriteString("." + d.quote(name))
-	}
+	head.WriteString("INSERT INTO " + quoteTable(d, table))
 	for i, c := range columns {
 		head.WriteString([]string{" (", ", "}[min(i, 1)] + d.quote(c))
 	}
@@ -178,4 +174,13 @@ func insertText(d dialect, table string, columns []string) func(rows int) string
 	return func(rows int) string {
 		return head.String() + d.rebind(tuple+strings.Repeat(", "+tuple, rows-1))
 	}
+}
+
+// quoteTable quotes the name of a table, which may have a schema.
+func quoteTable(d dialect, name string) string {
+	schema, table, qualified := strings.Cut(name, ".")
+	if !qualified {
+		return d.quote(name)
+	}
+	return d.quote(schema) + "." + d.quote(table)
 }
