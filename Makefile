@@ -18,13 +18,14 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Azurite, strace, Azure's clients for JavaScript and Python, Chromium, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-interop
+	@scripts/install-sqlfluff
 	@scripts/install-cosmosdb-server
 	@scripts/install-chromium
 	@scripts/fetch-flights

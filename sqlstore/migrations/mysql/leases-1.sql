@@ -9,4 +9,4 @@ CREATE TABLE IF NOT EXISTS sluice_leases (
     expires_at     DATETIME(6),           -- NULL once the lease was released
     renewed_at     DATETIME(6)  NOT NULL,
     PRIMARY KEY (namespace, topic, consumer_group, `partition`)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE @collation;
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE @collation;

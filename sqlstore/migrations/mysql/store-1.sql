@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS sluice_checkpoints (
     done              MEDIUMTEXT   NOT NULL DEFAULT (''),
     done_epoch        BIGINT       NOT NULL DEFAULT 0,
     PRIMARY KEY (namespace, topic, consumer_group, `partition`)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE @collation;
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE @collation;
 
 CREATE TABLE IF NOT EXISTS sluice_dead_letters (
     id              BIGINT       NOT NULL AUTO_INCREMENT,
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS sluice_dead_letters (
     PRIMARY KEY (id),
     UNIQUE KEY sluice_dead_letters_event (namespace, topic, consumer_group, incarnation, `partition`, sequence_number),
     KEY sluice_dead_letters_status (namespace, topic, consumer_group, `partition`, status, sequence_number)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE @collation;
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE @collation;
 
 -- What the steps of a partition have seen of causation IDs: one row per step and origin of IDs,
 -- removed when later ones let it be forgotten. An origin is too long for a key: its hash stands for it.
@@ -68,4 +68,4 @@ CREATE TABLE IF NOT EXISTS sluice_seen (
     id             BIGINT        NOT NULL AUTO_INCREMENT,
     PRIMARY KEY (id),
     UNIQUE KEY sluice_seen_step (namespace, topic, consumer_group, `partition`, origin_hash, step)
-) ENGINE = InnoDB, DEFAULT CHARACTER SET utf8mb4, COLLATE @collation;
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE @collation;
