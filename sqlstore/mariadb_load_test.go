@@ -80,7 +80,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 	}
 	sums := map[string]string{}
 	for _, table := range []string{"loaded", "inserted"} {
-		_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE "+table+" ("+strings.Join(declared, ", ")+")")
+		_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE "+table+" ("+strings.Join(declared, ", ")+") DEFAULT CHARACTER SET utf8mb4")
 		suite.NoError(t, "create table", err)
 		d := s.dialect.(mysqlDialect)
 		d.load = table == "loaded"
@@ -109,7 +109,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 // row, and none of the rows is written.
 func TestMariaDBLoadRefused(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT CHECK (n < 100), p BIGINT REFERENCES parents (id))")
+	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, p BIGINT, CHECK (n < 100), FOREIGN KEY (p) REFERENCES parents (id))")
 	suite.NoError(t, "create table", err)
 	const bad = 150
 	for what, change := range map[string]func(row []any){
