@@ -1,13 +1,14 @@
 //go:build unix
 
-// Package mariadbtest gives tests a real MariaDB of their own.
+// Package mariadbtest gives tests a real MariaDB of their own, or another server of MySQL's protocol.
 //
-//   - [Run] starts one server for a test binary, and [Database] makes a fresh
+//   - [Run] provides one server for a test binary, and [Database] makes a fresh
 //     database on it for each test.
-//   - [New] starts a server for one test, which may [Server.Stop] it at any time
+//   - [New] starts a MariaDB for one test, which may [Server.Stop] it at any time
 //     and [Server.Restart] it.
 //
-// The server listens on loopback and on a unix socket in its own directory,
-// with a random password. It runs as an unprivileged user if the tests run as
-// root, and ends with them, however they end.
+// With SLUICE_MYSQL_URL, such as mysql://root:password@host:3306, the server of Run is that one, of
+// MySQL or MariaDB, whose user may create databases and set variables. Else it is a MariaDB that
+// listens on loopback and on a unix socket in its own directory, with a random password. It runs as
+// an unprivileged user if the tests run as root, and ends with them, however they end.
 package mariadbtest

@@ -9,10 +9,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"syscall"
+	"time"
 
-	_ "github.com/go-sql-driver/mysql" // the driver of Server.admin
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
@@ -33,13 +36,41 @@ type Config struct {
 	Options []string
 }
 
-// Server is a private MariaDB server. Its methods are not safe for
+// Server is a private MariaDB server, or a server that was there before. Its methods are not safe for
 // concurrent use, except URL.
 type Server struct {
-	*testserver.Process
-	path     string
-	password string
-	options  []string
+	*testserver.Process // nil: the server was there before
+	path                string
+	password            string
+	options             []string
+	address             *url.URL // of a server that was there before
+	prefix              string   // of its databases' names: others may test on the same server
+}
+
+// Provide returns the server of SLUICE_MYSQL_URL, and starts one where that is not set.
+func Provide() (*Server, error) {
+	address := os.Getenv("SLUICE_MYSQL_URL")
+	if address == "" {
+		return Start(nil)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, errors.New("SLUICE_MYSQL_URL cannot be read: it must have the form mysql://user:password@host:3306")
+	}
+	s := &Server{address: u, prefix: "sluice_" + rand.Text() + "_"}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	version, err := s.Version(ctx)
+	fmt.Fprintln(os.Stderr, "mariadbtest: the server is", version)
+	return s, err
+}
+
+// Close ends the server, unless it was there before.
+func (s *Server) Close() error {
+	if s.Process == nil {
+		return nil
+	}
+	return s.Process.Close()
 }
 
 // Start makes and starts a server. A nil cfg takes every default.
@@ -97,11 +128,17 @@ func (s *Server) Restart() error {
 
 // URL is the connection URL of a database, over TCP and without TLS.
 func (s *Server) URL(database string) string {
+	if s.Process == nil {
+		u := *s.address
+		u.Path = "/" + database
+		return u.String()
+	}
 	return fmt.Sprintf("mariadb://%s:%s@%s/%s", user, s.password, s.Addr(), database)
 }
 
 // CreateDatabase makes an empty database and returns its URL.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
+	name = s.prefix + name
 	if err := s.admin(ctx, "CREATE DATABASE "+name); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
@@ -110,16 +147,47 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error
 
 // DropDatabase removes a database.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
-	return s.admin(ctx, "DROP DATABASE "+name)
+	return s.admin(ctx, "DROP DATABASE "+s.prefix+name)
+}
+
+// Version says which server it is: 10.11.6-MariaDB, or 8.4.3 of MySQL.
+func (s *Server) Version(ctx context.Context) (version string, err error) {
+	db, err := s.open()
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+	return version, err
 }
 
 // admin runs one statement outside the tests' databases.
 func (s *Server) admin(ctx context.Context, text string) error {
-	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)/", user, s.password, s.Addr()))
+	db, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	_, err = db.ExecContext(ctx, text)
 	return err
+}
+
+// open opens the server without a database.
+func (s *Server) open() (*sql.DB, error) {
+	u, err := url.Parse(s.URL(""))
+	if err != nil {
+		return nil, err
+	}
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr = u.User.Username(), "tcp", u.Host
+	cfg.Passwd, _ = u.User.Password()
+	if u.Port() == "" {
+		cfg.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	cfg.TLSConfig = u.Query().Get("tls")
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
 }

@@ -11,7 +11,7 @@ import (
 // shared is the test binary's server.
 var shared = testserver.Shared[*Server]{Package: "mariadbtest"}
 
-// Run is a package's TestMain: it starts the server that the package's tests
+// Run is a package's TestMain: it provides the server that the package's tests
 // share, runs them, and returns the exit code.
 //
 //	func TestMain(m *testing.M) { os.Exit(mariadbtest.Run(m)) }
@@ -22,7 +22,7 @@ func Run(m *testing.M) int {
 // Around is [Run] for tests that need more than one kind of server: run is the run of the tests, or the
 // Around of another server.
 func Around(run func() int) int {
-	return shared.Around(run, func() (*Server, error) { return Start(nil) })
+	return shared.Around(run, Provide)
 }
 
 // New starts a server for one test. A nil cfg takes every default.

@@ -23,9 +23,10 @@ func Run(m *testing.M) int { return Around(m.Run) }
 
 // Around is [Run] for tests that need more than one kind of server: run is the run of the tests, or the
 // Around of another server.
-func Around(run func() int) int { return shared.Around(run, provide) }
+func Around(run func() int) int { return shared.Around(run, Provide) }
 
-func provide() (*Server, error) {
+// Provide returns the server of SLUICE_SQLSERVER_URL, and starts a Babelfish where that is not set.
+func Provide() (*Server, error) {
 	s, err := existing()
 	if s == nil && err == nil {
 		s, err = Start()
