@@ -39,6 +39,8 @@ lint: ## gofmt, go vet, staticcheck, and who imports whom
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres
+	@scripts/install-mariadb
+	@scripts/install-sqlserver
 	@scripts/install-azurite
 	@mkdir -p bin
 	@scripts/install-interop

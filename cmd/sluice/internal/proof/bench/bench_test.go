@@ -27,10 +27,15 @@ func smallest(runs int, only string) options {
 	return options{runs: runs, events: 2 * eventsPerBatch * maxPartitions, only: regexp.MustCompile(only), live: 200 * time.Millisecond, rate: 10_000}
 }
 
+func onFiles(t *testing.T) *databases {
+	return &databases{servers: map[string]server{"sqlite": files{t.TempDir()}}}
+}
+
 func TestTrialOnSQLite(t *testing.T) {
-	db := &databases{dir: t.TempDir()}
-	r := newReport("")
-	wanted := trials(200, 1)[1:]
+	db := onFiles(t)
+	r := newReport()
+	wanted := trials(200, 1)
+	wanted = wanted[len(wanted)-1:]
 	if err := measureHub(t.Context(), smallest(2, ""), db, r, wanted, io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +69,7 @@ func check(t *testing.T, r *report, results, runs int) {
 }
 
 func TestRunThatLosesRows(t *testing.T) {
-	db := &databases{dir: t.TempDir()}
+	db := onFiles(t)
 	d, err := db.fresh(t.Context(), "sqlite", contender{Name: handContender})
 	if err != nil {
 		t.Fatal(err)

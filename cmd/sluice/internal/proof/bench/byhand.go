@@ -27,10 +27,14 @@ type writer interface {
 func runByHand(ctx context.Context, j *job, m *meter) error {
 	var out writer = discard{}
 	var err error
-	switch scheme, path, _ := strings.Cut(j.Database, ":"); {
-	case j.Database == "":
-	case scheme == "sqlite":
+	switch scheme, path, _ := strings.Cut(j.Database, ":"); scheme {
+	case "":
+	case "sqlite":
 		out, err = openSQLite(path, j.Raw)
+	case "mariadb":
+		out, err = openMariaDB(ctx, j.Database, j.Partitions, j.Raw)
+	case "sqlserver":
+		out, err = openSQLServer(ctx, j.Database, j.Partitions, j.Raw)
 	default:
 		out, err = openPostgres(ctx, j.Database, j.Partitions, j.Raw)
 	}

@@ -18,14 +18,22 @@ func reading(n, size int, at time.Time) []byte {
 
 var padding = strings.Repeat("Each event's effect is in the database exactly once, or its dead letter is. ", 14)
 
-// table is what both contenders insert into, raw the one without decoding.
-var table = map[string]struct{ postgres, sqlite string }{
-	"readings": {
-		postgres: `CREATE TABLE readings (hub_partition text, sequence_number bigint, device text, at timestamptz, delay integer, distance integer, payload text)`,
-		sqlite:   `CREATE TABLE readings (hub_partition TEXT, sequence_number INTEGER, device TEXT, at TEXT, delay INTEGER, distance INTEGER, payload TEXT)`,
+// tables are what both contenders insert into, by kind of database; raw is the one without decoding.
+var tables = map[string]map[string]string{
+	"postgres": {
+		"readings": `CREATE TABLE readings (hub_partition text, sequence_number bigint, device text, at timestamptz, delay integer, distance integer, payload text)`,
+		"raw":      `CREATE TABLE raw (hub_partition text, sequence_number bigint, body text)`,
 	},
-	"raw": {
-		postgres: `CREATE TABLE raw (hub_partition text, sequence_number bigint, body text)`,
-		sqlite:   `CREATE TABLE raw (hub_partition TEXT, sequence_number INTEGER, body TEXT)`,
+	"mariadb": {
+		"readings": `CREATE TABLE readings (hub_partition VARCHAR(20), sequence_number BIGINT, device VARCHAR(64), at DATETIME(6), delay INT, distance INT, payload TEXT) DEFAULT CHARACTER SET utf8mb4`,
+		"raw":      `CREATE TABLE raw (hub_partition VARCHAR(20), sequence_number BIGINT, body TEXT) DEFAULT CHARACTER SET utf8mb4`,
+	},
+	"sqlserver": {
+		"readings": `CREATE TABLE readings (hub_partition nvarchar(20), sequence_number bigint, device nvarchar(64), at datetime2(6), delay int, distance int, payload nvarchar(max))`,
+		"raw":      `CREATE TABLE raw (hub_partition nvarchar(20), sequence_number bigint, body nvarchar(max))`,
+	},
+	"sqlite": {
+		"readings": `CREATE TABLE readings (hub_partition TEXT, sequence_number INTEGER, device TEXT, at TEXT, delay INTEGER, distance INTEGER, payload TEXT)`,
+		"raw":      `CREATE TABLE raw (hub_partition TEXT, sequence_number INTEGER, body TEXT)`,
 	},
 }

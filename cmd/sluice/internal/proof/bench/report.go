@@ -3,8 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 )
@@ -16,7 +18,8 @@ type report struct {
 		CPUs      int    `json:"cpus"`
 		System    string `json:"system"`
 		Go        string `json:"go"`
-		Postgres  string `json:"postgresql"`
+		// Databases are the versions of the servers, by kind.
+		Databases map[string]string `json:"databases"`
 	} `json:"machine"`
 	Hubs    []hubFill        `json:"hubs"`
 	Results []*result        `json:"results"`
@@ -44,10 +47,11 @@ type latencyResult struct {
 	Runs []*runStats `json:"runs"`
 }
 
-func newReport(postgres string) *report {
+func newReport() *report {
 	r := &report{}
 	m := &r.Machine
-	m.Processor, m.CPUs, m.System, m.Go, m.Postgres = processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version(), postgres
+	m.Processor, m.CPUs, m.System, m.Go = processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version()
+	m.Databases = map[string]string{}
 	return r
 }
 
@@ -98,7 +102,11 @@ func (res *result) median(of func(*outcome) float64) float64 {
 // print writes tables in Markdown.
 func (r *report) print(w io.Writer) {
 	m := r.Machine
-	fmt.Fprintf(w, "%d CPUs (%s, %s), %s, PostgreSQL %s\n\n", m.CPUs, m.Processor, m.System, m.Go, m.Postgres)
+	fmt.Fprintf(w, "%d CPUs (%s, %s), %s", m.CPUs, m.Processor, m.System, m.Go)
+	for _, kind := range slices.Sorted(maps.Keys(m.Databases)) {
+		fmt.Fprintf(w, ", %s", cmp.Or(m.Databases[kind], kind))
+	}
+	fmt.Fprint(w, "\n\n")
 	fmt.Fprintln(w, "| database | body | partitions | consumer | events/s | of by hand | CPU µs an event: consumer | hub | database | allocations | peak RSS | peak heap |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, res := range r.Results {

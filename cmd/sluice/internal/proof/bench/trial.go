@@ -4,11 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
 
 const maxPartitions = 4
@@ -48,17 +51,18 @@ func trials(body, partitions int) []trial {
 	if body == 1000 && partitions == maxPartitions {
 		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender}, contender{Name: observedContender})
 	}
-	return []trial{postgres, {"sqlite", body, partitions, sluiceAndByHand()}}
+	list := []trial{postgres}
+	for _, kind := range []string{"mariadb", "sqlserver", "sqlite"} {
+		list = append(list, trial{kind, body, partitions, sluiceAndByHand()})
+	}
+	return list
 }
 
 // measure runs all trials, and writes a line of progress after each run.
 func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
-	db, err := openDatabases(ctx)
-	if err != nil {
-		return nil, err
-	}
+	db := &databases{}
 	defer db.close()
-	r := newReport(db.version)
+	r := newReport()
 	for _, partitions := range []int{maxPartitions, 1} {
 		for _, body := range []int{1000, 200} {
 			var wanted []trial
@@ -112,6 +116,14 @@ func measureHub(ctx context.Context, o options, db *databases, r *report, wanted
 	fmt.Fprintf(progress, "%d partitions, %d B: filled at %.0f/s\n", partitions, body, perSecond)
 	r.addHub(body, partitions, perSecond)
 	for _, t := range wanted {
+		s, err := db.server(ctx, t.Database)
+		if errors.Is(err, sqlservertest.ErrMissing) {
+			fmt.Fprintf(progress, "%s: left out: %v\n", t, err)
+			continue
+		} else if err != nil {
+			return err
+		}
+		r.Machine.Databases[t.Database] = s.version()
 		for i := range o.runs {
 			for _, c := range alternate(t.contenders, i) {
 				run, err := db.run(ctx, o, h, t, c, each)
@@ -161,7 +173,7 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 		j.Profiles = filepath.Join(o.profiles, name)
 	}
 	var before, after [2]time.Duration
-	use := func() [2]time.Duration { return [2]time.Duration{cpuOf(h.cmd.Process.Pid), cpuOf(db.pid())} }
+	use := func() [2]time.Duration { return [2]time.Duration{cpuOf(h.cmd.Process.Pid), cpuOf(d.pid)} }
 	out := &outcome{}
 	err = consumeBy(ctx, j, &out.runStats, func() { before = use() }, func() { after = use() })
 	if err != nil {
