@@ -49,6 +49,8 @@ The hub is read in a consumer group that no other program uses. Create it first:
 A store is one of
   sqlite:PATH
   postgres://user:password@host/database
+  mysql:// or mariadb://user:password@host/database
+  sqlserver://user:password@host?database=name, also with credential=default for Entra ID
   https://ACCOUNT.blob.core.windows.net/CONTAINER, with a signature, or with the
     connection string in ` + verify.StorageVariable + `, or with Entra ID
   https://ACCOUNT.documents.azure.com:443/dbs/DATABASE/colls/CONTAINER, with the key in

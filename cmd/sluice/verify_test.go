@@ -145,7 +145,9 @@ func TestVerifyMistakes(t *testing.T) {
 		want string
 	}{
 		{nil, "nothing to check: pass --source, --store or --config"},
-		{[]string{"--store", "mysql://x"}, "--store: write sqlite:PATH, postgres://"},
+		{[]string{"--store", "oracle://x"}, "--store: write sqlite:PATH, postgres://"},
+		{[]string{"--store", "mysql://u:secret@x"}, "--store: MySQL URL: names no database"},
+		{[]string{"--store", "sqlserver://u:secret@x"}, "--store: SQL Server URL: names no database"},
 		{[]string{"--store", "env:NOT_SET"}, "--store: the environment variable NOT_SET is not set"},
 		{[]string{"--store", "sqlite:x.db", "--send", "-1"}, "--send -1"},
 		{[]string{"--hub", "x", "--store", "sqlite:x.db"}, "--hub names the hub of --source"},

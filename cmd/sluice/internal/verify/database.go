@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,9 +27,14 @@ type database interface {
 	// durable returns what shows that a commit survives a crash of the server. problem is why one
 	// does not.
 	durable(ctx context.Context) (found, problem string, err error)
-	// losing returns the same database over a connection that loses the reply to the next commit. It
-	// is nil if there is no connection, as with a file.
-	losing(ctx context.Context) (lossy, error)
+	// losing returns the same database over connections that lose the reply to the nth request after a
+	// handler has returned, which may be the COMMIT or one before it. It is nil if there is no
+	// connection, as with a file.
+	losing(ctx context.Context, nth int) (lossy, error)
+	deadLetters() driver.DeadLetterStore
+	// sessions returns connections with the settings of the store's, and the table that they compete
+	// for; nil if there is no server.
+	sessions() (db *sql.DB, table string)
 	ping(ctx context.Context) error
 }
 
@@ -45,6 +51,9 @@ var databaseChecks = []check[*databaseSystem]{
 	{"db.fence", "A commit of an earlier owner is refused and writes nothing: an owner that was paused past its lease must not write.", 0, (*databaseSystem).checkFence},
 	{"db.position", "A commit from another position than the stored one is refused: a batch that was committed must not be applied again.", 0, (*databaseSystem).checkPosition},
 	{"db.race", "Of several commits of the same events at the same time exactly one succeeds.", 0, (*databaseSystem).checkRace},
+	{"db.claims", "Of several processes that claim a new partition at the same time the one with the highest epoch has it, and there is one checkpoint.", 0, (*databaseSystem).checkClaims},
+	{"db.keys", "Groups whose names differ in case, accents, width or trailing blanks have checkpoints of their own.", 0, (*databaseSystem).checkKeys},
+	{"db.large", "A dead letter with a body of 1 MiB, the largest event, is stored and comes back unchanged.", 0, (*databaseSystem).checkLarge},
 	{"db.lostreply", "When the reply to a COMMIT is lost, reading the checkpoint says whether it was carried out: nothing is repeated before.", 0, (*databaseSystem).checkLostReply},
 	{"db.paused", "A new owner gets the checkpoint while an earlier one is paused inside its transaction, within a third of the lease.", 0, (*databaseSystem).checkPaused},
 	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, func(s *databaseSystem, ctx context.Context) Outcome { return s.lease().checkOne(ctx) }},
@@ -61,6 +70,7 @@ type databaseSystem struct {
 	opts     Options
 	name     string
 	leaseFor time.Duration // the shortest lease that the checks use
+	words    *words        // of its sessions; nil: there is no server
 
 	rights  func(context.Context) []Right
 	creates []string
@@ -73,8 +83,24 @@ type databaseSystem struct {
 func (s *databaseSystem) Name() string                       { return s.name }
 func (s *databaseSystem) Rights(ctx context.Context) []Right { return s.rights(ctx) }
 func (s *databaseSystem) Creates() []string                  { return s.creates }
-func (s *databaseSystem) Checks() []Check                    { return bind(s, databaseChecks) }
 func (s *databaseSystem) Close(context.Context)              { s.closes() }
+
+// Checks implements [System].
+func (s *databaseSystem) Checks() []Check {
+	list := bind(s, databaseChecks)
+	if s.words == nil {
+		return list
+	}
+	for _, c := range sessionChecks {
+		if s.words.applies(c.name) {
+			list = append(list, Check{c.name, c.assumes, c.bound, func(ctx context.Context) Outcome {
+				db, table := s.sessions()
+				return c.run(&sessions{db, *s.words, table}, ctx)
+			}})
+		}
+	}
+	return list
+}
 
 // Prepare implements [System].
 func (s *databaseSystem) Prepare(ctx context.Context, made *Ledger) (err error) {
@@ -266,12 +292,57 @@ func (s *databaseSystem) checkRace(ctx context.Context) Outcome {
 	return held("of %d commits one succeeded", rivals)
 }
 
+func (s *databaseSystem) checkClaims(ctx context.Context) Outcome {
+	const rivals = 4
+	partition := s.partition()
+	errs := make([]error, rivals)
+	var running sync.WaitGroup
+	for i := range rivals {
+		running.Go(func() {
+			_, errs[i] = s.claim(ctx, s.owner(partition, fmt.Sprint("rival", i), int64(i+1)))
+		})
+	}
+	running.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, driver.ErrFenced) {
+			return failed("claiming a checkpoint", err)
+		}
+	}
+	if errs[rivals-1] != nil {
+		return differed("the claim with the highest epoch was refused: %s", oneLine(errs[rivals-1]))
+	}
+	for i := range rivals {
+		_, err := s.claim(ctx, s.owner(partition, fmt.Sprint("rival", i), int64(i+1)))
+		switch latest := i == rivals-1; {
+		case err != nil && (latest || !errors.Is(err, driver.ErrFenced)):
+			return failed("claiming a checkpoint again", err)
+		case err == nil && !latest:
+			return differed("the claim with epoch %d was accepted after that with epoch %d", i+1, rivals)
+		}
+	}
+	return held("of %d claims the one with the highest epoch counts", rivals)
+}
+
+// mostRequests is more than a step makes after its handler.
+const mostRequests = 8
+
+// checkLostReply loses the reply to each request of a step in turn, up to the COMMIT.
 func (s *databaseSystem) checkLostReply(ctx context.Context) Outcome {
+	for nth := range mostRequests {
+		if outcome := s.loseReply(ctx, nth+1); outcome.Verdict != "" {
+			return outcome
+		}
+	}
+	return undecided("the reply to a COMMIT could not be lost")
+}
+
+// loseReply gives no verdict if the step was refused before its COMMIT, and nothing of it is left.
+func (s *databaseSystem) loseReply(ctx context.Context, nth int) Outcome {
 	lease, err := s.claimed(ctx, 10)
 	if err != nil {
 		return failed("claiming a checkpoint", err)
 	}
-	connection, err := s.losing(ctx)
+	connection, err := s.losing(ctx, nth)
 	if err != nil {
 		return failed("connecting", err)
 	}
@@ -290,10 +361,12 @@ func (s *databaseSystem) checkLostReply(ctx context.Context) Outcome {
 		return failed("reading the effects", readErr)
 	case err == nil:
 		return differed("a commit whose reply was lost counts as successful")
-	case !errors.Is(err, driver.ErrUnknown):
-		return failed("losing the reply to a commit", err)
 	case (c.Position.Sequence == 11) != there:
 		return differed("after a lost reply the checkpoint is at %v, and the effects are there: %t", c.Position, there)
+	case !errors.Is(err, driver.ErrUnknown) && there:
+		return differed("a commit whose reply was lost counts as refused, and was carried out")
+	case !errors.Is(err, driver.ErrUnknown):
+		return Outcome{}
 	}
 	return held("the reply was lost, the outcome is reported as unknown, and the checkpoint says that the commit was carried out: %t", there)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func (b *brokenDatabase) durable(ctx context.Context) (string, string, error) {
 	return found, b.problem, err
 }
 
-func (b *brokenDatabase) losing(context.Context) (lossy, error) { return b.lossy, nil }
+func (b *brokenDatabase) losing(context.Context, int) (lossy, error) { return b.lossy, nil }
 
 // unfenced carries out every commit, for the last owner and from wherever the checkpoint is.
 func unfenced(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
@@ -166,6 +167,12 @@ func apart(b *brokenDatabase, ctx context.Context, step driver.Step, effects []i
 		return err
 	}
 	return b.database.commit(ctx, step, nil, end)
+}
+
+// lowered is a lease of the group whose name is in lower case.
+func lowered(lease driver.Lease) driver.Lease {
+	lease.Group.Name = strings.ToLower(lease.Group.Name)
+	return lease
 }
 
 // careless is a connection that reports every commit as successful.
@@ -235,6 +242,41 @@ var brokenDatabases = []broken[*databaseSystem]{
 	{"no fence", "db.fence", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
 	{"no check of the position", "db.position", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
 	{"all rivals commit", "db.race", Differed, breakDatabase(func(b *brokenDatabase) { b.commits = unfenced })},
+	{"every claim succeeds", "db.claims", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.claims = func(of database, ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
+			c, err := of.claim(ctx, lease)
+			if errors.Is(err, driver.ErrFenced) {
+				err = nil
+			}
+			return c, err
+		}
+	})},
+	{"names ignore case", "db.keys", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.claims = func(of database, ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
+			return of.claim(ctx, lowered(lease))
+		}
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			step.Lease = lowered(step.Lease)
+			return b.database.commit(ctx, step, effects, end)
+		}
+	})},
+	{"a large body is refused", "db.large", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			if len(step.DeadLetters) > 0 && len(step.DeadLetters[0].Event.Body) > 1<<19 {
+				return errors.New("the packet is too large")
+			}
+			return b.database.commit(ctx, step, effects, end)
+		}
+	})},
+	{"a large body is cut", "db.large", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			for i := range step.DeadLetters {
+				body := &step.DeadLetters[i].Event.Body
+				*body = (*body)[:min(len(*body), 1<<19)]
+			}
+			return b.database.commit(ctx, step, effects, end)
+		}
+	})},
 	{"a lost reply is a success", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = careless{b.database} })},
 	{"a lost commit was half done", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = halfDone{b.database} })},
 	{"a claim does not wait for a paused transaction", "db.paused", Differed, breakDatabase(func(b *brokenDatabase) {

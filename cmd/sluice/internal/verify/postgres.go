@@ -2,16 +2,18 @@ package verify
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/databasetoken"
@@ -22,11 +24,36 @@ import (
 type postgres struct {
 	store  *pgstore.Store
 	pool   *pgxpool.Pool
+	db     *sql.DB // over the pool
 	url    string
 	schema string
 	// password returns a token of Entra ID; nil: the URL has the password.
 	password func(context.Context) (string, error)
 }
+
+var postgresWords = func() words {
+	w := portable
+	w.create = "CREATE TABLE {rows} (id bigint PRIMARY KEY, n bigint NOT NULL, name varchar(3), stored_at timestamptz)"
+	w.lock = "UPDATE {rows} SET n = n WHERE id = {id} RETURNING n"
+	w.time = "INSERT INTO {rows} (id, n, stored_at) VALUES ({id}, 0, '2026-01-02 03:04:05.123457+00')"
+	w.patience = "SET lock_timeout = '2s'"
+	w.session = "SELECT pg_backend_pid()"
+	w.kill = "SELECT pg_terminate_backend({id})"
+	w.mark = func(ctx context.Context, tx *sql.Tx) (xid string, err error) {
+		err = tx.QueryRowContext(ctx, "SELECT pg_current_xact_id()::text").Scan(&xid)
+		return xid, err
+	}
+	w.marked = func(ctx context.Context, tx *sql.Tx, xid string) (same bool, err error) {
+		err = tx.QueryRowContext(ctx, "SELECT pg_current_xact_id()::text = $1", xid).Scan(&same)
+		return same, err
+	}
+	w.ends = []string{"COMMIT AND CHAIN", "ROLLBACK AND CHAIN"}
+	w.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	w.readOnly = true
+	w.duplicate, w.timeout, w.deadlock = []string{"23505"}, []string{"55P03"}, []string{"40P01"}
+	w.tooLong, w.refused, w.mayNotKill = []string{"22001"}, []string{"25006"}, []string{"42501"}
+	return w
+}()
 
 // OpenPostgres makes a [System] of a PostgreSQL database. It does not connect.
 func OpenPostgres(url string, opts Options) (System, error) {
@@ -40,13 +67,14 @@ func OpenPostgres(url string, opts Options) (System, error) {
 	}
 	c := cfg.ConnConfig
 	schema := "sluice_verify_" + opts.ID
+	w := postgresWords
 	p := &postgres{url: url, schema: schema, password: password}
 	return &databaseSystem{
-		opts: opts, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
+		opts: opts, words: &w, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
 		rights: p.rights,
 		creates: []string{
-			"the schema " + schema + " with Sluice's tables and one more; it is dropped at the end",
-			"a session of this role is terminated, one that the checks made themselves",
+			"the schema " + schema + " with Sluice's tables and two more; it is dropped at the end",
+			"sessions of this role are terminated, those that the checks made themselves",
 		},
 		prepare: p.prepare,
 		closes:  p.close,
@@ -93,11 +121,7 @@ func (p *postgres) rights(ctx context.Context) []Right {
 		"the role may not create a schema", fmt.Sprintf("as the database's owner: GRANT CREATE ON DATABASE %s TO %s; it can be revoked after the check", database, user))
 	// The role owns what it creates, so SELECT, INSERT, UPDATE and DELETE follow. Tables of a
 	// pipeline that exist already may belong to another role.
-	// These are the rights of docs/security.md.
-	for _, t := range []struct{ table, rights string }{
-		{"sluice_leases", "SELECT, INSERT, UPDATE"}, {"sluice_checkpoints", "SELECT, INSERT, UPDATE"},
-		{"sluice_dead_letters", "SELECT, INSERT, UPDATE, DELETE"}, {"sluice_seen", "SELECT, INSERT, UPDATE, DELETE"},
-	} {
+	for _, t := range consumerRights {
 		ask(t.rights+" on "+t.table,
 			fmt.Sprintf(`SELECT coalesce((SELECT bool_and(has_table_privilege(current_user, to_regclass('%s'), r)) FROM unnest(string_to_array('%s', ', ')) r), true)`, t.table, t.rights),
 			"the table exists, and the role may not do all of them", fmt.Sprintf("as the table's owner: GRANT %s ON %s TO %s", t.rights, t.table, user))
@@ -105,7 +129,17 @@ func (p *postgres) rights(ctx context.Context) []Right {
 	return list
 }
 
-const effectsTable = "verify_effects"
+// consumerRights are those of docs/security.md on Sluice's tables.
+var consumerRights = []struct{ table, rights string }{
+	{"sluice_leases", "SELECT, INSERT, UPDATE"}, {"sluice_checkpoints", "SELECT, INSERT, UPDATE"},
+	{"sluice_dead_letters", "SELECT, INSERT, UPDATE, DELETE"}, {"sluice_seen", "SELECT, INSERT, UPDATE, DELETE"},
+}
+
+// The tables of the checks, where they have a database or a schema of their own.
+const (
+	effectsTable = "verify_effects"
+	rowsTable    = "verify_rows"
+)
 
 func (p *postgres) prepare(ctx context.Context, made *Ledger) (database, error) {
 	name := pgx.Identifier{p.schema}.Sanitize()
@@ -124,13 +158,20 @@ func (p *postgres) prepare(ctx context.Context, made *Ledger) (database, error) 
 		return nil, err
 	}
 	p.store = store
-	_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.effectsName()+" (id bigint PRIMARY KEY)")
+	p.db = stdlib.OpenDBFromPool(p.pool)
+	_, err = p.pool.Exec(ctx, "CREATE TABLE "+p.in(effectsTable)+" (id bigint PRIMARY KEY);"+strings.ReplaceAll(postgresWords.create, "{rows}", p.in(rowsTable)))
 	return p, err
 }
 
-func (p *postgres) effectsName() string { return pgx.Identifier{p.schema, effectsTable}.Sanitize() }
+// in is the name of a table in the schema of the checks.
+func (p *postgres) in(table string) string { return pgx.Identifier{p.schema, table}.Sanitize() }
+
+func (p *postgres) sessions() (*sql.DB, string) { return p.db, p.in(rowsTable) }
 
 func (p *postgres) close() {
+	if p.db != nil {
+		_ = p.db.Close()
+	}
 	if p.store != nil {
 		p.store.Close()
 	}
@@ -139,7 +180,8 @@ func (p *postgres) close() {
 	}
 }
 
-func (p *postgres) leases() driver.LeaseStore { return p.store.Leases() }
+func (p *postgres) leases() driver.LeaseStore           { return p.store.Leases() }
+func (p *postgres) deadLetters() driver.DeadLetterStore { return p.store }
 
 func (p *postgres) claim(ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
 	return p.store.Claim(ctx, lease, incarnation)
@@ -152,7 +194,7 @@ func (p *postgres) commit(ctx context.Context, step driver.Step, effects []int64
 func (p *postgres) commitTo(ctx context.Context, store *pgstore.Store, step driver.Step, effects []int64, end func() error) error {
 	return store.Commit(ctx, step, func(ctx context.Context, tx pgx.Tx) error {
 		if len(effects) > 0 {
-			if _, err := tx.Exec(ctx, "INSERT INTO "+p.effectsName()+" SELECT unnest($1::bigint[])", effects); err != nil {
+			if _, err := tx.Exec(ctx, "INSERT INTO "+p.in(effectsTable)+" SELECT unnest($1::bigint[])", effects); err != nil {
 				return err
 			}
 		}
@@ -164,7 +206,7 @@ func (p *postgres) commitTo(ctx context.Context, store *pgstore.Store, step driv
 }
 
 func (p *postgres) effects(ctx context.Context) ([]int64, error) {
-	rows, err := p.pool.Query(ctx, "SELECT id FROM "+p.effectsName()+" ORDER BY id")
+	rows, err := p.pool.Query(ctx, "SELECT id FROM "+p.in(effectsTable)+" ORDER BY id")
 	if err != nil {
 		return nil, err
 	}
@@ -198,14 +240,13 @@ func (p *postgres) durable(ctx context.Context) (found, problem string, err erro
 	return fmt.Sprintf("version %s, fsync %s, synchronous_commit %s, full_page_writes %s", version, fsync, synchronous, pages), problem, err
 }
 
-// losing connects once more. The connections lose the reply to the first statements after the handler
-// has ended, the last of which is the COMMIT.
-func (p *postgres) losing(ctx context.Context) (lossy, error) {
+// losing connects once more.
+func (p *postgres) losing(ctx context.Context, nth int) (lossy, error) {
 	cfg := p.pool.Config()
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
-	l := &lossyPostgres{postgres: p}
+	l := &lossyPostgres{postgres: p, conns: lossyConns{nth: int64(nth), counts: executes}}
 	cfg.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return &lossyConn{Conn: conn, armed: &l.armed}, nil
+		return &lossyConn{Conn: conn, of: &l.conns}, nil
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg)
 	if err != nil {
@@ -223,7 +264,7 @@ type lossyPostgres struct {
 	*postgres
 	pool  *pgxpool.Pool
 	own   *pgstore.Store
-	armed atomic.Bool
+	conns lossyConns
 }
 
 func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
@@ -233,7 +274,7 @@ func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []
 				return err
 			}
 		}
-		l.armed.Store(true)
+		l.conns.arm()
 		return nil
 	})
 }
@@ -241,23 +282,6 @@ func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []
 func (l *lossyPostgres) close() {
 	l.own.Close()
 	l.pool.Close()
-}
-
-// lossyConn is a connection that breaks after it was armed: it sends the next message, waits for the
-// reply, and loses that.
-type lossyConn struct {
-	net.Conn
-	armed  *atomic.Bool
-	losing atomic.Bool
-}
-
-var errLost = errors.New("the reply was lost on purpose")
-
-func (c *lossyConn) Write(b []byte) (int, error) {
-	if executes(b) && c.armed.CompareAndSwap(true, false) {
-		c.losing.Store(true)
-	}
-	return c.Conn.Write(b)
 }
 
 // executes reports whether one of the messages runs statements, and does not only prepare them.
@@ -270,16 +294,4 @@ func executes(b []byte) bool {
 		b = b[min(n, len(b)):]
 	}
 	return false
-}
-
-func (c *lossyConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.losing.Load() {
-		_ = c.Conn.Close()
-		if err == nil {
-			err = errLost
-		}
-		return 0, err
-	}
-	return n, err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+func init() { servers = append(servers, pgtest.Around) }
 
 func openPostgres(t *testing.T, url string) *databaseSystem {
 	t.Helper()
@@ -74,6 +73,11 @@ func TestPostgresHolds(t *testing.T) {
 	if names := remains(t, db); len(names) > 0 {
 		t.Errorf("left behind: %v", names)
 	}
+}
+
+func TestBrokenPostgresSessions(t *testing.T) {
+	t.Parallel()
+	testBrokenSessions(t, openPostgres(t, pgtest.Database(t)))
 }
 
 // Each interruption leaves nothing.

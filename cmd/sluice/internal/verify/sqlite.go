@@ -15,7 +15,7 @@ import (
 
 // sqlite is a database in a file of its own, beside the one that is named: on the same disk.
 type sqlite struct {
-	store *sqlstore.Store
+	storeDatabase
 	path  string // of the file that the checks make
 	named string // by the user; it is only read
 }
@@ -28,11 +28,7 @@ func OpenSQLite(path string, opts Options) (System, error) {
 		rights:  s.rights,
 		creates: []string{"a database of its own on the same disk, " + s.path + ", with files beside it; they are removed at the end, and " + path + " is not opened"},
 		prepare: s.prepare,
-		closes: func() {
-			if s.store != nil {
-				_ = s.store.Close()
-			}
-		},
+		closes:  s.close,
 	}, nil
 }
 
@@ -66,10 +62,7 @@ func directoryRight(dir string) Right {
 
 func (s *sqlite) prepare(ctx context.Context, made *Ledger) (database, error) {
 	made.Add("database "+s.path, func(context.Context) error {
-		if s.store != nil {
-			_ = s.store.Close()
-			s.store = nil
-		}
+		s.close()
 		files, err := filepath.Glob(globEscape(s.path) + "*")
 		for _, f := range files {
 			err = errors.Join(err, os.Remove(f))
@@ -82,7 +75,7 @@ func (s *sqlite) prepare(ctx context.Context, made *Ledger) (database, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.store = store
+	s.store, s.table = store, effectsTable
 	// A handler creates the table: nothing else writes to the database.
 	lease := driver.Lease{Group: driver.Group{Namespace: "sluice-verify", Topic: "tables", Name: "verify"}, Partition: "0", Owner: "verify", Epoch: 1}
 	if _, err := store.Claim(ctx, lease, incarnation); err != nil {
@@ -109,42 +102,6 @@ func globEscape(path string) string {
 	return string(b)
 }
 
-func (s *sqlite) leases() driver.LeaseStore { return s.store.Leases() }
-
-func (s *sqlite) claim(ctx context.Context, lease driver.Lease) (driver.Checkpoint, error) {
-	return s.store.Claim(ctx, lease, incarnation)
-}
-
-func (s *sqlite) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
-	return s.store.Commit(ctx, step, func(ctx context.Context, tx *sqlstore.Tx) error {
-		for _, id := range effects {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO "+effectsTable+" (id) VALUES (?)", id); err != nil {
-				return err
-			}
-		}
-		if end != nil {
-			return end()
-		}
-		return nil
-	})
-}
-
-func (s *sqlite) effects(ctx context.Context) (list []int64, err error) {
-	rows, err := s.store.DB().QueryContext(ctx, "SELECT id FROM "+effectsTable+" ORDER BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		list = append(list, id)
-	}
-	return list, rows.Err()
-}
-
 // clock is SQLite's own, which is that of this machine, to the millisecond.
 func (s *sqlite) clock(ctx context.Context) (time.Time, error) {
 	var text string
@@ -152,11 +109,6 @@ func (s *sqlite) clock(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Parse(time.RFC3339Nano, text)
-}
-
-func (s *sqlite) ping(ctx context.Context) error {
-	var one int
-	return s.store.DB().QueryRowContext(ctx, "SELECT 1").Scan(&one)
 }
 
 func (s *sqlite) durable(ctx context.Context) (found, problem string, err error) {
@@ -167,5 +119,3 @@ func (s *sqlite) durable(ctx context.Context) (found, problem string, err error)
 	}
 	return "version " + version + ", journal mode " + mode + ", synchronous full", problem, err
 }
-
-func (s *sqlite) losing(context.Context) (lossy, error) { return nil, nil }

@@ -134,7 +134,7 @@ func (t *Targets) add(s System, err error) error {
 }
 
 // StoreForms says how a store is written.
-const StoreForms = "sqlite:PATH, postgres://user@host/database, https://ACCOUNT.blob.core.windows.net/CONTAINER, the name of a container, https://ACCOUNT.documents.azure.com:443/dbs/DATABASE/colls/CONTAINER, or env:NAME for one of these in an environment variable"
+const StoreForms = "sqlite:PATH, postgres://user@host/database, mysql:// or mariadb://user@host:3306/database, sqlserver://user@host:1433?database=name, https://ACCOUNT.blob.core.windows.net/CONTAINER, the name of a container, https://ACCOUNT.documents.azure.com:443/dbs/DATABASE/colls/CONTAINER, or env:NAME for one of these in an environment variable"
 
 // AddStore adds a database, a storage account's container, or one of Cosmos DB.
 func (t *Targets) AddStore(text string) error {
@@ -148,6 +148,10 @@ func (t *Targets) AddStore(text string) error {
 		return t.addSQLite(strings.TrimPrefix(rest, "//"))
 	case "postgres", "postgresql":
 		return t.addPostgres(text)
+	case "mysql", "mariadb":
+		return t.addServer(text, OpenMySQL)
+	case "sqlserver":
+		return t.addServer(text, OpenSQLServer)
 	case "http", "https":
 		if u, err := url.Parse(text); err == nil && strings.HasPrefix(u.Path, "/dbs/") {
 			return t.addCosmosLink(u)
@@ -177,6 +181,19 @@ func (t *Targets) addPostgres(text string) error {
 		t.Names = append(t.Names, c.User, c.Database)
 	}
 	system, err := OpenPostgres(text, t.opts)
+	return t.add(system, err)
+}
+
+// addServer adds a database that is named by a URL.
+func (t *Targets) addServer(text string, open func(address string, opts Options) (System, error)) error {
+	if u, err := url.Parse(text); err == nil {
+		password, _ := u.User.Password()
+		q := u.Query()
+		t.Secrets = append(t.Secrets, password, q.Get("password"))
+		t.Names = append(t.Names, hosts(u.Host)...)
+		t.Names = append(t.Names, u.User.Username(), q.Get("user id"), strings.Trim(u.Path, "/"), q.Get("database"))
+	}
+	system, err := open(text, t.opts)
 	return t.add(system, err)
 }
 

@@ -2,7 +2,7 @@
 // behaves as Sluice assumes.
 //
 // A [System] is one of them. Its checks are a table in the file of its kind: hub.go, database.go,
-// blob.go, cosmos.go. A [Runner] first asks every system which rights are missing, then does the
+// sessionlocks.go, blob.go, cosmos.go. A [Runner] first asks every system which rights are missing, then does the
 // checks one after the other, each within a bound, and removes all that they made. The result is a
 // [Report].
 package verify
@@ -148,6 +148,7 @@ func Catalog() map[string][]Named {
 	return map[string][]Named{
 		"hub":      names(hubChecks),
 		"database": names(databaseChecks),
+		"server":   names(sessionChecks),
 		"blob":     names(blobChecks),
 		"cosmos":   names(cosmosChecks),
 	}

@@ -1,0 +1,77 @@
+//go:build postgres || mariadb || sqlserver
+
+package verify
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// prepared makes what the checks of a system need, for the length of a test.
+func prepared(t *testing.T, s *databaseSystem) *databaseSystem {
+	t.Helper()
+	granted(t, s)
+	made := &Ledger{}
+	t.Cleanup(func() {
+		if err := made.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Prepare(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// brokenSession is one assumption about sessions that is broken on purpose.
+type brokenSession struct {
+	what  string
+	check string // that must name it
+	want  Verdict
+	with  func(*words)
+}
+
+// brokenSessions are statements and numbers of errors of servers that differ in one thing.
+var brokenSessions = []brokenSession{
+	{"the fence does not lock", "db.lock", Differed, func(w *words) { w.lock = w.read }},
+	{"a condition is not checked again", "db.rows", Differed, func(w *words) { w.swap = w.set }},
+	{"the error of a duplicate is unknown", "db.insert", Differed, func(w *words) { w.duplicate = nil }},
+	{"the error of a time limit is unknown", "db.timeout", Differed, func(w *words) { w.timeout = nil }},
+	{"the error of a deadlock is unknown", "db.deadlock", Differed, func(w *words) { w.deadlock = nil }},
+	{"a session goes on after its end", "db.killed", Differed, func(w *words) { w.kill = w.read }},
+	{"sessions must not be ended", "db.killed", Undecided, func(w *words) { w.kill, w.mayNotKill = w.long, w.tooLong }},
+	{"a statement that is cancelled does not wait", "db.cancel", Differed, func(w *words) { w.lock = w.read }},
+	{"the mark outlives the transaction", "db.mark", Differed, func(w *words) { w.ends = []string{w.set} }},
+	{"readers wait", "db.readers", Tolerated, func(w *words) { w.read = w.lock }},
+	{"no snapshot", "db.snapshot", Differed, func(w *words) { w.snapshot = &sql.TxOptions{Isolation: sql.LevelReadCommitted} }},
+	{"hints are ignored", "db.hints", Differed, func(w *words) { w.hints = w.read }},
+	{"a text that is too long is stored", "db.strict", Differed, func(w *words) { w.long = strings.Replace(w.long, "long", "lon", 1) }},
+	{"the error of a long text is unknown", "db.strict", Differed, func(w *words) { w.tooLong = nil }},
+	{"times are stored to the millisecond", "db.time", Differed, func(w *words) { w.time = strings.Replace(w.time, "123457", "123000", 1) }},
+	{"the error of a read-only server is unknown", "db.readonly", Differed, func(w *words) { w.refused = nil }},
+}
+
+// testBrokenSessions breaks what a server is assumed to do, one thing after the other.
+func testBrokenSessions(t *testing.T, s *databaseSystem) {
+	t.Helper()
+	prepared(t, s)
+	for _, c := range sessionChecks {
+		if !slices.ContainsFunc(brokenSessions, func(row brokenSession) bool { return row.check == c.name }) {
+			t.Errorf("no row breaks what %s assumes", c.name)
+		}
+	}
+	for _, row := range brokenSessions {
+		if !s.words.applies(row.check) {
+			continue
+		}
+		t.Run(row.what, func(t *testing.T) {
+			own := *s.words
+			row.with(&own)
+			broken := &databaseSystem{database: s.database, opts: s.opts, words: &own}
+			expect(t, broken, row.check, row.want)
+		})
+	}
+}
