@@ -44,10 +44,11 @@ func TestSQLServerRights(t *testing.T) {
 		mssqlExec(t, owner.DB(), statement)
 	}
 	t.Cleanup(func() {
-		_, err := owner.DB().Exec("DROP USER sluice_app")
-		suite.NoError(t, "drop the user", err)
-		_, err = owner.DB().Exec("DROP LOGIN sluice_app")
-		suite.NoError(t, "drop the login", err)
+		// Its user goes with the database. The server may take a moment to end its sessions.
+		suite.Eventually(t, "the login is dropped", func() bool {
+			_, err := owner.DB().Exec("DROP LOGIN sluice_app")
+			return err == nil
+		})
 	})
 	u, err := url.Parse(address)
 	suite.NoError(t, "read the URL", err)

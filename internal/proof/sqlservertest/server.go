@@ -77,8 +77,11 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// allowDatabases has Babelfish take any number of databases at a time, not one. This is a setting of
-// PostgreSQL, which listens on a socket beside the data.
+// severalDatabases is a setting of PostgreSQL that has Babelfish take any number of databases at a time.
+const severalDatabases = "babelfishpg_tsql.migration_mode = 'multi-db'"
+
+// allowDatabases removes the setting for one database at a time, which comes before that of the server.
+// PostgreSQL listens on a socket beside the data.
 func (s *Server) allowDatabases() error {
 	pid, err := os.ReadFile(s.process.File("data/postmaster.pid"))
 	if err != nil {
@@ -89,7 +92,7 @@ func (s *Server) allowDatabases() error {
 		return fmt.Errorf("postmaster.pid of Babelfish has %d lines, want its port in the 4th and its socket in the 5th", len(lines))
 	}
 	cmd := s.process.Command(filepath.Join(filepath.Dir(s.path), "psql"), "-qX", "-p", lines[3], "-h", lines[4], "-U", "babelfish_admin", "-d", "babelfish_db",
-		"-c", "ALTER DATABASE babelfish_db SET babelfishpg_tsql.migration_mode = 'multi-db'")
+		"-c", "ALTER DATABASE babelfish_db RESET babelfishpg_tsql.migration_mode")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("allow several databases in Babelfish: %w: %s", err, bytes.TrimSpace(out))
 	}
@@ -127,7 +130,7 @@ func (s *Server) Stop() error {
 // Restart starts a Babelfish after [Server.Stop], on the same port, and returns once it takes
 // connections.
 func (s *Server) Restart() error {
-	return s.process.Start("/usr/bin/env", "BABELFISH_FOREGROUND=1", "BABELFISH_PASSWORD="+password,
+	return s.process.Start("/usr/bin/env", "BABELFISH_FOREGROUND=1", "BABELFISH_PASSWORD="+password, "BABELFISH_SETTINGS="+severalDatabases,
 		s.path, s.process.File("data"), fmt.Sprint(s.process.Port()))
 }
 
@@ -158,25 +161,21 @@ func (s *Server) URL(database string) string {
 // CreateDatabase makes an empty database and returns its URL. It allows snapshots, as Babelfish does.
 func (s *Server) CreateDatabase(ctx context.Context, name string) (string, error) {
 	name = s.prefix + name
-	text := "CREATE DATABASE " + name
-	if s.process == nil {
-		text += "; ALTER DATABASE " + name + " SET ALLOW_SNAPSHOT_ISOLATION ON"
-	}
-	if err := s.admin(ctx, text); err != nil {
+	if err := s.admin(ctx, "CREATE DATABASE "+name+"; "+set(name, "ALLOW_SNAPSHOT_ISOLATION ON")); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	return s.URL(name), nil
 }
 
+// set is a statement that sets an option of a database, where the server is not Babelfish, which has none.
+func set(name, option string) string {
+	return "IF @@VERSION NOT LIKE N'Babelfish%' EXEC(N'ALTER DATABASE " + name + " SET " + option + "')"
+}
+
 // DropDatabase removes a database, and ends the sessions in it.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	name = s.prefix + name
-	if s.process == nil {
-		if err := s.admin(ctx, "ALTER DATABASE "+name+" SET SINGLE_USER WITH ROLLBACK IMMEDIATE"); err != nil {
-			return err
-		}
-	}
-	return s.admin(ctx, "DROP DATABASE "+name)
+	return s.admin(ctx, set(name, "SINGLE_USER WITH ROLLBACK IMMEDIATE")+"; DROP DATABASE "+name)
 }
 
 // version says which server it is.
