@@ -130,15 +130,15 @@ func (*postgresDialect) fault(err error) fault {
 	switch {
 	case ok:
 		return postgresFault(e)
-	case errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err): // the second: nothing was sent
+	case errors.Is(err, errRolledBack):
 		return faultRefused
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return faultTimeLimit
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.As(err, &network) || errors.As(err, &connect) {
+	if errors.Is(err, errLost) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) || errors.As(err, &connect) {
 		return faultBroken
 	}
 	return faultStatement

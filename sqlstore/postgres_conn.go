@@ -156,9 +156,18 @@ func (c *postgresConn) ExecContext(ctx context.Context, query string, args []dri
 			return c.batch(ctx, special)
 		}
 	}
-	result, err := c.Conn.ExecContext(ctx, query, args)
-	return result, c.note(err)
+	values := make([]any, len(args))
+	for i := range args {
+		values[i] = args[i].Value
+	}
+	tag, err := c.pgx().Exec(ctx, query, values...)
+	return driver.RowsAffected(tag.RowsAffected()), c.note(err)
 }
+
+// errLost is the error for a connection that was lost in a statement. pgx may say of it that nothing was
+// sent ([pgconn.SafeToRetry]), which is true only if the connection was closed before: stdlib would have
+// database/sql repeat a statement that was carried out.
+var errLost = errors.New("the connection to PostgreSQL was lost")
 
 // QueryContext implements [driver.QueryerContext].
 func (c *postgresConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -166,7 +175,12 @@ func (c *postgresConn) QueryContext(ctx context.Context, query string, args []dr
 		return nil, err
 	}
 	rows, err := c.Conn.QueryContext(ctx, query, args)
-	if err != nil {
+	switch {
+	case errors.Is(err, driver.ErrBadConn) && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, driver.ErrBadConn):
+		return nil, errLost
+	case err != nil:
 		return nil, c.note(err)
 	}
 	return &postgresRows{rows.(*stdlib.Rows), c}, nil
@@ -197,11 +211,7 @@ func (c *postgresConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driv
 		access = "READ ONLY"
 	}
 	c.failed = nil
-	_, err := c.pgx().Exec(ctx, "BEGIN ISOLATION LEVEL "+level+" "+access+c.limits)
-	switch {
-	case pgconn.SafeToRetry(err):
-		return nil, driver.ErrBadConn
-	case err != nil:
+	if _, err := c.pgx().Exec(ctx, "BEGIN ISOLATION LEVEL "+level+" "+access+c.limits); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -219,6 +229,9 @@ func (t *postgresTx) end(how string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.conn.patience)
 	defer cancel()
 	conn := t.conn.pgx()
+	if conn.IsClosed() {
+		return errRolledBack
+	}
 	tag, err := conn.Exec(ctx, how)
 	t.conn.within = false
 	switch {

@@ -105,10 +105,10 @@ func postgresHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
 	schema := postgresSchemas(t)
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		url := schema(t)
-		s, _, silence := postgresProxied(t, url, postgresQuick)
+		s, proxy, silence := postgresProxied(t, url, postgresQuick)
 		peer := openPostgres(t, url, postgresQuick)
 		h := postgresTxHarness(s, peer)
-		h.Silence, h.Lock = silence, lockedBy(peer, postgresLock)
+		h.Silence, h.Lock, h.Lose = silence, lockedBy(peer, postgresLock), proxy.Lose
 		return h
 	}
 }

@@ -431,6 +431,35 @@ func TestPostgresInsert(t *testing.T) {
 	}
 }
 
+// TestPostgresStandby: a failover moves the primary's address while connections to the other server stay:
+// they are given up when that turns out to be a standby, so that the next attempt reaches the primary.
+func TestPostgresStandby(t *testing.T) {
+	primary := pgtest.New(t, nil)
+	address, err := primary.CreateDatabase(t.Context(), "flights")
+	suite.NoError(t, "create a database", err)
+	proxy, through := pgtest.NewTestProxy(t, address)
+	s := openPostgres(t, through+"&target_session_attrs=any", &ServerConfig{MaxConns: 1})
+	lease := leaseOf("0", "a", 1)
+	_, err = s.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	standby := primary.NewStandby(t)
+	for name, call := range map[string]func() error{
+		"commit": func() error {
+			return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(1)}, func(ctx context.Context, tx *Tx) error { return postgresPut(ctx, tx, "1") })
+		},
+		"acquire": func() error { _, err := s.Leases().Acquire(t.Context(), group, "0", "a", 0, 0); return err },
+	} {
+		proxy.Retarget(standby.Addr())
+		proxy.Cut()
+		suite.Eventually(t, "the store has reached the standby", func() bool {
+			err := call()
+			return err != nil && strings.Contains(err.Error(), "recovery")
+		})
+		proxy.Retarget(primary.Addr())
+		suite.NoError(t, name+" on the connections to a standby, after the address moved to the primary", call())
+	}
+}
+
 // TestPostgresErrors: what prevents a start is one line without the password.
 func TestPostgresErrors(t *testing.T) {
 	address := pgtest.Database(t)
