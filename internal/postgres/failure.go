@@ -112,7 +112,9 @@ func class(e *pgconn.PgError) string { return e.Code[:min(2, len(e.Code))] }
 // commit, and with a pooler the error may be the pooler's, about a server that it has lost.
 func Uncertain(err error) bool {
 	var unsent pgx.ErrPreprocessingBatch
-	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) {
+	// In the simple protocol pgx also says "conn closed" of a connection that was lost after the COMMIT was
+	// sent, and that nothing was.
+	if errors.As(err, &unsent) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		return false
 	}
 	var e *pgconn.PgError
