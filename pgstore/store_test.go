@@ -149,7 +149,7 @@ func newHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		url := schema(t)
 		s, proxy := silenced(t, url, nil)
 		h := harness(t, s, open(t, url, nil))
-		h.Silence, h.Lock = silence(proxy), lockRow(url)
+		h.Silence, h.Lock, h.Lose = silence(proxy), lockRow(url), proxy.Lose
 		return h
 	}
 }

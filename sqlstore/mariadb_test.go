@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
@@ -60,18 +61,21 @@ func mariaEffects(ctx context.Context, s *Store) ([]string, error) {
 	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT `key` FROM effects", nil)
 }
 
+func mariaPut(ctx context.Context, tx *Tx, key string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES (?)", key)
+	return err
+}
+
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := mariadbtest.Database(t)
 	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: time.Second}
-	link, through := linkTo(t, address)
+	proxy, through := mariadbtest.NewTestProxy(t, address)
+	link, through := linkTo(t, through)
 	s, peer := openMariaDB(t, through, cfg), openMariaDB(t, address, cfg)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
-		Silence: link.Silence, Lock: lockedBy(peer, mariaLock), ReadOnly: mariaReadOnly(peer),
-		Put: func(ctx context.Context, tx *Tx, key string) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES (?)", key)
-			return err
-		},
+		Silence: link.Silence, Lock: lockedBy(peer, mariaLock), ReadOnly: mariaReadOnly(peer), Lose: proxy.Lose,
+		Put: mariaPut,
 		Effects: func(ctx context.Context) ([]string, error) {
 			return mariaEffects(ctx, s)
 		},
@@ -106,9 +110,13 @@ func TestMariaDBCheckpointStore(t *testing.T) {
 func TestMariaDBDeadLetterQueue(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		address := mariadbtest.Database(t)
-		link, through := linkTo(t, address)
+		proxy, through := mariadbtest.NewTestProxy(t, address)
+		link, through := linkTo(t, through)
 		s := openMariaDB(t, through, nil)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMariaDB(t, address, nil), Silence: link.Silence}
+		return storetest.DeadLetterQueueHarness{
+			Store: s, DeadLetters: s, Peer: openMariaDB(t, address, nil), Silence: link.Silence,
+			LoseAnswer: func(testing.TB) { proxy.Next(commitproxy.LoseReply) },
+		}
 	})
 }
 
@@ -130,6 +138,15 @@ func TestMariaDBLeases(t *testing.T) {
 			return link.(*tcplink.Link).Silence(t)
 		},
 	})
+}
+
+// TestMariaDBLostCommits: consumers resolve the commits that their networks lose by the checkpoint.
+func TestMariaDBLostCommits(t *testing.T) {
+	address := mariadbtest.Database(t)
+	lossyNetworks(t, openMariaDB(t, address, nil), func() (*Store, *commitproxy.Proxy) {
+		proxy, through := mariadbtest.NewTestProxy(t, address)
+		return openMariaDB(t, through, &ServerConfig{LockTimeout: time.Second}), proxy
+	}, mariaPut, mariaEffects)
 }
 
 // TestMariaDBSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
@@ -49,11 +50,12 @@ func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := sqlservertest.Database(t)
 	// Babelfish parses every statement again, and LargeBatch has thousands.
 	cfg := &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}
-	link, through := linkTo(t, address)
+	proxy, through := sqlservertest.NewTestProxy(t, address)
+	link, through := linkTo(t, through)
 	s, peer := openMSSQL(t, through, cfg), openMSSQL(t, address, cfg)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
-		Silence: link.Silence, Lock: lockedBy(peer, mssqlLock),
+		Silence: link.Silence, Lock: lockedBy(peer, mssqlLock), Lose: proxy.Lose,
 		Put:      mssqlPut,
 		Effects:  func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
 		Break:    breaksCheck,
@@ -76,9 +78,13 @@ func TestSQLServerCheckpointStore(t *testing.T) {
 func TestSQLServerDeadLetterQueue(t *testing.T) {
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		address := sqlservertest.Database(t)
-		link, through := linkTo(t, address)
+		proxy, through := sqlservertest.NewTestProxy(t, address)
+		link, through := linkTo(t, through)
 		s := openMSSQL(t, through, nil)
-		return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s, Peer: openMSSQL(t, address, nil), Silence: link.Silence}
+		return storetest.DeadLetterQueueHarness{
+			Store: s, DeadLetters: s, Peer: openMSSQL(t, address, nil), Silence: link.Silence,
+			LoseAnswer: func(testing.TB) { proxy.Next(commitproxy.LoseReply) },
+		}
 	})
 }
 
@@ -100,4 +106,13 @@ func TestSQLServerLeases(t *testing.T) {
 			return link.(*tcplink.Link).Silence(t)
 		},
 	})
+}
+
+// TestSQLServerLostCommits: consumers resolve the commits that their networks lose by the checkpoint.
+func TestSQLServerLostCommits(t *testing.T) {
+	address := sqlservertest.Database(t)
+	lossyNetworks(t, openMSSQL(t, address, nil), func() (*Store, *commitproxy.Proxy) {
+		proxy, through := sqlservertest.NewTestProxy(t, address)
+		return openMSSQL(t, through, &ServerConfig{LockTimeout: time.Second}), proxy
+	}, mssqlPut, mssqlEffects)
 }
