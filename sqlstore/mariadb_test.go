@@ -481,3 +481,23 @@ func TestMariaDBTLS(t *testing.T) {
 		}
 	}
 }
+
+// TestMariaDBPausedOwner: the server ends the session of an owner that is paused in a step after the length
+// of the lease, so that a rival gets the checkpoint soon after it has got the lease.
+func TestMariaDBPausedOwner(t *testing.T) {
+	address := mariadbtest.Database(t)
+	cfg := &ServerConfig{LeaseFor: 4 * time.Second, LockTimeout: time.Second}
+	s, rival := openMariaDB(t, address, cfg), openMariaDB(t, address, cfg)
+	_, err := s.Claim(t.Context(), leaseOf("0", "a", 1), "1")
+	suite.NoError(t, "claim", err)
+	holdStep(t, s, leaseOf("0", "a", 1))
+	paused := time.Now()
+	b := leaseOf("0", "b", 2)
+	suite.Eventually(t, "the rival has claimed", func() bool { _, err := rival.Claim(t.Context(), b, "1"); return err == nil })
+	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, nil))
+	took := time.Since(paused)
+	t.Logf("the rival committed %v after the pause, with a lease of %v", took.Round(10*time.Millisecond), cfg.LeaseFor)
+	if took > cfg.LeaseFor+10*time.Second {
+		t.Errorf("the rival committed %v after the pause", took)
+	}
+}

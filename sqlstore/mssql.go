@@ -24,6 +24,10 @@ import (
 // nothing is written. Statements that commit, roll back or begin a transaction are refused; one that a
 // stored procedure or dynamic SQL contains is found before the commit, and the checkpoint does not move.
 //
+// A Claim ends the session of a paused owner that holds the checkpoint, by KILL, after half of
+// [ServerConfig.LockTimeout], if the login has the rights VIEW SERVER STATE and ALTER ANY CONNECTION: only
+// a session of the same login, program name and database. Without the rights it waits for LockTimeout.
+//
 // The database needs compatibility level 130 or higher. With READ_COMMITTED_SNAPSHOT off, what reads
 // checkpoints waits for handlers that are running: switch it on, as in Azure SQL.
 func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {

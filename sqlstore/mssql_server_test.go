@@ -46,6 +46,17 @@ func mssqlPut(ctx context.Context, tx *Tx, key string) error {
 	return err
 }
 
+// mssqlSeesSessions reports whether a claim can find out which session holds a row.
+func mssqlSeesSessions(t testing.TB, s *Store) bool {
+	rows, err := s.DB().QueryContext(t.Context(), "SELECT TOP (1) session_id FROM sys.dm_exec_requests")
+	if err != nil {
+		t.Logf("claims wait for paused owners: %v", err) // Babelfish does not have the view
+		return false
+	}
+	suite.NoError(t, "close", rows.Close())
+	return true
+}
+
 func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := sqlservertest.Database(t)
 	// Babelfish parses every statement again, and LargeBatch has thousands.
@@ -60,7 +71,7 @@ func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
 		Effects:  func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
 		Break:    breaksCheck,
 		Missing:  namesMissing,
-		Features: storetest.TxFeatures{WaitsForOpen: true},
+		Features: storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, s)},
 	}
 }
 

@@ -117,9 +117,12 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	setDefaults(mc.Params, map[string]string{
 		"innodb_lock_wait_timeout": seconds(c.LockTimeout),
 		"lock_wait_timeout":        seconds(c.LockTimeout),
-		// It ends the transaction of an owner that is paused, so that its locks are released.
-		"wait_timeout": seconds(c.LeaseFor),
-		"sql_mode":     "CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
+		// They end the transaction of an owner that is paused, so that its locks are released: between two
+		// statements, within one, and while it reads rows.
+		"wait_timeout":      seconds(c.LeaseFor),
+		"net_read_timeout":  seconds(c.LeaseFor),
+		"net_write_timeout": seconds(c.LeaseFor),
+		"sql_mode":          "CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
 	})
 	mc.Params["autocommit"] = "1"
 	return mc, nil

@@ -251,22 +251,6 @@ func TestPostgresIdleHandler(t *testing.T) {
 	}
 }
 
-// postgresHold keeps a step in progress until the test ends.
-func postgresHold(t *testing.T, s *Store, lease driver.Lease) {
-	t.Helper()
-	held, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		s.Commit(context.WithoutCancel(t.Context()), driver.Step{Lease: lease, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
-			close(held)
-			<-release
-			return errors.New("not this time")
-		})
-	}()
-	t.Cleanup(func() { close(release); <-over })
-	<-held
-}
-
 // TestPostgresClaimEndsPaused: a claim, and an operator who sets a checkpoint, end the session of an owner
 // that is paused in a step, within their own time. Claims that wait together do not end each other, and
 // one whose lease has been lost ends nothing.
@@ -278,7 +262,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 		return err
 	}
 	suite.NoError(t, "claim", claim(s, "a", 1))
-	postgresHold(t, s, leaseOf("0", "a", 1))
+	holdStep(t, s, leaseOf("0", "a", 1))
 	const n = 4
 	errs := make(chan error)
 	for i := range n {
@@ -299,7 +283,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	}
 
 	latest := leaseOf("0", fmt.Sprint("b", n-1), 1+n)
-	postgresHold(t, s, latest)
+	holdStep(t, s, latest)
 	for _, epoch := range []int64{1, 1 + n} {
 		err := claim(s, "a", epoch)
 		if fenced, ok := errors.AsType[*driver.FencedError](err); !ok || fenced.Owner != latest.Owner || fenced.Epoch != latest.Epoch {
@@ -327,7 +311,7 @@ func TestPostgresClaimMayNot(t *testing.T) {
 	t.Cleanup(func() { postgresRun(context.Background(), s.DB(), "DROP OWNED BY feeble; DROP ROLE feeble") })
 	_, err := s.Claim(t.Context(), leaseOf("0", "a", 1), "1")
 	suite.NoError(t, "claim", err)
-	postgresHold(t, s, leaseOf("0", "a", 1))
+	holdStep(t, s, leaseOf("0", "a", 1))
 	u, err := url.Parse(address)
 	suite.NoError(t, "read the URL", err)
 	u.User = url.UserPassword("feeble", "feeble")

@@ -64,6 +64,29 @@ func namesMissing(ctx context.Context, tx *Tx) error {
 	return err
 }
 
+// holdStep has the owner of a lease paused in a step until the test ends. Then the step must fail.
+func holdStep(t *testing.T, s *Store, lease driver.Lease) {
+	t.Helper()
+	held, release, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		defer close(over)
+		done <- s.Commit(context.WithoutCancel(t.Context()), driver.Step{Lease: lease, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+			close(held)
+			<-release
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		close(release)
+		<-over
+		if err := <-done; err == nil {
+			t.Error("the step of a paused owner was committed")
+		}
+	})
+	<-held
+}
+
 // silentSteps has the server fall silent at moments of a step, and checks what the step returned,
 // within a time, and whether its handler ran.
 func silentSteps(t *testing.T, link *tcplink.Link, s *Store, within time.Duration, check func(when string, ran bool, err error)) {
