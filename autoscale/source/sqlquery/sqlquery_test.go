@@ -19,7 +19,7 @@ type query struct{ text, want string }
 // check asks a database with a table jobs of the rows open, open, done.
 func check(t *testing.T, db *sql.DB, queries []query) {
 	t.Helper()
-	for _, statement := range []string{"CREATE TABLE jobs (state text, size numeric(9,1))", "INSERT INTO jobs VALUES ('open', 2.5), ('open', 7), ('done', 1)"} {
+	for _, statement := range []string{"CREATE TABLE jobs (state varchar(9), size numeric(9,1))", "INSERT INTO jobs VALUES ('open', 2.5), ('open', 7), ('done', 1)"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
