@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -257,6 +258,55 @@ func createsTogether(t *testing.T, address string, db *sql.DB) {
 	all.Wait()
 	if got := query(t, db, "SELECT count(*) FROM flights"); got != "0" {
 		t.Errorf("%s rows", got)
+	}
+}
+
+// auditsOneGroup checks that an audit counts nothing of a group whose name differs in its case or its
+// trailing blanks.
+func auditsOneGroup(t *testing.T, address string, db *sql.DB, dialect audit.Dialect) {
+	t.Helper()
+	_, parts := opened(t, address, flightsTarget)
+	if _, err := parts.Consumer(t.Context(), nil); err != nil { // which makes the table
+		t.Fatal(err)
+	}
+	names := []string{"g", "g ", "G"}
+	topic := func(name string) sluice.Topic {
+		return sluice.Topic{Group: sluice.Group{Namespace: "n", Topic: "t", Name: name}, Incarnation: "1"}
+	}
+	for i, name := range names {
+		n, group := int64(i), topic(name).Group
+		if _, err := parts.Checkpoints.Reset(t.Context(), group, "0", "1", sluice.Position{Sequence: n}); err != nil {
+			t.Fatal(err)
+		}
+		letter := sluice.DeadLetter{Group: group, Incarnation: "1", Event: sluice.Event{Partition: "0", Sequence: n}, Status: sluice.StatusDead}
+		if err := parts.store.Park(t.Context(), []sluice.DeadLetter{letter}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ledger := audit.NewSQLLedger(db, dialect, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"})
+	for i, name := range names {
+		n := int64(i)
+		view, err := ledger.Open(t.Context(), topic(name), "0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, found, err := view.Checkpoint(t.Context())
+		if err != nil || !found || at.Position.Sequence != n {
+			t.Errorf("group %q: checkpoint %v, %t, %v; want it at %d", name, at, found, err, n)
+		}
+		var entries []audit.Entry
+		for e, err := range view.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries = append(entries, e)
+		}
+		if want := []audit.Entry{{Sequence: n, DeadLetter: true}}; !slices.Equal(entries, want) {
+			t.Errorf("group %q: %v, want %v", name, entries, want)
+		}
+		if err := view.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

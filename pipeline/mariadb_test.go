@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 )
 
@@ -113,6 +114,11 @@ func TestMariaDBTarget(t *testing.T) {
 func TestMariaDBCreateTogether(t *testing.T) {
 	address, db := mariaURL(t)
 	createsTogether(t, address, db)
+}
+
+func TestMariaDBAudit(t *testing.T) {
+	address, db := mariaURL(t)
+	auditsOneGroup(t, address, db, audit.MySQL())
 }
 
 // Neither Open nor Check shows the password, and Check creates no table.

@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
@@ -90,6 +91,11 @@ func TestPostgresStatement(t *testing.T) {
       raw: {from: body, type: json}
 `, "SELECT origin, delay, n, price::text, (at AT TIME ZONE 'UTC')::text, raw->>'origin' FROM last ORDER BY origin",
 		"LAX 2 1 0.10 2026-01-31 08:30:00 LAX\nSAN 5 3 1.5 <nil> SAN", "check constraint")
+}
+
+func TestPostgresAudit(t *testing.T) {
+	url, db := postgresURL(t)
+	auditsOneGroup(t, url, db, audit.PostgreSQL())
 }
 
 func TestPostgresTarget(t *testing.T) {

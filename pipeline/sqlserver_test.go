@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
 
@@ -125,6 +126,11 @@ func TestSQLServerTarget(t *testing.T) {
 func TestSQLServerCreateTogether(t *testing.T) {
 	address, db := sqlServerURL(t)
 	createsTogether(t, address, db)
+}
+
+func TestSQLServerAudit(t *testing.T) {
+	address, db := sqlServerURL(t)
+	auditsOneGroup(t, address, db, audit.SQLServer())
 }
 
 // Neither Open nor Check shows the password, and Check creates no table.

@@ -11,7 +11,7 @@ func TestCheckpointsAreListedAndSet(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 2)
 		env := environment(connection, url)
-		config := quick(t)
+		config := quick(t, url)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:200]))
 		for _, c := range checkpoints(t, env, config) {
@@ -70,7 +70,7 @@ func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 1)
 		env := environment(connection, url)
-		config := quick(t)
+		config := quick(t, url)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
 		owner := start(t, "", env, "run", config)
@@ -151,8 +151,9 @@ func TestCheckpointsSetBackSkipsDeadLetters(t *testing.T) {
 func TestCheckpointsTable(t *testing.T) {
 	t.Parallel()
 	srv, connection := serve(t, 2)
-	env := environment(connection, databases["sqlite"](t))
-	config := quick(t)
+	url := databases["sqlite"](t)
+	env := environment(connection, url)
+	config := quick(t, url)
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, append(spoiled(3), `{"delay":1,"distance":2}`)))
 	must(t, "", env, "run", config, "--until-caught-up")
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(2)))

@@ -84,7 +84,7 @@ func TestCheckpointsAreImported(t *testing.T) {
 		_, connection := serve(t, 2)
 		server, store := storage(t, "checkpoints")
 		env := environment(connection, url, "AZURE_STORAGE_CONNECTION_STRING="+server.ConnectionString())
-		config := quick(t)
+		config := quick(t, url)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:200]))
 		take := func(more ...string) (int, string, string) {
@@ -158,7 +158,7 @@ func TestOlderCheckpointsAreImported(t *testing.T) {
 	_, connection := serve(t, 4)
 	server, store := storage(t, "azure-webjobs-eventhub")
 	env := environment(connection, url, "AZURE_STORAGE_CONNECTION_STRING="+server.ConnectionString())
-	config := quick(t)
+	config := quick(t, url)
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:200]))
 	const host = "127.0.0.1"
 	put := func(name, content string, metadata map[string]*string) {
@@ -231,7 +231,7 @@ func TestImportMistakes(t *testing.T) {
 		if c.storage != "" {
 			env = append(env, "AZURE_STORAGE_CONNECTION_STRING="+c.storage)
 		}
-		code, _, errs := invoke(t, "", env, "checkpoints", "import", "--from-blob", c.from, "--config", quick(t))
+		code, _, errs := invoke(t, "", env, "checkpoints", "import", "--from-blob", c.from, "--config", example(t))
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 || strings.Contains(errs, secret) {
 			t.Errorf("%s: exit code %d, %s", name, code, errs)
 		}

@@ -27,9 +27,9 @@ func bury(t *testing.T, url string, n int, replacements ...string) *graveyard {
 	t.Helper()
 	srv, connection := serve(t, 3)
 	g := &graveyard{hub: srv, env: environment(connection, url), db: openDatabase(t, url)}
-	quick := []string{"\npartitions:", "\nlease: {for: 3s, renew: 1s}\npartitions:"}
-	g.strict = changed(t, append(quick, replacements...)...)
-	g.mended = changed(t, append(append(quick, replacements...), "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")...)
+	replacements = append(shortLease(url), replacements...)
+	g.strict = changed(t, replacements...)
+	g.mended = changed(t, append(replacements, "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")...)
 	must(t, "", g.env, "send", "--hub", "flights", writeLines(t, spoiled(n)))
 	must(t, "", g.env, "run", g.strict, "--until-caught-up", "--log-level", "error")
 	g.events = lookAt(t, connection).events()

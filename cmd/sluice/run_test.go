@@ -20,7 +20,7 @@ func TestThreeConsumersOfWhichOneIsKilled(t *testing.T) {
 		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=4")
 		connection := connectionOf(t, server)
 		env := environment(connection, url, "PARTITIONS=2")
-		config := quick(t)
+		config := quick(t, url)
 		db := openDatabase(t, url)
 
 		// One begins alone, as the table must be there for the count.

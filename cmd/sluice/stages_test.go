@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// stagesFile writes the example of three stages with replacements, as pairs of
-// old and new, and leases that expire soon.
-func stagesFile(t testing.TB, replacements ...string) string {
+// stagesFile writes the example of three stages for a database with replacements,
+// as pairs of old and new, and leases that expire soon.
+func stagesFile(t testing.TB, url string, replacements ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/stages.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	replacements = append(replacements, "\npartitions:", "\nlease: {for: 3s, renew: 1s}\npartitions:")
+	replacements = slices.Concat(replacements, notationOf(url).statement, shortLease(url))
 	for i := 0; i < len(replacements); i += 2 {
 		if !strings.Contains(string(text), replacements[i]) {
 			t.Fatalf("the example does not contain %q", replacements[i])
@@ -38,8 +38,43 @@ func stagesFile(t testing.TB, replacements ...string) string {
 	return path
 }
 
+// notation is how a database writes the example's table and statement: pairs of old and new.
+type notation struct{ table, statement []string }
+
+// notations are by the schemes of URLs; docs/databases.md has the statements.
+var notations = map[string]notation{
+	"mariadb": {
+		table: []string{"airport text", "airport VARCHAR(64)", "hour text", "hour VARCHAR(64)"},
+		statement: []string{
+			"ON CONFLICT (airport, hour) DO UPDATE", "ON DUPLICATE KEY UPDATE",
+			"SET flights = excluded.flights, delay = excluded.delay, worst = excluded.worst, version = excluded.version",
+			"flights = IF(VALUES(version) > version, VALUES(flights), flights), delay = IF(VALUES(version) > version, VALUES(delay), delay),",
+			"WHERE excluded.version > airports.version",
+			"worst = IF(VALUES(version) > version, VALUES(worst), worst), version = GREATEST(version, VALUES(version))",
+		},
+	},
+	"sqlserver": {
+		table: []string{"airport text", "airport nvarchar(64)", "hour text", "hour nvarchar(64)"},
+		statement: []string{
+			"INSERT INTO airports (airport, hour, flights, delay, worst, version)", "UPDATE airports SET flights = :flights, delay = :delay, worst = :worst, version = :version",
+			"VALUES (:airport, :hour, :flights, :delay, :worst, :version)", "WHERE airport = :airport AND hour = :hour AND version < :version;",
+			"ON CONFLICT (airport, hour) DO UPDATE", "INSERT INTO airports (airport, hour, flights, delay, worst, version)",
+			"SET flights = excluded.flights, delay = excluded.delay, worst = excluded.worst, version = excluded.version",
+			"SELECT :airport, :hour, :flights, :delay, :worst, :version",
+			"WHERE excluded.version > airports.version",
+			"WHERE NOT EXISTS (SELECT 1 FROM airports WITH (UPDLOCK, HOLDLOCK) WHERE airport = :airport AND hour = :hour)",
+		},
+	},
+}
+
+// notationOf returns the notation of a database; that of the example if it has none of its own.
+func notationOf(url string) notation {
+	scheme, _, _ := strings.Cut(url, ":")
+	return notations[scheme]
+}
+
 // createAirports creates the table as the example's first lines say.
-func createAirports(t testing.TB, db *sql.DB) {
+func createAirports(t testing.TB, url string, db *sql.DB) {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/stages.yaml")
 	if err != nil {
@@ -49,27 +84,8 @@ func createAirports(t testing.TB, db *sql.DB) {
 	if statement == nil {
 		t.Fatal("the example does not say what the table is")
 	}
-	create := string(statement[1])
-	var version string
-	if err := db.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version); err == nil && strings.Contains(version, "MariaDB") {
-		create = strings.NewReplacer("airport text", "airport VARCHAR(64)", "hour text", "hour VARCHAR(64)").Replace(create)
-	}
-	if _, err := db.ExecContext(t.Context(), create); err != nil {
+	if _, err := db.ExecContext(t.Context(), strings.NewReplacer(notationOf(url).table...).Replace(string(statement[1]))); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// mariaUpsert makes the example's statement one of MySQL and MariaDB, as docs/databases.md has it.
-func mariaUpsert(url string) []string {
-	if !strings.HasPrefix(url, "mariadb:") {
-		return nil
-	}
-	return []string{
-		"ON CONFLICT (airport, hour) DO UPDATE", "ON DUPLICATE KEY UPDATE",
-		"SET flights = excluded.flights, delay = excluded.delay, worst = excluded.worst, version = excluded.version",
-		"flights = IF(VALUES(version) > version, VALUES(flights), flights), delay = IF(VALUES(version) > version, VALUES(delay), delay),",
-		"WHERE excluded.version > airports.version",
-		"worst = IF(VALUES(version) > version, VALUES(worst), worst), version = GREATEST(version, VALUES(version))",
 	}
 }
 
@@ -201,8 +217,8 @@ func TestEachStageIsKilled(t *testing.T) {
 		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=2", "--hub", "clean=2", "--hub", "figures=2")
 		env := environment(connectionOf(t, server), url)
 		db := openDatabase(t, url)
-		createAirports(t, db)
-		config := stagesFile(t, mariaUpsert(url)...)
+		createAirports(t, url, db)
+		config := stagesFile(t, url)
 		must(t, "", env, "validate", config)
 
 		var flights departures
@@ -271,8 +287,8 @@ func TestStagesInOneProcess(t *testing.T) {
 	url := databases["sqlite"](t)
 	env := environment(connectionOf(t, server), url)
 	db := openDatabase(t, url)
-	createAirports(t, db)
-	config := stagesFile(t)
+	createAirports(t, url, db)
+	config := stagesFile(t, url)
 
 	var flights departures
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights.lines(3000)))
@@ -319,7 +335,7 @@ func TestStagesInOneProcess(t *testing.T) {
 	if len(list) != 1 || *list[0].Lag != 0 {
 		t.Errorf("checkpoints %+v", list)
 	}
-	mended := stagesFile(t, "delay: {from: body.delay, type: integer}", "delay: {from: body.delay, type: integer, required: false}")
+	mended := stagesFile(t, url, "delay: {from: body.delay, type: integer}", "delay: {from: body.delay, type: integer, required: false}")
 	if out := must(t, "", env, "deadletters", "retry", "--all", "--config", mended, "--stage", "clean"); !strings.Contains(out, "3 applied, 0 failed again") {
 		t.Errorf("the retry says %s", out)
 	}
@@ -347,9 +363,9 @@ func TestAStageThatCannotBegin(t *testing.T) {
 	server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "flights=1", "--hub", "clean=1")
 	url := databases["sqlite"](t)
 	env := environment(connectionOf(t, server), url)
-	createAirports(t, openDatabase(t, url))
+	createAirports(t, url, openDatabase(t, url))
 	for _, args := range [][]string{{"run"}, {"validate"}} {
-		code, _, errs := invoke(t, "", env, append(args, stagesFile(t))...)
+		code, _, errs := invoke(t, "", env, append(args, stagesFile(t, url))...)
 		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return !strings.HasPrefix(line, "sluice: ") })
 		if code != 1 || len(lines) == 0 || !strings.Contains(lines[0], "stages.yaml:") || !strings.Contains(lines[0], "hub figures") {
 			t.Errorf("%v: exit code %d: %s", args, code, errs)
