@@ -215,7 +215,10 @@ func (t *boundedTx) bounded(end func() error) error {
 		return driver.ErrBadConn
 	}
 	err := end()
-	return errors.Join(err, t.socket.SetDeadline(time.Time{}))
+	if reset := t.socket.SetDeadline(time.Time{}); err == nil {
+		return reset
+	}
+	return err // which has ended the socket, or is the server's answer
 }
 
 type watchedStmt struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
@@ -127,6 +128,9 @@ func (h *TxHarness[Tx]) loseWithin(ctx context.Context, t testing.TB, how Loss, 
 	err := h.Store.Commit(ctx, driver.Step{Lease: lease, From: at(from), To: at(from + 1)}, h.put(fmt.Sprint(from+1)))
 	if !errors.Is(err, driver.ErrUnknown) || errors.Is(err, driver.ErrFenced) || isHandlerError(err) {
 		t.Errorf("%v: got %T %v, want ErrUnknown", how, err, err)
+	}
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v: the error %q has more than one line", how, err)
 	}
 	return deliver
 }
