@@ -3,16 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
-	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
@@ -20,30 +15,52 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
-// storageEnv is the variable that Azure's own tools use too.
-const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
-
 type importFlags struct {
 	config string
 	stage  string
-	from   string
+	blob   string
 	prefix string
+	from   string
+	table  string
+	topic  string
 	json   bool
 	force  bool
 	dryRun bool
 }
 
+// importSource is where another processor keeps its checkpoints.
+type importSource interface {
+	read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error)
+	// none is the error if there are none; others are those of other groups or topics.
+	none(group sluice.Group, others []string) error
+	close()
+}
+
+func (f *importFlags) source() (importSource, error) {
+	switch {
+	case (f.blob == "") == (f.from == ""):
+		return nil, usage.Errorf("name where the checkpoints are: --from-blob CONTAINER-URL or --from-table DATABASE-URL")
+	case f.blob != "":
+		return f.blobs()
+	case f.prefix != "":
+		return nil, usage.Errorf("--prefix is for --from-blob")
+	}
+	return f.rows()
+}
+
 func (a *app) checkpointsImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
-		Use:   "import --from-blob CONTAINER-URL --config PIPELINE.yaml",
+		Use:   "import {--from-blob CONTAINER-URL|--from-table DATABASE-URL} --config PIPELINE.yaml",
 		Short: "Import the checkpoints of another event processor",
 		Long: `Import the checkpoints that another event processor of the same hub and consumer group
-keeps in a container of Azure Blob Storage, so that this pipeline continues where that
-processor stopped. The checkpoints can be those of the Azure SDKs for Go, .NET, Java,
-JavaScript and Python, of Azure Functions, of Dapr, of the older EventProcessorHost,
+keeps in a container of Azure Blob Storage or in a database, so that this pipeline
+continues where that processor stopped. What is imported is only read.
+
+In a container (--from-blob) the checkpoints can be those of the Azure SDKs for Go, .NET,
+Java, JavaScript and Python, of Azure Functions, of Dapr, of the older EventProcessorHost,
 and of the former SDKs for Go and Python. These two may name blobs by the partition
-alone: then --prefix says which are this consumer group's. The container is only read.
+alone: then --prefix says which are this consumer group's.
 
 Credentials for the container, in this order:
   - a shared access signature in the URL (?sv=…&sig=…) with the rights read and list;
@@ -51,6 +68,13 @@ Credentials for the container, in this order:
     --from-blob can then be only the container's name;
   - Entra ID: from the environment, a managed identity, or az login, with the role
     Storage Blob Data Reader.
+
+In a database (--from-table) they are the rows of a table with the columns Topic,
+PartitionID, SequenceNumber and Offset, such as the published ` + azurecheckpoints.PublishedTable + ` of a
+consumer that keeps its checkpoints in SQL Server. The database is written as in a
+pipeline file: sqlserver://user:password@host?database=name, postgres://, mysql://,
+mariadb:// or sqlite:PATH; env:NAME takes it from an environment variable. The table says
+neither the consumer group nor whether a consumer still runs: stop it first.
 
 The command refuses to change anything if
   - the other processor, or a consumer of this pipeline, still reads a partition;
@@ -62,63 +86,43 @@ end of the hub belongs to another hub and is always refused. With --dry-run neit
 other processor nor the consumer is disturbed; what is printed then goes by the hub's
 runtime information, which can be seconds old.`,
 		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
-  sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run`,
+  sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run
+  sluice checkpoints import --from-table env:OLD_DATABASE_URL --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			client, err := storage(f.from)
+			source, err := f.source()
 			if err != nil {
 				return err
 			}
+			defer source.close()
 			return withTable(ctx, f.config, f.stage, func(ctx context.Context, t *checkpoint.Table) error {
-				return a.importCheckpoints(ctx, t, client, &f)
+				return a.importCheckpoints(ctx, t, source, &f)
 			})
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that gets the checkpoints")
 	stageFlag(flags, &f.stage)
-	flags.StringVar(&f.from, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
+	flags.StringVar(&f.blob, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
 	flags.StringVar(&f.prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
+	flags.StringVar(&f.from, "from-table", "", "the `URL` of the database, or env:NAME for that in an environment variable")
+	flags.StringVar(&f.table, "table", azurecheckpoints.PublishedTable, "`name` of the table in the database")
+	flags.StringVar(&f.topic, "topic", "", "`topic` of the rows in the table (default the pipeline's hub)")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.force, "force", false, "also if a partition has an owner or a checkpoint, or events are gone")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")
 	_ = cmd.MarkFlagRequired("config")
-	_ = cmd.MarkFlagRequired("from-blob")
 	return cmd
 }
 
-// storage makes a client for the container to import from.
-func storage(from string) (*container.Client, error) {
-	cfg := &blobstore.Config{}
-	if !strings.Contains(from, "sig=") {
-		cfg.ConnectionString = os.Getenv(storageEnv)
-		switch {
-		case cfg.ConnectionString != "":
-		case !strings.Contains(from, "://"):
-			return nil, usage.Errorf("--from-blob: a container's name needs the storage account's connection string in " + storageEnv + "; or pass the container's URL")
-		case strings.HasPrefix(from, "https://"):
-			credential, err := azidentity.NewDefaultAzureCredential(nil)
-			if err != nil {
-				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.SafeError(err))
-			}
-			cfg.Credential = credential
-		}
-	}
-	client, err := blobstore.Connect(from, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("--from-blob: %w", err)
-	}
-	return client, nil
-}
-
 // importCheckpoints plans all moves before it makes the first one.
-func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client *container.Client, f *importFlags) error {
-	found, err := azurecheckpoints.Read(ctx, client, f.prefix, t.Group)
+func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source importSource, f *importFlags) error {
+	found, err := source.read(ctx, t.Group)
 	if err != nil {
-		return fmt.Errorf("read checkpoints of other processors: %w", blobstore.SafeError(err))
+		return err
 	}
 	if len(found.Checkpoints) == 0 {
-		return noneFound(t, found.Others)
+		return source.none(t.Group, found.Others)
 	}
 	t.DryRun = f.dryRun
 	moves := make([]checkpoint.Move, len(found.Checkpoints))
@@ -142,15 +146,6 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, client
 		return results.JSON(a.out, results.DescribeImports(found.Checkpoints, moves))
 	}
 	return results.ImportTable(a.out, found.Checkpoints, moves, missing(ctx, t, found.Checkpoints), f.dryRun)
-}
-
-func noneFound(t *checkpoint.Table, others []string) error {
-	const shown = 5
-	more := ""
-	if len(others) > 0 {
-		more = "; it has checkpoints of " + strings.Join(others[:min(len(others), shown)], ", ")
-	}
-	return fmt.Errorf("the container has no checkpoints of %v%s: check the hub and the consumer group of the pipeline, and whether the blobs' names have a prefix (--prefix)", t.Group, more)
 }
 
 func foreign(c azurecheckpoints.Checkpoint) checkpoint.Foreign {

@@ -14,7 +14,12 @@ import (
 
 // ImportTable prints imported checkpoints as a table. Missing are the partitions without one.
 func ImportTable(w io.Writer, found []azurecheckpoints.Checkpoint, moves []checkpoint.Move, missing []string, planned bool) error {
-	table := term.NewTable("PARTITION", "LAST DONE", "OFFSET", "LEFT BEHIND", "CHECKPOINT HERE", "BLOB")
+	headings := []string{"PARTITION", "LAST DONE", "OFFSET", "CHECKPOINT HERE"}
+	blobs := len(found) > 0 && found[0].Blob != "" // and not the rows of a table
+	if blobs {
+		headings = append(headings, "LEFT BEHIND", "BLOB")
+	}
+	table := term.NewTable(headings...)
 	for i, m := range moves {
 		c := found[i]
 		last, offset, here := "?", "-", m.To.String()
@@ -30,7 +35,11 @@ func ImportTable(w io.Writer, found []azurecheckpoints.Checkpoint, moves []check
 		if m.Fenced != "" {
 			here += " (" + m.Fenced + " is fenced)"
 		}
-		table.Add(m.Partition, last, offset, c.Updated.Format(time.DateTime), here, humanize.Shorten(c.Blob, 200))
+		cells := []string{m.Partition, last, offset, here}
+		if blobs {
+			cells = append(cells, c.Updated.Format(time.DateTime), humanize.Shorten(c.Blob, 200))
+		}
+		table.Add(cells...)
 	}
 	if _, err := table.WriteTo(w); err != nil {
 		return err
@@ -49,8 +58,8 @@ func ImportTable(w io.Writer, found []azurecheckpoints.Checkpoint, moves []check
 // imported is an import as --json prints it.
 type imported struct {
 	move
-	Blob     string     `json:"blob"`
-	Sequence *int64     `json:"sequence"` // null if only the offset is known
+	Blob     string     `json:"blob,omitempty"` // not of a table
+	Sequence *int64     `json:"sequence"`       // null if only the offset is known
 	Offset   string     `json:"offset,omitempty"`
 	Left     *time.Time `json:"left,omitempty"`
 }

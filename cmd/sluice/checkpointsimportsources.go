@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+// storageEnv is the variable that Azure's own tools use too.
+const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
+
+// blobSource is a container of Azure Blob Storage.
+type blobSource struct {
+	client *container.Client
+	prefix string
+}
+
+// blobs returns the container to import from.
+func (f *importFlags) blobs() (importSource, error) {
+	cfg := &blobstore.Config{}
+	if !strings.Contains(f.blob, "sig=") {
+		cfg.ConnectionString = os.Getenv(storageEnv)
+		switch {
+		case cfg.ConnectionString != "":
+		case !strings.Contains(f.blob, "://"):
+			return nil, usage.Errorf("--from-blob: a container's name needs the storage account's connection string in " + storageEnv + "; or pass the container's URL")
+		case strings.HasPrefix(f.blob, "https://"):
+			credential, err := azidentity.NewDefaultAzureCredential(nil)
+			if err != nil {
+				return nil, fmt.Errorf("credentials of Entra ID: %w", blobstore.SafeError(err))
+			}
+			cfg.Credential = credential
+		}
+	}
+	client, err := blobstore.Connect(f.blob, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--from-blob: %w", err)
+	}
+	return blobSource{client, f.prefix}, nil
+}
+
+func (s blobSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
+	found, err := azurecheckpoints.Read(ctx, s.client, s.prefix, group)
+	if err != nil {
+		return found, fmt.Errorf("read checkpoints of other processors: %w", blobstore.SafeError(err))
+	}
+	return found, nil
+}
+
+func (blobSource) none(group sluice.Group, others []string) error {
+	return fmt.Errorf("the container has no checkpoints of %v%s: check the hub and the consumer group of the pipeline, and whether the blobs' names have a prefix (--prefix)", group, some(others))
+}
+
+func (blobSource) close() {}
+
+// some lists a few of those that have checkpoints.
+func some(others []string) string {
+	const shown = 5
+	if len(others) == 0 {
+		return ""
+	}
+	return "; it has checkpoints of " + strings.Join(others[:min(len(others), shown)], ", ")
+}
+
+// tableSource is a table of a database.
+type tableSource struct {
+	db           *sql.DB
+	table, topic string
+}
+
+// rows returns the table to import from.
+func (f *importFlags) rows() (importSource, error) {
+	address := f.from
+	if name, ok := strings.CutPrefix(address, "env:"); ok {
+		if address = strings.TrimSpace(os.Getenv(name)); address == "" {
+			return nil, usage.Errorf("--from-table: the environment variable %s is not set", name)
+		}
+	}
+	db, err := pipeline.OpenReader(address)
+	if err != nil {
+		return nil, usage.Errorf("--from-table: %v", err)
+	}
+	return tableSource{db, f.table, f.topic}, nil
+}
+
+func (s tableSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
+	found, err := azurecheckpoints.ReadTable(ctx, s.db, s.table, cmp.Or(s.topic, group.Topic))
+	if err != nil {
+		return found, fmt.Errorf("read checkpoints of another consumer: %w", err)
+	}
+	return found, nil
+}
+
+func (s tableSource) none(group sluice.Group, others []string) error {
+	return fmt.Errorf("the table %s has no checkpoints of %s%s: check the hub of the pipeline, or name the topic of the rows with --topic", s.table, cmp.Or(s.topic, group.Topic), some(others))
+}
+
+func (s tableSource) close() { _ = s.db.Close() }

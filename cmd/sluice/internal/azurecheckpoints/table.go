@@ -1,0 +1,102 @@
+package azurecheckpoints
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// PublishedTable is the table of a published consumer that keeps its checkpoints in SQL Server, in one
+// transaction with what it writes: Topic, PartitionID, SequenceNumber, Offset.
+const PublishedTable = "EventHubCheckpoint"
+
+// mostRows bounds what is read of a table.
+const mostRows = 100_000
+
+// tableName is a name that needs no quotes, with or without a schema.
+var tableName = regexp.MustCompile(`^[\pL_][\pL\pN_$]*(\.[\pL_][\pL\pN_$]*)?$`)
+
+// ReadTable finds the checkpoints of a topic in a table such as [PublishedTable]. Topics are compared
+// case-insensitively, as SQL Server does by default. The table is only read. It knows neither a consumer
+// group nor an owner. Found.Others are the other topics.
+func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, error) {
+	var found Found
+	if !tableName.MatchString(table) {
+		return found, fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
+	}
+	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
+	if err != nil {
+		return found, err
+	}
+	defer rows.Close()
+	row, err := newTableRow(rows)
+	if err != nil {
+		return found, fmt.Errorf("table %s %w", table, err)
+	}
+	for n := 0; rows.Next(); n++ {
+		if n == mostRows {
+			return found, fmt.Errorf("table %s has more than %d rows: check that it is a table of checkpoints", table, mostRows)
+		}
+		if err := rows.Scan(row.columns...); err != nil {
+			return found, fmt.Errorf("table %s: %w", table, err)
+		}
+		if !strings.EqualFold(row.topic.String, topic) {
+			if !slices.Contains(found.Others, row.topic.String) {
+				found.Others = append(found.Others, row.topic.String)
+			}
+			continue
+		}
+		c, there := row.checkpoint()
+		if slices.ContainsFunc(found.Checkpoints, func(other Checkpoint) bool { return other.Partition == c.Partition }) {
+			return found, fmt.Errorf("table %s has several rows of partition %s, with topics that differ in case: delete all but one", table, c.Partition)
+		}
+		if there {
+			found.Checkpoints = append(found.Checkpoints, c)
+		}
+	}
+	slices.SortFunc(found.Checkpoints, func(a, b Checkpoint) int { return compare(a.Partition, b.Partition) })
+	return found, rows.Err()
+}
+
+// tableRow is the destination of a row.
+type tableRow struct {
+	topic, partition, offset sql.NullString
+	sequence                 sql.NullInt64
+	columns                  []any
+}
+
+// newTableRow finds the columns by their names, in any case and order; others are ignored.
+func newTableRow(rows *sql.Rows) (*tableRow, error) {
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	r := &tableRow{}
+	missing := map[string]any{"topic": &r.topic, "partitionid": &r.partition, "sequencenumber": &r.sequence, "offset": &r.offset}
+	for _, name := range names {
+		name = strings.ToLower(name)
+		column := missing[name]
+		if delete(missing, name); column == nil {
+			column = new(any)
+		}
+		r.columns = append(r.columns, column)
+	}
+	if len(missing) > 0 {
+		return nil, errors.New("does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table")
+	}
+	return r, nil
+}
+
+// checkpoint returns the checkpoint of the row. There is false for a partition of which no event was
+// processed: the consumer makes its row with number 0 and offset -1.
+func (r *tableRow) checkpoint() (c Checkpoint, there bool) {
+	c = Checkpoint{Partition: r.partition.String, Sequence: -1, Offset: offset(r.offset.String)}
+	if n := r.sequence.Int64; r.sequence.Valid && (n > 0 || n == 0 && c.Offset != "") {
+		c.Sequence = n
+	}
+	return c, c.Sequence >= 0 || c.Offset != ""
+}
