@@ -244,7 +244,7 @@ func (d mysqlDialect) hint(err error) string {
 
 var mysqlHints = map[uint16]string{
 	1040: "raise max_connections, or lower the pools' sizes",
-	1044: "grant the user its rights on the database (docs/databases.md), or correct the database's name",
+	1044: "grant the user its rights on the database (docs/security.md), or correct the database's name",
 	1045: "check user and password; for a server that requires TLS, add tls=true to the URL",
 	1049: "create the database, or correct its name",
 	1114: "free some room on its disk",

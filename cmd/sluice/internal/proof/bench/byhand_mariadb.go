@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -23,6 +24,7 @@ type mariaDBWriter struct {
 	raw     bool
 	table   string
 	columns []string
+	files   sync.Pool // of *bytes.Buffer
 }
 
 func openMariaDB(ctx context.Context, address string, partitions int, raw bool) (*mariaDBWriter, error) {
@@ -57,16 +59,21 @@ func openMariaDB(ctx context.Context, address string, partitions int, raw bool) 
 }
 
 func (w *mariaDBWriter) write(ctx context.Context, partition string, events []*azeventhubs.ReceivedEventData) error {
-	var file bytes.Buffer
+	file, _ := w.files.Get().(*bytes.Buffer)
+	if file == nil {
+		file = new(bytes.Buffer)
+	}
+	file.Reset()
+	defer w.files.Put(file)
 	for _, e := range events {
 		values, err := row(partition, e, w.raw)
 		if err != nil {
 			return err
 		}
-		writeLine(&file, values)
+		writeLine(file, values)
 	}
 	name := "readings" + partition
-	mysql.RegisterReaderHandler(name, func() io.Reader { return &file })
+	mysql.RegisterReaderHandler(name, func() io.Reader { return file })
 	tx, err := w.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
