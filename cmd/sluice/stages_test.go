@@ -41,7 +41,7 @@ func stagesFile(t testing.TB, url string, replacements ...string) string {
 // notation is how a database writes the example's table and statement: pairs of old and new.
 type notation struct{ table, statement []string }
 
-// notations are by the schemes of URLs; docs/databases.md has the statements.
+// notations are by the schemes of URLs; docs/mysql.md and docs/sqlserver.md have the statements.
 var notations = map[string]notation{
 	"mariadb": {
 		table: []string{"airport text", "airport VARCHAR(64)", "hour text", "hour VARCHAR(64)"},
