@@ -47,6 +47,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	for _, c := range w.consumers {
 		_, life := c.now()
 		r.Lives += life
+		r.Refused += c.refusals()
 	}
 	_, r.HubLives = w.hub.now()
 	if err := w.hub.shutdown(ctx); err != nil {

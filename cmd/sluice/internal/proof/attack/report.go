@@ -17,6 +17,7 @@ type Report struct {
 	Plan       Plan
 	Struck     map[Fault]int
 	Fenced     int  // transactions that the database has refused after a pause
+	Refused    int  // transactions that it has refused at any time
 	Namespaces bool // unplugged cables were those of network namespaces; else traffic was blocked at the proxies
 	Dumps      int  // consumers that printed their stacks on SIGQUIT
 	Lives      int  // starts of consumers
@@ -68,7 +69,7 @@ func (r *Report) String() string {
 		cables = "none: network namespaces are not available, traffic was blocked at the proxies instead"
 	}
 	row("unplugged cables of", cables)
-	row("transactions refused after a pause, seen on the wire", r.Fenced)
+	row("transactions refused by the fence, seen on the wire; after a pause", fmt.Sprintf("%d; %d", r.Refused, r.Fenced))
 	row("stacks printed (SIGQUIT)", r.Dumps)
 	row("starts of consumers, of the hub", fmt.Sprintf("%d, %d", r.Lives, r.HubLives))
 	row("records acknowledged", r.Acknowledged)

@@ -23,7 +23,7 @@ func TestSQLServer(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attacked(t, attack.SQLServer, "events=40000 rate=1000 kills=6 pauses=5 fenced=1 jumps=3 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
+	attacked(t, attack.SQLServer, "events=40000 rate=1000 kills=6 pauses=12 fenced=1 jumps=3 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
 }
 
 func TestSQLServerFindsWhatIsBroken(t *testing.T) {
