@@ -84,7 +84,9 @@ func repeat(t *testing.T, p attack.Plan) string {
 // attackedUnfenced attacks a program without its fence: events must be duplicated.
 func attackedUnfenced(t *testing.T, engine *attack.Engine, words string) {
 	t.Helper()
-	r, err := attack.Run(t.Context(), config(t, engine, unfenced, plan(t, words)))
+	c := config(t, engine, unfenced, plan(t, words))
+	c.Unfenced = true
+	r, err := attack.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ const (
 type Config struct {
 	Engine   *Engine           // the database
 	Binary   string            // the program
+	Unfenced bool              // it has no fence, so that no transaction is refused
 	Pipeline string            // text of its pipeline file
 	Records  []json.RawMessage // sent in turn, repeatedly
 	Dir      string            // for all outputs; it must be empty
