@@ -21,7 +21,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 	read := slices.Concat(of[:3], []any{clean(incarnation), clean(lease.Partition)}, of)
 	ours := false
 	err := s.seize(ctx, &lease, "claim checkpoint of partition "+lease.Partition, func(ctx context.Context, t *transaction) (err error) {
-		if ours, err = upsert(ctx, t, s.dialect, update, insert); err == nil && ours {
+		if ours, err = s.take(ctx, t, lease, update, insert); err == nil && ours {
 			_, err = one(ctx, t, s.sql.Claimed, read, append(c.columns(), &c.DeadLettersBelow)...)
 		}
 		return err

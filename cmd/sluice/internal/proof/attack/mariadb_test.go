@@ -15,5 +15,5 @@ func TestMariaDB(t *testing.T) {
 }
 
 func TestMariaDBFindsWhatIsBroken(t *testing.T) {
-	attackedUnfenced(t, attack.MariaDB, "events=10000 rate=1000 kills=1 jumps=6")
+	attackedUnfenced(t, attack.MariaDB, "events=10000 rate=1000 kills=1 late=20")
 }

@@ -30,5 +30,5 @@ func TestSQLServerFindsWhatIsBroken(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attackedUnfenced(t, attack.SQLServer, "events=10000 rate=1000 kills=1 pauses=2 jumps=6")
+	attackedUnfenced(t, attack.SQLServer, "events=10000 rate=1000 kills=1 late=20")
 }
