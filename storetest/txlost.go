@@ -88,7 +88,7 @@ func lostChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		wantFenced(t, "commit of the old owner", h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: after.Position, To: at(11)}, h.put("11")))
 	})
 	check("LostCommits", func(t testing.TB, h TxHarness[Tx]) {
-		const events = 20
+		const events = 8
 		a := h.begin(t)
 		var want []string
 		position := int64(9)
