@@ -136,7 +136,7 @@ func sent(t *testing.T, d dialect, answers map[string][]sqldriver.Value) []strin
 }
 
 // partial are the parts of statements that a filter puts together.
-var partial = []string{"MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains"}
+var partial = []string{"MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
 
 // use calls every method of a store. That the recorder has no rows makes some of them fail.
 func use(t *testing.T, r *recorder) {
