@@ -54,8 +54,10 @@ var databaseChecks = []check[*databaseSystem]{
 	{"db.claims", "Of several processes that claim a new partition at the same time the one with the highest epoch has it, and there is one checkpoint.", 0, (*databaseSystem).checkClaims},
 	{"db.keys", "Groups whose names differ in case, accents, width or trailing blanks have checkpoints of their own.", 0, (*databaseSystem).checkKeys},
 	{"db.large", "A dead letter with a body of 1 MiB, the largest event, is stored and comes back unchanged.", 0, (*databaseSystem).checkLarge},
+	{"db.bulk", "Many rows that a handler inserts at once are all there. If one violates a constraint, that is the handler's failure, and none is there.", 0, (*databaseSystem).checkBulk},
 	{"db.lostreply", "When the reply to a COMMIT is lost, reading the checkpoint says whether it was carried out: nothing is repeated before.", 0, (*databaseSystem).checkLostReply},
 	{"db.paused", "A new owner gets the checkpoint while an earlier one is paused inside its transaction, within a third of the lease.", 0, (*databaseSystem).checkPaused},
+	{"db.apart", "A step of one partition does not wait for a step of another one: a process that is stopped holds up its own partitions only.", 0, (*databaseSystem).checkApart},
 	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, func(s *databaseSystem, ctx context.Context) Outcome { return s.lease().checkOne(ctx) }},
 	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, func(s *databaseSystem, ctx context.Context) Outcome { return s.lease().checkEpoch(ctx) }},
 	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, func(s *databaseSystem, ctx context.Context) Outcome { return s.lease().checkExpiry(ctx) }},
@@ -371,39 +373,52 @@ func (s *databaseSystem) loseReply(ctx context.Context, nth int) Outcome {
 	return held("the reply was lost, the outcome is reported as unknown, and the checkpoint says that the commit was carried out: %t", there)
 }
 
+// paused begins a step whose handler writes the effects and then waits for resume, which ends it and
+// returns the error of the step.
+func (s *databaseSystem) paused(ctx context.Context, step driver.Step, effects []int64) (resume func() error, err error) {
+	waiting, finished, resumed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var late error
+	go func() { // resume waits for it
+		defer close(finished)
+		late = s.commit(ctx, step, effects, func() error {
+			close(waiting)
+			<-resumed
+			return nil
+		})
+	}()
+	resume = sync.OnceValue(func() error {
+		close(resumed)
+		<-finished
+		return late
+	})
+	select {
+	case <-waiting:
+		return resume, nil
+	case <-finished:
+		return nil, cmp.Or(late, errors.New("the handler was not called"))
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), resume())
+	}
+}
+
 func (s *databaseSystem) checkPaused(ctx context.Context) Outcome {
 	old, err := s.claimed(ctx, 10)
 	if err != nil {
 		return failed("claiming a checkpoint", err)
 	}
 	within := 5 * s.leaseFor
-	paused, finished := make(chan struct{}), make(chan struct{})
-	resume := make(chan struct{})
 	id := effect()
-	var late error
-	go func() {
-		defer close(finished)
-		late = s.commit(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{id}, func() error {
-			close(paused)
-			<-resume
-			return nil
-		})
-	}()
-	proceed := sync.OnceFunc(func() { close(resume); <-finished })
-	defer proceed()
-	select {
-	case <-paused:
-	case <-finished:
-		return failed("beginning a transaction", cmp.Or(late, errors.New("the handler was not called")))
-	case <-ctx.Done():
-		return failed("beginning a transaction", context.Cause(ctx))
+	resume, err := s.paused(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{id})
+	if err != nil {
+		return failed("beginning a transaction", err)
 	}
+	defer resume()
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	began := time.Now()
 	c, err := s.claim(limited, s.owner(old.Partition, "second", 2))
 	took := time.Since(began).Round(time.Millisecond)
-	proceed()
+	late := resume()
 	_, gone, readErr := s.has(ctx, id)
 	switch {
 	case readErr != nil:
@@ -411,11 +426,47 @@ func (s *databaseSystem) checkPaused(ctx context.Context) Outcome {
 	case err != nil && errors.Is(late, driver.ErrFenced):
 		return failed("claiming", err)
 	case err != nil:
-		return tolerated("a claim did not get through to a paused transaction within %v (%s): a process that is stopped inside a transaction holds its partition up", within, oneLine(err))
+		outcome := tolerated("a claim did not get through to a paused transaction within %v (%s): a process that is stopped inside a transaction holds its partition up", within, oneLine(err))
+		if s.words != nil {
+			outcome = outcome.next("%s", s.words.next["db.paused"])
+		}
+		return outcome
 	case late == nil || !gone || c.Position.Sequence != 10:
 		return differed("a transaction that was paused while the checkpoint was claimed could still commit")
 	}
 	return held("the next owner had the checkpoint after %v, and the paused transaction could not commit", took)
+}
+
+// apartWithin is how long a step may take beside one that is paused: less than the server waits before
+// it ends that.
+const apartWithin = 3 * time.Second
+
+func (s *databaseSystem) checkApart(ctx context.Context) Outcome {
+	first, err := s.claimed(ctx, 10)
+	if err != nil {
+		return failed("claiming a checkpoint", err)
+	}
+	second, err := s.claimed(ctx, 10)
+	if err != nil {
+		return failed("claiming a checkpoint", err)
+	}
+	resume, err := s.paused(ctx, driver.Step{Lease: first, From: at(10), To: at(11)}, []int64{effect()})
+	if err != nil {
+		return failed("beginning a transaction", err)
+	}
+	defer resume()
+	limited, cancel := context.WithTimeout(ctx, apartWithin)
+	defer cancel()
+	err = s.store(limited, second, 11, nil)
+	switch late := resume(); {
+	case err != nil && s.words == nil:
+		return tolerated("a step waits for that of another partition: the database has one writer")
+	case err != nil:
+		return differed("a step of one partition was not committed within %v while one of another partition was in progress: %s", apartWithin, oneLine(err))
+	case late != nil:
+		return failed("committing the first step", late)
+	}
+	return held("a step of one partition was committed while one of another partition was in progress")
 }
 
 func (s *databaseSystem) checkClock(ctx context.Context) Outcome {

@@ -43,7 +43,7 @@ func TestSQLiteHolds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "flights.db"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	allHold(t, openSQLite(t, dir), map[string]Verdict{"db.lostreply": Skipped, "db.paused": Tolerated})
+	allHold(t, openSQLite(t, dir), map[string]Verdict{"db.lostreply": Skipped, "db.paused": Tolerated, "db.apart": Tolerated})
 	if names := files(t, dir); !slices.Equal(names, []string{"flights.db"}) {
 		t.Errorf("files %v", names)
 	}
@@ -277,6 +277,21 @@ var brokenDatabases = []broken[*databaseSystem]{
 			return b.database.commit(ctx, step, effects, end)
 		}
 	})},
+	{"some of many rows are lost", "db.bulk", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			return b.database.commit(ctx, step, effects[:min(len(effects), 100)], end)
+		}
+	})},
+	{"a duplicate among many rows is an outage", "db.bulk", Differed, breakDatabase(func(b *brokenDatabase) {
+		b.commits = func(b *brokenDatabase, ctx context.Context, step driver.Step, effects []int64, end func() error) error {
+			err := b.database.commit(ctx, step, effects, end)
+			if errors.As(err, new(*driver.HandlerError)) {
+				return errors.New("the copy was refused")
+			}
+			return err
+		}
+	})},
+	{"partitions wait for each other", "db.apart", Differed, func(s *databaseSystem) { s.words = &words{} }}, // as SQLite, but a server
 	{"a lost reply is a success", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = careless{b.database} })},
 	{"a lost commit was half done", "db.lostreply", Differed, breakDatabase(func(b *brokenDatabase) { b.lossy = halfDone{b.database} })},
 	{"a claim does not wait for a paused transaction", "db.paused", Differed, breakDatabase(func(b *brokenDatabase) {

@@ -15,6 +15,7 @@ var sessionChecks = []check[*sessions]{
 	{"db.killed", "The server rolls back the transaction of a session that ends, releases its locks, and its COMMIT fails.", 0, (*sessions).checkKilled},
 	{"db.cancel", "A statement that is cancelled ends within seconds, and nothing of its transaction stays.", 0, (*sessions).checkCancel},
 	{"db.mark", "The mark of a handler's transaction lasts as long as the transaction: a handler that ends it by a statement or by DDL is found before the commit.", 0, (*sessions).checkMark},
+	{"db.undone", "After an error of a statement the transaction goes on without that statement alone, or every further statement fails: nothing is written outside of it.", 0, (*sessions).checkUndone},
 	{"db.readers", "Reading a checkpoint does not wait for a transaction that has its row locked, and does not see what that has not committed.", 0, (*sessions).checkReaders},
 	{"db.snapshot", "A transaction of the audit sees one state of the database throughout.", 0, (*sessions).checkSnapshot},
 	{"db.hints", "A SELECT with UPDLOCK and HOLDLOCK locks the row: handlers may rely on it, Sluice's own statements do not.", 0, (*sessions).checkHints},

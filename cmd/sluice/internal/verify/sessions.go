@@ -48,6 +48,8 @@ type words struct {
 	marked func(ctx context.Context, tx *sql.Tx, mark string) (bool, error)
 	ends   []string
 
+	aborts []string // statements that fail, and have the server roll the transaction back
+
 	snapshot *sql.TxOptions // of the audit
 	readOnly bool           // a transaction can be read-only
 

@@ -45,6 +45,54 @@ func (s *sessions) marked(ctx context.Context, end string) Outcome {
 	})
 }
 
+func (s *sessions) checkUndone(ctx context.Context) Outcome {
+	var outcome Outcome
+	for _, statement := range append([]string{s.words.long}, s.words.aborts...) {
+		if outcome = s.undone(ctx, statement); outcome.Verdict != Held {
+			return outcome
+		}
+	}
+	return outcome
+}
+
+// undone tries a statement that fails in a transaction.
+func (s *sessions) undone(ctx context.Context, statement string) Outcome {
+	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Outcome {
+		if err := a.begin(ctx); err != nil {
+			return failed("beginning a transaction", err)
+		}
+		if _, err := a.exec(ctx, s.words.set, id); err != nil {
+			return failed("changing a row", err)
+		}
+		if _, err := a.exec(ctx, statement, effect()); err == nil {
+			return undecided("a statement that was to fail succeeded")
+		}
+		n, err := a.number(ctx, s.words.read, id)
+		if err == nil && n != 1 {
+			return differed("after an error of a statement the server had rolled the transaction back, and carried out a further statement outside of it")
+		}
+		goesOn := err == nil
+		if goesOn {
+			err = a.tx.Commit()
+		} else {
+			_ = a.tx.Rollback() // the server may have rolled it back already
+			err = nil
+		}
+		if err != nil {
+			return differed("after an error of a statement the transaction went on, and could not be committed: %s", oneLine(err))
+		}
+		switch changed, err := b.exec(ctx, s.words.swap, id); {
+		case err != nil:
+			return failed("changing a row", err)
+		case goesOn != (changed == 0):
+			return differed("after an error of a statement the transaction went on: %t, and what it had written is in the database: %t", goesOn, changed == 0)
+		case goesOn:
+			return held("after an error of a statement the transaction goes on without it")
+		}
+		return held("after an error of a statement every further statement fails, and nothing is written")
+	})
+}
+
 func (s *sessions) checkReaders(ctx context.Context) Outcome {
 	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Outcome {
 		if err := a.begin(ctx); err != nil {

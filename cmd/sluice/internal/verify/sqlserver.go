@@ -43,11 +43,13 @@ var sqlServerWords = func() words {
 		return there, err
 	}
 	w.ends = []string{"EXEC(N'COMMIT; BEGIN TRANSACTION')", "EXEC(N'ROLLBACK; BEGIN TRANSACTION')"}
+	w.aborts = []string{"SET XACT_ABORT ON; " + w.long}
 	w.snapshot = &sql.TxOptions{Isolation: sql.LevelSnapshot}
 	w.duplicate, w.timeout, w.deadlock = []string{"2601", "2627"}, []string{"1222"}, []string{"1205"}
 	w.tooLong, w.mayNotKill = []string{"2628", "8152"}, []string{"6102"}
 	w.next = map[string]string{
 		"db.killed":   "GRANT ALTER ANY CONNECTION TO the login (Azure SQL: GRANT KILL DATABASE CONNECTION TO the user), and run the command again; it can be revoked after that",
+		"db.paused":   "GRANT VIEW SERVER STATE and ALTER ANY CONNECTION TO the login: then a claim ends the session of a paused process",
 		"db.readers":  "ALTER DATABASE … SET READ_COMMITTED_SNAPSHOT ON, the default of Azure SQL",
 		"db.snapshot": "ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, the default of Azure SQL",
 		"db.hints":    "do not rely on hints in handlers and statements: lock a row by an UPDATE",

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -66,6 +68,40 @@ func (s *databaseSystem) checkLarge(ctx context.Context) Outcome {
 		return differed("a body of %d bytes came back changed, with %d bytes", len(body), len(d.Event.Body))
 	}
 	return held("a dead letter with a body of 1 MiB came back unchanged")
+}
+
+// checkBulk inserts more rows than are written one at a time.
+func (s *databaseSystem) checkBulk(ctx context.Context) Outcome {
+	const many = 300
+	lease, err := s.claimed(ctx, 10)
+	if err != nil {
+		return failed("claiming a checkpoint", err)
+	}
+	ids := func() (list []int64) {
+		for range many {
+			list = append(list, effect())
+		}
+		return list
+	}
+	good, bad := ids(), ids()
+	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, good, nil); err != nil {
+		return failed("inserting many rows", err)
+	}
+	err = s.commit(ctx, driver.Step{Lease: lease, From: at(11), To: at(12)}, append(slices.Clone(bad), good[0]), nil)
+	all, _, readErr := s.has(ctx, good...)
+	_, none, badErr := s.has(ctx, bad...)
+	switch {
+	case readErr != nil || badErr != nil:
+		return failed("reading the effects", cmp.Or(readErr, badErr))
+	case !all:
+		return differed("of %d rows that were committed some are missing", many)
+	case err == nil || !none:
+		return differed("of %d rows one was a duplicate, and others are in the database", many+1)
+	}
+	if refused := (*driver.HandlerError)(nil); !errors.As(err, &refused) {
+		return differed("a duplicate among %d rows does not count as the handler's failure: %s", many+1, oneLine(err))
+	}
+	return held("%d rows were committed; with a duplicate among them none was, and the handler had failed", many)
 }
 
 // store commits a dead letter of the event before the position to.
