@@ -106,7 +106,7 @@ func startMariaDB(ctx context.Context) (server, error) {
 	}
 	return begin(ctx, &started{testServer: s, pidFile: s.File("pid")},
 		"mysql", "SELECT CONCAT('MariaDB ', VERSION())",
-		"CREATE DATABASE warm", "CREATE TABLE warm.warm ENGINE = InnoDB SELECT REPEAT('x', 1000) FROM seq_1_to_600000", "DROP DATABASE warm")
+		"CREATE DATABASE warm", "CREATE TABLE warm.warm ENGINE = InnoDB SELECT REPEAT('x', 1000) FROM seq_1_to_300000", "DROP DATABASE warm")
 }
 
 // startSQLServer takes the server of SLUICE_SQLSERVER_URL, or starts Babelfish.

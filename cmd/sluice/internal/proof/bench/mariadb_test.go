@@ -1,0 +1,5 @@
+//go:build mariadb && unix
+
+package main
+
+func init() { tested = append(tested, "mariadb") }

@@ -1,0 +1,31 @@
+//go:build (mariadb || sqlserver) && unix
+
+package main
+
+import (
+	"io"
+	"slices"
+	"testing"
+)
+
+// tested are the databases that the build tags name.
+var tested []string
+
+// TestTrialsOnServers: Sluice and the loop by hand write each event once to each server.
+func TestTrialsOnServers(t *testing.T) {
+	for _, kind := range tested {
+		t.Run(kind, func(t *testing.T) {
+			db := &databases{}
+			defer db.close()
+			r := newReport()
+			wanted := slices.DeleteFunc(trials(200, 1), func(t trial) bool { return t.Database != kind })
+			if err := measureHub(t.Context(), smallest(1, ""), db, r, wanted, io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			check(t, r, 2, 1)
+			if r.Machine.Databases[kind] == "" {
+				t.Errorf("the report lacks the server's version")
+			}
+		})
+	}
+}

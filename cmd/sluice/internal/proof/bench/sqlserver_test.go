@@ -1,0 +1,5 @@
+//go:build sqlserver && unix
+
+package main
+
+func init() { tested = append(tested, "sqlserver") }
