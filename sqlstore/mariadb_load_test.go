@@ -4,10 +4,12 @@ package sqlstore
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -185,6 +187,40 @@ func TestMariaDBLoadForbidden(t *testing.T) {
 	if _, err := one(t.Context(), before.reader, "SELECT COUNT(*) FROM numbers", nil, &n); err != nil || n != 600 {
 		t.Errorf("%d rows, %v; want 600", n, err)
 	}
+}
+
+// TestMariaDBLoadRights: to load rows takes the right to insert them, and no other.
+func TestMariaDBLoadRights(t *testing.T) {
+	address := mariadbtest.Database(t)
+	owner := openMariaDB(t, address, nil)
+	u, err := url.Parse(address)
+	suite.NoError(t, "read the URL", err)
+	name, database := "sluice_"+strings.ToLower(cryptorand.Text())[:16], strings.TrimPrefix(u.Path, "/")
+	user := "'" + name + "'@'%'"
+	statements := []string{
+		"CREATE TABLE numbers (k BIGINT)", "CREATE USER " + user + " IDENTIFIED BY 'secret'", "GRANT INSERT ON " + database + ".numbers TO " + user,
+		"GRANT SELECT ON " + database + ".sluice_schema TO " + user, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + database + ".sluice_checkpoints TO " + user,
+	}
+	for _, statement := range statements {
+		_, err := owner.DB().ExecContext(t.Context(), statement)
+		suite.NoError(t, statement, err)
+	}
+	defer owner.DB().ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user)
+	u.User = url.UserPassword(name, "secret")
+	s, err := OpenMySQL(t.Context(), u.String(), nil)
+	suite.NoError(t, "open", err)
+	defer s.Close()
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	_, err = owner.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	err = s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		done, err := tx.dialect.bulk(ctx, tx.tx, "numbers", []string{"k"}, make300())
+		if !done {
+			t.Error("the rows were not loaded")
+		}
+		return err
+	})
+	suite.NoError(t, "commit", err)
 }
 
 // TestMariaDBLoadBesideOthers: rows that LOAD DATA does not take are undone, and nothing that another
