@@ -49,7 +49,7 @@ func config(t *testing.T, engine *attack.Engine, program string, p attack.Plan) 
 	}
 	return attack.Config{
 		Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
-		Pipeline: strings.Replace(string(text), line, "\nlease: {for: 3s, renew: 1s}\nbatch: 200"+line, 1),
+		Pipeline: strings.Replace(string(text), line, fmt.Sprintf("\nlease: {for: %v, renew: %v}\nbatch: 200%s", engine.LeaseFor, engine.LeaseFor/3, line), 1),
 	}
 }
 

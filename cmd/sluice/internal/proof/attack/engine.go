@@ -9,6 +9,7 @@ import (
 	neturl "net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 )
@@ -20,8 +21,9 @@ const (
 
 // Engine is a kind of database server under attack: [PostgreSQL], [MariaDB] or [SQLServer].
 type Engine struct {
-	Name  string
-	start func() (server, error)
+	Name     string
+	LeaseFor time.Duration // of the consumers; the pipeline must set it
+	start    func() (server, error)
 	// prepare makes the database and the role, which may do everything in it. It returns connections to
 	// the database, which no fault strikes.
 	prepare func(ctx context.Context, s server, password string) (*sql.DB, error)

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/sqlstore"
@@ -14,13 +15,14 @@ import (
 
 // MariaDB is MariaDB through sqlstore.
 var MariaDB = &Engine{
-	Name:    "MariaDB",
-	start:   func() (server, error) { return started(mariadbtest.Start(nil)) },
-	prepare: prepareMariaDB,
-	proxy:   mariadbtest.NewProxy,
-	form:    "mariadb://%s@%s/" + database + "?timeout=10s",
-	wrong:   "&tls=",
-	moments: sqlstoreMoments(mariadbLocks, "INSERT INTO `flights`", "LOAD DATA LOCAL INFILE"),
+	Name:     "MariaDB",
+	LeaseFor: 3 * time.Second,
+	start:    func() (server, error) { return started(mariadbtest.Start(nil)) },
+	prepare:  prepareMariaDB,
+	proxy:    mariadbtest.NewProxy,
+	form:     "mariadb://%s@%s/" + database + "?timeout=10s",
+	wrong:    "&tls=",
+	moments:  sqlstoreMoments(mariadbLocks, "INSERT INTO `flights`", "LOAD DATA LOCAL INFILE"),
 	refused: func(statements, tags []string) bool {
 		return mariadbLocks(statements[0]) && slices.Contains(tags, "SELECT 0")
 	},

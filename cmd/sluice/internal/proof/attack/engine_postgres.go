@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
 
@@ -15,13 +16,14 @@ import (
 
 // PostgreSQL is PostgreSQL through pgstore.
 var PostgreSQL = &Engine{
-	Name:    "PostgreSQL",
-	start:   func() (server, error) { return started(pgtest.Start(nil)) },
-	prepare: preparePostgres,
-	proxy:   pgtest.NewProxy,
-	form:    "postgres://%s@%s/" + database + "?sslmode=disable",
-	wrong:   "&sslmode=",
-	moments: func() func([]string) moment { return postgresMoment },
+	Name:     "PostgreSQL",
+	LeaseFor: 3 * time.Second,
+	start:    func() (server, error) { return started(pgtest.Start(nil)) },
+	prepare:  preparePostgres,
+	proxy:    pgtest.NewProxy,
+	form:     "postgres://%s@%s/" + database + "?sslmode=disable",
+	wrong:    "&sslmode=",
+	moments:  func() func([]string) moment { return postgresMoment },
 	refused: func(statements, tags []string) bool {
 		return postgresMoment(statements) == begins && slices.Contains(tags, "UPDATE 0")
 	},

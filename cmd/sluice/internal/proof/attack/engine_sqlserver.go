@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/sqlstore"
@@ -14,13 +15,14 @@ import (
 
 // SQLServer is Babelfish, which speaks SQL Server's protocol, through sqlstore.
 var SQLServer = &Engine{
-	Name:    "SQL Server's protocol (Babelfish)",
-	start:   func() (server, error) { return started(sqlservertest.Start()) },
-	prepare: prepareSQLServer,
-	proxy:   sqlservertest.NewProxy,
-	form:    "sqlserver://%s@%s?database=" + database + "&encrypt=disable",
-	wrong:   "&encrypt=",
-	moments: sqlstoreMoments(sqlServerLocks, "INSERT BULK [flights]", "INSERT INTO [flights]"),
+	Name:     "SQL Server's protocol (Babelfish)",
+	LeaseFor: 10 * time.Second, // a new connection costs Babelfish much time
+	start:    func() (server, error) { return started(sqlservertest.Start()) },
+	prepare:  prepareSQLServer,
+	proxy:    sqlservertest.NewProxy,
+	form:     "sqlserver://%s@%s?database=" + database + "&encrypt=disable",
+	wrong:    "&encrypt=",
+	moments:  sqlstoreMoments(sqlServerLocks, "INSERT BULK [flights]", "INSERT INTO [flights]"),
 	refused: func(statements, tags []string) bool {
 		return sqlServerLocks(statements[0]) && slices.Contains(tags, "UPDATE 0")
 	},
@@ -45,6 +47,5 @@ func prepareSQLServer(ctx context.Context, s server, password string) (*sql.DB, 
 	db := sql.OpenDB(connector)
 	return db, execute(ctx, db,
 		"CREATE LOGIN "+role+" WITH PASSWORD = '"+password+"'",
-		"CREATE USER "+role+" FOR LOGIN "+role,
-		"ALTER ROLE db_owner ADD MEMBER "+role)
+		"ALTER SERVER ROLE sysadmin ADD MEMBER "+role) // Babelfish has no members of db_owner
 }

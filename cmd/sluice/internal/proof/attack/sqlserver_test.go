@@ -23,12 +23,12 @@ func TestSQLServer(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attacked(t, attack.SQLServer, "events=40000 rate=1000 kills=6 pauses=12 fenced=1 jumps=3 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
+	attacked(t, attack.SQLServer, "events=20000 rate=500 kills=6 pauses=4 fenced=1 jumps=3 crashes=2 resets=3 blackholes=2 unplugs=1 commits=18")
 }
 
 func TestSQLServerFindsWhatIsBroken(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attackedUnfenced(t, attack.SQLServer, "events=10000 rate=1000 kills=1 late=20")
+	attackedUnfenced(t, attack.SQLServer, "events=5000 rate=500 kills=1 late=12")
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
-// leaseFor is the duration of the consumers' leases.
-const leaseFor = 3 * time.Second
-
 // onConsumers are the faults that strike one consumer.
 var onConsumers = []Fault{Kill, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Reset, BlackHole, Unplug}
 
@@ -100,9 +97,9 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 		}
 		return n > 0, nil
 	case BlackHole:
-		return w.swallow(ctx, some(c.route, random), between(random, 300*time.Millisecond, leaseFor+leaseFor/2))
+		return w.swallow(ctx, some(c.route, random), between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2))
 	case Unplug:
-		length := between(random, 300*time.Millisecond, leaseFor+leaseFor/2)
+		length := between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2)
 		if c.netns == nil {
 			return w.swallow(ctx, []*tcplink.Link{c.hub, c.sql}, length)
 		}
@@ -160,8 +157,8 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	}
 	began, before, had := time.Now(), c.refusals(), w.owns(ctx, p.pid())
 	has := had
-	until(ctx, 4*leaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
-	if left := leaseFor + leaseFor/4 - time.Since(began); left > 0 {
+	until(ctx, 4*w.Engine.LeaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
+	if left := w.Engine.LeaseFor + w.Engine.LeaseFor/4 - time.Since(began); left > 0 {
 		sleep(ctx, left)
 	}
 	pass()
@@ -208,12 +205,12 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	if _, err := w.db.ExecContext(ctx, w.Engine.expire, owner); err != nil {
 		return false, nil // the database is down just now
 	}
-	taken := until(ctx, leaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
+	taken := until(ctx, w.Engine.LeaseFor/2, func() bool { return w.owns(ctx, p.pid()) == 0 })
 	pass()
 	if w.Unfenced {
 		return taken, nil
 	}
-	return until(ctx, leaseFor/10, func() bool { return c.refusals() > before }), nil
+	return until(ctx, w.Engine.LeaseFor/10, func() bool { return c.refusals() > before }), nil
 }
 
 // owns returns for how many checkpoints a process is the last that has claimed
@@ -298,7 +295,7 @@ func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 }
 
 // struckCommit counts a fault of a COMMIT, and delivers a late one before or
-// after the engine re-reads the checkpoint.
+// after the engine re-reads the checkpoint; of an unfenced program, after that.
 func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *rand.Rand) {
 	w.tally.strike(f)
 	if f != DeliverLate {
@@ -306,6 +303,9 @@ func (w *world) struckCommit(ctx context.Context, c *consumer, f Fault, random *
 	}
 	w.mu.Lock()
 	late := between(random, 100*time.Millisecond, 1500*time.Millisecond)
+	if w.Unfenced {
+		late = between(random, w.Engine.LeaseFor/3, w.Engine.LeaseFor*5/6)
+	}
 	w.mu.Unlock()
 	w.deliveries.Go(func() {
 		sleep(ctx, late)
