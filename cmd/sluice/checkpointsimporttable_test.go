@@ -61,7 +61,7 @@ func TestTableIsImported(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 3)
 		env := environment(connection, url)
-		config := quick(t)
+		config := quick(t, url)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:300]))
 		execute := func(statement string) {
@@ -133,7 +133,8 @@ func TestTableIsImported(t *testing.T) {
 func TestTableImportMistakes(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 1)
-	env := environment(connection, databases["sqlite"](t))
+	url := databases["sqlite"](t)
+	env := environment(connection, url)
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -147,7 +148,7 @@ func TestTableImportMistakes(t *testing.T) {
 		"nobody there":       {[]string{"--from-table", "sqlserver://u:secret@127.0.0.1:1?database=d"}, 1, "connect"},
 		"no name of a table": {[]string{"--from-table", "env:DATABASE_URL", "--table", "x; y"}, 1, "is not the name of a table"},
 	} {
-		code, _, errs := invoke(t, "", env, append([]string{"checkpoints", "import", "--config", quick(t)}, c.args...)...)
+		code, _, errs := invoke(t, "", env, append([]string{"checkpoints", "import", "--config", quick(t, url)}, c.args...)...)
 		if code != c.code || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "secret") {
 			t.Errorf("%s: exit code %d, %s", name, code, errs)
 		}
