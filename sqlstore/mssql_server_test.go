@@ -4,8 +4,8 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -57,65 +57,86 @@ func mssqlSeesSessions(t testing.TB, s *Store) bool {
 	return true
 }
 
-func mssqlHarness(t testing.TB) storetest.TxHarness[*Tx] {
+// mssqlWorld is what the cases of a suite share, because the first statements of a connection to Babelfish
+// cost half a second of a processor: two stores over one database, s through networks that can fail.
+type mssqlWorld struct {
+	s, peer *Store
+	proxy   *commitproxy.Proxy
+	link    *tcplink.Link
+}
+
+func newMSSQLWorld(t *testing.T, leaseFor time.Duration) *mssqlWorld {
 	address := sqlservertest.Database(t)
-	// Babelfish parses every statement again, and LargeBatch has thousands.
-	cfg := &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}
-	proxy, through := sqlservertest.NewTestProxy(t, address)
-	link, through := linkTo(t, through)
-	s, peer := openMSSQL(t, through, cfg), openMSSQL(t, address, cfg)
-	return storetest.TxHarness[*Tx]{
-		Store: s, DeadLetters: s, Peer: peer,
-		Silence: link.Silence, Lock: lockedBy(peer, mssqlLock), Lose: proxy.Lose,
-		Put:      mssqlPut,
-		Effects:  func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, s) },
-		Break:    breaksCheck,
-		Missing:  namesMissing,
-		Features: storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, s)},
+	cfg := &ServerConfig{LeaseFor: leaseFor, LockTimeout: time.Second}
+	w := &mssqlWorld{peer: openMSSQL(t, address, cfg)}
+	var through string
+	w.proxy, through = sqlservertest.NewTestProxy(t, address)
+	w.link, through = linkTo(t, through)
+	w.s = openMSSQL(t, through, cfg)
+	return w
+}
+
+// empty removes what the case before has left: rows, and connections that its network has cut.
+func (w *mssqlWorld) empty(t testing.TB) *mssqlWorld {
+	t.Helper()
+	for _, table := range []string{"sluice_leases", "sluice_checkpoints", "sluice_dead_letters", "sluice_seen", "effects", "children", "parents"} {
+		_, err := w.peer.DB().ExecContext(t.Context(), "DELETE FROM "+table)
+		suite.NoError(t, "empty "+table, err)
+	}
+	for _, db := range []*sql.DB{w.s.writer, w.s.reader, w.s.leases.db} {
+		suite.Eventually(t, "a connection that works", func() bool { return db.PingContext(t.Context()) == nil })
+	}
+	return w
+}
+
+func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
+	w := newMSSQLWorld(t, 90*time.Second) // Babelfish parses every statement again, and LargeBatch has thousands
+	features := storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, w.s)}
+	return func(t testing.TB) storetest.TxHarness[*Tx] {
+		w.empty(t)
+		return storetest.TxHarness[*Tx]{
+			Store: w.s, DeadLetters: w.s, Peer: w.peer,
+			Silence: w.link.Silence, Lock: lockedBy(w.peer, mssqlLock), Lose: w.proxy.Lose,
+			Put:      mssqlPut,
+			Effects:  func(ctx context.Context) ([]string, error) { return mssqlEffects(ctx, w.s) },
+			Break:    breaksCheck,
+			Missing:  namesMissing,
+			Features: features,
+		}
 	}
 }
 
-func TestSQLServerTxStore(t *testing.T)     { storetest.TestTxStore(t, mssqlHarness) }
-func TestSQLServerDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mssqlHarness) }
+func TestSQLServerTxStore(t *testing.T)     { storetest.TestTxStore(t, mssqlHarness(t)) }
+func TestSQLServerDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mssqlHarness(t)) }
 
 func TestSQLServerCheckpointStore(t *testing.T) {
+	w := newMSSQLWorld(t, 30*time.Second)
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
-		address := sqlservertest.Database(t)
-		link, through := linkTo(t, address)
-		return storetest.CheckpointHarness{Store: openMSSQL(t, through, nil), Peer: openMSSQL(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
+		w.empty(t)
+		return storetest.CheckpointHarness{Store: w.s, Peer: w.peer, Silence: w.link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
 }
 
 func TestSQLServerDeadLetterQueue(t *testing.T) {
+	w := newMSSQLWorld(t, 30*time.Second)
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
-		address := sqlservertest.Database(t)
-		proxy, through := sqlservertest.NewTestProxy(t, address)
-		link, through := linkTo(t, through)
-		s := openMSSQL(t, through, nil)
+		w.empty(t)
 		return storetest.DeadLetterQueueHarness{
-			Store: s, DeadLetters: s, Peer: openMSSQL(t, address, nil), Silence: link.Silence,
-			LoseAnswer: func(testing.TB) { proxy.Next(commitproxy.LoseReply) },
+			Store: w.s, DeadLetters: w.s, Peer: w.peer, Silence: w.link.Silence,
+			LoseAnswer: func(testing.TB) { w.proxy.Next(commitproxy.LoseReply) },
 		}
 	})
 }
 
 func TestSQLServerLeases(t *testing.T) {
-	var links sync.Map // by store
-	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore {
-		link, through := linkTo(t, sqlservertest.Database(t))
-		leases := openMSSQL(t, through, nil).Leases()
-		links.Store(leases, link)
-		return leases
-	}, &storetest.LeasesConfig{
+	w := newMSSQLWorld(t, 30*time.Second)
+	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return w.empty(t).s.Leases() }, &storetest.LeasesConfig{
 		ClockBack: func(t testing.TB, store driver.LeaseStore, by time.Duration) {
 			_, err := store.(*Leases).db.ExecContext(t.Context(), fmt.Sprintf(`UPDATE sluice_leases SET
 				renewed_at = DATEADD(millisecond, %d, renewed_at), expires_at = DATEADD(millisecond, %[1]d, expires_at)`, by.Milliseconds()))
 			suite.NoError(t, "set the clock back", err)
 		},
-		Silence: func(t testing.TB, store driver.LeaseStore) (end func()) {
-			link, _ := links.Load(store)
-			return link.(*tcplink.Link).Silence(t)
-		},
+		Silence: func(t testing.TB, _ driver.LeaseStore) (end func()) { return w.link.Silence(t) },
 	})
 }
 
