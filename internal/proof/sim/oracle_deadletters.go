@@ -35,12 +35,13 @@ type blame struct {
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
 
 	why         map[eventID]string // the error with which it became a dead letter
-	window      map[eventID]string // during which outage of the environment, and in which epoch
-	environment map[string]int     // dead letters because of one outage of the environment, by partition and epoch
+	window      map[eventID]string // during which outage of the environment, and in which assignment
+	environment map[string]int     // dead letters because of one outage of the environment, by partition and assignment
+	assignments map[string]int     // how many of each partition have begun: after a loss of the leases, two may have one epoch
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -92,16 +93,22 @@ func (w *world) left(lease sluice.Lease) {
 	}
 }
 
-// stored notes the keys of dead letters that a process has stored.
-func (w *world) stored(by string, list []sluice.DeadLetter) {
+// assignment returns the number of a partition's present assignment.
+func (w *world) assignment(lease sluice.Lease) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blame.assignments[partitionName(lease)]
+}
+
+// stored notes the keys of dead letters that a process has stored, in an assignment.
+func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range list {
 		key := keyOf(&list[i])
 		id := w.letterID(&list[i])
-		epoch := w.claimed[partitionName(sluice.Lease{Group: list[i].Group, Partition: id.partition})]
 		w.blame.why[id] = list[i].Error
-		w.blame.window[id] = fmt.Sprintf("%d %d %s", w.windows[environment], epoch, by)
+		w.blame.window[id] = fmt.Sprintf("%d %d %s", w.windows[environment], assignment, by)
 		w.blame.parked[key] = append(w.blame.parked[key], w.letterID(&list[i]))
 	}
 }

@@ -23,6 +23,7 @@ func (w *world) acquired(p *process, l sluice.Lease) {
 	defer w.mu.Unlock()
 	w.leaseOf[l] = p
 	name := partitionName(l)
+	w.blame.assignments[name]++
 	if l.Epoch > w.tenancies[name].epoch {
 		w.tenancies[name] = tenancy{l.Epoch, p, time.Now()}
 	}

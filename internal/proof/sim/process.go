@@ -588,7 +588,7 @@ func partitionName(l sluice.Lease) string {
 // checkedCommit returns a commit that is recorded as a violation if it takes effect
 // after a later owner has claimed the partition.
 func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) func() error {
-	first := p.mayMoveStart(step.Lease.Partition)
+	first, assignment := p.mayMoveStart(step.Lease.Partition), w.assignment(step.Lease)
 	return func() error {
 		w.mu.Lock()
 		claimed := w.claimed[partitionName(step.Lease)]
@@ -601,7 +601,7 @@ func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) 
 				w.passes(p, step.Lease, step.From, step.To)
 			}
 			w.progressed(step.Lease.Group.Topic, step.Lease.Partition)
-			w.stored(step.Lease.Owner, step.DeadLetters)
+			w.stored(step.Lease.Owner, assignment, step.DeadLetters)
 			w.notesParked(p, step.DeadLetters, asked)
 		}
 		if err == nil && step.Lease.Epoch < claimed {

@@ -282,11 +282,12 @@ type deadLetters struct{ *process }
 
 func (l deadLetters) Park(ctx context.Context, list []sluice.DeadLetter) error {
 	asked, latest := time.Now(), l.w.latestClaim(&list[0])
+	assignment := l.w.assignment(sluice.Lease{Group: list[0].Group, Partition: list[0].Event.Partition})
 	return l.w.send(ctx, l.process, "park", list[0].Event.Partition, func() error {
 		l.w.excuse(l.process, latest, list)
 		err := l.w.store.Park(context.Background(), list)
 		if err == nil {
-			l.w.stored(l.name, list)
+			l.w.stored(l.name, assignment, list)
 			l.w.notesParked(l.process, list, asked)
 			l.w.progressed(list[0].Group.Topic, list[0].Event.Partition)
 		}
