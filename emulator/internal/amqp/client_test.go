@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -127,7 +128,7 @@ func (c *testClient) read() {
 				c.t.Errorf("the server sent % x: %v", f.body[:min(len(f.body), 40)], err)
 			}
 			if tr, ok := p.(*transfer); ok {
-				tr.tag = nil // valid only as long as the frame
+				tr.tag = bytes.Clone(tr.tag) // valid only as long as the frame
 			}
 			c.got = append(c.got, received{f.channel, p, append([]byte{}, payload...), append([]byte{}, f.body...)})
 		}
@@ -269,7 +270,13 @@ func (c *testClient) sender(handle uint32) {
 // receiver attaches a link on which the client receives.
 func (c *testClient) receiver(handle uint32) {
 	c.t.Helper()
-	c.send(0, &attach{name: fmt.Sprint("from ", handle), handle: handle, receiver: true, sndSettle: senderMixed,
+	c.receiverOf(handle, senderMixed)
+}
+
+// receiverOf attaches a receiver that asks for a snd-settle-mode.
+func (c *testClient) receiverOf(handle uint32, settle byte) {
+	c.t.Helper()
+	c.send(0, &attach{name: fmt.Sprint("from ", handle), handle: handle, receiver: true, sndSettle: settle,
 		source: &terminus{address: "node"}, target: &terminus{address: "reply"}})
 	if a := expect[*attach](c); a.receiver || a.source == nil || a.source.address != "node" || a.handle != handle {
 		c.t.Fatalf("attach %+v", a)

@@ -113,7 +113,8 @@ func (l *Outgoing) hasRoom() bool {
 // Send queues up to n messages, as many as credit, the session's window and the room for output
 // allow, and returns how many; encode appends the i-th message to b and returns the result. encode
 // runs with the connection's lock held: it must be quick, and must not call methods of the link.
-// Messages are sent settled, unless the client asked for snd-settle-mode unsettled.
+// Messages are sent settled, unless the client asked for snd-settle-mode unsettled. To a client
+// that asked for settled, the delivery-tag is empty, as Service Bus sends it.
 func (l *Outgoing) Send(n int, format uint32, encode func(b []byte, i int) []byte) (sent int, err error) {
 	return l.send(n, format, nil, encode)
 }
@@ -165,10 +166,13 @@ func (l *Outgoing) send(n int, format uint32, tag func(i int) [16]byte, encode f
 	}
 	for sent < n && l.credit > 0 && s.remoteIncomingWindow > 0 && len(l.rest) == 0 && (len(c.out) < highWater || sent == 0) {
 		t := transfer{handle: l.handle, deliveryID: s.nextDeliveryID, hasID: true, format: format, settled: l.sndSettle != senderUnsettled}
-		if tag != nil {
+		switch {
+		case tag != nil:
 			u := unsettled{link: l, tag: tag(sent)}
 			s.unsettled[t.deliveryID] = u
 			t.settled, t.tag = false, u.tag[:]
+		case l.PreSettled():
+			t.tag = []byte{}
 		}
 		b, at := beginFrame(c.out, frameAMQP, s.channel)
 		b = t.encode(b)

@@ -150,6 +150,24 @@ func TestOutgoingFrames(t *testing.T) {
 	})
 }
 
+// Service Bus gives the messages that it deletes no delivery-tag; the clients take one of 16 bytes for a lock.
+func TestTagOfPreSettled(t *testing.T) {
+	for settle, length := range map[byte]int{senderSettled: 0, senderMixed: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			source := count(3)
+			c := opened(t, &testPeer{outgoing: source.open}, nil, nil)
+			c.session()
+			c.receiverOf(0, settle)
+			c.send(0, credit(0, 0, 3))
+			for range 3 {
+				if p := expect[*transfer](c); !p.settled || p.tag == nil || len(p.tag) != length {
+					t.Errorf("snd-settle-mode %d: %+v, want settled with a tag of %d bytes", settle, p, length)
+				}
+			}
+		})
+	}
+}
+
 // The window of a session counts frames, also within a message, and is shared by its links.
 func TestRemoteWindow(t *testing.T) {
 	bubble(t, "within a message", func(t *testing.T) {
