@@ -54,6 +54,9 @@ soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak
 
 mutants: ## mistakes in the source, one at a time; the test of each must notice it. Prints a table
+	@scripts/install-postgres
+	@scripts/install-mariadb
+	@scripts/install-sqlserver
 	SLUICE_MUTANTS=all go test -count=1 -timeout 2h -v ./internal/proof/mutants
 
 fuzz: ## every fuzz target, FUZZTIME each

@@ -283,17 +283,24 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	}
 
 	latest := leaseOf("0", fmt.Sprint("b", n-1), 1+n)
-	holdStep(t, s, latest)
-	for _, epoch := range []int64{1, 1 + n} {
-		err := claim(s, "a", epoch)
-		if fenced, ok := errors.AsType[*driver.FencedError](err); !ok || fenced.Owner != latest.Owner || fenced.Epoch != latest.Epoch {
-			t.Errorf("claim in epoch %d: %v, want a FencedError that names the owner", epoch, err)
+	suite.NoError(t, "commit beside claims that come too late", s.Commit(t.Context(), driver.Step{Lease: latest, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+		for _, epoch := range []int64{1, 1 + n} {
+			err := claim(s, "a", epoch)
+			if fenced, ok := errors.AsType[*driver.FencedError](err); !ok || fenced.Owner != latest.Owner || fenced.Epoch != latest.Epoch {
+				t.Errorf("claim in epoch %d: %v, want a FencedError that names the owner", epoch, err)
+			}
 		}
-	}
+		return nil
+	}))
+
+	again, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset", err)
+	suite.NoError(t, "claim", claim(s, "c", again+1))
+	holdStep(t, s, leaseOf("0", "c", again+1))
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if epoch, err := s.Reset(ctx, group, "0", "1", at(7)); err != nil || epoch != 2+n {
+	if epoch, err := s.Reset(ctx, group, "0", "1", at(7)); err != nil || epoch != again+2 {
 		t.Errorf("reset after %v: epoch %d, %v", time.Since(began), epoch, err)
 	}
 }

@@ -24,6 +24,7 @@ type Mutant struct {
 	Old   string   // exactly one place in the file
 	New   string   // what replaces it
 	Test  []string // arguments of go test
+	Needs string   // a server that may be missing: sqlserver; empty: nothing that the machine cannot install
 	Env   []string // of the test
 	Quick bool     // it also runs in every run of the tests
 }

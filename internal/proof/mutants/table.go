@@ -1,6 +1,9 @@
 package mutants
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // The tests of mutants: worlds of the simulation, run from seed 1 on until one notices.
 var (
@@ -16,6 +19,17 @@ var (
 func of(test string, pkg ...string) []string {
 	return []string{cmp.Or(append(pkg, ".")...), "-run", "^" + test + "$"}
 }
+
+// What the mutants of several engines change.
+const (
+	ofLease      = "ofLease   = ofKey + ` AND owner = ? AND epoch = ?`"
+	movePosition = "			` + noAttempts + `, done = '', updated_at = {now}\n		WHERE ` + ofLease + ` AND sequence_number = ?`,"
+	moveOne      = "\"move checkpoint of partition \"+step.Lease.Partition, err)\n	case n != 1:\n"
+	lockFound    = "\"lock checkpoint of partition \"+step.Lease.Partition, err)\n	case !found:\n"
+)
+
+// on returns the arguments for a test of sqlstore that needs a server.
+func on(server, test string) []string { return []string{"-tags", server, "./sqlstore", "-run", test} }
 
 var table = []Mutant{
 	// Leases and ownership.
@@ -250,6 +264,91 @@ var table = []Mutant{
 	{Name: "sqlstore: a set checkpoint keeps its owner", File: "sqlstore/statements.go",
 		Old: "owner = '', epoch = epoch + 1, claims = 0,", New: "claims = 0,",
 		Test: of("TestTxStore", "./sqlstore")},
+
+	// What a step in a server rests on, on each engine.
+	{Name: "PostgreSQL by database/sql: the fence does not check the position", File: "sqlstore/statements.go",
+		Old: movePosition, New: strings.Replace(movePosition, "sequence_number = ?`", "sequence_number <= ? + 1000`", 1),
+		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
+	{Name: "PostgreSQL by database/sql: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
+		Old: ofLease, New: "ofLease   = ofKey + ` AND CAST(? AS text) <> '' AND CAST(? AS bigint) > 0`",
+		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
+	{Name: "PostgreSQL by database/sql: a fence that moves no row goes on", File: "sqlstore/commit.go",
+		Old: moveOne, New: strings.Replace(moveOne, "n != 1", "n > 1", 1),
+		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
+	{Name: "PostgreSQL by database/sql: another transaction is committed", File: "sqlstore/postgres.go",
+		Old: "	if current != t.mark {", New: "	if false {",
+		Test: on("postgres", "^TestPostgresHiddenEnd$")},
+	{Name: "PostgreSQL by database/sql: statements that end the transaction are not refused", File: "sqlstore/postgres.go",
+		Old: "return postgres.Ending(query) != \"\"", New: "return false",
+		Test: on("postgres", "^TestPostgresHandlerEndsTransaction$")},
+	{Name: "PostgreSQL by database/sql: an aborted transaction is the database's failure", File: "sqlstore/postgres.go",
+		Old: "	case status == 'E':\n		return errUndone\n", New: "",
+		Test: on("postgres", "^TestPostgresIgnoredErrors$")},
+	{Name: "PostgreSQL by database/sql: a lost answer to COMMIT is a failure", File: "sqlstore/postgres.go",
+		Old: "	case errors.Is(err, errRolledBack):\n", New: "	case errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err):\n",
+		Test: on("postgres", "^TestPostgresTxStore$/^LostAnswer$")},
+	{Name: "PostgreSQL by database/sql: a paused owner keeps the checkpoint", File: "sqlstore/seize.go",
+		Old: "			refusal = s.endBlockers(watch, session)\n", New: "			_ = session\n",
+		Test: on("postgres", "^TestPostgresClaimEndsPaused$")},
+	{Name: "PostgreSQL by database/sql: a claim that comes too late ends the owner's session", File: "sqlstore/seize.go",
+		Old: "			if later = s.laterClaim(watch, lease); later != nil {", New: "			if false {",
+		Test: on("postgres", "^TestPostgresClaimEndsPaused$")},
+	{Name: "PostgreSQL: a lost answer to COMMIT is a failure in the simple protocol", File: "internal/postgres/failure.go",
+		Old: "pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)", New: "pgconn.SafeToRetry(err)",
+		Test: []string{"-tags", "postgres", "./pgstore", "-run", "^TestLostReplyInEachMode$"}},
+
+	{Name: "MySQL: the fence does not check the position", File: "sqlstore/mysql_sql.go",
+		Old: "` + ofLease + ` AND sequence_number = ? FOR UPDATE`", New: "` + ofLease + ` AND sequence_number <= ? + 1000 FOR UPDATE`",
+		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
+	{Name: "MySQL: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
+		Old: ofLease, New: "ofLease   = ofKey + ` AND ? <> '' AND ? > 0`",
+		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
+	{Name: "MySQL: the fence locks nothing", File: "sqlstore/mysql_sql.go",
+		Old: "` + ofLease + ` AND sequence_number = ? FOR UPDATE`", New: "` + ofLease + ` AND sequence_number = ?`",
+		Test: on("mariadb", "^TestMariaDBTxStore$/^(ClaimMeetsOpen|ClaimMeetsCommit|SameStepAtOnce|LockedRow)$")},
+	{Name: "MySQL: a fence that finds no row goes on", File: "sqlstore/commit.go",
+		Old: lockFound, New: strings.Replace(lockFound, "!found", "found && !found", 1),
+		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
+	{Name: "MySQL: another transaction is committed", File: "sqlstore/mysql.go",
+		Old: "_, err := t.ExecContext(ctx, \"RELEASE SAVEPOINT \"+t.mark)", New: "_, err := t.ExecContext(ctx, \"DO 0\")",
+		Test: on("mariadb", "^TestMariaDBHandlerEndsTransaction$")},
+	{Name: "MySQL: statements that end the transaction are not refused", File: "sqlstore/mysql.go",
+		Old: "	words := mysqlWords.FindStringSubmatch(query)\n	if words == nil {", New: "	words := mysqlWords.FindStringSubmatch(query)\n	if true {",
+		Test: on("mariadb", "^TestMariaDBHandlerEndsTransaction$")},
+	{Name: "MySQL: what comes after a deadlock is committed by itself", File: "sqlstore/watch.go",
+		Old: "	case w.outage != nil:\n		return w.outage\n", New: "",
+		Test: on("mariadb", "^TestMariaDBDeadlockIsIgnored$")},
+	{Name: "MySQL: a lost answer to COMMIT is a failure", File: "sqlstore/commit.go",
+		Old: "	return fmt.Errorf(\"%w: %w\", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), \"commit\", err))", New: "	return s.outage(context.WithoutCancel(ctx), \"commit\", err)",
+		Test: on("mariadb", "^TestMariaDBTxStore$/^LostAnswer$")},
+	{Name: "MySQL: a paused owner keeps the checkpoint", File: "sqlstore/mysql_url.go",
+		Old: "		\"wait_timeout\":      seconds(c.LeaseFor),\n", New: "",
+		Test: on("mariadb", "^TestMariaDBPausedOwner$")},
+
+	{Name: "SQL Server: the fence does not check the position", File: "sqlstore/mssql_sql.go",
+		Old: "OUTPUT 1 WHERE ` + ofLease + ` AND sequence_number = ?`", New: "OUTPUT 1 WHERE ` + ofLease + ` AND sequence_number <= ? + 1000`",
+		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
+	{Name: "SQL Server: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
+		Old: ofLease, New: "ofLease   = ofKey + ` AND ? <> '' AND ? > 0`",
+		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
+	{Name: "SQL Server: a fence that finds no row goes on", File: "sqlstore/commit.go",
+		Old: lockFound, New: strings.Replace(lockFound, "!found", "found && !found", 1),
+		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
+	{Name: "SQL Server: another transaction is committed", File: "sqlstore/mssql.go",
+		Old: "	case !intact || level == 0:", New: "	case level == 0:",
+		Test: on("sqlserver", "^TestSQLServerHandlerEndsTransaction$"), Needs: "sqlserver"},
+	{Name: "SQL Server: a transaction inside the transaction is committed", File: "sqlstore/mssql.go",
+		Old: "	case level > 1:", New: "	case level > 9:",
+		Test: on("sqlserver", "^TestSQLServerHandlerEndsTransaction$"), Needs: "sqlserver"},
+	{Name: "SQL Server: a transaction that the server has rolled back is the database's failure", File: "sqlstore/mssql.go",
+		Old: "	case mssqlUndone(err):\n		return errUndone\n", New: "",
+		Test: on("sqlserver", "^TestSQLServerDoomed$"), Needs: "sqlserver"},
+	{Name: "SQL Server: a lost answer to COMMIT is a failure", File: "sqlstore/commit.go",
+		Old: "	return fmt.Errorf(\"%w: %w\", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), \"commit\", err))", New: "	return s.outage(context.WithoutCancel(ctx), \"commit\", err)",
+		Test: on("sqlserver", "^TestSQLServerTxStore$/^LostAnswer$"), Needs: "sqlserver"},
+	{Name: "SQL Server: a claim ends another program's session", File: "sqlstore/mssql_sql.go",
+		Old: " AND s.program_name = APP_NAME()", New: "",
+		Test: on("sqlserver", "^TestSQLServerClaimSparesOthers$"), Needs: "sqlserver"},
 
 	// Redrives.
 	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_failures.go",
