@@ -58,7 +58,7 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 // claim is later. It waits for the lock time-out.
 func TestSQLServerClaimSparesOthers(t *testing.T) {
 	address := sqlservertest.Database(t)
-	s := seesSessions(t, openMSSQL(t, address, &ServerConfig{LockTimeout: 2 * time.Second}))
+	s := seesSessions(t, openMSSQL(t, address, &ServerConfig{LockTimeout: 12 * time.Second}))
 	other := openMSSQL(t, address+"&app+name=other", nil)
 	b := leaseOf("0", "b", 2)
 	_, err := s.Claim(t.Context(), b, "1")
