@@ -193,13 +193,16 @@ func (s *sqlServer) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	used := len(s.before) > 0
+	used, lock := len(s.before) > 0, ""
+	if !used {
+		lock = " WITH (TABLOCKX, HOLDLOCK)" // nobody writes between the count and the drop
+	}
 	for _, table := range tables {
 		if table == "sluice_schema" {
 			continue
 		}
 		var rows int64
-		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WITH (TABLOCKX, HOLDLOCK) WHERE namespace = @p1 AND topic = @p2", group(Options{ID: s.id}).Namespace, s.id); err != nil {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+lock+" WHERE namespace = @p1 AND topic = @p2", group(Options{ID: s.id}).Namespace, s.id); err != nil {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, "SELECT COUNT_BIG(*) FROM "+table).Scan(&rows); err != nil {
