@@ -36,8 +36,8 @@ type ServerConfig struct {
 	// is called for each connection, and may be called by several goroutines. MySQL ignores it.
 	// Default: user and password of the address.
 	AccessToken func(ctx context.Context) (string, error)
-	// Dial opens the socket of a connection, for example through a tunnel. It may be called by several
-	// goroutines.
+	// Dial opens the socket of a connection to MySQL, MariaDB, SQL Server or Azure SQL, for example through
+	// a tunnel. It may be called by several goroutines.
 	// Default: as a [net.Dialer] does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
