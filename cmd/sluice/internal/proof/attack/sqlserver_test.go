@@ -23,7 +23,7 @@ func TestSQLServer(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attacked(t, attack.SQLServer, "events=20000 rate=500 kills=6 pauses=4 fenced=1 jumps=3 crashes=2 resets=3 blackholes=2 unplugs=1 commits=18")
+	attacked(t, attack.SQLServer, "events=10000 rate=400 kills=3 pauses=2 fenced=1 jumps=2 crashes=2 resets=2 blackholes=1 unplugs=1 commits=12")
 }
 
 func TestSQLServerFindsWhatIsBroken(t *testing.T) {
