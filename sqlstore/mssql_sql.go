@@ -140,8 +140,6 @@ var mssqlOwn = statements{
 var mssqlStatements = func() *statements {
 	whole := newStatements(mssqlOwn, mssqlTerms.Replace)
 	s := newStatements(*whole, mssqlNumbered)
-	// Parts of statements; rebind numbers what is made of them.
-	s.MarkRedrive, s.Discard = whole.MarkRedrive, whole.Discard
-	s.OfGroup, s.IdIn, s.KeyIs, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.KeyIs, whole.StatusIn, whole.ErrorContains
+	s.takeParts(whole)
 	return s
 }()

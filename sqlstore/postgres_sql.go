@@ -12,9 +12,7 @@ func newPostgresDialect(schema string) *postgresDialect {
 	d := &postgresDialect{schema: pgx.Identifier{schema}.Sanitize() + "."}
 	whole := newStatements(postgresOwn, postgresTerms.Replace)
 	d.sql = newStatements(*whole, d.rebind)
-	// Parts of statements; rebind completes what is made of them.
-	d.sql.MarkRedrive, d.sql.Discard = whole.MarkRedrive, whole.Discard
-	d.sql.OfGroup, d.sql.IdIn, d.sql.StatusIn, d.sql.ErrorContains = whole.OfGroup, whole.IdIn, whole.StatusIn, whole.ErrorContains
+	d.sql.takeParts(whole)
 	return d
 }
 

@@ -328,6 +328,8 @@ func TestPostgresClaimMayNot(t *testing.T) {
 	_, err = feeble.Claim(t.Context(), leaseOf("0", "b", 2), "1")
 	mustNotBlame(t, "claim", err)
 	saysAll(t, "claim", err, "55P03", "of sluice, which holds the checkpoint", "42501")
+	_, err = s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset by the role that may", err)
 }
 
 // TestPostgresOtherSettings: the store asks nothing of the session's defaults.

@@ -217,3 +217,10 @@ func newStatements(own statements, change func(query string) string) *statements
 	}
 	return &own
 }
+
+// takeParts takes the parts of statements from those whose arguments are not numbered: the dialect's
+// rebind numbers what is made of them.
+func (s *statements) takeParts(whole *statements) {
+	s.MarkRedrive, s.Discard = whole.MarkRedrive, whole.Discard
+	s.OfGroup, s.IdIn, s.KeyIs, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.KeyIs, whole.StatusIn, whole.ErrorContains
+}
