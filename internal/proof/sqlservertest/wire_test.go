@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -264,7 +263,7 @@ func FuzzAnswers(f *testing.F) {
 		for part := range slices.Chunk(body, 100) {
 			tk.read(part, false)
 			if len(tk.rest) > 3+65535+100 {
-				t.Fatal(fmt.Sprintf("%d bytes are kept", len(tk.rest)))
+				t.Fatalf("%d bytes are kept", len(tk.rest))
 			}
 		}
 	})
