@@ -13,5 +13,5 @@ func TestAttack(t *testing.T) {
 }
 
 func TestAttackFindsWhatIsBroken(t *testing.T) {
-	attackedUnfenced(t, attack.PostgreSQL, "events=20000 rate=1500 kills=2 pauses=3 late=40")
+	attackedUnfenced(t, attack.PostgreSQL, "events=20000 rate=1500 kills=2 pauses=3 late=20")
 }
