@@ -39,6 +39,7 @@ var loads = []struct {
 	{"l DATETIME(6)", func(r *rand.Rand) any { return time.UnixMicro(r.Int64N(1 << 51)) }},
 	{"m JSON", func(r *rand.Rand) any { return fmt.Sprintf(`{"a": "\t\\%d"}`, r.IntN(9)) }},
 	{"n VARCHAR(20)", func(r *rand.Rand) any { return r.IntN(1000) - 500 }},
+	{"o VARCHAR(40)", func(r *rand.Rand) any { return time.UnixMilli(r.Int64N(9) * 43200_000) }},
 	{"`partition` LONGTEXT", oddText},
 }
 
@@ -147,6 +148,34 @@ func TestMariaDBLoadRefused(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "nowhere") || !strings.Contains(err.Error(), "create what is missing") {
 		t.Errorf("a missing table: %v", err)
+	}
+}
+
+// TestMariaDBLoadUndone: a table without transactions keeps what LOAD DATA has written. The rows are not
+// inserted a second time.
+func TestMariaDBLoadUndone(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	rows := make300()
+	rows[299] = []any{299.5} // a note: it is rounded
+	for i := range 299 {
+		rows[i] = []any{float64(i)}
+	}
+	for engine, kept := range map[string]bool{"InnoDB": false, "MEMORY": true, "MyISAM": true} {
+		_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE in_"+engine+" (k DECIMAL(10,0)) ENGINE = "+engine)
+		suite.NoError(t, "create table", err)
+		for _, table := range []string{"in_", "temporary_"} {
+			table += engine
+			err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+				if _, err := tx.ExecContext(ctx, "CREATE TEMPORARY TABLE temporary_"+engine+" (k DECIMAL(10,0)) ENGINE = "+engine); err != nil {
+					return err
+				}
+				defer tx.ExecContext(ctx, "DROP TEMPORARY TABLE temporary_"+engine)
+				return tx.Insert(ctx, table, []string{"k"}, rows)
+			})
+			if refused := err != nil && strings.Contains(err.Error(), "ENGINE = InnoDB"); refused != kept || err != nil && !refused {
+				t.Errorf("%s: %v; want an error %t", table, err, kept)
+			}
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -28,6 +30,7 @@ const (
 
 // mysqlLoad is what [mysqlConn] loads, as the argument of a statement without a text of its own.
 type mysqlLoad struct {
+	table string // quoted
 	into  string // what follows the file's name
 	kinds []loadKind
 	rows  [][]any
@@ -51,7 +54,7 @@ func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, columns
 			return false, nil
 		}
 	}
-	_, err = q.ExecContext(ctx, mysqlLoading, mysqlLoad{d.loadInto(table, columns, kinds), kinds, rows})
+	_, err = q.ExecContext(ctx, mysqlLoading, mysqlLoad{quoteTable(d, table), d.loadInto(table, columns, kinds), kinds, rows})
 	if errors.Is(err, errNotLoaded) {
 		return false, nil
 	}
@@ -213,9 +216,17 @@ func appendField(line []byte, value any) []byte {
 		}
 		return append(line, '0')
 	case time.Time:
-		return v.UTC().AppendFormat(line, "2006-01-02 15:04:05.999999999")
+		return v.UTC().AppendFormat(line, loadLayout(v))
 	}
 	return append(line, `\N`...)
+}
+
+// loadLayout is the driver's: a column of text shows it.
+func loadLayout(t time.Time) string {
+	if t.Equal(t.Truncate(24 * time.Hour)) {
+		return time.DateOnly
+	}
+	return "2006-01-02 15:04:05.999999999"
 }
 
 // appendEscaped appends a text. Most texts have nothing to escape, which is found quickly.
@@ -296,10 +307,7 @@ func (c *mysqlConn) load(ctx context.Context, l mysqlLoad) (driver.Result, error
 		case err != nil:
 			return nil, err
 		case !loaded:
-			if _, err := c.mysqlDriverConn.ExecContext(ctx, "ROLLBACK TO SAVEPOINT sluice_load", nil); err != nil {
-				return nil, err
-			}
-			return nil, errNotLoaded
+			return nil, cmp.Or(c.undo(ctx, l.table), errNotLoaded)
 		}
 	}
 	return driver.RowsAffected(len(l.rows)), nil
@@ -326,16 +334,46 @@ func (c *mysqlConn) loadChunk(ctx context.Context, into string, rows [][]any) (l
 // mysqlRefused are the faults of a statement that has changed nothing, in a transaction that goes on.
 var mysqlRefused = map[fault]bool{faultStatement: true, faultConstraint: true, faultMissing: true}
 
+// undo removes the rows that were loaded. It fails if the table keeps them, because an INSERT would write
+// them a second time.
+func (c *mysqlConn) undo(ctx context.Context, table string) error {
+	if _, err := c.mysqlDriverConn.ExecContext(ctx, "ROLLBACK TO SAVEPOINT sluice_load", nil); err != nil {
+		return err
+	}
+	row, err := c.row(ctx, "SHOW CREATE TABLE "+table)
+	if _, answered := errors.AsType[*mysql.MySQLError](err); answered && mysqlRefused[mysqlDialect{}.fault(err)] {
+		return nil // the INSERT says what is wrong
+	}
+	if err != nil {
+		return err
+	}
+	if created := fmt.Sprintf("%s", row[1]); strings.Contains(created, ") ENGINE=") && !strings.Contains(created, ") ENGINE=InnoDB") {
+		return fmt.Errorf("some rows caused warnings and could not be rolled back, because the table's engine has no transactions: change it (ALTER TABLE %s ENGINE = InnoDB)", table)
+	}
+	return nil
+}
+
 // unwarned reports whether the last statement had no warnings.
 func (c *mysqlConn) unwarned(ctx context.Context) (bool, error) {
-	rows, err := c.QueryContext(ctx, "SELECT @@warning_count = 0", nil)
+	row, err := c.row(ctx, "SELECT @@warning_count = 0")
+	return err == nil && row[0] == int64(1), err
+}
+
+// row returns the first row of a query.
+func (c *mysqlConn) row(ctx context.Context, query string) ([]driver.Value, error) {
+	rows, err := c.QueryContext(ctx, query, nil)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer rows.Close()
-	none := []driver.Value{nil}
-	if err := rows.Next(none); err != nil {
-		return false, err
+	row := make([]driver.Value, len(rows.Columns()))
+	if err := rows.Next(row); err != nil {
+		return nil, err
 	}
-	return none[0] == int64(1), nil
+	for i, value := range row {
+		if text, ok := value.([]byte); ok {
+			row[i] = string(text) // the driver's buffer
+		}
+	}
+	return row, nil
 }
