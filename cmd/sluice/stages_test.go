@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/asazure"
 )
 
 // stagesFile writes the example of three stages for a database with replacements,
@@ -297,8 +299,12 @@ func TestStagesInOneProcess(t *testing.T) {
 	if got := airports(t, db); !maps.Equal(got, want) {
 		t.Errorf("the table is %v, want %v", got, want)
 	}
+	clean := "msg=stopped stage=clean events=3000 dead_letters=3 redriven=0 written=2997 retries="
+	if !asazure.On { // a busy hub refuses messages at random
+		clean += "0\n"
+	}
 	for _, part := range []string{
-		"msg=stopped stage=clean events=3000 dead_letters=3 redriven=0 written=2997 retries=0\n",
+		clean,
 		"msg=stopped stage=figures events=2997 counted=2997 repeats=0 untimely=0 held=0 malformed=0 published=",
 		"msg=stopped stage=table events=",
 	} {

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice/driver"
-
 	_ "modernc.org/sqlite"
 
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
@@ -123,28 +123,30 @@ func lookAt(t testing.TB, connection string) *hub {
 func (h *hub) events() (list []event) {
 	h.t.Helper()
 	for _, p := range h.ids {
-		b, err := h.source.Bounds(h.t.Context(), p)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		for s := int64(0); s <= b.Last.Sequence; s++ {
+		for s, last := int64(0), h.last(p); s <= last; s++ {
 			list = append(list, event{p, s})
 		}
 	}
 	return list
 }
 
+// last returns the number of a partition's last event. The runtime information may be out of date.
+func (h *hub) last(partition string) int64 {
+	h.t.Helper()
+	last, err := h.source.Seek(h.t.Context(), partition, sluice.Latest(), 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return last.Sequence
+}
+
 // bodies reads all events of the hub.
 func (h *hub) bodies() (list []string) {
 	h.t.Helper()
 	for _, p := range h.ids {
-		b, err := h.source.Bounds(h.t.Context(), p)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		read := int64(-1)
+		last, read := h.last(p), int64(-1)
 		await(h.t, "all events of partition "+p, func() bool {
-			bodies, err := h.readAfter(p, read, b.Last.Sequence)
+			bodies, err := h.readAfter(p, read, last)
 			list, read = append(list, bodies...), read+int64(len(bodies))
 			return err == nil
 		})
