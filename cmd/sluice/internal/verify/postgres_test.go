@@ -80,6 +80,17 @@ func TestBrokenPostgresSessions(t *testing.T) {
 	testBrokenSessions(t, openPostgres(t, pgtest.Database(t)))
 }
 
+// The number of the session that is ended is read within its transaction: a pooler may run what comes
+// before in a session that is another program's afterwards.
+func TestPostgresEndsItsOwnSession(t *testing.T) {
+	t.Parallel()
+	s := prepared(t, openPostgres(t, pgtest.Database(t)))
+	own := *s.words
+	// It divides by zero outside of a transaction that has written.
+	own.session = "SELECT pg_backend_pid() / (pg_current_xact_id_if_assigned() IS NOT NULL)::int"
+	expect(t, &databaseSystem{database: s.database, opts: s.opts, words: &own}, "db.killed", Held)
+}
+
 // Each interruption leaves nothing.
 func TestInterruptedPostgres(t *testing.T) {
 	t.Parallel()

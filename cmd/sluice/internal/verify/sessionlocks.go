@@ -212,15 +212,17 @@ func (s *sessions) checkKilled(ctx context.Context) Outcome {
 		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
 			return failed("setting the time limit of locks", err)
 		}
-		victim, err := a.number(ctx, s.words.session, id)
-		if err != nil {
-			return failed("reading the number of the session", err)
-		}
 		if err := a.begin(ctx); err != nil {
 			return failed("beginning a transaction", err)
 		}
 		if _, err := a.exec(ctx, s.words.set, id); err != nil {
 			return failed("changing a row", err)
+		}
+		// Outside of the transaction a pooler may have the statement run in a session that is another
+		// program's afterwards.
+		victim, err := a.number(ctx, s.words.session, id)
+		if err != nil {
+			return failed("reading the number of the session", err)
 		}
 		if _, err := b.exec(ctx, s.words.kill, victim); isOne(err, s.words.mayNotKill) {
 			return undecided("the user may not end sessions: %s", oneLine(err)).next("%s", s.words.next["db.killed"])
