@@ -40,6 +40,8 @@ func (f *importFlags) source() (importSource, error) {
 	switch {
 	case (f.blob == "") == (f.from == ""):
 		return nil, usage.Errorf("name where the checkpoints are: --from-blob CONTAINER-URL or --from-table DATABASE-URL")
+	case f.blob != "" && (f.topic != "" || f.table != azurecheckpoints.PublishedTable):
+		return nil, usage.Errorf("--table and --topic are for --from-table")
 	case f.blob != "":
 		return f.blobs()
 	case f.prefix != "":

@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -92,11 +95,21 @@ func (f *importFlags) rows() (importSource, error) {
 	if err != nil {
 		return nil, usage.Errorf("--from-table: %v", err)
 	}
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if _, err := os.Stat(path); err != nil { // the driver's error does not name the file
+			_ = db.Close()
+			return nil, fmt.Errorf("--from-table: open %s: %w: correct the path", path, errors.Unwrap(err))
+		}
+	}
 	return tableSource{db, f.table, f.topic}, nil
 }
 
 func (s tableSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
 	found, err := azurecheckpoints.ReadTable(ctx, s.db, s.table, cmp.Or(s.topic, group.Topic))
+	if refused, ok := errors.AsType[*pgconn.ConnectError](err); ok { // it takes a line for each address
+		err = postgres.ConnectError(refused)
+	}
 	if err != nil {
 		return found, fmt.Errorf("read checkpoints of another consumer: %w", err)
 	}

@@ -3,6 +3,7 @@ package main_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -74,7 +75,8 @@ func TestTableIsImported(t *testing.T) {
 			return invoke(t, "", env, append([]string{"checkpoints", "import", "--from-table", "env:DATABASE_URL", "--config", config}, more...)...)
 		}
 
-		if code, _, errs := take(); code != 1 || !strings.Contains(errs, "read checkpoints of another consumer: ") || strings.Count(errs, "\n") != 1 {
+		execute("CREATE TABLE other (n int)") // SQLite makes the file
+		if code, _, errs := take(); code != 1 || !strings.Contains(errs, "read checkpoints of another consumer: table EventHubCheckpoint: ") || !strings.Contains(errs, "--table") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("without the table: exit code %d, %s", code, errs)
 		}
 		execute(publishedTable(url))
@@ -134,6 +136,9 @@ func TestTableImportMistakes(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 1)
 	url := databases["sqlite"](t)
+	if err := os.WriteFile(strings.TrimPrefix(url, "sqlite:"), nil, 0o600); err != nil { // an empty database
+		t.Fatal(err)
+	}
 	env := environment(connection, url)
 	for name, c := range map[string]struct {
 		args []string
@@ -146,6 +151,10 @@ func TestTableImportMistakes(t *testing.T) {
 		"no database":        {[]string{"--from-table", "oracle://u:secret@x/y"}, 2, "--from-table: write sqlite:PATH"},
 		"no variable":        {[]string{"--from-table", "env:NOT_SET"}, 2, "the environment variable NOT_SET is not set"},
 		"nobody there":       {[]string{"--from-table", "sqlserver://u:secret@127.0.0.1:1?database=d"}, 1, "connect"},
+		"no PostgreSQL":      {[]string{"--from-table", "postgres://u:secret@localhost:1/d"}, 1, "connect to PostgreSQL at localhost:1, database d, as u: connection refused"},
+		"no file":            {[]string{"--from-table", "sqlite:missing.db"}, 1, "--from-table: open missing.db: no such file or directory: correct the path"},
+		"a table of blobs":   {[]string{"--from-blob", "c", "--table", "x"}, 2, "--table and --topic are for --from-table"},
+		"a topic of blobs":   {[]string{"--from-blob", "c", "--topic", "x"}, 2, "--table and --topic are for --from-table"},
 		"no name of a table": {[]string{"--from-table", "env:DATABASE_URL", "--table", "x; y"}, 1, "is not the name of a table"},
 	} {
 		code, _, errs := invoke(t, "", env, append([]string{"checkpoints", "import", "--config", quick(t, url)}, c.args...)...)

@@ -28,9 +28,12 @@ func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, err
 	if !tableName.MatchString(table) {
 		return found, fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
 	}
+	if err := db.PingContext(ctx); err != nil {
+		return found, err
+	}
 	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
 	if err != nil {
-		return found, err
+		return found, fmt.Errorf("table %s: %w: correct its name (--table), or grant SELECT on it", table, err)
 	}
 	defer rows.Close()
 	row, err := newTableRow(rows)
