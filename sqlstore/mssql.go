@@ -12,8 +12,9 @@ import (
 // OpenSQLServer opens a database of SQL Server 2019 or later, or of Azure SQL, and brings its tables
 // up to date. address is a URL such as sqlserver://user:password@host:1433?database=name&encrypt=true,
 // whose parameters are those of github.com/microsoft/go-mssqldb; without encrypt only the login is
-// encrypted, and the server's certificate is not checked. [ServerConfig.AccessToken] is for Microsoft Entra ID. The context is for
-// opening only. Errors never contain the password. A nil cfg takes every default.
+// encrypted, and the server's certificate is not checked. [ServerConfig.AccessToken] is for Microsoft
+// Entra ID. The context is for opening only. Errors never contain the password. A nil cfg takes every
+// default.
 //
 // It was tested against Babelfish, a server that speaks SQL Server's protocol and T-SQL, and follows
 // Microsoft's documentation where the two differ; it was not yet tested against SQL Server.

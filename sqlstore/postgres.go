@@ -153,6 +153,8 @@ func postgresFault(e *pgconn.PgError) fault {
 		return faultTimeLimit
 	case postgres.StatementFault(e):
 		return faultMissing
+	case postgres.Uncertain(e):
+		return faultBroken
 	}
 	switch e.Code {
 	case "40001", "40P01": // serialization failure, deadlock
@@ -165,7 +167,7 @@ func postgresFault(e *pgconn.PgError) fault {
 	switch {
 	case e.Code[:min(2, len(e.Code))] == "53": // no resources
 		return faultRefused
-	case postgres.OutageIn(e) != nil || postgres.Uncertain(e):
+	case postgres.OutageIn(e) != nil:
 		return faultBroken
 	}
 	return faultConstraint

@@ -561,4 +561,10 @@ func TestPostgresFaults(t *testing.T) {
 			t.Errorf("%s: %d, want %d", code, got, want)
 		}
 	}
+	// A session may end after the commit.
+	for _, code := range []string{"53100", "53200", "57P03", "25006", "55P03", "40001"} {
+		if got := (&postgresDialect{}).fault(&pgconn.PgError{Code: code, Severity: "PANIC"}); got != faultBroken {
+			t.Errorf("PANIC %s: %d, want %d", code, got, faultBroken)
+		}
+	}
 }

@@ -19,8 +19,8 @@ type ServerConfig struct {
 	// Default: 8.
 	MaxConns int
 	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: MySQL ends a session that idles for longer, and
-	// PostgreSQL one that does so in a transaction. A handler that computes for longer between two statements needs a longer one. A round trip of the
-	// store's own is given up after a third of it.
+	// PostgreSQL one that does so in a transaction. A handler that computes for longer between two statements
+	// needs a longer one. A round trip of the store's own is given up after a third of it.
 	// Default: 30 s.
 	LeaseFor time.Duration
 	// LockTimeout is how long a statement waits for a row that another session has locked. MySQL

@@ -60,9 +60,10 @@ func (e *RowError) Unwrap() error { return e.Err }
 
 // Insert writes many rows in the fastest way of the database: by COPY in PostgreSQL, a bulk copy in SQL
 // Server, LOAD DATA LOCAL INFILE in MySQL and MariaDB if the server's local_infile is on, and else by
-// INSERT statements with many rows. Each row has a value for each column, in the same order. Names are quoted; the table's may have a schema, as in main.flights. If a row
-// violates a constraint the error is a [*RowError]. After any error some of the rows may have been
-// written; the transaction then fails even if the handler returns nil.
+// INSERT statements with many rows. Each row has a value for each column, in the same order. Names are
+// quoted; the table's may have a schema, as in main.flights. If a row violates a constraint the error is a
+// [*RowError]. After any error some of the rows may have been written; the transaction then fails even if
+// the handler returns nil.
 func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
 	err := t.insert(ctx, table, columns, rows)
 	if err == nil {
