@@ -35,6 +35,7 @@ func TestSQLServerURLs(t *testing.T) {
 		"server=host;user id=who;password=secret;database=db":   "cannot be read",
 		"sqlserver://host?database=db":                          "names no user",
 		"sqlserver://who:secret@host?database=db&encrypt=maybe": "invalid encrypt",
+		"sqlserver://who:secret@host?database=db&encypt=true":   `parameter "encypt" is unknown`,
 		// The driver would take the password's end for the host's instance, and show it.
 		"sqlserver://who:12/secret@host?database=db": "special characters of the password as %XX",
 		"sqlserver://who:12#secret@host?database=db": "special characters of the password as %XX",

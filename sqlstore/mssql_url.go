@@ -6,8 +6,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,7 +86,10 @@ func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 		return msdsn.Config{}, errors.New("SQL Server URL: cannot be read: it must have the form sqlserver://user:password@host:1433?database=name, with special characters of the password as %XX")
 	}
 	params, err := msdsn.Parse(address)
+	unknown := mssqlUnknown(u)
 	switch {
+	case unknown != "":
+		return params, fmt.Errorf("SQL Server URL: parameter %q is unknown: correct its name, or remove it", unknown)
 	case err != nil:
 		return params, fmt.Errorf("SQL Server URL: %w", err)
 	case params.Database == "":
@@ -104,6 +109,29 @@ func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 		params.AppName = "sluice"
 	}
 	return params, nil
+}
+
+// mssqlParameters are those of a URL that the driver reads.
+var mssqlParameters = []string{
+	msdsn.Database, msdsn.Encrypt, msdsn.Password, msdsn.UserID, msdsn.TrustServerCertificate, msdsn.Certificate, msdsn.ServerCertificate,
+	msdsn.TLSMin, msdsn.PacketSize, msdsn.LogParam, msdsn.ConnectionTimeout, msdsn.HostNameInCertificate, msdsn.KeepAlive, msdsn.ServerSpn,
+	msdsn.WorkstationID, msdsn.AppName, msdsn.ApplicationIntent, msdsn.FailoverPartner, msdsn.FailOverPort, msdsn.FailoverPartnerSpn,
+	msdsn.DisableRetry, msdsn.Protocol, msdsn.DialTimeout, msdsn.MultiSubnetFailover, msdsn.NoTraceID, msdsn.GuidConversion, msdsn.Timezone,
+	msdsn.EpaEnabled, "authenticator",
+}
+
+// mssqlUnknown returns a parameter that the driver would ignore: a misspelled one may have been meant to
+// encrypt. Those of an authenticator begin with its name.
+func mssqlUnknown(u *url.URL) string {
+	names := slices.Sorted(maps.Keys(u.Query()))
+	i := slices.IndexFunc(names, func(name string) bool {
+		name = strings.ToLower(name)
+		return !slices.Contains(mssqlParameters, name) && !strings.HasPrefix(name, "krb5-")
+	})
+	if i < 0 {
+		return ""
+	}
+	return names[i]
 }
 
 // mssqlCutPassword reports whether a password seems to end before its end, because of a special character:
