@@ -48,8 +48,12 @@ func find() (path string, err error) {
 		}
 		dir = filepath.Join(root, ".dev", "sqlserver")
 	}
-	path = filepath.Join(dir, "bin", "start-babelfish")
-	if _, err := os.Stat(path); err != nil {
+	// The path without links: the server's user may not be able to get to them.
+	if dir, err = filepath.EvalSymlinks(dir); err == nil {
+		path = filepath.Join(dir, "bin", "start-babelfish")
+		_, err = os.Stat(path)
+	}
+	if err != nil {
 		return "", fmt.Errorf("%w (%w)", ErrMissing, err)
 	}
 	return path, nil
