@@ -126,18 +126,18 @@ func (w *world) redriveLater(after time.Duration) {
 // discard gives up some of the dead letters.
 func (w *world) discard() {
 	list, _ := w.store.List(context.Background(), w.group, sluice.DeadLetterFilter{})
+	list = slices.DeleteFunc(list, func(d sluice.DeadLetter) bool { return !w.coin(0.3, fmt.Sprint("discard ", d.ID)) })
 	var ids []int64
-	for _, d := range list {
-		if w.coin(0.3, fmt.Sprint("discard ", d.ID)) {
-			ids = append(ids, d.ID)
-		}
+	w.mu.Lock()
+	for i := range list {
+		ids = append(ids, list[i].ID)
+		w.discarded[list[i].ID] = true
+		stored := w.parkings[w.letterID(&list[i])]
+		stored.discarded = time.Now()
+		w.parkings[w.letterID(&list[i])] = stored
 	}
+	w.mu.Unlock()
 	if len(ids) > 0 {
-		w.mu.Lock()
-		for _, id := range ids {
-			w.discarded[id] = true
-		}
-		w.mu.Unlock()
 		_, _ = w.store.Discard(context.Background(), w.group, sluice.DeadLetterFilter{IDs: ids})
 		w.count("discard")
 	}

@@ -58,7 +58,7 @@ func (w *world) notesParked(p *process, list []sluice.DeadLetter, asked time.Tim
 	defer w.mu.Unlock()
 	for i := range list {
 		id := w.letterID(&list[i])
-		w.parkings[id] = parking{p, asked, time.Now()}
+		w.parkings[id] = parking{p, asked, time.Now(), w.parkings[id].discarded}
 		if p.stream != nil {
 			w.touched[id] = true
 		}
