@@ -36,6 +36,7 @@ func (p *process) opened(partition string, after int64) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.loadOf(partition).handed = after
+	p.w.laneOf(p.topic(), partition).silence = nil
 }
 
 // past notes the checkpoint that a process read. After a failover that lost an operator's

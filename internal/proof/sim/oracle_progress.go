@@ -62,12 +62,13 @@ func (w *world) laneOf(topic, partition string) *lane {
 	return l
 }
 
-// progressed notes that a partition has moved.
+// progressed notes that a partition has moved. Its reader may be silent all the same: what moved may
+// have been read before.
 func (w *world) progressed(topic, partition string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.laneOf(topic, partition)
-	l.moved, l.accused, l.silence = time.Now(), false, nil
+	l.moved, l.accused = time.Now(), false
 }
 
 // trouble notes that a process, or one of its partitions, has trouble until a time. That of a
