@@ -115,13 +115,14 @@ func (p *Plan) share(list []share, n int) {
 type tally struct {
 	mu     sync.Mutex
 	left   map[Fault]int
+	drawn  map[Fault]int // neither struck nor put back yet
 	struck map[Fault]int
 	fenced int // transactions that the database has refused after a pause
 	owed   int // how many of them there must be
 }
 
 func newTally(p *Plan) *tally {
-	return &tally{left: maps.Clone(p.Strike), struck: map[Fault]int{}, owed: p.Fenced}
+	return &tally{left: maps.Clone(p.Strike), drawn: map[Fault]int{}, struck: map[Fault]int{}, owed: p.Fenced}
 }
 
 // draw takes one of the faults that are left, each with a probability in
@@ -135,6 +136,7 @@ func (t *tally) draw(random *rand.Rand, among ...Fault) (Fault, bool) {
 	}
 	if all == 0 {
 		if t.fenced < t.owed && slices.Contains(among, PauseBegin) {
+			t.drawn[PauseBegin]++
 			return PauseBegin, true
 		}
 		return "", false
@@ -143,6 +145,7 @@ func (t *tally) draw(random *rand.Rand, among ...Fault) (Fault, bool) {
 	for _, f := range among {
 		if n -= t.left[f]; n < 0 {
 			t.left[f]--
+			t.drawn[f]++
 			return f, true
 		}
 	}
@@ -156,17 +159,26 @@ func (t *tally) any(among ...Fault) bool {
 	return t.fenced < t.owed || slices.ContainsFunc(among, func(f Fault) bool { return t.left[f] > 0 })
 }
 
+// underWay reports whether one of the faults was drawn and may be put back.
+func (t *tally) underWay(among ...Fault) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(among, func(f Fault) bool { return t.drawn[f] > 0 })
+}
+
 // putBack returns a fault that found nothing to strike.
 func (t *tally) putBack(f Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left[f]++
+	t.drawn[f]--
 }
 
 func (t *tally) strike(f Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.struck[f]++
+	t.drawn[f]--
 }
 
 func (t *tally) sawFenced(n int) {

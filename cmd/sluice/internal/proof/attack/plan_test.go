@@ -45,6 +45,8 @@ func TestTally(t *testing.T) {
 			t.Fatal("nothing is left, and yet refusals are owed")
 		case f == PauseBegin:
 			tally.sawFenced(1)
+		case !tally.underWay(onConsumers...):
+			t.Fatalf("%s was drawn, and yet nothing is under way", f)
 		case i%3 == 0:
 			tally.putBack(f)
 		default:

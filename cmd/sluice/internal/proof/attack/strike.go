@@ -60,7 +60,11 @@ func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.R
 		}
 		f, ok := w.tally.draw(random, onConsumers...)
 		if !ok {
-			return nil
+			if !w.tally.underWay(onConsumers...) {
+				return nil
+			}
+			sleep(ctx, 100*time.Millisecond) // another consumer may put back what it has drawn, and may own nothing
+			continue
 		}
 		struck, err := w.strikeConsumer(ctx, c, f, random)
 		switch {
