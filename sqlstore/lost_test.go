@@ -22,7 +22,7 @@ import (
 // lossyNetworks runs consumers over networks that lose commits in every way, and kills one of them. Each
 // event must have its effect once. connect returns another store, and the proxy through which it reaches
 // the database of direct; put stores an effect.
-func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitproxy.Proxy), put func(ctx context.Context, tx *Tx, key string) error, effects func(ctx context.Context, s *Store) ([]string, error)) {
+func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitproxy.Proxy), put func(ctx context.Context, tx *Tx, key string) error) {
 	const partitions, events, killAt = 3, 100, 20
 	hub := sluicetest.NewHub(group, partitions)
 	var want []string
@@ -104,7 +104,7 @@ func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitp
 		}
 	}
 
-	got, err := effects(t.Context(), direct)
+	got, err := written(t.Context(), direct)
 	suite.NoError(t, "read the effects", err)
 	slices.Sort(got)
 	slices.Sort(want)

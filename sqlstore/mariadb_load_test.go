@@ -87,7 +87,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 		suite.NoError(t, "create table", err)
 		d := s.dialect.(mysqlDialect)
 		d.load = table == "loaded"
-		suite.NoError(t, table, mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, table, inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			tx.dialect = d
 			if !d.load {
 				return tx.Insert(ctx, table, columns, rows)
@@ -128,7 +128,7 @@ func TestMariaDBLoadRefused(t *testing.T) {
 			rows[i] = []any{i, "abc", 1, nil}
 		}
 		change(rows[bad])
-		err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			done, err := tx.dialect.bulk(ctx, tx.tx, "refusing", []string{"k", "v", "n", "p"}, rows)
 			var n int
 			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM refusing").Scan(&n); done || err != nil || n != 0 {
@@ -143,7 +143,7 @@ func TestMariaDBLoadRefused(t *testing.T) {
 			t.Errorf("%s: %v; want a RowError of row %d", what, err, bad)
 		}
 	}
-	err = mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+	err = inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "nowhere", []string{"k"}, make300())
 	})
 	if err == nil || !strings.Contains(err.Error(), "nowhere") || !strings.Contains(err.Error(), "create what is missing") {
@@ -165,7 +165,7 @@ func TestMariaDBLoadUndone(t *testing.T) {
 		suite.NoError(t, "create table", err)
 		for _, table := range []string{"in_", "temporary_"} {
 			table += engine
-			err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 				if _, err := tx.ExecContext(ctx, "CREATE TEMPORARY TABLE temporary_"+engine+" (k DECIMAL(10,0)) ENGINE = "+engine); err != nil {
 					return err
 				}
@@ -264,7 +264,7 @@ func TestMariaDBLoadBesideOthers(t *testing.T) {
 		rows[i] = []any{fmt.Sprint(i)}
 	}
 	const others, rounds = 200, 20
-	err = mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+	err = inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		var wait sync.WaitGroup
 		wait.Go(func() {
 			for i := range others {

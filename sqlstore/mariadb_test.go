@@ -57,10 +57,6 @@ func mariaReadOnly(s *Store) storetest.Silence {
 	}
 }
 
-func mariaEffects(ctx context.Context, s *Store) ([]string, error) {
-	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT `key` FROM effects", nil)
-}
-
 func mariaPut(ctx context.Context, tx *Tx, key string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES (?)", key)
 	return err
@@ -75,10 +71,8 @@ func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Silence: link.Silence, Lock: lockedBy(peer, mariaLock), ReadOnly: mariaReadOnly(peer), Lose: proxy.Lose,
-		Put: mariaPut,
-		Effects: func(ctx context.Context) ([]string, error) {
-			return mariaEffects(ctx, s)
-		},
+		Put:     mariaPut,
+		Effects: func(ctx context.Context) ([]string, error) { return written(ctx, s) },
 		Break:   breaksCheck,
 		Missing: namesMissing,
 		TakeTooLong: func(ctx context.Context, tx *Tx) error {
@@ -146,7 +140,7 @@ func TestMariaDBLostCommits(t *testing.T) {
 	lossyNetworks(t, openMariaDB(t, address, nil), func() (*Store, *commitproxy.Proxy) {
 		proxy, through := mariadbtest.NewTestProxy(t, address)
 		return openMariaDB(t, through, &ServerConfig{LockTimeout: time.Second}), proxy
-	}, mariaPut, mariaEffects)
+	}, mariaPut)
 }
 
 // TestMariaDBSilentEnd: a server that falls silent before COMMIT makes the outcome unknown, and one
@@ -154,23 +148,7 @@ func TestMariaDBLostCommits(t *testing.T) {
 func TestMariaDBSilentEnd(t *testing.T) {
 	link, through := linkTo(t, mariadbtest.Database(t))
 	s := openMariaDB(t, through, &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
-	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
-	suite.NoError(t, "claim", claim(t.Context()))
-	refused := errors.New("the handler's own error")
-	for _, returned := range []error{nil, refused} {
-		began := time.Now()
-		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(context.Context, *Tx) error {
-			link.Swallow()
-			return returned
-		})
-		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("the handler returned %v: given up after %v", returned, took)
-		}
-		mustNotBlame(t, "silent end", err)
-		link.Recover()
-		suite.Eventually(t, "the connections are new", func() bool { return claim(t.Context()) == nil })
-	}
+	silentEnds(t, link, s, 15*time.Second)
 	// The lease's own transaction.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -229,7 +207,7 @@ func TestMariaDBHandlerEndsTransaction(t *testing.T) {
 			if rerr != nil || err != nil && moved[0].Position != driver.Unset {
 				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, moved, rerr)
 			}
-			keys, rerr := mariaEffects(t.Context(), s)
+			keys, rerr := written(t.Context(), s)
 			if want := c.written; rerr != nil || err != nil && len(keys) != want {
 				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, want)
 			}
@@ -275,27 +253,13 @@ func TestMariaDBLostSession(t *testing.T) {
 	mustNotBlame(t, "syntax", err)
 }
 
-// mariaStep is a step of a handler on a partition that is claimed in the next epoch, at its start.
-func mariaStep(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
-	t.Helper()
-	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
-	suite.NoError(t, "reset", err)
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: epoch + 1}
-	_, err = s.Claim(t.Context(), lease, "1")
-	suite.NoError(t, "claim", err)
-	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
-}
-
 // TestMariaDBDeadlockIsIgnored: a deadlock rolls the transaction back, and MariaDB would commit by
 // itself what the handler writes after it.
 func TestMariaDBDeadlockIsIgnored(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	exec := func(q querier, statement string) error {
-		_, err := q.ExecContext(t.Context(), statement)
-		return err
-	}
+	exec := func(q querier, statement string) error { return execute(t.Context(), q, statement) }
 	suite.NoError(t, "set up", exec(s.DB(), "INSERT INTO parents VALUES (1), (2)"))
-	err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		suite.NoError(t, "lock 1", exec(tx, "SELECT * FROM parents WHERE id = 1 FOR UPDATE"))
 		other, err := s.DB().Conn(ctx)
 		suite.NoError(t, "connect", err)
@@ -316,7 +280,7 @@ func TestMariaDBDeadlockIsIgnored(t *testing.T) {
 		return nil
 	})
 	mustNotBlame(t, "deadlock that is ignored", err)
-	if keys, err := mariaEffects(t.Context(), s); err != nil || len(keys) > 0 {
+	if keys, err := written(t.Context(), s); err != nil || len(keys) > 0 {
 		t.Errorf("effects %q, %v: written although the step failed", keys, err)
 	}
 }
@@ -338,7 +302,7 @@ func TestMariaDBInsert(t *testing.T) {
 	suite.NoError(t, "create table", err)
 	insert := func(rows, size int) error {
 		row := []any{"0", strings.Repeat("x", size)}
-		return mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		return inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "large partition", []string{"partition", "body"}, slices.Repeat([][]any{row}, rows))
 		})
 	}
@@ -360,7 +324,7 @@ func TestMariaDBRowsLeftOpen(t *testing.T) {
 	_, err := s.DB().ExecContext(t.Context(), "INSERT INTO parents VALUES (1), (2)")
 	suite.NoError(t, "set up", err)
 	for _, then := range []string{"", "INSERT INTO effects (`key`) VALUES ('x')"} {
-		err := mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
 			suite.NoError(t, "query", err)
 			if !rows.Next() {
@@ -375,7 +339,7 @@ func TestMariaDBRowsLeftOpen(t *testing.T) {
 			t.Errorf("rows left open, then %q: %v", then, err)
 		}
 	}
-	suite.NoError(t, "rows read to the end", mariaStep(t, s, func(ctx context.Context, tx *Tx) error {
+	suite.NoError(t, "rows read to the end", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
 		suite.NoError(t, "query", err)
 		for rows.Next() {
@@ -434,17 +398,7 @@ func TestMariaDBCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			password, _ := u.User.Password()
-			_, openErr := OpenMySQL(t.Context(), c.address, nil)
-			connector, err := MySQLConnector(c.address)
-			suite.NoError(t, "make a connector", err)
-			db := sql.OpenDB(connector)
-			defer db.Close()
-			for _, err := range []error{CheckMySQL(t.Context(), c.address, nil), openErr, db.PingContext(t.Context())} {
-				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "connect: database ") ||
-					strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("got %v, want one line with %q", err, c.want)
-				}
-			}
+			cannotStart(t, c.address, password, []string{c.want}, CheckMySQL, OpenMySQL, MySQLConnector)
 		})
 	}
 }

@@ -17,32 +17,9 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// mssqlStep is a step of a handler on a partition that is claimed in the next epoch, at its start.
-func mssqlStep(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
-	t.Helper()
-	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
-	suite.NoError(t, "reset", err)
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: epoch + 1}
-	_, err = s.Claim(t.Context(), lease, "1")
-	suite.NoError(t, "claim", err)
-	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
-}
-
-// mssqlUntouched fails the test if a step has written something.
-func mssqlUntouched(t *testing.T, what string, s *Store) {
-	t.Helper()
-	if keys, err := mssqlEffects(t.Context(), s); err != nil || len(keys) > 0 {
-		t.Errorf("%s: effects %q, %v: written although the step failed", what, keys, err)
-	}
-	if list, err := s.Read(t.Context(), group); err != nil || len(list) != 1 || list[0].Position != driver.Unset {
-		t.Errorf("%s: checkpoints %v, %v: moved although the step failed", what, list, err)
-	}
-}
-
 func mssqlExec(t *testing.T, q querier, statement string, args ...any) {
 	t.Helper()
-	_, err := q.ExecContext(t.Context(), statement, args...)
-	suite.NoError(t, statement, err)
+	suite.NoError(t, statement, execute(t.Context(), q, statement, args...))
 }
 
 // TestSQLServerHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and
@@ -69,7 +46,7 @@ func TestSQLServerHandlerEndsTransaction(t *testing.T) {
 	} {
 		for _, returned := range []bool{false, true} {
 			mssqlExec(t, s.DB(), "DELETE FROM effects")
-			err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 				if err := mssqlPut(ctx, tx, "x"); err != nil {
 					return err
 				}
@@ -91,26 +68,21 @@ func TestSQLServerHandlerEndsTransaction(t *testing.T) {
 			if rerr != nil || list[0].Position != driver.Unset {
 				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, list, rerr)
 			}
-			keys, rerr := mssqlEffects(t.Context(), s)
+			keys, rerr := written(t.Context(), s)
 			if rerr != nil || len(keys) != c.written {
 				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, c.written)
 			}
 		}
 	}
 	mssqlExec(t, s.DB(), "DELETE FROM effects")
-	suite.NoError(t, "savepoint", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
-		suite.NoError(t, "save", mssqlRun(ctx, tx, "SAVE TRAN a"))
+	suite.NoError(t, "savepoint", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "save", execute(ctx, tx, "SAVE TRAN a"))
 		suite.NoError(t, "put", mssqlPut(ctx, tx, "x"))
-		return mssqlRun(ctx, tx, "ROLLBACK TRAN a")
+		return execute(ctx, tx, "ROLLBACK TRAN a")
 	}))
-	if keys, err := mssqlEffects(t.Context(), s); err != nil || len(keys) > 0 {
+	if keys, err := written(t.Context(), s); err != nil || len(keys) > 0 {
 		t.Errorf("savepoint: effects %q, %v", keys, err)
 	}
-}
-
-func mssqlRun(ctx context.Context, q querier, statement string) error {
-	_, err := q.ExecContext(ctx, statement)
-	return err
 }
 
 // TestSQLServerDoomed: a handler that ignores the error by which the server rolls its transaction back,
@@ -128,9 +100,9 @@ func TestSQLServerDoomed(t *testing.T) {
 	} {
 		for _, returned := range []bool{false, true} {
 			var of error
-			err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 				suite.NoError(t, "put", mssqlPut(ctx, tx, "before"))
-				if of = mssqlRun(ctx, tx, statement); of == nil {
+				if of = execute(ctx, tx, statement); of == nil {
 					t.Errorf("%s: no error", statement)
 				}
 				if returned {
@@ -142,12 +114,12 @@ func TestSQLServerDoomed(t *testing.T) {
 			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || returned && !errors.Is(err, of) || !returned && !errors.Is(err, errUndone) {
 				t.Errorf("%s, error returned %t: %v", statement, returned, err)
 			}
-			mssqlUntouched(t, statement, s)
+			mustWriteNothing(t, statement, s)
 		}
 	}
 	// The session of the next step is as that of the first.
-	suite.NoError(t, "an error that undoes its statement alone", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
-		if err := mssqlRun(ctx, tx, "INSERT INTO parents VALUES (1)"); err == nil {
+	suite.NoError(t, "an error that undoes its statement alone", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		if err := execute(ctx, tx, "INSERT INTO parents VALUES (1)"); err == nil {
 			t.Error("no duplicate")
 		}
 		return mssqlPut(ctx, tx, "x")
@@ -158,7 +130,7 @@ func TestSQLServerDoomed(t *testing.T) {
 // handler ignores it: nothing is written, and the event is not at fault.
 func TestSQLServerLostSession(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
-	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		suite.NoError(t, "put", mssqlPut(ctx, tx, "x"))
 		var id int64
 		suite.NoError(t, "session", tx.QueryRowContext(ctx, "SELECT @@SPID").Scan(&id))
@@ -167,7 +139,7 @@ func TestSQLServerLostSession(t *testing.T) {
 		return nil
 	})
 	mustNotBlame(t, "session that was killed", err)
-	mssqlUntouched(t, "session that was killed", s)
+	mustWriteNothing(t, "session that was killed", s)
 }
 
 // TestSQLServerDeadlockIsIgnored: a deadlock rolls the transaction back, and what the handler writes after
@@ -178,7 +150,7 @@ func TestSQLServerDeadlockIsIgnored(t *testing.T) {
 	mssqlExec(t, s.DB(), "INSERT INTO effects VALUES (N'1', 0), (N'2', 0)")
 	for range 10 {
 		var victim error
-		err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			victim = mssqlDeadlock(ctx, t, s, tx)
 			_ = mssqlPut(ctx, tx, "x")
 			return nil
@@ -192,7 +164,7 @@ func TestSQLServerDeadlockIsIgnored(t *testing.T) {
 			t.Errorf("deadlock: %v", victim)
 		}
 		mustNotBlame(t, "deadlock", err)
-		if keys, err := mssqlEffects(t.Context(), s); err != nil || slices.Contains(keys, "x") {
+		if keys, err := written(t.Context(), s); err != nil || slices.Contains(keys, "x") {
 			t.Errorf("effects %q, %v: written although the step failed", keys, err)
 		}
 		return
@@ -204,15 +176,15 @@ func TestSQLServerDeadlockIsIgnored(t *testing.T) {
 // error of the handler's; nil if the other one was the victim.
 func mssqlDeadlock(ctx context.Context, t *testing.T, s *Store, tx *Tx) error {
 	t.Helper()
-	suite.NoError(t, "priority", mssqlRun(ctx, tx, "SET DEADLOCK_PRIORITY LOW"))
-	suite.NoError(t, "lock 1", mssqlRun(ctx, tx, "UPDATE effects SET part = 1 WHERE [key] = N'1'"))
+	suite.NoError(t, "priority", execute(ctx, tx, "SET DEADLOCK_PRIORITY LOW"))
+	suite.NoError(t, "lock 1", execute(ctx, tx, "UPDATE effects SET part = 1 WHERE [key] = N'1'"))
 	other, err := s.DB().BeginTx(ctx, nil)
 	suite.NoError(t, "begin", err)
 	defer other.Rollback()
-	suite.NoError(t, "lock 2", mssqlRun(ctx, other, "UPDATE effects SET part = 1 WHERE [key] = N'2'"))
-	mine := suite.Spawn(t, func() error { return mssqlRun(ctx, tx, "UPDATE effects SET part = 2 WHERE [key] = N'2'") })
+	suite.NoError(t, "lock 2", execute(ctx, other, "UPDATE effects SET part = 1 WHERE [key] = N'2'"))
+	mine := suite.Spawn(t, func() error { return execute(ctx, tx, "UPDATE effects SET part = 2 WHERE [key] = N'2'") })
 	suite.Settled(mine) // it waits
-	others := mssqlRun(ctx, other, "UPDATE effects SET part = 2 WHERE [key] = N'1'")
+	others := execute(ctx, other, "UPDATE effects SET part = 2 WHERE [key] = N'1'")
 	suite.NoError(t, "end", other.Rollback())
 	err = <-mine
 	if (err == nil) == (others == nil) {
@@ -226,7 +198,7 @@ func mssqlDeadlock(ctx context.Context, t *testing.T, s *Store, tx *Tx) error {
 func TestSQLServerLockTimeout(t *testing.T) {
 	address := sqlservertest.Database(t)
 	s := openMSSQL(t, address, &ServerConfig{LockTimeout: time.Second})
-	suite.NoError(t, "first step", mssqlStep(t, s, func(context.Context, *Tx) error { return nil }))
+	suite.NoError(t, "first step", inNextEpoch(t, s, func(context.Context, *Tx) error { return nil }))
 	end := lockedBy(s, mssqlLock)(t)
 	list, err := s.Read(t.Context(), group)
 	suite.NoError(t, "read", err)
@@ -245,7 +217,7 @@ func TestSQLServerLockTimeout(t *testing.T) {
 // then, whatever the database's row versioning.
 func TestSQLServerFence(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
-	suite.NoError(t, "first step", mssqlStep(t, s, func(context.Context, *Tx) error { return nil }))
+	suite.NoError(t, "first step", inNextEpoch(t, s, func(context.Context, *Tx) error { return nil }))
 	list, err := s.Read(t.Context(), group)
 	suite.NoError(t, "read", err)
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: list[0].Epoch}
@@ -347,14 +319,14 @@ func TestSQLServerRowsLeftOpen(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
 	mssqlExec(t, s.DB(), "INSERT INTO parents VALUES (1), (2)")
 	for _, then := range []string{"", "INSERT INTO effects ([key]) VALUES (N'x')"} {
-		err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
 			suite.NoError(t, "query", err)
 			if !rows.Next() {
 				t.Errorf("no row: %v", rows.Err())
 			}
 			if then != "" {
-				return mssqlRun(ctx, tx, then)
+				return execute(ctx, tx, then)
 			}
 			return nil
 		})
@@ -362,7 +334,7 @@ func TestSQLServerRowsLeftOpen(t *testing.T) {
 			t.Errorf("rows left open, then %q: %v", then, err)
 		}
 	}
-	suite.NoError(t, "rows read to the end", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+	suite.NoError(t, "rows read to the end", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.QueryContext(ctx, "SELECT id FROM parents")
 		suite.NoError(t, "query", err)
 		for rows.Next() {
@@ -375,7 +347,7 @@ func TestSQLServerRowsLeftOpen(t *testing.T) {
 // were prepared too.
 func TestSQLServerArguments(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
-	suite.NoError(t, "step", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+	suite.NoError(t, "step", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		var sum int64
 		err := tx.QueryRowContext(ctx, "SELECT @a + @b", sql.Named("a", int64(1)), sql.Named("b", int32(2))).Scan(&sum)
 		if err != nil || sum != 3 {

@@ -34,7 +34,7 @@ func TestSQLServerInsert(t *testing.T) {
 	}
 	insert := func(rows [][]any) error {
 		mssqlExec(t, s.DB(), "DELETE FROM [large top]")
-		return mssqlStep(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, "dbo.large top", columns, rows) })
+		return inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, "dbo.large top", columns, rows) })
 	}
 	for _, c := range []struct {
 		what   string
@@ -97,7 +97,7 @@ func TestSQLServerInsert(t *testing.T) {
 			t.Errorf("%s: %v; want row 217", what, err)
 		}
 	}
-	err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "nowhere", columns, rowsOf(300, func(int, []any) {}))
 	})
 	mustNotBlame(t, "missing table", err)
@@ -110,7 +110,7 @@ func TestSQLServerCopyCutOff(t *testing.T) {
 	for bad := range 3 {
 		rows := [][]any{{int64(1)}, {int64(2)}, {int64(3)}}
 		rows[bad][0] = "no number"
-		err := mssqlStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			suite.NoError(t, "put", mssqlPut(ctx, tx, "before"))
 			if _, err := tx.ExecContext(ctx, mssqlCopy, mssqlBulk{"[parents]", []string{"id"}, rows}); err == nil {
 				t.Error("a text was copied into a bigint")
@@ -121,9 +121,9 @@ func TestSQLServerCopyCutOff(t *testing.T) {
 			return nil
 		})
 		mustNotBlame(t, fmt.Sprintf("copy whose row %d fails", bad), err)
-		mssqlUntouched(t, fmt.Sprintf("copy whose row %d fails", bad), s)
+		mustWriteNothing(t, fmt.Sprintf("copy whose row %d fails", bad), s)
 	}
-	suite.NoError(t, "the next step", mssqlStep(t, s, func(ctx context.Context, tx *Tx) error { return mssqlPut(ctx, tx, "x") }))
+	suite.NoError(t, "the next step", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error { return mssqlPut(ctx, tx, "x") }))
 }
 
 // TestSQLServerIdentityGaps: the ids of dead letters have gaps, after a step that was not committed and a

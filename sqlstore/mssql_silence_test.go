@@ -3,12 +3,9 @@
 package sqlstore
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
@@ -18,23 +15,7 @@ import (
 func TestSQLServerSilentEnd(t *testing.T) {
 	link, through := linkTo(t, sqlservertest.Database(t))
 	s := openMSSQL(t, through, &ServerConfig{LeaseFor: 20 * time.Second, LockTimeout: time.Second})
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
-	claim := func(ctx context.Context) error { _, err := s.Claim(ctx, lease, "1"); return err }
-	suite.NoError(t, "claim", claim(t.Context()))
-	refused := errors.New("the handler's own error")
-	for _, returned := range []error{nil, refused} {
-		began := time.Now()
-		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(context.Context, *Tx) error {
-			link.Swallow()
-			return returned
-		})
-		if took := time.Since(began); took > 30*time.Second {
-			t.Errorf("the handler returned %v: given up after %v", returned, took)
-		}
-		mustNotBlame(t, "silent end", err)
-		link.Recover()
-		suite.Eventually(t, "the connections are new", func() bool { return claim(t.Context()) == nil })
-	}
+	silentEnds(t, link, s, 30*time.Second)
 }
 
 // TestSQLServerSilence: a server that is silent from some moment of a step on does not hold up the step,

@@ -42,10 +42,6 @@ func postgresPut(ctx context.Context, tx *Tx, key string) error {
 	return err
 }
 
-func postgresEffects(ctx context.Context, s *Store) ([]string, error) {
-	return collect(ctx, s.reader, func(key *string) []any { return []any{key} }, "SELECT key FROM effects ORDER BY key", nil)
-}
-
 // postgresSchemas makes a database for a suite and, for each of its cases, a schema in it. It returns
 // their URLs.
 func postgresSchemas(t *testing.T) func(t testing.TB) string {
@@ -87,7 +83,7 @@ func postgresTxHarness(s, peer *Store) storetest.TxHarness[*Tx] {
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Put:     postgresPut,
-		Effects: func(ctx context.Context) ([]string, error) { return postgresEffects(ctx, s) },
+		Effects: func(ctx context.Context) ([]string, error) { return written(ctx, s) },
 		Break:   breaksCheck,
 		BreakLater: func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (later) VALUES (404)")

@@ -108,41 +108,14 @@ func TestPostgresBesidePgstore(t *testing.T) {
 	}
 }
 
-// postgresStep is a step of a handler on a partition that is claimed in the next epoch, at its start.
-func postgresStep(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
-	t.Helper()
-	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
-	suite.NoError(t, "reset", err)
-	lease := leaseOf("0", "a", epoch+1)
-	_, err = s.Claim(t.Context(), lease, "1")
-	suite.NoError(t, "claim", err)
-	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
-}
-
-// postgresUntouched fails the test if a step has written something.
-func postgresUntouched(t *testing.T, what string, s *Store) {
-	t.Helper()
-	if keys, err := postgresEffects(t.Context(), s); err != nil || len(keys) > 0 {
-		t.Errorf("%s: effects %q, %v: written although the step failed", what, keys, err)
-	}
-	if list, err := s.Read(t.Context(), group); err != nil || len(list) != 1 || list[0].Position != driver.Unset {
-		t.Errorf("%s: checkpoints %v, %v: moved although the step failed", what, list, err)
-	}
-}
-
-func postgresRun(ctx context.Context, q querier, statement string, args ...any) error {
-	_, err := q.ExecContext(ctx, statement, args...)
-	return err
-}
-
 // TestPostgresHandlerEndsTransaction: a handler cannot end its transaction, and a savepoint is no end.
 func TestPostgresHandlerEndsTransaction(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
-	suite.NoError(t, "create", postgresRun(t.Context(), s.DB(), "CREATE PROCEDURE hidden() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'"))
+	suite.NoError(t, "create", execute(t.Context(), s.DB(), "CREATE PROCEDURE hidden() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'"))
 	for _, statement := range []string{"COMMIT", "ROLLBACK", "SELECT 1; END", "PREPARE TRANSACTION 'x'", "ABORT AND CHAIN", "/* */ COMMIT", "CALL hidden()", "DO 'BEGIN COMMIT; END'"} {
-		err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			suite.NoError(t, "put", postgresPut(ctx, tx, "x"))
-			if err := postgresRun(ctx, tx, statement); err == nil {
+			if err := execute(ctx, tx, statement); err == nil {
 				t.Errorf("%s: no error", statement)
 			} else {
 				return err
@@ -150,20 +123,20 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 			return nil
 		})
 		mustBlame(t, statement, err)
-		postgresUntouched(t, statement, s)
+		mustWriteNothing(t, statement, s)
 	}
-	suite.NoError(t, "savepoint", postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
-		suite.NoError(t, "save", postgresRun(ctx, tx, "SAVEPOINT a"))
+	suite.NoError(t, "savepoint", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		suite.NoError(t, "save", execute(ctx, tx, "SAVEPOINT a"))
 		if err := postgresPut(ctx, tx, "a"); err != nil {
 			return err
 		}
 		if err := breaksCheck(ctx, tx); err == nil {
 			t.Error("a violated check is no error")
 		}
-		suite.NoError(t, "roll back", postgresRun(ctx, tx, "ROLLBACK TO SAVEPOINT a"))
+		suite.NoError(t, "roll back", execute(ctx, tx, "ROLLBACK TO SAVEPOINT a"))
 		return postgresPut(ctx, tx, "b")
 	}))
-	if keys, err := postgresEffects(t.Context(), s); err != nil || len(keys) != 1 || keys[0] != "b" {
+	if keys, err := written(t.Context(), s); err != nil || len(keys) != 1 || keys[0] != "b" {
 		t.Errorf("savepoint: effects %q, %v", keys, err)
 	}
 }
@@ -173,19 +146,19 @@ func TestPostgresHandlerEndsTransaction(t *testing.T) {
 func TestPostgresHiddenEnd(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
 	for statements, committed := range map[string]bool{"ROLLBACK": false, "ROLLBACK; BEGIN": false, "COMMIT; BEGIN": true} {
-		err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
-			suite.NoError(t, "set", postgresRun(ctx, tx, "SET LOCAL standard_conforming_strings = off"))
-			suite.NoError(t, statements, postgresRun(ctx, tx, `SELECT 'a\''; `+statements+`; SELECT ''`))
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+			suite.NoError(t, "set", execute(ctx, tx, "SET LOCAL standard_conforming_strings = off"))
+			suite.NoError(t, statements, execute(ctx, tx, `SELECT 'a\''; `+statements+`; SELECT ''`))
 			return postgresPut(ctx, tx, "x")
 		})
 		if committed { // the handler has committed the checkpoint's move
-			if keys, rerr := postgresEffects(t.Context(), s); !errors.Is(err, driver.ErrFenced) || rerr != nil || len(keys) > 0 {
+			if keys, rerr := written(t.Context(), s); !errors.Is(err, driver.ErrFenced) || rerr != nil || len(keys) > 0 {
 				t.Errorf("%s: %v; effects %q, %v", statements, err, keys, rerr)
 			}
 			continue
 		}
 		mustBlame(t, statements, err)
-		postgresUntouched(t, statements, s)
+		mustWriteNothing(t, statements, s)
 	}
 }
 
@@ -202,9 +175,9 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 		"SELECT pg_terminate_backend(pg_backend_pid())": false,
 	} {
 		for _, after := range []string{"nothing", "another statement", "an error of its own"} {
-			err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 				suite.NoError(t, "put", postgresPut(ctx, tx, "x"))
-				if err := postgresRun(ctx, tx, statement); err == nil {
+				if err := execute(ctx, tx, statement); err == nil {
 					t.Errorf("%s: no error", statement)
 				}
 				switch after {
@@ -220,7 +193,7 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 			} else {
 				mustNotBlame(t, statement+", then "+after, err)
 			}
-			postgresUntouched(t, statement, s)
+			mustWriteNothing(t, statement, s)
 		}
 	}
 }
@@ -230,7 +203,7 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 func TestPostgresIdleHandler(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), &ServerConfig{LeaseFor: time.Second})
 	for _, writes := range []bool{false, true} {
-		err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			var pid int32
 			suite.NoError(t, "find the session", tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid))
 			suite.Eventually(t, "the session is gone", func() bool {
@@ -247,7 +220,7 @@ func TestPostgresIdleHandler(t *testing.T) {
 		if !errors.Is(err, driver.ErrTimeLimit) {
 			t.Errorf("writes %t: %v, want ErrTimeLimit", writes, err)
 		}
-		postgresUntouched(t, "idle handler", s)
+		mustWriteNothing(t, "idle handler", s)
 	}
 }
 
@@ -313,9 +286,9 @@ func TestPostgresClaimMayNot(t *testing.T) {
 		"DROP ROLE IF EXISTS feeble", "CREATE ROLE feeble LOGIN PASSWORD 'feeble'",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO feeble",
 	} {
-		suite.NoError(t, statement, postgresRun(t.Context(), s.DB(), statement))
+		suite.NoError(t, statement, execute(t.Context(), s.DB(), statement))
 	}
-	t.Cleanup(func() { postgresRun(context.Background(), s.DB(), "DROP OWNED BY feeble; DROP ROLE feeble") })
+	t.Cleanup(func() { execute(context.Background(), s.DB(), "DROP OWNED BY feeble; DROP ROLE feeble") })
 	_, err := s.Claim(t.Context(), leaseOf("0", "a", 1), "1")
 	suite.NoError(t, "claim", err)
 	holdStep(t, s, leaseOf("0", "a", 1))
@@ -364,12 +337,12 @@ func TestPostgresPooler(t *testing.T) {
 func TestPostgresSchema(t *testing.T) {
 	const name = `Odd "name".x`
 	s := openPostgres(t, pgtest.Database(t), &ServerConfig{Schema: name})
-	suite.NoError(t, "create", postgresRun(t.Context(), s.DB(), "CREATE SCHEMA elsewhere"))
-	suite.NoError(t, "step", postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+	suite.NoError(t, "create", execute(t.Context(), s.DB(), "CREATE SCHEMA elsewhere"))
+	suite.NoError(t, "step", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		if err := postgresPut(ctx, tx, "x"); err != nil {
 			return err
 		}
-		return postgresRun(ctx, tx, "SET search_path TO elsewhere")
+		return execute(ctx, tx, "SET search_path TO elsewhere")
 	}))
 	var tables int
 	suite.NoError(t, "count", s.DB().QueryRowContext(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = $1", name).Scan(&tables))
@@ -382,7 +355,7 @@ func TestPostgresSchema(t *testing.T) {
 // cannot be sent.
 func TestPostgresInsert(t *testing.T) {
 	s := openPostgres(t, pgtest.Database(t), nil)
-	suite.NoError(t, "create", postgresRun(t.Context(), s.DB(), `CREATE TABLE "a ""quoted"" table" ("order by" bigint, "?" text, small int CHECK (small < 10), at timestamptz, body bytea)`))
+	suite.NoError(t, "create", execute(t.Context(), s.DB(), `CREATE TABLE "a ""quoted"" table" ("order by" bigint, "?" text, small int CHECK (small < 10), at timestamptz, body bytea)`))
 	const table = `a "quoted" table`
 	columns := []string{"order by", "?", "small", "at", "body"}
 	rows := func(n int) [][]any {
@@ -394,7 +367,7 @@ func TestPostgresInsert(t *testing.T) {
 	}
 	total := 0
 	for _, n := range []int{0, 1, 3000} {
-		suite.NoError(t, "insert", postgresStep(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, table, columns, rows(n)) }))
+		suite.NoError(t, "insert", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error { return tx.Insert(ctx, table, columns, rows(n)) }))
 		total += n
 	}
 	var got int
@@ -404,7 +377,7 @@ func TestPostgresInsert(t *testing.T) {
 	}
 	for what, bad := range map[string]any{"a violated check": 10, "no number": "x"} {
 		for _, n := range []int{1, 3000} {
-			err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 				list := rows(n)
 				list[n/2][2] = bad
 				return tx.Insert(ctx, "public."+table, columns, list)
@@ -416,7 +389,7 @@ func TestPostgresInsert(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ table, column string }{{"nowhere", "key"}, {"effects", "kex"}} {
-		err := postgresStep(t, s, func(ctx context.Context, tx *Tx) error {
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, c.table, []string{c.column}, [][]any{{"x"}})
 		})
 		mustNotBlame(t, c.table, err)

@@ -4,6 +4,9 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -32,6 +35,55 @@ func withTables(t testing.TB, s *Store, err error, setUp []string) *Store {
 		}
 	}
 	return s
+}
+
+func execute(ctx context.Context, q querier, statement string, args ...any) error {
+	_, err := q.ExecContext(ctx, statement, args...)
+	return err
+}
+
+// written returns the effects that are in the database.
+func written(ctx context.Context, s *Store) ([]string, error) {
+	return collect(ctx, s.reader, func(key *string) []any { return []any{key, new(any)} }, "SELECT * FROM effects ORDER BY 1", nil)
+}
+
+// inNextEpoch is a step of a handler on a partition that is claimed in the next epoch, at its start.
+func inNextEpoch(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
+	t.Helper()
+	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset", err)
+	lease := leaseOf("0", "a", epoch+1)
+	_, err = s.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
+}
+
+// mustWriteNothing fails the test if a step inNextEpoch has written something.
+func mustWriteNothing(t *testing.T, what string, s *Store) {
+	t.Helper()
+	if keys, err := written(t.Context(), s); err != nil || len(keys) > 0 {
+		t.Errorf("%s: effects %q, %v: written although the step failed", what, keys, err)
+	}
+	if list, err := s.Read(t.Context(), group); err != nil || len(list) != 1 || list[0].Position != driver.Unset {
+		t.Errorf("%s: checkpoints %v, %v: moved although the step failed", what, list, err)
+	}
+}
+
+// cannotStart fails the test unless what opens a database fails in one line with the words, without a password.
+func cannotStart(t *testing.T, address, password string, words []string, check func(context.Context, string, *ServerConfig) error,
+	open func(context.Context, string, *ServerConfig) (*Store, error), connectorOf func(string) (sqldriver.Connector, error)) {
+	t.Helper()
+	_, openErr := open(t.Context(), address, nil)
+	connector, err := connectorOf(address)
+	suite.NoError(t, "make a connector", err)
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	for _, err := range []error{check(t.Context(), address, nil), openErr, db.PingContext(t.Context())} {
+		saysAll(t, "start", err, words...)
+		if err != nil && (!strings.HasPrefix(err.Error(), "connect: database ") || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), password)) {
+			t.Errorf("got %v, want that it begins with \"connect: database\" and shows no password", err)
+		}
+	}
 }
 
 // linkTo makes the URL of a database lead through a link.
@@ -129,5 +181,26 @@ func silentSteps(t *testing.T, link *tcplink.Link, s *Store, within time.Duratio
 			<-done
 		}
 		link.Recover()
+	}
+}
+
+// silentEnds has the server fall silent before COMMIT and before ROLLBACK, which must be given up within a
+// time, and does not blame the handler.
+func silentEnds(t *testing.T, link *tcplink.Link, s *Store, within time.Duration) {
+	lease := leaseOf("0", "a", 1)
+	claim := func() error { _, err := s.Claim(t.Context(), lease, "1"); return err }
+	suite.NoError(t, "claim", claim())
+	for _, returned := range []error{nil, errors.New("the handler's own error")} {
+		began := time.Now()
+		err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(context.Context, *Tx) error {
+			link.Swallow()
+			return returned
+		})
+		if took := time.Since(began); took > within {
+			t.Errorf("the handler returned %v: given up after %v", returned, took)
+		}
+		mustNotBlame(t, "silent end", err)
+		link.Recover()
+		suite.Eventually(t, "the connections are new", func() bool { return claim() == nil })
 	}
 }
