@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -141,75 +144,167 @@ const flightsTarget = `  insert:
       delay: {from: body.delay, type: integer}
 `
 
-// insertsFlights checks that events become rows of a new table, and returns the errors of the
-// others.
-func insertsFlights(t *testing.T, address string, db *sql.DB) (p *Pipeline, parts *Parts, letters []string) {
-	t.Helper()
-	p, parts = opened(t, address, flightsTarget)
+// emptyDatabases makes empty databases of a server.
+func emptyDatabases(make func(testing.TB) string) func(testing.TB) (address string, db *sql.DB) {
+	return func(t testing.TB) (string, *sql.DB) {
+		t.Helper()
+		address := make(t)
+		db, err := OpenReader(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return address, db
+	}
+}
+
+// testedEngine is a database system, with what differs there.
+type testedEngine struct {
+	database  func(testing.TB) (address string, db *sql.DB) // makes an empty database
+	dialect   audit.Dialect
+	text      string // is a type of texts
+	short     string // is the type of a column date that holds three characters
+	serial    string // is a column that numbers its rows
+	generated string // is the type of a column that is generated
+	check     string // matches the error of a row that a check refuses
+	tooLong   string // matches the error of a text that is too long
+	types     typesCase
+	statement statementCase
+	targets   map[string]targetCase // are those of this engine only
+}
+
+// flights is the statement that makes the table of flightsTarget, without its column delay.
+func (e *testedEngine) flights(more string) string {
+	return fmt.Sprintf("CREATE TABLE flights (hub_partition %s, sequence_number bigint, date %[1]s%s)", e.text, more)
+}
+
+// test runs what every engine must do, each with a database of its own.
+func (e *testedEngine) test(t *testing.T) {
+	for name, do := range map[string]func(*testedEngine, *testing.T, string, *sql.DB){
+		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
+		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, db := e.database(t)
+			do(e, t, address, db)
+		})
+	}
+	t.Run("Types", e.testTypes)
+}
+
+// Events become rows of a new table; the others become dead letters.
+func (e *testedEngine) testInsert(t *testing.T, address string, db *sql.DB) {
+	p, parts := opened(t, address, flightsTarget)
 	consume(t, p, parts, sluicetest.Bodies(
 		`{"date":"2001/01/14 21:55","delay":0}`, `{"delay":-5}`, `{"delay":"n/a"}`, `{"date":"x","delay":3.7}`, `no JSON`, `{"delay":12}`)...)
 	if got, want := query(t, db, "SELECT * FROM flights ORDER BY 1, 2"), "0 0 2001/01/14 21:55 0\n1 0 <nil> -5\n1 2 <nil> 12"; got != want {
 		t.Errorf("rows\n%s\nwant\n%s", got, want)
 	}
-	letters = deadLetters(t, p, parts)
-	if len(letters) != 3 {
-		t.Errorf("dead letters %q", letters)
+	want := []string{
+		`body: not JSON at byte 1: 'o' where the rest of null should be`,
+		`column delay: body.delay: "n/a" where a whole number should be`,
+		`column delay: body.delay: 3.7 is not a whole number`,
 	}
-	return p, parts, letters
+	if letters := deadLetters(t, p, parts); !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
+	}
+	progress, err := parts.Checkpoints.Read(t.Context(), p.Group)
+	if err != nil || len(progress) != 2 || progress[0].Position.Sequence != 2 || progress[1].Position.Sequence != 2 {
+		t.Errorf("checkpoints %+v, %v", progress, err)
+	}
 }
 
-// refusesRows checks that a row that the table refuses is the error of its event, whatever its
-// place in a batch. The table takes delays below 100 only. It returns the errors.
-func refusesRows(t *testing.T, address string, db *sql.DB, more ...string) []string {
-	t.Helper()
+// A row that the table refuses is the error of its event, whatever its place in a batch.
+func (e *testedEngine) testRefuses(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, "CREATE TABLE flights (hub_partition "+e.text+", sequence_number bigint, date "+e.short+", delay integer CHECK (delay < 100))")
 	p, parts := opened(t, address, flightsTarget)
-	consume(t, p, parts, sluicetest.Bodies(append([]string{`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`}, more...)...)...)
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"delay":1}`, `{"delay":100}`, `{"delay":3}`, `{"delay":400}`, `{"delay":5}`, `{"delay":"x"}`, `{"delay":6,"date":"long"}`)...)
 	if got, want := query(t, db, "SELECT delay FROM flights ORDER BY 1"), "1\n3\n5"; got != want {
 		t.Errorf("rows\n%s\nwant\n%s", got, want)
 	}
-	return deadLetters(t, p, parts)
+	letters := strings.Join(deadLetters(t, p, parts), "\n")
+	count := func(pattern string) int {
+		return len(regexp.MustCompile("(?m)^"+pattern+"$").FindAllString(letters, -1))
+	}
+	refused, long := count("insert into flights: "+e.check), count("insert into flights: "+e.tooLong)
+	if refused != 2 || long != 1 || count(`column delay: body.delay: "x" where a whole number should be`) != 1 || strings.Count(letters, "\n") != 3 {
+		t.Errorf("dead letters\n%s", letters)
+	}
 }
 
-// storesTypes checks that every type comes out of a database as it should, from a table types that is
-// made of the mapping, and from one with other fitting types, which given makes. It returns that table's
-// names in a mapping and in SQL. rows is the query of a table.
-func storesTypes(t *testing.T, database func(testing.TB) (string, *sql.DB), columns string, bodies []string, given func(*testing.T, *sql.DB) (name, from string),
-	rows func(from string) string, want string) {
+// typesCase is a table of other types than the mapping's, and what is read from both.
+type typesCase struct {
+	optional bool // of the columns a to i
+	bodies   []string
+	given    func(*testing.T, *sql.DB) (name, from string) // makes the table, and returns its names in a mapping and in SQL
+	rows     string                                        // is a query without its table
+	want     string
+}
+
+// typed are the columns of a target for every type.
+const typed = `      a: {from: body.a, type: text}
+      b: {from: body.b, type: integer}
+      c: {from: body.c, type: bigint}
+      d: {from: body.d, type: double}
+      e: {from: body.e, type: numeric}
+      f: {from: body.f, type: boolean}
+      g: {from: body.g, type: timestamp}
+      h: {from: body.h, type: bytes}
+      i: {from: body.i, type: json}
+`
+
+// Every type comes out of a database as it should, from a table that is made of the mapping, and from
+// one with other fitting types.
+func (e *testedEngine) testTypes(t *testing.T) {
+	columns := "    columns:\n" + typed
+	if e.types.optional {
+		columns = strings.ReplaceAll(columns, "}", ", required: false}")
+	}
+	columns += `      j: {from: body.j, default: none}
+      k: {from: body.k, type: integer, required: false}
+      l: {from: body.l, type: timestamp, required: false}
+`
 	for _, name := range []string{"created", "given"} {
 		t.Run(name, func(t *testing.T) {
-			address, db := database(t)
+			address, db := e.database(t)
 			target, from := "  insert:\n    table: types\n    create: true\n", "types"
 			if name == "given" {
 				var table string
-				table, from = given(t, db)
+				table, from = e.types.given(t, db)
 				target = "  insert:\n    table: " + table + "\n"
 			}
 			p, parts := opened(t, address, target+columns)
-			consume(t, p, parts, sluicetest.Bodies(bodies...)...)
-			if got := query(t, db, rows(from)); got != want {
-				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, want, deadLetters(t, p, parts))
+			consume(t, p, parts, sluicetest.Bodies(e.types.bodies...)...)
+			if got := query(t, db, e.types.rows+" FROM "+from+" ORDER BY b"); got != e.types.want {
+				t.Errorf("got  %s\nwant %s\ndead letters: %q", got, e.types.want, deadLetters(t, p, parts))
 			}
 		})
 	}
 }
 
-// lastDelays are events for a statement that stores the last delay, below 100, of each origin.
-var lastDelays = []string{
-	`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,
-	`{"origin":"LAX","delay":500}`, `{"origin":"SAN","delay":5}`, `{"delay":1}`,
-}
+// statementCase is a statement that stores the last delay, below 100, of each origin.
+type statementCase struct{ table, sql, rows, want, refused string }
 
-// storesLastDelays checks a statement by the rows of a query and the errors of two events, of
-// which one is refused by the database.
-func storesLastDelays(t *testing.T, address string, db *sql.DB, statement, rows, want, refused string) {
-	t.Helper()
-	p, parts := opened(t, address, statement)
-	consume(t, p, parts, sluicetest.Bodies(lastDelays...)...)
-	if got := query(t, db, rows); got != want {
-		t.Errorf("rows\n%s\nwant\n%s", got, want)
+// A statement gets its parameters; one event of two that fail is refused by the database.
+func (e *testedEngine) testStatement(t *testing.T, address string, db *sql.DB) {
+	c := e.statement
+	mustExec(t, db, c.table)
+	p, parts := opened(t, address, "  statement:\n    sql: |\n"+c.sql+`    parameters:
+      origin: body.origin
+      delay: {from: body.delay, type: integer}
+      price: {from: body.price, type: numeric, default: 1.5}
+      at: {from: body.at, type: timestamp, required: false}
+      raw: {from: body, type: json}
+`)
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"origin":"SAN","delay":1}`, `{"origin":"LAX","delay":2,"price":"0.10","at":"2026-01-31T08:30:00Z"}`, `{"origin":"SAN","delay":3}`,
+		`{"origin":"LAX","delay":500}`, `{"origin":"SAN","delay":5}`, `{"delay":1}`)...)
+	if got := query(t, db, c.rows+" FROM last ORDER BY origin"); got != c.want {
+		t.Errorf("rows\n%s\nwant\n%s", got, c.want)
 	}
 	letters := deadLetters(t, p, parts)
-	if len(letters) != 2 || !strings.Contains(strings.Join(letters, "\n"), refused) || !slices.Contains(letters, "parameter origin: body.origin: is missing") {
+	if len(letters) != 2 || !strings.Contains(strings.Join(letters, "\n"), c.refused) || !slices.Contains(letters, "parameter origin: body.origin: is missing") {
 		t.Errorf("dead letters %q", letters)
 	}
 }
@@ -217,12 +312,27 @@ func storesLastDelays(t *testing.T, address string, db *sql.DB, statement, rows,
 // targetCase is a table, a target for it, and the error at the start.
 type targetCase struct{ table, target, want string }
 
-// checksTargets checks that an error of the target is reported at the start, in one line with
-// its place, and by a check too. Each case has an empty database.
-func checksTargets(t *testing.T, cases map[string]targetCase, database func(*testing.T) (address string, db *sql.DB)) {
+// uncreated is flightsTarget of a table that must exist.
+var uncreated = strings.Replace(flightsTarget, "create: true", "create: false", 1)
+
+// An error of the target is reported at the start, in one line with its place, and by a check too.
+func (e *testedEngine) testTarget(t *testing.T, address string, db *sql.DB) {
+	typeName, _, _ := strings.Cut(e.text, "(")
+	cases := map[string]targetCase{
+		"missing": {"", uncreated, "table flights does not exist: create it, or set create: true"},
+		"column":  {e.flights(""), flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
+		"type": {e.flights(", delay " + e.text), flightsTarget,
+			"table flights: column delay is " + typeName + ", which can't hold the mapping's integer: change one of them"},
+		"must": {e.flights(", delay int, origin " + e.text + " NOT NULL, " + e.serial), flightsTarget,
+			"table flights: column origin must have a value and has no default: add it to the mapping"},
+		"generated": {e.flights(", delay " + e.generated), flightsTarget,
+			"table flights: column delay is generated and takes no values: remove it from the mapping"},
+	}
+	maps.Copy(cases, e.targets)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			address, db := database(t)
+			mustExec(t, db, "DROP TABLE IF EXISTS flights")
+			mustExec(t, db, "DROP TABLE IF EXISTS Flights")
 			if c.table != "" {
 				mustExec(t, db, c.table)
 			}
@@ -243,9 +353,8 @@ func checksTargets(t *testing.T, cases map[string]targetCase, database func(*tes
 	}
 }
 
-// createsTogether checks that consumers that start at the same time create one table.
-func createsTogether(t *testing.T, address string, db *sql.DB) {
-	t.Helper()
+// Consumers that start at the same time create one table.
+func (e *testedEngine) testCreateTogether(t *testing.T, address string, db *sql.DB) {
 	_, parts := opened(t, address, flightsTarget)
 	var all sync.WaitGroup
 	for range 8 {
@@ -261,10 +370,8 @@ func createsTogether(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
-// auditsOneGroup checks that an audit counts nothing of a group whose name differs in its case or its
-// trailing blanks.
-func auditsOneGroup(t *testing.T, address string, db *sql.DB, dialect audit.Dialect) {
-	t.Helper()
+// An audit counts nothing of a group whose name differs in its case or its trailing blanks.
+func (e *testedEngine) testAudit(t *testing.T, address string, db *sql.DB) {
 	_, parts := opened(t, address, flightsTarget)
 	if _, err := parts.Consumer(t.Context(), nil); err != nil { // which makes the table
 		t.Fatal(err)
@@ -283,7 +390,7 @@ func auditsOneGroup(t *testing.T, address string, db *sql.DB, dialect audit.Dial
 			t.Fatal(err)
 		}
 	}
-	ledger := audit.NewSQLLedger(db, dialect, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"})
+	ledger := audit.NewSQLLedger(db, e.dialect, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"})
 	for i, name := range names {
 		n := int64(i)
 		view, err := ledger.Open(t.Context(), topic(name), "0")
@@ -310,9 +417,15 @@ func auditsOneGroup(t *testing.T, address string, db *sql.DB, dialect audit.Dial
 	}
 }
 
-// checkLeavesNothing checks that a check creates no table. tables counts them.
-func checkLeavesNothing(t *testing.T, address string, db *sql.DB, tables string) {
+// secret is the password in addresses that do not work.
+const secret = "canary-4711"
+
+// testCheck checks that a check creates no table, which tables counts, and that neither Parse nor Open nor
+// a check shows the password of an address that does not work: of server addresses of a scheme with a
+// database after them, and of more.
+func (e *testedEngine) testCheck(t *testing.T, tables, scheme, database string, more func(*url.URL) []string) {
 	t.Helper()
+	address, db := e.database(t)
 	p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+address))
 	if err != nil {
 		t.Fatal(err)
@@ -323,15 +436,15 @@ func checkLeavesNothing(t *testing.T, address string, db *sql.DB, tables string)
 	if got := query(t, db, tables); got != "0" {
 		t.Errorf("Check left %s tables", got)
 	}
-}
-
-// secret is the password in addresses that do not work.
-const secret = "canary-4711"
-
-// hidesPassword checks that neither Parse nor Open nor a check shows the password of an address
-// that does not work.
-func hidesPassword(t *testing.T, addresses ...string) {
-	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := more(u)
+	for _, server := range []string{"app:" + secret + "@127.0.0.1:1", "app:" + secret + "@no.such.host.invalid", "app:" + secret + "@127.0.0.1:port",
+		"app:" + secret + "%zz@h", "app:x@" + secret + "@h:x"} {
+		addresses = append(addresses, scheme+server+database)
+	}
 	for _, address := range addresses {
 		p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+address))
 		if err == nil {

@@ -14,14 +14,36 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-func openSQLite(t *testing.T, dir string) *databaseSystem {
+// openDatabase opens a database's system, for the length of a test.
+func openDatabase(t *testing.T, open func(string, Options) (System, error), address, id string) *databaseSystem {
 	t.Helper()
-	s, err := OpenSQLite(filepath.Join(dir, "flights.db"), Options{ID: "test"})
+	s, err := open(address, Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return s.(*databaseSystem)
+}
+
+func openSQLite(t *testing.T, dir string) *databaseSystem {
+	t.Helper()
+	return openDatabase(t, OpenSQLite, filepath.Join(dir, "flights.db"), "test")
+}
+
+// prepared makes what the checks of a system need, for the length of a test.
+func prepared(t *testing.T, s *databaseSystem) *databaseSystem {
+	t.Helper()
+	granted(t, s)
+	made := &Ledger{}
+	t.Cleanup(func() {
+		if err := made.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Prepare(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // files lists a directory.
@@ -334,13 +356,7 @@ func TestBrokenDatabases(t *testing.T) {
 	t.Parallel()
 	every(t, "database", brokenDatabases)
 	eachRow(t, brokenDatabases, func(t *testing.T, c broken[*databaseSystem]) {
-		s := openSQLite(t, t.TempDir())
-		granted(t, s)
-		made := &Ledger{}
-		if err := s.Prepare(t.Context(), made); err != nil {
-			t.Fatal(err)
-		}
-		defer made.Remove(t.Context())
+		s := prepared(t, openSQLite(t, t.TempDir()))
 		c.with(s)
 		expect(t, s, c.check, c.want)
 	})

@@ -3,28 +3,11 @@
 package verify
 
 import (
-	"context"
 	"database/sql"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// prepared makes what the checks of a system need, for the length of a test.
-func prepared(t *testing.T, s *databaseSystem) *databaseSystem {
-	t.Helper()
-	granted(t, s)
-	made := &Ledger{}
-	t.Cleanup(func() {
-		if err := made.Remove(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.Prepare(t.Context(), made); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // brokenSession is one assumption about sessions that is broken on purpose.
 type brokenSession struct {
