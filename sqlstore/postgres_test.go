@@ -318,7 +318,7 @@ func TestPostgresOtherSettings(t *testing.T) {
 // TestPostgresPooler: a PgBouncer in transaction mode may be between, which refuses startup parameters.
 func TestPostgresPooler(t *testing.T) {
 	through := pgtest.PgBouncer(t, "transaction")
-	cfg := &ServerConfig{MaxConns: 4, LockTimeout: time.Second}
+	cfg := &ServerConfig{MaxConns: 4, LockTimeout: 3 * time.Second}
 	t.Run("TxStore", func(t *testing.T) {
 		storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[*Tx] {
 			address := through(pgtest.Database(t))
