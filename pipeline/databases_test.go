@@ -442,7 +442,7 @@ func (e *testedEngine) testCheck(t *testing.T, tables, scheme, database string, 
 	}
 	addresses := more(u)
 	for _, server := range []string{"app:" + secret + "@127.0.0.1:1", "app:" + secret + "@no.such.host.invalid", "app:" + secret + "@127.0.0.1:port",
-		"app:" + secret + "%zz@h", "app:x@" + secret + "@h:x"} {
+		"app:" + secret + "%zz@h", "app:x@" + secret + "@h:x", "app:1/" + secret + "@h"} {
 		addresses = append(addresses, scheme+server+database)
 	}
 	for _, address := range addresses {

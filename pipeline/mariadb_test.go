@@ -56,7 +56,6 @@ func TestMariaDBCheck(t *testing.T) {
 	const tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
 	mariaEngine.testCheck(t, tables, "mysql://", "/d", func(u *url.URL) []string {
 		return []string{
-			"mysql://app:1/" + secret + "@h/d",
 			"mysql://app@" + u.Host + "/d?password=" + secret,
 			"mysql://app@" + u.Host + "/d?sslpassword=" + secret,
 			"mysql://app:" + secret + "@" + u.Host + "/d",

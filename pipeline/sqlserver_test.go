@@ -61,7 +61,6 @@ func TestSQLServerCheck(t *testing.T) {
 		wrong := *u
 		wrong.User = url.UserPassword(u.User.Username(), secret)
 		return []string{
-			"sqlserver://app:1/" + secret + "@h?database=d",
 			"sqlserver://app:" + secret + "@" + u.Host + "?database=d&password=" + secret,
 			wrong.String(),
 		}

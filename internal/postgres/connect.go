@@ -39,6 +39,9 @@ type Settings struct {
 // Parse makes a pool's configuration from a URL. Client and server are set to detect within the
 // lease's length that the other is gone. Its errors are one line without the password.
 func Parse(url string, settings Settings) (*pgxpool.Config, error) {
+	if cutPassword(url) {
+		return nil, &parseError{reason: urlForm}
+	}
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, &parseError{reason: parseReason(url, err)}
@@ -125,14 +128,26 @@ type parseError struct{ reason string }
 
 func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
 
+const urlForm = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
+
+// cutPassword reports whether the password of a URL seems to end before its end, because of a special
+// character: the rest would be taken for a database or a parameter, and shown in errors.
+func cutPassword(url string) bool {
+	u, err := neturl.Parse(url)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return false
+	}
+	beforeValues, _, _ := strings.Cut(url, "=")
+	return u.Fragment != "" || u.User == nil && strings.Contains(beforeValues, "@")
+}
+
 // parseReason says what is wrong with a URL, if that is possible without revealing a part of its
 // password. In a URL that cannot be split into its parts, any text may be one.
 func parseReason(url string, err error) string {
-	const form = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
 	u, uerr := neturl.Parse(url)
 	var failed *pgconn.ParseConfigError
 	if uerr != nil || u.Scheme == "" || !errors.As(err, &failed) || failed.Unwrap() == nil {
-		return form
+		return urlForm
 	}
 	reason := oneLine(failed.Unwrap().Error())
 	secrets := append(u.Query()["password"], u.Query()["sslpassword"]...)
@@ -141,11 +156,11 @@ func parseReason(url string, err error) string {
 	}
 	for _, s := range secrets {
 		if s != "" && strings.Contains(reason, s) {
-			return form
+			return urlForm
 		}
 	}
 	if strings.ContainsAny(reason, "@%") { // a password read as something else
-		return form
+		return urlForm
 	}
 	return reason
 }
