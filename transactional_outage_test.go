@@ -252,6 +252,33 @@ func TestBrakeConvicts(t *testing.T) {
 	})
 }
 
+// A round of a held partition tries three events besides the first, or one where it takes long.
+func TestHeldPartitionTriesOthers(t *testing.T) {
+	for _, c := range []struct {
+		takes       time.Duration // an attempt
+		least, most int           // attempts within ten minutes
+	}{{0, 220, 330}, {2 * time.Second, 80, 110}} {
+		t.Run(c.takes.String(), func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				var attempts atomic.Int64
+				s.send("0", slices.Repeat([]string{"good"}, 100)...)
+				_, end := s.consume("a", func(context.Context, *sluicetest.Tx, sluice.Batch) error {
+					attempts.Add(1)
+					time.Sleep(c.takes)
+					return errors.New("a trigger raises")
+				}, sluice.Config{})
+				defer end()
+				time.Sleep(10 * time.Minute) // until it is held
+				before := attempts.Load()
+				time.Sleep(10 * time.Minute)
+				if n := int(attempts.Load() - before); n < c.least || n > c.most {
+					t.Errorf("%d attempts within 10 minutes, want %d to %d", n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
 // Bad events in a row, more than the brake allows: those behind them are found to be
 // good, and then each bad one is a dead letter.
 func TestBrakeFindsWitness(t *testing.T) {

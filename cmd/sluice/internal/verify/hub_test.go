@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -377,5 +378,33 @@ func TestThrottledHub(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, h, "hub.throttle", c.want)
+	}
+}
+
+// receivedHub has received events.
+type receivedHub struct {
+	rawHub
+	events []event
+}
+
+func (r receivedHub) read(_ context.Context, _ string, _ azeventhubs.StartPosition, _ int, idle time.Duration) ([]event, error) {
+	time.Sleep(idle)
+	return r.events, nil
+}
+
+// A partition that has received nothing shows where events are not. Among the events of others, those of
+// the check may come late.
+func TestNothingReceived(t *testing.T) {
+	for _, c := range []struct {
+		events  []event
+		decided bool
+	}{{nil, true}, {[]event{{body: []byte("another sender's")}}, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &hub{raw: receivedHub{events: c.events}, quiet: time.Second}
+			list, err := h.readSent(t.Context(), "0", "key", time.Now(), 6)
+			if len(list) > 0 || (err == nil) != c.decided {
+				t.Errorf("events %v: %v, %v", c.events, list, err)
+			}
+		})
 	}
 }
