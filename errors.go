@@ -32,6 +32,9 @@ var (
 	// ErrRecreated means that the topic was deleted and created again. The
 	// partition is halted until an operator sets its checkpoint.
 	ErrRecreated = driver.ErrRecreated
+	// ErrTruncated means that the log lost events that were done, and gives their
+	// numbers to others. The partition is halted until an operator sets its checkpoint.
+	ErrTruncated = driver.ErrTruncated
 	// ErrRefused means that repeating the request cannot help, for example
 	// because the topic does not exist or access is denied.
 	ErrRefused = driver.ErrRefused
@@ -67,6 +70,8 @@ type (
 	UndecodableError = driver.UndecodableError
 	// RecreatedError is an [ErrRecreated] that names both incarnations.
 	RecreatedError = driver.RecreatedError
+	// TruncatedError is an [ErrTruncated] that names the lost events.
+	TruncatedError = driver.TruncatedError
 	// PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was
 	// promoted, and the log refuses the offset of the checkpoint.
 	PromotedError = driver.PromotedError

@@ -8,6 +8,8 @@ type (
 	// Event is one record of a partition as the log returned it. A handler must
 	// not change it: the engine delivers the events of a failed batch again.
 	Event = driver.Event
+	// Header is one header of an event, in a log that has headers in order.
+	Header = driver.Header
 	// Position is a place in a partition, directly after the event that it names.
 	Position = driver.Position
 	// Start is where a partition without a checkpoint begins. Make one with

@@ -27,6 +27,8 @@ var (
 	ErrPastEnd = errors.New("position is past the end of the partition")
 	// ErrRecreated means that the topic was deleted and created again.
 	ErrRecreated = errors.New("topic was recreated")
+	// ErrTruncated means that the log lost events that were done, and gives their numbers to others.
+	ErrTruncated = errors.New("log was truncated")
 	// ErrRefused means that the same request would be refused again.
 	ErrRefused = errors.New("refused")
 	// ErrNotFound means that there is no such dead letter.
@@ -116,12 +118,29 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("partition %s: hub %s was recreated at %s, its checkpoint is of the hub created at %s: check that the old events are done, then continue with `sluice checkpoints set` at earliest",
+	return fmt.Sprintf("partition %s: topic %s was deleted and created again: it is incarnation %s now, its checkpoint is of incarnation %s: check that the old events are done, then continue with `sluice checkpoints set` at earliest",
 		e.Partition, e.Topic, e.Has, e.Had)
 }
 
 // Is reports whether target is [ErrRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrRecreated }
+
+// TruncatedError is an [ErrTruncated] that names the lost events: End to Position.Sequence. A leader
+// that had not received them was elected, and the log went back to End. It gives these numbers to
+// other events, which must not be taken for done.
+type TruncatedError struct {
+	Partition string
+	Position  Position // that was to be opened: the checkpoint, or the last event handled
+	End       int64    // the first number that the log no longer has in the history of the position
+}
+
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("partition %s: the log lost events %d to %d, which were done, when a leader without them was elected; other events get their numbers: recover the lost events from another record if others need them, then continue with `sluice checkpoints set` at sequence %d",
+		e.Partition, e.End, e.Position.Sequence, e.End)
+}
+
+// Is reports whether target is [ErrTruncated].
+func (e *TruncatedError) Is(target error) bool { return target == ErrTruncated }
 
 // PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was promoted, and the
 // log refuses the offset of the position. Which events were replicated is unknown.

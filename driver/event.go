@@ -7,21 +7,46 @@ import "time"
 type Event struct {
 	Partition string    // ID of the partition
 	Sequence  int64     // sequence number within the partition
-	Offset    string    // opaque; empty if the log has none
+	Offset    string    // opaque, see [Position]; empty if the log has none
 	Enqueued  time.Time // when the log accepted the event, by the log's clock
 
-	Key           string         // partition key; empty if the event was sent without one
+	// Created is when the sender made the event, by the sender's clock, in a log that keeps that time
+	// instead of its own. There Enqueued is the same time. Zero in a log that stamps events itself.
+	Created time.Time
+
+	Key           string         // partition key, any bytes; empty if the event was sent without one
+	EmptyKey      bool           // the event was sent with a key, and that is empty
 	MessageID     string         // set by the sender, or empty
 	CorrelationID string         // set by the sender, or empty
 	ContentType   string         // MIME type set by the sender, or empty
 	Properties    map[string]any // application properties; nil if there are none
-	Body          []byte
+
+	// Headers are the event's headers as they were sent, in order, in a log that allows a name more
+	// than once. There Properties has the last value of each name too: a string if that is valid
+	// UTF-8, else a []byte. Nil in other logs, and if there are none.
+	Headers []Header
+
+	// Body is what was sent. In a log that has null values, nil is one, which a compacted topic
+	// takes for the deletion of the key, and a value without bytes is empty and not nil. In other
+	// logs the two mean the same.
+	Body []byte
+
+	// Control marks a number that holds no event: it has a partition, a sequence number, perhaps an
+	// offset, and nothing else. Only readers of a [Topic] that is Sparse return such markers. The
+	// engine moves the checkpoint over them; no handler, sink, hook or dead letter sees one.
+	Control bool
+}
+
+// Header is one header of an event.
+type Header struct {
+	Name  string
+	Value []byte // nil if the header has a null value
 }
 
 // Position returns the position of the event: up to and including it.
 func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offset: e.Offset} }
 
-// Size returns how many bytes the event's body, properties and texts have. Every bound in bytes
+// Size returns how many bytes the event's body, properties, headers and texts have. Every bound in bytes
 // counts it. In memory an event takes a few hundred bytes more.
 func (e *Event) Size() int {
 	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
@@ -35,6 +60,9 @@ func (e *Event) Size() int {
 		default:
 			n += 8
 		}
+	}
+	for i := range e.Headers {
+		n += len(e.Headers[i].Name) + len(e.Headers[i].Value)
 	}
 	return n
 }

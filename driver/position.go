@@ -5,13 +5,18 @@ import (
 	"time"
 )
 
-// Position is a place in a partition: directly after the event that it names. A checkpoint at a
-// position says that this event and all before it are done.
+// Position is a place in a partition: directly after the sequence number that it names. A checkpoint
+// at a position says that the event of this number and all before it are done. In a [Topic] that is
+// Sparse there may be no event of this number.
 //
-// Positions are equal if their sequence numbers are. The offset is for logs that seek by offset.
+// Positions are equal if their sequence numbers are. The offset is what the log wants to know beside
+// the number in order to open there: stores keep it, and the engine passes it on unread. In Event
+// Hubs it is the event's offset, by which the log seeks. In Kafka, whose offsets are the sequence
+// numbers, it is the epoch of the partition's leader that wrote the record, "leader-epoch 7": it
+// shows whether the log still has what it had, see [TruncatedError].
 type Position struct {
-	Sequence int64  // sequence number of the last event before the position
-	Offset   string // offset of the same event; empty if unknown
+	Sequence int64  // sequence number before the position
+	Offset   string // opaque; empty if unknown
 }
 
 // Positions that name no event.

@@ -20,21 +20,30 @@ func (g Group) String() string { return fmt.Sprintf("%s/%s/%s", g.Namespace, g.T
 // Topic describes what a [Source] reads.
 type Topic struct {
 	Group
-	// Incarnation changes when the topic is deleted and created again; it is the creation time.
-	// Sequence numbers of two incarnations are unrelated.
+	// Incarnation changes when the topic is deleted and created again: the creation time in Event
+	// Hubs, the topic id in Kafka. Sequence numbers of two incarnations are unrelated.
 	Incarnation string
 	Partitions  []string // their IDs
+	// Sparse says that sequence numbers may be missing, and nothing is lost: in Kafka control
+	// records, aborted transactions and compacted records take numbers. Then a gap between two events
+	// means nothing, see [Reader]. In any other topic the numbers are consecutive, and a gap is a
+	// [*RetentionError].
+	Sparse bool
 }
 
 // Bounds are the ends of what a partition holds. For an empty partition Last.Sequence is First-1.
+//
+// In a topic that is Sparse they are ends of the numbers, which need not be events. There Last is the
+// highest number that a reader can reach now: what an open transaction holds back is after it.
 type Bounds struct {
 	First        int64     // sequence number of the oldest event held
 	Last         Position  // of the newest event
-	LastEnqueued time.Time // when the newest event was enqueued; zero if there never was an event
+	LastEnqueued time.Time // when the newest event was enqueued; zero if unknown, or if there never was an event
 }
 
 // Lag returns how many of the events that the partition holds are after the position. Events that
-// retention has removed do not count.
+// retention has removed do not count. In a topic that is Sparse it counts numbers: at least as many
+// as there are events.
 func (b Bounds) Lag(p Position) int64 { return max(0, b.Last.Sequence-max(p.Sequence, b.First-1)) }
 
 // Source is a partitioned log, read by one consumer group. Implementations are safe for concurrent
@@ -48,7 +57,8 @@ type Source interface {
 	// that a position is past the end, or that events are gone.
 	Bounds(ctx context.Context, partition string) (Bounds, error)
 	// Seek returns the position before the first event that start selects. A start after the newest
-	// event means the end of the partition. Unlike Bounds, Seek knows the end exactly: [StartLatest]
+	// event means the end of the partition, in a topic that is Sparse the highest number that a reader
+	// can reach. Unlike Bounds, Seek knows the end exactly: [StartLatest]
 	// is after every event whose sender had its answer before. The epoch is as in Open, because a
 	// seek may have to read.
 	Seek(ctx context.Context, partition string, start Start, epoch int64) (Position, error)
@@ -57,8 +67,10 @@ type Source interface {
 	// [*StolenError] while a reader of a higher epoch is connected. This protects nothing by itself:
 	// it compares connected readers only. The error is an [ErrPastEnd] if the position is after the
 	// newest event. If events between the position and the oldest event are gone, it is a
-	// [*RetentionError]. A log may notice each of these late: then the reader's first Read returns
-	// the error.
+	// [*RetentionError], in a topic that is Sparse also if it is unknown whether there were any. It is
+	// a [*TruncatedError] if the position's offset shows that the log lost the event of the position
+	// and took its number back; a log that can lose events compares the offset in every Open. A log may
+	// notice each of these late: then the reader's first Read returns the error.
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 
@@ -72,9 +84,19 @@ type Reader interface {
 	// Read waits for at least one event after the position and returns the events that are there, at
 	// most max, and of several at most about [ReadBytes], so that the consumer's bounds in bytes hold.
 	// Events before the position, which a broker may send at the beginning of a link, are not returned.
-	// Where the log numbers events consecutively they follow each other without a gap: a gap is a
-	// [*RetentionError]. After an error other than that of ctx the reader is of no further use, and
-	// the consumer opens another. After the end of ctx the reader continues where it was.
+	// Unless the topic is Sparse they follow each other without a gap: a gap is a [*RetentionError].
+	//
+	// In a topic that is Sparse numbers without an event are passed. Behind the last event that is
+	// there, Read returns a marker for them, an [Event] with Control, so that the checkpoint can pass
+	// them too: one for each run of such numbers, at the highest that it has read, which is Last of the
+	// [Bounds] once nothing is left to read. A run that grows afterwards has another marker. Before an
+	// event a marker is allowed and not needed. Markers ascend with the events and count in max.
+	//
+	// A live reader that finds that the log lost events which it has returned fails with any error: the
+	// consumer opens the log again at its position, and Open finds out whether these events were done.
+	//
+	// After an error other than that of ctx the reader is of no further use, and the consumer opens
+	// another. After the end of ctx the reader continues where it was.
 	Read(ctx context.Context, max int) ([]*Event, error)
 	// Close disconnects the reader. It may be called more than once.
 	Close(ctx context.Context) error
