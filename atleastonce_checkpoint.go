@@ -175,7 +175,7 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 	// events notices in this way that an operator has set the checkpoint.
 	rctx, cancel := w.storeRequestCtx(ctx)
 	defer cancel()
-	err := w.store.Advance(rctx, w.a.lease, to, done)
+	err := w.store.Advance(rctx, w.a.lease, w.a.incarnation, to, done)
 	switch {
 	case err == nil:
 		c.stored = w.a.c.cfg.Clock.Elapsed()

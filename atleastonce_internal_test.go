@@ -15,7 +15,7 @@ type advances struct {
 	n int
 }
 
-func (s *advances) Advance(context.Context, Lease, Position, []driver.SequenceRange) error {
+func (s *advances) Advance(context.Context, Lease, string, Position, []driver.SequenceRange) error {
 	s.n++
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 // stuckCheckpoints are checkpoints that stay at the start.
 type stuckCheckpoints struct{ driver.CheckpointStore }
 
-func (s stuckCheckpoints) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
+func (s stuckCheckpoints) Advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
 	if to.Sequence < 0 {
-		return s.CheckpointStore.Advance(ctx, lease, to, done)
+		return s.CheckpointStore.Advance(ctx, lease, incarnation, to, done)
 	}
 	return errors.New("no answer")
 }

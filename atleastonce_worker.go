@@ -193,7 +193,7 @@ func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 func (w *atLeastOnceWorker[R]) storeStart(start Position) error {
 	ctx, cancel := w.a.requestCtx(w.a.work)
 	defer cancel()
-	if err := w.store.Advance(ctx, w.a.lease, start, nil); err != nil {
+	if err := w.store.Advance(ctx, w.a.lease, w.a.incarnation, start, nil); err != nil {
 		return err
 	}
 	w.start, w.admitted = start, start

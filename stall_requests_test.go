@@ -102,8 +102,8 @@ func (s silentStore) Leave(ctx context.Context, lease sluice.Lease) error {
 	return err
 }
 
-func (s silentStore) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
-	_, err := answered(ctx, s.u, "advance", func() (none struct{}, err error) { return none, s.Store.Advance(ctx, lease, to, done) })
+func (s silentStore) Advance(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
+	_, err := answered(ctx, s.u, "advance", func() (none struct{}, err error) { return none, s.Store.Advance(ctx, lease, incarnation, to, done) })
 	return err
 }
 

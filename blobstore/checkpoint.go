@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 }
 
 // Advance implements [driver.CheckpointStore].
-func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
 	err := s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
 		p := c.checkpoint
 		switch {
@@ -48,6 +48,8 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Posit
 			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
 		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
 			return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+		case p.Incarnation != incarnation:
+			return fmt.Errorf("partition %s: its checkpoint is of incarnation %s, not %s: %w", lease.Partition, p.Incarnation, incarnation, driver.ErrFenced)
 		case p.Position.Sequence > to.Sequence:
 			return fmt.Errorf("partition %s: its checkpoint is at %v, after %v: %w", lease.Partition, p.Position, to, driver.ErrFenced)
 		}

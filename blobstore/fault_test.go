@@ -73,7 +73,7 @@ var calls = map[string]struct {
 	},
 	"advance": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
-			return s.Advance(ctx, l, at(7), []driver.SequenceRange{{First: 9, Last: 9}})
+			return s.Advance(ctx, l, "incarnation 1", at(7), []driver.SequenceRange{{First: 9, Last: 9}})
 		},
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
 			if p.Position != at(7) || len(p.Done) != 1 || p.Epoch != l.Epoch {
@@ -123,7 +123,7 @@ func TestLostRequests(t *testing.T) {
 					s := p.open(t)
 					l := acquire(t, s, "a")
 					claim(t, s, l)
-					if err := s.Advance(t.Context(), l, at(5), nil); err != nil {
+					if err := s.Advance(t.Context(), l, "incarnation 1", at(5), nil); err != nil {
 						t.Fatal(err)
 					}
 					n := 0
@@ -174,7 +174,7 @@ func TestRequestsDeliveredLate(t *testing.T) {
 	sent = nil // the container's making
 	first := acquire(t, s, "a")
 	claim(t, s, first)
-	if err := s.Advance(t.Context(), first, at(5), nil); err != nil {
+	if err := s.Advance(t.Context(), first, "incarnation 1", at(5), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"claim", "renew", "advance", "leave", "acquire"} {
@@ -191,7 +191,7 @@ func TestRequestsDeliveredLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(t, rival, b)
-	if err := rival.Advance(t.Context(), b, at(8), nil); err != nil {
+	if err := rival.Advance(t.Context(), b, "incarnation 1", at(8), nil); err != nil {
 		t.Fatal(err)
 	}
 	checkpoint, info := progress(t, rival), leaseInfo(t, rival)
@@ -282,7 +282,7 @@ func TestAdvanceBehindExpiry(t *testing.T) {
 	if err := expire(t.Context(), p.client(t), blob); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, driver.ErrFenced) {
+	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance after the lease's end: %v", err)
 	}
 	if got := strings.Join(w.log(), ", "); !strings.Contains(got, "metadata 412") {
@@ -291,7 +291,7 @@ func TestAdvanceBehindExpiry(t *testing.T) {
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Advance(t.Context(), l, at(1), nil); err != nil {
+	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); err != nil {
 		t.Errorf("advance after the renewal: %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func TestBlobDeleted(t *testing.T) {
 	if err := s.Leases().Renew(t.Context(), l, blobstore.MinLease); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("renew: %v", err)
 	}
-	if err := s.Advance(t.Context(), l, at(1), nil); !errors.Is(err, driver.ErrFenced) {
+	if err := s.Advance(t.Context(), l, "incarnation 1", at(1), nil); !errors.Is(err, driver.ErrFenced) {
 		t.Errorf("advance: %v", err)
 	}
 	next, err := s.Leases().Acquire(t.Context(), group, "0", "b", blobstore.MinLease, l.Epoch)

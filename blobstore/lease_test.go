@@ -74,14 +74,14 @@ func TestResetUnderALiveOwner(t *testing.T) {
 	s := p.open(t)
 	l := acquire(t, s, "a")
 	claim(t, s, l)
-	if err := s.Advance(t.Context(), l, at(9), nil); err != nil {
+	if err := s.Advance(t.Context(), l, "incarnation 1", at(9), nil); err != nil {
 		t.Fatal(err)
 	}
 	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", at(2))
 	if err != nil || epoch <= l.Epoch {
 		t.Fatalf("reset to epoch %d, %v", epoch, err)
 	}
-	err = s.Advance(t.Context(), l, at(10), nil)
+	err = s.Advance(t.Context(), l, "incarnation 1", at(10), nil)
 	if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 		t.Errorf("advance: %v, want a FencedError that names epoch %d", err, epoch)
 	}

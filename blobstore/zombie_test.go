@@ -69,7 +69,7 @@ func actPaused(ctx context.Context, p place) error {
 	if _, err := s.Claim(ctx, l, "incarnation 1"); err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, at(5), nil); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", at(5), nil); err != nil {
 		return err
 	}
 	var v verdict
@@ -89,7 +89,7 @@ func actPaused(ctx context.Context, p place) error {
 		<-g.held
 		return g, nil
 	}
-	advance, err := late("metadata", func(s *blobstore.Store) error { return s.Advance(ctx, l, at(50), nil) }, &v.Advance, &v.Advanced)
+	advance, err := late("metadata", func(s *blobstore.Store) error { return s.Advance(ctx, l, "incarnation 1", at(50), nil) }, &v.Advance, &v.Advanced)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func actPaused(ctx context.Context, p place) error {
 	close(renew.open)
 	<-over
 	<-over
-	v.Again = outcome(s.Advance(ctx, l, at(60), nil))
+	v.Again = outcome(s.Advance(ctx, l, "incarnation 1", at(60), nil))
 	v.RenewAgain = outcome(s.Leases().Renew(ctx, l, blobstore.MinLease))
 	_, err = s.Claim(ctx, l, "incarnation 1")
 	v.Claim = outcome(err)
@@ -137,14 +137,14 @@ func actSuccessor(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, at(9), []driver.SequenceRange{{First: 11, Last: 12}}); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", at(9), []driver.SequenceRange{{First: 11, Last: 12}}); err != nil {
 		return err
 	}
 	fmt.Println("took it at", c.Position.Sequence)
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
-	if err := s.Advance(ctx, l, at(10), nil); err != nil {
+	if err := s.Advance(ctx, l, "incarnation 1", at(10), nil); err != nil {
 		return err
 	}
 	return s.Leases().Renew(ctx, l, blobstore.MaxLease)

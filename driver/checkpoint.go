@@ -44,7 +44,7 @@ type SequenceRange struct{ First, Last int64 }
 type CheckpointStore interface {
 	// Claim makes the lease's owner and epoch those of the partition's checkpoint, creates it if it
 	// is missing, and returns it. It changes and refuses what [TxStore.Claim] does. Once it has
-	// returned, no write sent under an earlier claim can change the checkpoint.
+	// returned, no write sent under an earlier epoch can change the checkpoint.
 	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 
 	// Advance moves the checkpoint to a position and replaces Done by done: ranges after the
@@ -52,10 +52,11 @@ type CheckpointStore interface {
 	// keeps the first ones. If the position changes, Claims becomes 1 and Attempt is cleared.
 	//
 	// The error is an [ErrFenced], and nothing has changed, if the checkpoint's owner and epoch are
-	// not the lease's, or if its position is already after to: it never moves back. After any other
-	// error the write may have happened, may still happen, or may not; the caller may repeat it, or
-	// continue with a later one.
-	Advance(ctx context.Context, lease Lease, to Position, done []SequenceRange) error
+	// not the lease's, if it is of another incarnation, or if its position is already after to: it
+	// never moves back. A database that has lost its newest writes can have the checkpoint of an
+	// earlier incarnation. After any other error the write may have happened, may still happen, or
+	// may not; the caller may repeat it, or continue with a later one.
+	Advance(ctx context.Context, lease Lease, incarnation string, to Position, done []SequenceRange) error
 
 	// Leave records that the owner stopped cleanly, as [TxStore.Leave] does.
 	Leave(ctx context.Context, lease Lease) error

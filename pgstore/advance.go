@@ -20,19 +20,19 @@ SET sequence_number = $7, event_offset = $8, done = $9, done_epoch = epoch, upda
     trial_attempts    = CASE WHEN $7 = sequence_number THEN trial_attempts ELSE 0 END,
     trial_error       = CASE WHEN $7 = sequence_number THEN trial_error ELSE '' END,
     trial_unreturned  = CASE WHEN $7 = sequence_number THEN trial_unreturned ELSE 0 END
-WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7`
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number <= $7 AND incarnation = $10`
 
 // Advance implements [driver.CheckpointStore], in one round trip. It keeps the
 // first 10,000 ranges.
-func (s *Store) Advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
-	err := s.advance(ctx, lease, to, done)
+func (s *Store) Advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
+	err := s.advance(ctx, lease, incarnation, to, done)
 	if err != nil {
 		return fmt.Errorf("advance partition %s: %w", lease.Partition, err)
 	}
 	return nil
 }
 
-func (s *Store) advance(ctx context.Context, lease driver.Lease, to driver.Position, done []driver.SequenceRange) error {
+func (s *Store) advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
 	text, err := ranges.Encode(to.Sequence, done[:min(len(done), doneRanges)])
 	if err != nil {
 		return err
@@ -42,10 +42,10 @@ func (s *Store) advance(ctx context.Context, lease driver.Lease, to driver.Posit
 		return err
 	}
 	defer conn.Release()
-	args := append(leaseArgs(lease), to.Sequence, clean(to.Offset), text)
+	args := append(leaseArgs(lease), to.Sequence, clean(to.Offset), text, clean(incarnation))
 	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(advanceSQL), args)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = s.fenced(ctx, conn.Conn(), lease, "and cannot go back to "+to.String())
+		err = s.fenced(ctx, conn.Conn(), lease, fmt.Sprintf("and cannot move to %v of incarnation %s", to, incarnation))
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func use(t *testing.T, s *Store, owner string) {
 		t.Fatalf("seen %+v, %v; want one", seen, err)
 	}
 	must("redrive", s.Commit(ctx, driver.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}, nil))
-	must("advance", s.Advance(ctx, lease, next, []driver.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
+	must("advance", s.Advance(ctx, lease, "1", next, []driver.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
 	if p, err = s.Claim(ctx, lease, "1"); err != nil || len(p.Done) != 1 {
 		t.Fatalf("claimed %+v, %v; want a range that is done", p, err)
 	}
@@ -172,7 +172,7 @@ func TestBesideVersion1(t *testing.T) {
 			t.Fatalf("claimed %+v, %v", p, err)
 		}
 		done := []driver.SequenceRange{{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}}
-		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
+		if err := s.Advance(t.Context(), l, "i", p.Position, done); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := s.Claim(t.Context(), l, "i"); err != nil || !slices.Equal(p.Done, done) {

@@ -11,7 +11,7 @@ import (
 
 // Advance implements [driver.CheckpointStore]. It keeps all ranges,
 // and refuses ranges that are not ascending.
-func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (s *Store) Advance(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 	if err := s.begin(ctx, OpAdvance, lease); err != nil {
 		return err
 	}
@@ -23,17 +23,19 @@ func (s *Store) Advance(ctx context.Context, lease sluice.Lease, to sluice.Posit
 		next = r.Last + 2
 	}
 	done = slices.Clone(done)
-	return s.write(OpAdvance, lease, func() error { return s.advance(lease, to, done) })
+	return s.write(OpAdvance, lease, func() error { return s.advance(lease, incarnation, to, done) })
 }
 
 // advance applies an Advance. The lock is held.
-func (s *Store) advance(lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (s *Store) advance(lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 	c := s.checkpoints[place{lease.Group, lease.Partition}]
 	switch {
 	case c == nil:
 		return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, sluice.ErrFenced)
 	case !s.Unsafe.NoFence && !c.held(lease):
 		return c.fenced()
+	case c.Incarnation != incarnation:
+		return fmt.Errorf("partition %s: its checkpoint is of incarnation %s, not %s: %w", lease.Partition, c.Incarnation, incarnation, sluice.ErrFenced)
 	case !s.Unsafe.Backwards && c.Position.Sequence > to.Sequence:
 		return fmt.Errorf("partition %s: its checkpoint is at %v already, after %v: %w", lease.Partition, c.Position, to, sluice.ErrFenced)
 	}

@@ -18,14 +18,14 @@ import (
 // bentCheckpoints is a checkpoint store whose methods can be replaced.
 type bentCheckpoints struct {
 	bentStore
-	advance func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error
+	advance func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error
 }
 
-func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (b *bentCheckpoints) Advance(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 	if b.advance != nil {
-		return b.advance(ctx, lease, to, done)
+		return b.advance(ctx, lease, incarnation, to, done)
 	}
-	return b.Store.Advance(ctx, lease, to, done)
+	return b.Store.Advance(ctx, lease, incarnation, to, done)
 }
 
 func checkpointHarness(s driver.CheckpointStore) storetest.CheckpointHarness {
@@ -51,8 +51,8 @@ func TestPoorCheckpointsPass(t *testing.T) {
 	for _, most := range []int{0, 2} {
 		passes(t, func(testing.TB) storetest.CheckpointHarness {
 			b := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
-				return b.Store.Advance(ctx, lease, to, done[:min(most, len(done))])
+			b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
+				return b.Store.Advance(ctx, lease, incarnation, to, done[:min(most, len(done))])
 			}
 			h := checkpointHarness(b)
 			h.Features.Ranges = most
@@ -69,11 +69,11 @@ func TestLeasedCheckpointsPass(t *testing.T) {
 			held := leases.row(l.Group, l.Partition)
 			return held.is(l)
 		}
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			if ctx.Err() == nil && !holds(lease) {
 				return sluice.ErrFenced
 			}
-			return b.Store.Advance(ctx, lease, to, done)
+			return b.Store.Advance(ctx, lease, incarnation, to, done)
 		}
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			if known := b.row(lease); known.Epoch < lease.Epoch && ctx.Err() == nil && !holds(lease) {
@@ -101,9 +101,9 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	}
 	drivers = append(drivers, suite.Broken[storetest.CheckpointHarness]{How: "ignores its deadline while the server is silent", New: func(testing.TB) storetest.CheckpointHarness {
 		b, server := &bentCheckpoints{bentStore: bentStore{Store: new(Store)}}, new(silentServer)
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			server.await()
-			return b.Store.Advance(ctx, lease, to, done)
+			return b.Store.Advance(ctx, lease, incarnation, to, done)
 		}
 		h := checkpointHarness(b)
 		h.Silence = server.begin
@@ -111,14 +111,19 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	}})
 	advance := func(how string, bend func(b *bentCheckpoints, lease *sluice.Lease, to *sluice.Position, done *[]driver.SequenceRange)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 				done = slices.Clone(done)
 				bend(b, &lease, &to, &done)
-				return good.Advance(ctx, lease, to, done)
+				return good.Advance(ctx, lease, incarnation, to, done)
 			}
 		})
 	}
 	add("has no fence", func(_ *bentCheckpoints, good *Store) { good.Unsafe.NoFence = true })
+	add("moves a checkpoint of another incarnation", func(b *bentCheckpoints, good *Store) {
+		b.advance = func(ctx context.Context, lease sluice.Lease, _ string, to sluice.Position, done []driver.SequenceRange) error {
+			return good.Advance(ctx, lease, b.row(lease).Incarnation, to, done)
+		}
+	})
 	add("goes backwards", func(_ *bentCheckpoints, good *Store) { good.Unsafe.Backwards = true })
 	advance("looks at the epoch alone", func(b *bentCheckpoints, l *sluice.Lease, _ *sluice.Position, _ *[]driver.SequenceRange) {
 		if row := b.row(*l); row.Epoch == l.Epoch {
@@ -178,9 +183,9 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	})
 	after := func(how string, fn func(before, row *checkpoint)) {
 		add(how, func(b *bentCheckpoints, good *Store) {
-			b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+			b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 				before := b.row(lease)
-				err := good.Advance(ctx, lease, to, done)
+				err := good.Advance(ctx, lease, incarnation, to, done)
 				if err == nil {
 					b.edit(lease, func(c *checkpoint) { fn(&before, c) })
 				}
@@ -196,8 +201,8 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 	after("takes every advance for progress", func(_, row *checkpoint) { row.Claims = 1 })
 	after("counts claims on through progress", func(before, row *checkpoint) { row.Claims = before.Claims })
 	add("moves, then keeps what is done", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
-			if err := good.Advance(ctx, lease, to, nil); err != nil {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
+			if err := good.Advance(ctx, lease, incarnation, to, nil); err != nil {
 				return err
 			}
 			<-time.After(time.Millisecond)
@@ -206,7 +211,7 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("looks at the fence, then writes", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			if row := b.row(lease); !row.held(lease) || row.Position.Sequence > to.Sequence {
 				return sluice.ErrFenced
 			}
@@ -216,30 +221,30 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("refuses an advance that moves nothing", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			if b.row(lease).Position.Sequence == to.Sequence {
 				return sluice.ErrFenced
 			}
-			return good.Advance(ctx, lease, to, done)
+			return good.Advance(ctx, lease, incarnation, to, done)
 		}
 	})
 	add("creates what is not there", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			good.locked(func() { good.checkpoint(lease.Group, lease.Partition, "") })
-			return good.Advance(ctx, lease, to, done)
+			return good.Advance(ctx, lease, incarnation, to, done)
 		}
 	})
 	add("fails on an offset that it can't hold", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 			if strings.ContainsAny(to.Offset, "\x00\r\n") {
 				return errors.New("invalid header")
 			}
-			return good.Advance(ctx, lease, to, done)
+			return good.Advance(ctx, lease, incarnation, to, done)
 		}
 	})
 	add("goes on although the context has ended", func(b *bentCheckpoints, good *Store) {
-		b.advance = func(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
-			return good.Advance(context.WithoutCancel(ctx), lease, to, done)
+		b.advance = func(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
+			return good.Advance(context.WithoutCancel(ctx), lease, incarnation, to, done)
 		}
 	})
 

@@ -82,7 +82,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			_, err := store.Discard(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err
 		},
-		OpAdvance: func(ctx context.Context) error { return store.Advance(ctx, a, at(10), nil) },
+		OpAdvance: func(ctx context.Context) error { return store.Advance(ctx, a, "incarnation 1", at(10), nil) },
 		OpPark:    func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
 		OpSettle:  func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
 		OpParked:  func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
@@ -251,7 +251,7 @@ func TestWriteFaults(t *testing.T) {
 	h.claim(t, a)
 	done := []driver.SequenceRange{{First: 12, Last: 13}}
 	calls := map[Op]func() error{
-		OpAdvance: func() error { return store.Advance(suite.Context(t), a, at(10), done) },
+		OpAdvance: func() error { return store.Advance(suite.Context(t), a, "incarnation 1", at(10), done) },
 		OpPark:    func() error { return store.Park(suite.Context(t), []sluice.DeadLetter{parked("0", 5)}) },
 		OpSettle:  func() error { return store.Settle(suite.Context(t), testGroup, []int64{1}, nil) },
 	}
@@ -289,9 +289,9 @@ func TestWriteFaults(t *testing.T) {
 		t.Errorf("a late settle left %v", left)
 	}
 
-	suite.NoError(t, "advance", store.Advance(suite.Context(t), a, at(20), nil))
+	suite.NoError(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", at(20), nil))
 	w.write = func(_ Op, _ sluice.Lease, apply func() error) error { late[OpAdvance] = apply; return errCut }
-	suite.ErrorIs(t, "advance", store.Advance(suite.Context(t), a, at(30), nil), errCut)
+	suite.ErrorIs(t, "advance", store.Advance(suite.Context(t), a, "incarnation 1", at(30), nil), errCut)
 	h.claim(t, b)
 	fenced(t, "an advance that comes after another's claim", late[OpAdvance]())
 	if p := h.claim(t, b); p.Position != at(20) {

@@ -60,7 +60,7 @@ func limited(ctx context.Context, s *Store) error {
 		if err := s.RecordAttempt(ctx, l, p.Position, driver.AttemptRecord{Sequence: 1, Attempts: attempts}); err == nil {
 			return errors.New("record while nothing can be written: no error")
 		}
-		if err := s.Advance(ctx, l, at(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
+		if err := s.Advance(ctx, l, "i", at(9), []driver.SequenceRange{{First: 12, Last: 12}}); err == nil || errors.Is(err, driver.ErrFenced) {
 			return fmt.Errorf("advance while nothing can be written: %v", err)
 		}
 		deadLetters := []driver.DeadLetter{{Group: group, Event: driver.Event{Partition: "0", Sequence: 1}}, {Group: group, Event: driver.Event{Partition: "0", Sequence: 2}}}

@@ -86,7 +86,7 @@ func TestPostgresBesidePgstore(t *testing.T) {
 			t.Errorf("round %d: seen %+v, %v", round, seen, err)
 		}
 		suite.NoError(t, "redrive", other.commit(driver.Step{Lease: lease, From: next, To: next, Redriven: []int64{due[0].ID}}))
-		suite.NoError(t, "advance", other.Advance(t.Context(), lease, next, []driver.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
+		suite.NoError(t, "advance", other.Advance(t.Context(), lease, "1", next, []driver.SequenceRange{{First: next.Sequence + 2, Last: next.Sequence + 5}}))
 		if again, err := one.Claim(t.Context(), lease, "1"); err != nil || len(again.Done) != 1 || again.Position != next {
 			t.Errorf("round %d: claimed again %+v, %v; want %v and a range that is done", round, again, err, next)
 		}

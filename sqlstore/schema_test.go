@@ -119,7 +119,7 @@ func TestBesideVersion1(t *testing.T) {
 		for i := range done {
 			done[i] = driver.SequenceRange{First: p.Position.Sequence + 3, Last: p.Position.Sequence + 5}
 		}
-		if err := s.Advance(t.Context(), l, p.Position, done); err != nil {
+		if err := s.Advance(t.Context(), l, p.Incarnation, p.Position, done); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := s.Claim(t.Context(), l, "i"); err != nil || !slices.Equal(p.Done, done) {

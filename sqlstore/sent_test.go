@@ -165,7 +165,7 @@ func use(t *testing.T, r *recorder) {
 	s.Leave(ctx, lease)
 	s.Read(ctx, group)
 	s.Reset(ctx, group, "0", "1", at(1))
-	s.Advance(ctx, lease, at(1), nil)
+	s.Advance(ctx, lease, "1", at(1), nil)
 	s.ReadDedup(ctx, group, "0")
 	s.Settle(ctx, group, []int64{1}, []driver.DeadLetter{{ID: 2}})
 	s.Parked(ctx, group, "0", "1", 0)

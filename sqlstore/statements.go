@@ -29,7 +29,7 @@ type statements struct {
 	Move           string // sequence_number, event_offset, lease, expected sequence_number; one row or none
 	Stay           string // lease, expected sequence_number; one row or none
 	Probe          string // the same, and certainly writes
-	Advance        string // sequence_number seven times, event_offset, done, lease, sequence_number; one row or none
+	Advance        string // sequence_number seven times, event_offset, done, lease, sequence_number, incarnation; one row or none
 	Record         string // trial_sequence, …dead_letter, …attempts, …error, …unreturned, lease, expected sequence_number; one row or none
 	Leave          string // lease
 	Read           string // group → partition, progress
@@ -147,7 +147,7 @@ var portable = statements{
 			trial_unreturned  = CASE WHEN sequence_number = ? THEN trial_unreturned ELSE 0 END,
 			trial_attempts    = CASE WHEN sequence_number = ? THEN trial_attempts ELSE 0 END,
 			sequence_number = ?, event_offset = ?, done = ?, done_epoch = epoch, updated_at = {now}
-		WHERE ` + ofLease + ` AND sequence_number <= ?`,
+		WHERE ` + ofLease + ` AND sequence_number <= ? AND incarnation = ?`,
 	Record: `
 		UPDATE sluice_checkpoints SET
 			trial_sequence = ?, trial_dead_letter = ?, trial_attempts = ?, trial_error = ?, trial_unreturned = ?, updated_at = {now}

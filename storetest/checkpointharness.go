@@ -76,7 +76,7 @@ func (h *CheckpointHarness) rivalLease(t testing.TB, epoch int64) driver.Lease {
 // claim claims and stops the test at an error.
 func (h *CheckpointHarness) claim(t testing.TB, lease driver.Lease) driver.Checkpoint {
 	t.Helper()
-	p, err := h.Store.Claim(suite.Context(t), lease, "incarnation 1")
+	p, err := h.Store.Claim(suite.Context(t), lease, incarnation)
 	suite.NoError(t, fmt.Sprintf("claim for %s in epoch %d", lease.Owner, lease.Epoch), err)
 	return p
 }
@@ -92,7 +92,13 @@ func (h *CheckpointHarness) begin(t testing.TB) driver.Lease {
 
 func (h *CheckpointHarness) advance(t testing.TB, lease driver.Lease, to driver.Position, done ...driver.SequenceRange) {
 	t.Helper()
-	suite.NoError(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(suite.Context(t), lease, to, done))
+	h.advanceOf(t, lease, incarnation, to, done...)
+}
+
+// advanceOf advances a checkpoint of an incarnation.
+func (h *CheckpointHarness) advanceOf(t testing.TB, lease driver.Lease, incarnation string, to driver.Position, done ...driver.SequenceRange) {
+	t.Helper()
+	suite.NoError(t, fmt.Sprintf("advance to %v in epoch %d", to, lease.Epoch), h.Store.Advance(suite.Context(t), lease, incarnation, to, done))
 }
 
 // checkpoint reads a partition's checkpoint without claiming it.

@@ -33,7 +33,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 		{Name: "ClaimCreates", Run: func(t testing.TB, h CheckpointHarness) {
 			l := h.lease(t, "0", "a", 7)
 			p := h.claim(t, l)
-			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
+			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: incarnation, Position: driver.Unset, Owner: "a", Epoch: l.Epoch, Claims: 1}
 			if !sameCheckpoint(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -56,7 +56,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, b, at(9))
 			before := h.checkpoint(t, "0")
 			for _, l := range []driver.Lease{leaseOf("0", "a", b.Epoch-1), leaseOf("0", "b", b.Epoch-1), leaseOf("0", "a", b.Epoch)} {
-				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
+				_, err := h.Store.Claim(suite.Context(t), l, incarnation)
 				f, found := errors.AsType[*driver.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != b.Epoch || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch %d of b", l.Owner, l.Epoch, err, b.Epoch)
@@ -113,11 +113,11 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			b := h.lease(t, "0", "b", 2)
 			p, err := h.Store.Claim(suite.Context(t), b, "incarnation 2")
 			suite.NoError(t, "claim with another incarnation", err)
-			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != b.Epoch || p.Owner != "b" {
+			if p.Incarnation != incarnation || p.Position != at(9) || p.Epoch != b.Epoch || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
 			h.advance(t, b, at(10))
-			if p := h.checkpoint(t, "0"); p.Incarnation != "incarnation 1" {
+			if p := h.checkpoint(t, "0"); p.Incarnation != incarnation {
 				t.Errorf("progress made it of %s, want incarnation 1", p.Incarnation)
 			}
 		}},
@@ -151,7 +151,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 				if p.Position != driver.Unset || p.Group != g || p.Owner != l.Owner || p.Incarnation != "incarnation \"√\" 1" {
 					t.Errorf("group %v: claimed %+v, want a checkpoint of its own", g, p)
 				}
-				h.advance(t, l, at(int64(70+i)))
+				h.advanceOf(t, l, p.Incarnation, at(int64(70+i)))
 			}
 			for i, g := range otherGroups {
 				list, err := h.Store.Read(suite.Context(t), g)
@@ -173,7 +173,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 				t.Errorf("reset to epoch %d: %+v, want an epoch above %d, position %+v of incarnation 2, no claims, nothing done after it", epoch, p, a.Epoch, at(4))
 			}
 			for _, to := range []int64{4, 10, 11} {
-				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(to), nil), driver.ErrFenced)
+				suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, at(to), nil), driver.ErrFenced)
 			}
 			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 2")
 			suite.ErrorIs(t, "claim in the epoch of before", err, driver.ErrFenced)
@@ -190,13 +190,13 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			if p := h.claim(t, b); p.Claims != 1 || p.Position != driver.Origin || len(p.Done) > 0 {
 				t.Errorf("claimed after a reset: %+v, want 1 claim at the origin", p)
 			}
-			h.advance(t, b, at(3))
+			h.advanceOf(t, b, "incarnation 2", at(3))
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h CheckpointHarness) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4))
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
+			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
 			a := h.lease(t, "0", "a", epoch+1)
@@ -247,7 +247,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, a, at(12), done...)
 			before := h.checkpoint(t, "0")
 			for _, to := range []driver.Position{at(11), {Sequence: 11}, at(0), driver.Origin, driver.Unset} {
-				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, to, []driver.SequenceRange{{First: 13, Last: 13}}), driver.ErrFenced)
+				suite.ErrorIs(t, fmt.Sprintf("advance from 12 to %v", to), h.Store.Advance(suite.Context(t), a, incarnation, to, []driver.SequenceRange{{First: 13, Last: 13}}), driver.ErrFenced)
 			}
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
 				t.Errorf("advances in vain changed %+v to %+v", before, after)
@@ -309,12 +309,12 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			before := h.checkpoint(t, "0")
 			ctx, cancel := context.WithCancel(suite.Context(t))
 			cancel()
-			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), "incarnation 1")
+			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), incarnation)
 			_, read := h.Store.Read(ctx, testGroup)
-			_, reset := h.Store.Reset(ctx, testGroup, "0", "incarnation 1", at(4))
+			_, reset := h.Store.Reset(ctx, testGroup, "0", incarnation, at(4))
 			for what, err := range map[string]error{
 				"claim": claim, "read": read, "reset": reset,
-				"advance": h.Store.Advance(ctx, a, at(10), nil),
+				"advance": h.Store.Advance(ctx, a, incarnation, at(10), nil),
 				"leave":   h.Store.Leave(ctx, a),
 			} {
 				if err == nil || errors.Is(err, driver.ErrFenced) {
@@ -349,7 +349,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				"a group never claimed":      other,
 			} {
 				for _, to := range []int64{9, 10, 11} {
-					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, at(to), nil), driver.ErrFenced)
+					suite.ErrorIs(t, fmt.Sprintf("advance to %d under %s", to, what), h.Store.Advance(suite.Context(t), l, incarnation, at(to), nil), driver.ErrFenced)
 				}
 			}
 			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
@@ -362,20 +362,33 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 			}
 			h.advance(t, b, at(11))
 		}},
+		{Name: "Incarnation", Run: func(t testing.TB, h CheckpointHarness) {
+			// The topic was recreated. The owner claims the checkpoint of before, and an advance that
+			// it had sent for the new topic arrives later.
+			a := h.begin(t)
+			before := h.checkpoint(t, "0")
+			for _, to := range []int64{9, 50} {
+				suite.ErrorIs(t, fmt.Sprintf("advance to %d of another incarnation", to), h.Store.Advance(suite.Context(t), a, "incarnation 2", at(to), nil), driver.ErrFenced)
+			}
+			if after := h.checkpoint(t, "0"); !sameCheckpoint(before, after) {
+				t.Errorf("advances of another incarnation changed %+v to %+v", before, after)
+			}
+			h.advance(t, a, at(10))
+		}},
 		{Name: "Zombie", Run: func(t testing.TB, h CheckpointHarness) {
 			// An owner that was paused wakes up in another process.
 			a := h.begin(t)
 			b := h.rivalLease(t, 2)
-			_, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
+			_, err := h.peer().Claim(suite.Context(t), b, incarnation)
 			suite.NoError(t, "claim", err)
-			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, at(50), nil), driver.ErrFenced)
+			suite.ErrorIs(t, "advance by the owner of before", h.Store.Advance(suite.Context(t), a, incarnation, at(50), nil), driver.ErrFenced)
 			suite.NoError(t, "leave by the owner of before", h.Store.Leave(suite.Context(t), a))
-			_, err = h.Store.Claim(suite.Context(t), a, "incarnation 1")
+			_, err = h.Store.Claim(suite.Context(t), a, incarnation)
 			suite.ErrorIs(t, "claim by the owner of before", err, driver.ErrFenced)
 			if p := h.checkpoint(t, "0"); p.Position != at(9) || p.Owner != "b" || p.Claims != 2 {
 				t.Errorf("the owner of before has made %+v of it, want it b's at %+v with 2 claims", p, at(9))
 			}
-			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, at(10), nil))
+			suite.NoError(t, "advance", h.peer().Advance(suite.Context(t), b, incarnation, at(10), nil))
 			h.wantPosition(t, at(10))
 		}},
 		{Name: "AdvanceAtOnce", Run: func(t testing.TB, h CheckpointHarness) {
@@ -386,7 +399,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				base := 10 + round*n
 				for err := range race(t, n, func(i int) error {
 					to := base + int64(i)
-					return h.Store.Advance(suite.Context(t), a, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
+					return h.Store.Advance(suite.Context(t), a, incarnation, at(to), []driver.SequenceRange{{First: to + 2, Last: to + 3}})
 				}) {
 					if err != nil && !errors.Is(err, driver.ErrFenced) {
 						t.Errorf("one of %d advances at once: got %v, want nil or ErrFenced", n, err)
@@ -412,7 +425,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				old := suite.Spawn(t, func() run {
 					r := run{acked: start}
 					for n := start + 1; n <= start+50; n++ {
-						if r.err = h.Store.Advance(suite.Context(t), a, at(n), done(n)); r.err != nil {
+						if r.err = h.Store.Advance(suite.Context(t), a, incarnation, at(n), done(n)); r.err != nil {
 							break
 						}
 						r.acked = n
@@ -427,7 +440,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				})
 				<-begun
 				b := h.rivalLease(t, 2*round+3)
-				p, err := h.peer().Claim(suite.Context(t), b, "incarnation 1")
+				p, err := h.peer().Claim(suite.Context(t), b, incarnation)
 				suite.NoError(t, "claim while the old owner advances", err)
 				r := <-old
 				if r.err != nil && !errors.Is(r.err, driver.ErrFenced) {
@@ -438,7 +451,7 @@ func raceChecks() []suite.Check[CheckpointHarness] {
 				}
 				h.wantCheckpoint(t, "claimed", p, at(p.Position.Sequence), done(p.Position.Sequence)...)
 				h.wantPosition(t, p.Position, p.Done...)
-				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, at(p.Position.Sequence+1), nil))
+				suite.NoError(t, "advance after the claim", h.peer().Advance(suite.Context(t), b, incarnation, at(p.Position.Sequence+1), nil))
 			}
 		}},
 	}

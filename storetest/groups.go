@@ -24,3 +24,6 @@ var otherGroups = []driver.Group{
 }
 
 var testGroup = driver.Group{Namespace: "ns", Topic: "flights/x", Name: "$Default"}
+
+// incarnation is that of the topic, unless a case says otherwise.
+const incarnation = "incarnation 1"

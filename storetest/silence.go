@@ -105,9 +105,9 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 			request{name: "read dedup", reads: true, send: func(ctx context.Context) error { _, err := h.Store.ReadDedup(ctx, testGroup, "0"); return err }},
 			request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
 			request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
-			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, "incarnation 1"); return err }},
+			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 			request{name: "reset", send: func(ctx context.Context) error {
-				_, err := h.Store.Reset(ctx, testGroup, "1", "incarnation 1", at(4))
+				_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4))
 				return err
 			}},
 		)
@@ -115,7 +115,7 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 		b := leaseOf("0", "b", 2)
 		var claimed driver.Checkpoint
 		again(t, "claim after the silence", func(ctx context.Context) (err error) {
-			claimed, err = h.Store.Claim(ctx, b, "incarnation 1")
+			claimed, err = h.Store.Claim(ctx, b, incarnation)
 			return err
 		})
 		if claimed.Position != at(9) {
@@ -160,7 +160,7 @@ func readOnlyTx[Tx any]() suite.Check[TxHarness[Tx]] {
 			request{name: "record", send: func(ctx context.Context) error {
 				return h.Store.RecordAttempt(ctx, a, at(9), driver.AttemptRecord{Sequence: 10, Attempts: 1})
 			}},
-			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, "incarnation 1"); return err }},
+			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 			request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
 		)
 		again(t, "commit when the server accepts writes again", func(ctx context.Context) error {
@@ -198,18 +198,18 @@ func silenceOfDeadLetters[Tx any]() suite.Check[TxHarness[Tx]] {
 var silenceOfCheckpoints = suite.Check[CheckpointHarness]{Name: "SilentServer", Run: func(t testing.TB, h CheckpointHarness) {
 	a := h.lease(t, "0", "a", 1)
 	h.claim(t, a)
-	suite.NoError(t, "advance", h.Store.Advance(suite.Context(t), a, at(9), nil))
+	suite.NoError(t, "advance", h.Store.Advance(suite.Context(t), a, incarnation, at(9), nil))
 	h.Silence.during(t,
-		request{name: "advance", send: func(ctx context.Context) error { return h.Store.Advance(ctx, a, at(10), nil) }},
+		request{name: "advance", send: func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, at(10), nil) }},
 		request{name: "read", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Read(ctx, testGroup); return err }},
 		request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
-		request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, "incarnation 1"); return err }},
+		request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 		request{name: "reset", send: func(ctx context.Context) error {
-			_, err := h.Store.Reset(ctx, testGroup, "1", "incarnation 1", at(4))
+			_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4))
 			return err
 		}},
 	)
-	again(t, "advance after the silence", func(ctx context.Context) error { return h.Store.Advance(ctx, a, at(11), nil) })
+	again(t, "advance after the silence", func(ctx context.Context) error { return h.Store.Advance(ctx, a, incarnation, at(11), nil) })
 }}
 
 // silenceOfQueue is about a store of dead letters that does not answer.
@@ -222,7 +222,7 @@ var silenceOfQueue = suite.Check[DeadLetterQueueHarness]{Name: "SilentServer", R
 		request{name: "due", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Due(ctx, testGroup, "0", 10); return err }},
 		request{name: "settle", send: func(ctx context.Context) error { return h.Store.Settle(ctx, testGroup, []int64{id}, nil) }},
 		request{name: "parked", reads: true, send: func(ctx context.Context) error {
-			_, err := h.Store.Parked(ctx, testGroup, "0", "incarnation 1", 0)
+			_, err := h.Store.Parked(ctx, testGroup, "0", incarnation, 0)
 			return err
 		}},
 		request{name: "held", reads: true, send: func(ctx context.Context) error { _, err := h.Store.Held(ctx, testGroup, "0", nil); return err }},

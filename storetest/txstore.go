@@ -39,7 +39,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			l := leaseOf("0", "a", 7)
 			p := h.claim(t, l)
 			p.Updated = p.Updated.UTC()
-			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: "incarnation 1", Position: driver.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
+			want := driver.Checkpoint{Group: testGroup, Partition: "0", Incarnation: incarnation, Position: driver.Unset, Owner: "a", Epoch: 7, Claims: 1, Updated: p.Updated}
 			if !reflect.DeepEqual(p, want) || p.Updated.IsZero() {
 				t.Errorf("claimed %+v, want %+v", p, want)
 			}
@@ -61,7 +61,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.claim(t, leaseOf("0", "b", 5))
 			before := h.checkpoint(t, "0")
 			for _, l := range []driver.Lease{leaseOf("0", "a", 4), leaseOf("0", "b", 4), leaseOf("0", "a", 5)} {
-				_, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
+				_, err := h.Store.Claim(suite.Context(t), l, incarnation)
 				f, found := errors.AsType[*driver.FencedError](err)
 				if !found || f.Partition != "0" || f.Epoch != 5 || f.Owner != "b" {
 					t.Errorf("claim for %s in epoch %d: got %v, want a FencedError that names epoch 5 of b", l.Owner, l.Epoch, err)
@@ -111,7 +111,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.begin(t)
 			p, err := h.Store.Claim(suite.Context(t), leaseOf("0", "b", 2), "incarnation 2")
 			suite.NoError(t, "claim with another incarnation", err)
-			if p.Incarnation != "incarnation 1" || p.Position != at(9) || p.Epoch != 2 || p.Owner != "b" {
+			if p.Incarnation != incarnation || p.Position != at(9) || p.Epoch != 2 || p.Owner != "b" {
 				t.Errorf("got %+v, want the checkpoint claimed, and its incarnation and position as they were", p)
 			}
 		}},
@@ -196,7 +196,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("group %v: read %v before anything was claimed", g, list)
 				}
 				l := driver.Lease{Group: g, Partition: "0", Owner: "o'wner", Epoch: 1}
-				p, err := h.Store.Claim(suite.Context(t), l, "incarnation 1")
+				p, err := h.Store.Claim(suite.Context(t), l, incarnation)
 				suite.NoError(t, fmt.Sprintf("claim in group %v", g), err)
 				if p.Position != driver.Unset || p.Group != g {
 					t.Errorf("group %v: claimed %+v, another group's", g, p)
@@ -244,10 +244,10 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4))
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
-			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 1" || p.Claims != 0 {
+			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
 				t.Errorf("reset made %+v with epoch %d", p, epoch)
 			}
 			h.claim(t, leaseOf("0", "a", epoch+1))
@@ -264,7 +264,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			done := []driver.SequenceRange{{First: 13, Last: 14}}
 			trial := driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
-			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(9), done))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, at(9), done))
 			if p := h.claim(t, a); p.Attempt != trial || !slices.Equal(p.Done, done) {
 				t.Errorf("advanced in place: %+v, want trial %+v and %v done", p, trial, done)
 			}
@@ -277,7 +277,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("a step left %v done after %v, want none", p.Done, p.Position)
 			}
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
-			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, at(11), done))
+			suite.NoError(t, "advance", checkpoints.Advance(suite.Context(t), a, incarnation, at(11), done))
 			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) || p.Claims != 1 {
 				t.Errorf("an advance left %+v, want no trial and 1 claim", p)
 			}

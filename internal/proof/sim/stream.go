@@ -218,23 +218,23 @@ type atLeastOnceStore struct {
 	deadLetters
 }
 
-func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange) error {
+func (c checkpoints) Advance(ctx context.Context, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange) error {
 	if n := len(done); n > 0 && c.w.cfg.Stream.Highest {
 		to, done = sluice.Position{Sequence: done[n-1].Last}, nil
 	}
 	first := c.mayMoveStart(lease.Partition)
-	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(c.process, lease, to, done, first) })
+	return c.w.send(ctx, c.process, "advance", lease.Partition, func() error { return c.w.advance(c.process, lease, incarnation, to, done, first) })
 }
 
 // advance moves a checkpoint, and records violations: a checkpoint that passes an
 // event that is neither written nor a dead letter, that moves backwards, or that
 // comes from an owner that has been fenced.
-func (w *world) advance(p *process, lease sluice.Lease, to sluice.Position, done []driver.SequenceRange, first bool) error {
+func (w *world) advance(p *process, lease sluice.Lease, incarnation string, to sluice.Position, done []driver.SequenceRange, first bool) error {
 	ctx := context.Background()
 	checkpoint := w.checkpoint(lease.Partition)
 	before := checkpoint.Position
 	parked, _ := w.store.List(ctx, w.group, sluice.DeadLetterFilter{Partition: lease.Partition})
-	if err := w.store.Advance(ctx, lease, to, done); err != nil {
+	if err := w.store.Advance(ctx, lease, incarnation, to, done); err != nil {
 		return err
 	}
 	if !first {

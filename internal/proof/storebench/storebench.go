@@ -29,7 +29,7 @@ func Advance[S driver.CheckpointStore](b *testing.B, open func(b *testing.B) S) 
 				for i := range done {
 					done[i] = driver.SequenceRange{First: to + 10 + 7*int64(i), Last: to + 12 + 7*int64(i)}
 				}
-				if err := s.Advance(b.Context(), lease, driver.Position{Sequence: to}, done); err != nil {
+				if err := s.Advance(b.Context(), lease, incarnation, driver.Position{Sequence: to}, done); err != nil {
 					b.Fatal(err)
 				}
 				to++
