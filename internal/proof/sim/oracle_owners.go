@@ -22,6 +22,7 @@ func (w *world) acquired(p *process, l sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leaseOf[l] = p
+	delete(w.claimedAt, l) // after a loss of the leases the process may have had an equal one
 	name := partitionName(l)
 	w.blame.assignments[name]++
 	if l.Epoch > w.tenancies[name].epoch {

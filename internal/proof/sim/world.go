@@ -75,7 +75,7 @@ type world struct {
 	setAt     time.Time            // when an operator last set a checkpoint
 
 	tenancies  map[string]tenancy         // by topic and partition
-	claimedAt  map[sluice.Lease]time.Time // when a lease's owner claimed its checkpoint first
+	claimedAt  map[sluice.Lease]time.Time // when a lease's owner, since it acquired it, claimed its checkpoint first
 	parkings   map[eventID]parking
 	discarded  map[int64]bool             // dead letters, at some time
 	leaseOf    map[sluice.Lease]*process  // who acquired it, or committed under it, last
