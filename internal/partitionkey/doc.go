@@ -1,5 +1,6 @@
 // Package partitionkey computes where a partition key belongs: the partition of an event
-// hub, and the effective partition key in an Azure Cosmos DB container.
+// hub or of a topic of Kafka, and the effective partition key in an Azure Cosmos DB
+// container.
 //
 // An effective partition key is the hash of a partition key value, as upper-case hex text
 // from "" to "FF". Accounts report the bounds of partition key ranges in the same form.
