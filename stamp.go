@@ -36,7 +36,8 @@ type Stamp struct {
 	Redrive bool
 }
 
-// The application properties that carry a stamp.
+// The application properties that carry a stamp. Where a log's properties are texts, as the
+// headers of Kafka are, the numbers are decimal and the bool is "true".
 const (
 	propertyID     = "sluice-id"     // string
 	propertyEpoch  = "sluice-epoch"  // int64
@@ -117,6 +118,10 @@ func (s *Stamp) readMarks(properties map[string]any) (err error) {
 	case nil:
 	case bool:
 		s.Redrive = v
+	case string:
+		if s.Redrive, err = strconv.ParseBool(v); err != nil {
+			return fmt.Errorf("property %s is %.20q, want true or false", propertyRetry, v)
+		}
 	default:
 		return fmt.Errorf("property %s is a %T, want a bool", propertyRetry, v)
 	}
@@ -141,8 +146,8 @@ func stampString(properties map[string]any, name string) (string, error) {
 	}
 }
 
-// stampNumber reads a number, whose width may have changed on the way. It returns absent if
-// there is no such property.
+// stampNumber reads a number, whose width may have changed on the way, or which became a text.
+// It returns absent if there is no such property.
 func stampNumber(properties map[string]any, name string, absent int64) (int64, error) {
 	n := absent
 	switch v := properties[name].(type) {
@@ -153,6 +158,11 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 		n = int64(v)
 	case int:
 		n = int64(v)
+	case string:
+		var err error
+		if n, err = strconv.ParseInt(v, 10, 64); err != nil {
+			return 0, fmt.Errorf("property %s is %.20q, want a number", name, v)
+		}
 	default:
 		return 0, fmt.Errorf("property %s is a %T, want an int64", name, v)
 	}

@@ -84,7 +84,11 @@ func TestStampFrom(t *testing.T) {
 	if got, there, err := sluice.StampFrom(foreign); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: -1}) {
 		t.Errorf("%v is read as %+v, %v, %v", foreign, got, there, err)
 	}
-	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "7", "sluice-low": 1.5, "sluice-parked": 5, "sluice-retry": int64(1)} {
+	texts := map[string]any{"sluice-id": id.String(), "sluice-epoch": "7", "sluice-low": "99", "sluice-retry": "true", "sluice-parked": "-1/0:42,3+1"}
+	if got, there, err := sluice.StampFrom(texts); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Redrive: true}) {
+		t.Errorf("%v is read as %+v, %v, %v", texts, got, there, err)
+	}
+	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "seven", "sluice-low": 1.5, "sluice-parked": 5, "sluice-retry": int64(1)} {
 		properties := map[string]any{"sluice-id": id.String()}
 		properties[name] = value
 		if got, there, err := sluice.StampFrom(properties); err == nil || there || !strings.Contains(err.Error(), name) {
@@ -92,7 +96,7 @@ func TestStampFrom(t *testing.T) {
 		}
 	}
 	for _, properties := range []map[string]any{
-		{"sluice-id": "one"}, {"sluice-id": id.String(), "sluice-epoch": int64(-1)}, {"sluice-id": id.String(), "sluice-low": int64(-2)},
+		{"sluice-id": "one"}, {"sluice-id": id.String(), "sluice-epoch": int64(-1)}, {"sluice-id": id.String(), "sluice-retry": "maybe"}, {"sluice-id": id.String(), "sluice-low": "9223372036854775808"}, {"sluice-id": id.String(), "sluice-low": int64(-2)},
 		{"sluice-id": id.String(), "sluice-low": int64(42)}, // of the event itself, which was not done
 	} {
 		if got, there, err := sluice.StampFrom(properties); err == nil || there {
