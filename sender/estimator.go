@@ -30,7 +30,7 @@ type EstimatorConfig struct {
 	Size func(*Message) int
 	// Overhead returns how many bytes a message has beside its body, as far as
 	// is known. Default: the lengths of its key, its ids, its content type, and
-	// its properties' names and values.
+	// its properties' and headers' names and values.
 	Overhead func(*Message) int
 	// MaxMessages is how many messages a batch may have. Default: 4,500, what
 	// Service Bus takes.

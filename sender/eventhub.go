@@ -202,8 +202,9 @@ func (b *eventBatch) Len() int   { return int(b.batch.NumEvents()) }
 func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
 
 func (b *eventBatch) Add(m *Message) error {
-	var err error
+	err := m.checkKafkaOnly()
 	switch {
+	case err != nil:
 	case b.Len() == b.maxMessages:
 		return ErrTooLarge
 	case m.SessionID != "":

@@ -14,10 +14,12 @@ import (
 type packer struct {
 	transport Transport
 	limit     sizeEstimate // of batches that know their size; an [Estimator] has its own
+	// partitionOf says to which of n partitions a key belongs.
+	partitionOf func(key string, n int) int
 }
 
 func newPacker(transport Transport) *packer {
-	return &packer{transport: transport, limit: sizeEstimate{limit: math.MaxInt}}
+	return &packer{transport: transport, limit: sizeEstimate{limit: math.MaxInt}, partitionOf: partitionOf(transport)}
 }
 
 // newBatch begins a batch for a partition.

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // maxRejections is how many rejected messages the error of SendAll has.
@@ -103,7 +101,7 @@ func (r *run) take(m *Message) bool {
 	if m.MessageID == "" {
 		m.MessageID = r.ids.id(k.index)
 	}
-	slot, partition := r.slot(m.group())
+	slot, partition := r.slot(m)
 	if r.s.cfg.Ordered {
 		if r.last != nil && r.last != slot {
 			r.ship(r.last)
@@ -120,17 +118,17 @@ func (r *run) take(m *Message) bool {
 	return true
 }
 
-// slot is where the batch of a key or session is filling, and its partition.
+// slot is where the batch for a message is filling, and its partition.
 // Event Hubs gives an event without a key the key of the batch's first event, so
 // messages without a key have batches of their own.
-func (r *run) slot(key string) (slot **batch, partition int) {
-	if r.mixed || key == "" {
+func (r *run) slot(m *Message) (slot **batch, partition int) {
+	if r.mixed || !m.grouped() {
 		if r.s.cfg.Spread {
 			r.next = (r.next + 1) % len(r.writers)
 		}
 		return &r.keyless[r.next%len(r.keyless)], r.next
 	}
-	partition = partitionkey.EventHubsPartition(key, len(r.writers))
+	partition = r.s.packer.partitionOf(m.group(), len(r.writers))
 	if r.s.cfg.Ordered {
 		r.next = partition
 	}

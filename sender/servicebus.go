@@ -348,7 +348,10 @@ func (b *serviceBusBatch) Add(m *Message) error {
 // checkServiceBus returns why the service doesn't take a message, if so: it would
 // refuse the whole batch.
 func checkServiceBus(m *Message) error {
+	err := m.checkKafkaOnly()
 	switch {
+	case err != nil:
+		return err
 	case m.SessionID != "" && m.Key != "" && m.Key != m.SessionID:
 		return errors.New("partition key differs from the session id: leave Key empty")
 	case longer(m.SessionID, maxID):

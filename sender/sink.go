@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // ErrClosed is wrapped by the outage that completes the messages of a [Sink]
@@ -141,7 +141,15 @@ var errForeignStamp = errors.New("message carries the stamp of an earlier stage'
 // that submits it, as it has if its properties are those of a stamped event. The
 // next stage would take several such messages for duplicates of one.
 func hasForeignStamp(ctx context.Context, m *Message) bool {
-	stamp, there, err := sluice.StampFrom(m.Properties)
+	properties := m.Properties
+	if len(m.Headers) > 0 {
+		properties = make(map[string]any, len(m.Headers)+len(m.Properties))
+		for _, h := range m.Headers {
+			properties[h.Name] = string(h.Value)
+		}
+		maps.Copy(properties, m.Properties)
+	}
+	stamp, there, err := sluice.StampFrom(properties)
 	if !there || err != nil {
 		return false
 	}
@@ -154,11 +162,11 @@ func hasForeignStamp(ctx context.Context, m *Message) bool {
 // their own.
 func (s *Sink) partitionOf(m *Message) *sinkPartition {
 	n := len(s.partitions) / 2
-	if key := m.group(); key != "" {
-		return s.partitions[partitionkey.EventHubsPartition(key, n)]
+	if m.grouped() {
+		return s.partitions[s.packer.partitionOf(m.group(), n)]
 	}
 	if stamp, ok, err := sluice.StampFrom(m.Properties); ok && err == nil {
-		return s.partitions[n+partitionkey.EventHubsPartition(stamp.ID.String(), n)]
+		return s.partitions[n+s.packer.partitionOf(stamp.ID.String(), n)]
 	}
 	s.next = (s.next + 1) % n
 	return s.partitions[n+s.next]

@@ -55,6 +55,9 @@ func overhead(m *Message) int {
 			n += 9 // a type and eight bytes
 		}
 	}
+	for _, h := range m.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
 	return n
 }
 

@@ -102,11 +102,14 @@ type mapping func(context.Context, *sluice.Event) ([]*sender.Message, error)
 // rejected.
 func TestForeignStamps(t *testing.T) {
 	for name, c := range map[string]struct {
-		wrap func(mapping) mapping
-		sent int
+		wrap    func(mapping) mapping
+		headers bool // the properties are passed on as headers
+		sent    int
 	}{
-		"stamped":   {func(m mapping) mapping { return sender.Stamped(m) }, 10},
-		"passed on": {func(m mapping) mapping { return m }, 0},
+		"stamped":              {func(m mapping) mapping { return sender.Stamped(m) }, false, 10},
+		"passed on":            {func(m mapping) mapping { return m }, false, 0},
+		"stamped over headers": {func(m mapping) mapping { return sender.Stamped(m) }, true, 10},
+		"headers passed on":    {func(m mapping) mapping { return m }, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,7 +126,14 @@ func TestForeignStamps(t *testing.T) {
 				}
 				store, sink := &sluicetest.Store{}, newSink(t, e, nil)
 				pass := c.wrap(func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
-					return []*sender.Message{{Properties: e.Properties}}, nil
+					if !c.headers {
+						return []*sender.Message{{Properties: e.Properties}}, nil
+					}
+					m := &sender.Message{}
+					for name, value := range e.Properties {
+						m.Headers = append(m.Headers, sluice.Header{Name: name, Value: fmt.Append(nil, value)})
+					}
+					return []*sender.Message{m}, nil
 				})
 				stage, err := sluice.New(source, &sluicetest.Leases{}, sluice.AtLeastOnce(store, pass, sink, nil), nil)
 				if err != nil {

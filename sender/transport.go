@@ -3,6 +3,8 @@ package sender
 import (
 	"context"
 	"errors"
+
+	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
 // ErrTooLarge means that a message doesn't fit into a batch.
@@ -15,7 +17,8 @@ var ErrPermanent = errors.New("permanent error, not retried")
 // called concurrently, but Send has one batch at a time for each partition.
 type Transport interface {
 	// Partitions returns the partitions: always the same, in the order in which
-	// the service hashes keys to them.
+	// the service hashes keys to them, by the hash of Event Hubs or that of a
+	// [KeyPartitioner].
 	Partitions(ctx context.Context) ([]string, error)
 	// NewBatch begins a batch for a partition. It isn't called again after an
 	// error that wraps [ErrPermanent].
@@ -51,6 +54,22 @@ type PartitionMixer interface {
 	// MixesPartitions reports whether they may. If so, [Config.Ordered] ends a
 	// batch only when it is full.
 	MixesPartitions() bool
+}
+
+// KeyPartitioner is a [Transport] to a service with a hash of its own.
+type KeyPartitioner interface {
+	// PartitionOf returns to which of n partitions a key belongs: the index in
+	// what Partitions returns.
+	PartitionOf(key string, n int) int
+}
+
+// partitionOf returns the function that says to which of n partitions of a
+// transport a key belongs.
+func partitionOf(t Transport) func(key string, n int) int {
+	if p, ok := t.(KeyPartitioner); ok {
+		return p.PartitionOf
+	}
+	return partitionkey.EventHubsPartition
 }
 
 // Outcome is what became of a batch.
