@@ -1,7 +1,7 @@
 # Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
 
 MODULES     = ./... ./autoscale/... ./cmd/sluice/...
-TAGS        = postgres,mariadb,sqlserver,azurite,interop,chromium
+TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 GO_NEXT    ?= go1.27.3
@@ -18,10 +18,11 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
+	@scripts/install-kafka
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-interop

@@ -33,7 +33,7 @@ type Program struct {
 	Name  string         // such as "MariaDB", for errors
 	Ready string         // part of the line of its log that says that it takes connections
 	End   syscall.Signal // ends it at once, as a crash does
-	Users []string       // run it where the tests run as root: the first one that exists
+	Users []string       // run it where the tests run as root: the first one that exists. Empty: root does
 }
 
 // Find returns the path of a program. Debian keeps servers out of the PATH of users.
@@ -88,10 +88,10 @@ func NewProcess(program Program) (*Process, error) {
 	return p, nil
 }
 
-// unprivileged returns the user of a program where the tests run as root, which servers refuse, and
-// nil where they do not.
+// unprivileged returns the user of a program where the tests run as root, which many servers refuse,
+// and nil where they do not.
 func unprivileged(program Program) (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 || len(program.Users) == 0 {
 		return nil, nil
 	}
 	for _, name := range program.Users {
