@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ var describeChecks = []suite.Check[SourceHarness]{
 		events := read(t, open(t, s, p, start(t, s, p, sluice.Earliest()), 1), 3)
 		b, err = s.Bounds(suite.Context(t), p)
 		suite.NoError(t, "bounds", err)
-		if !h.Features.StaleBounds && (b.First != first || b.First != events[0].Sequence || b.Last != events[2].Position() || !b.LastEnqueued.Equal(events[2].Enqueued)) {
+		if !h.Features.StaleBounds && (b.First != first || b.First != events[0].Sequence || !h.Features.samePosition(b.Last, events[2]) || !b.LastEnqueued.Equal(events[2].Enqueued)) {
 			t.Errorf("bounds are %+v, want from %d (before: %d) to %+v at %v", b, events[0].Sequence, first, events[2].Position(), events[2].Enqueued)
 		}
 		if b, err = s.Bounds(suite.Context(t), q); err != nil || b.Last.Sequence != b.First-1 {
@@ -113,15 +114,19 @@ var readChecks = []suite.Check[SourceHarness]{
 			if e.Partition != p || e.Sequence != events[0].Sequence+int64(i) || e.Enqueued.IsZero() || e.Key != "" || (e.Offset == "") != h.Features.NoOffsets {
 				t.Errorf("event %d: %+v; want partition, consecutive number, offset (but: %v), time, no key", i, e, h.Features.NoOffsets)
 			}
-			if i > 0 && (e.Enqueued.Before(events[i-1].Enqueued) || e.Offset == events[i-1].Offset && e.Offset != "") {
+			if i > 0 && (e.Enqueued.Before(events[i-1].Enqueued) || e.Offset == events[i-1].Offset && e.Offset != "" && !h.Features.SharedOffsets) {
 				t.Errorf("event %d is enqueued at %v with offset %q, the one before at %v with %q", i, e.Enqueued, e.Offset, events[i-1].Enqueued, events[i-1].Offset)
 			}
 		}
 		if h.Features.Bare {
 			sent.MessageID, sent.CorrelationID, sent.ContentType = "", "", ""
 		}
+		sameProperties := func(e *driver.Event) bool {
+			want, have := h.Features.properties(sent.Properties, e.Properties)
+			return maps.Equal(want, have)
+		}
 		if e := events[0]; e.MessageID != sent.MessageID || e.CorrelationID != sent.CorrelationID || e.ContentType != sent.ContentType ||
-			!maps.Equal(e.Properties, sent.Properties) || string(e.Body) != string(sent.Body) {
+			!sameProperties(e) || string(e.Body) != string(sent.Body) {
 			t.Errorf("sent %+v\nread %+v", sent, e)
 		}
 		if e := events[1]; len(e.Body) != 0 || len(e.Properties) != 0 {
@@ -315,10 +320,13 @@ var seekChecks = []suite.Check[SourceHarness]{
 			seek(sluice.FromSequence(e.Sequence), e.Sequence-1)
 			seek(sluice.At(e.Enqueued), e.Sequence-1)
 			seek(sluice.At(e.Enqueued.Add(time.Millisecond).In(time.FixedZone("east", 9*3600))), e.Sequence)
-			if h.Features.NoOffsets {
+			switch {
+			case h.Features.SharedOffsets:
+				seek(sluice.FromOffset(strconv.FormatInt(e.Sequence, 10)), e.Sequence-1)
+			case h.Features.NoOffsets:
 				_, err := s.Seek(suite.Context(t), p, sluice.FromOffset("1"), 1)
 				suite.ErrorIs(t, "seek an offset, which the log has not", err, driver.ErrRefused)
-			} else {
+			default:
 				seek(sluice.FromOffset(e.Offset), e.Sequence-1)
 			}
 		}
@@ -358,7 +366,7 @@ var lossChecks = []suite.Check[SourceHarness]{
 		suite.NoError(t, "trim", h.Trim(suite.Context(t), p, first))
 		b, err := s.Bounds(suite.Context(t), p)
 		suite.NoError(t, "bounds", err)
-		if !h.Features.StaleBounds && (b.First != first || b.Last != events[4].Position()) {
+		if !h.Features.StaleBounds && (b.First != first || !h.Features.samePosition(b.Last, events[4])) {
 			t.Errorf("bounds are %+v, want from %d to %+v", b, first, events[4].Position())
 		}
 		for i := range 3 {
@@ -436,7 +444,11 @@ var lossChecks = []suite.Check[SourceHarness]{
 			if after.Incarnation == before.Incarnation || after.Group != before.Group {
 				t.Errorf("described as %+v before and %+v after the topic was recreated, want another incarnation", before, after)
 			}
-			suite.ErrorIs(t, "open at a position of the topic of before", openAndRead(t, s, p, events[4].Position(), 1), driver.ErrPastEnd)
+			// A log that compares histories takes it for truncated.
+			err = openAndRead(t, s, p, events[4].Position(), 1)
+			if !errors.Is(err, driver.ErrTruncated) || !h.Features.SharedOffsets {
+				suite.ErrorIs(t, "open at a position of the topic of before", err, driver.ErrPastEnd)
+			}
 		}
 		h.send(t, p, "1", "2", "3", "4", "5", "6", "7")
 		// A reader of the old topic must never go on in the new one.

@@ -46,6 +46,32 @@ type SourceFeatures struct {
 	// StaleBounds: Bounds may be out of date or inexact. The default is that they are those
 	// of the moment. Seek and Open are exact in either case.
 	StaleBounds bool
+	// SharedOffsets: an offset names the history of the log, and many events have the same. A start
+	// at an offset is one at a sequence number. The default is that an offset names an event.
+	SharedOffsets bool
+	// TextProperties: values of properties come back as texts, beside others that the log adds. The
+	// default is that they keep their types.
+	TextProperties bool
+}
+
+// properties returns properties as they come back.
+func (f *SourceFeatures) properties(sent, got map[string]any) (want, have map[string]any) {
+	if !f.TextProperties {
+		return sent, got
+	}
+	want, have = map[string]any{}, map[string]any{}
+	for name, value := range sent {
+		want[name] = fmt.Sprint(value)
+		if value, there := got[name]; there {
+			have[name] = value
+		}
+	}
+	return want, have
+}
+
+// samePosition reports whether a position that the log gave is that of an event.
+func (f *SourceFeatures) samePosition(p driver.Position, e *driver.Event) bool {
+	return p == e.Position() || f.SharedOffsets && p.Sequence == e.Sequence
 }
 
 // send appends events whose bodies are these texts.

@@ -22,7 +22,7 @@ type rule struct {
 	text         string
 }
 
-var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender"}
+var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka"}
 
 var rules = append([]rule{
 	{"root", []string{""}, []string{"driver", "internal"}, true,

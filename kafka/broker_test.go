@@ -1,0 +1,147 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const topicName = "flights"
+
+// cluster is a Kafka of a test, with one topic.
+type cluster struct {
+	brokers []string
+	topic   string
+	admin   *kadm.Client
+}
+
+// newFake starts franz-go's fake of Kafka with a topic of two partitions.
+func newFake(t testing.TB, options ...kfake.Opt) (*cluster, *kfake.Cluster) {
+	t.Helper()
+	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(2, topicName)}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	return newCluster(t, fake.ListenAddrs(), topicName), fake
+}
+
+func newCluster(t testing.TB, brokers []string, topic string) *cluster {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &cluster{brokers, topic, kadm.NewClient(client)}
+}
+
+// open opens a client, which is closed at the end of the test.
+func (c *cluster) open(t testing.TB, cfg *Config) *Client {
+	t.Helper()
+	client, err := Open(c.brokers, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := client.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// source opens a client with a source of the topic.
+func (c *cluster) source(t testing.TB, cfg *SourceConfig) *Source {
+	t.Helper()
+	s, err := c.open(t, nil).Source(c.topic, "test", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// append sends events to a partition, as the sink for Kafka does.
+func (c *cluster) append(ctx context.Context, partition string, events ...*driver.Event) error {
+	n, err := strconv.ParseInt(partition, 10, 32)
+	if err != nil {
+		return err
+	}
+	// A client of its own, which does not know the topic of before.
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for _, e := range events {
+		r := &kgo.Record{Topic: c.topic, Partition: int32(n), Value: e.Body, Headers: headersOf(e)}
+		if e.Key != "" || e.EmptyKey {
+			r.Key = []byte(e.Key)
+		}
+		records = append(records, r)
+	}
+	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+// headersOf returns the headers of an event that is sent.
+func headersOf(e *driver.Event) (headers []kgo.RecordHeader) {
+	add := func(name, value string) {
+		if value != "" {
+			headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+	}
+	add(HeaderMessageID, e.MessageID)
+	add(HeaderCorrelationID, e.CorrelationID)
+	add(HeaderContentType, e.ContentType)
+	for name, value := range e.Properties {
+		switch v := value.(type) {
+		case float64:
+			add(name, strconv.FormatFloat(v, 'g', -1, 64))
+		default:
+			add(name, fmt.Sprint(v))
+		}
+	}
+	for _, h := range e.Headers {
+		headers = append(headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	return headers
+}
+
+func (c *cluster) trim(ctx context.Context, partition string, before int64) error {
+	n, err := strconv.ParseInt(partition, 10, 32)
+	if err != nil {
+		return err
+	}
+	offsets := kadm.Offsets{}
+	offsets.Add(kadm.Offset{Topic: c.topic, Partition: int32(n), At: before})
+	answers, err := c.admin.DeleteRecords(ctx, offsets)
+	if err != nil {
+		return err
+	}
+	return answers.Error()
+}
+
+func (c *cluster) recreate(ctx context.Context) error {
+	if _, err := c.admin.DeleteTopic(ctx, c.topic); err != nil {
+		return err
+	}
+	for {
+		_, err := c.admin.CreateTopic(ctx, 2, -1, nil, c.topic)
+		if !errors.Is(err, kerr.TopicAlreadyExists) || ctx.Err() != nil {
+			return err
+		}
+	}
+}

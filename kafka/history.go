@@ -1,0 +1,132 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// history is what a position keeps of the log's history: the epoch of the leader who wrote the
+// record, and the first number of that epoch that was read, or that a seek found.
+type history struct {
+	epoch int32 // -1 if unknown
+	from  int64 // -1 if unknown
+}
+
+// String returns the text that an Event's Offset has.
+func (h history) String() string {
+	switch {
+	case h.epoch < 0:
+		return ""
+	case h.from < 0:
+		return fmt.Sprintf("leader-epoch %d", h.epoch)
+	}
+	return fmt.Sprintf("leader-epoch %d from %d", h.epoch, h.from)
+}
+
+// historyOf parses what String returned. Any other text is an unknown history.
+func historyOf(offset string) history {
+	unknown := history{-1, -1}
+	text, found := strings.CutPrefix(offset, "leader-epoch ")
+	if !found {
+		return unknown
+	}
+	epochText, fromText, hasFrom := strings.Cut(text, " from ")
+	epoch, err := strconv.ParseInt(epochText, 10, 32)
+	if err != nil || epoch < 0 {
+		return unknown
+	}
+	h := history{int32(epoch), -1}
+	if hasFrom {
+		if h.from, err = strconv.ParseInt(fromText, 10, 64); err != nil || h.from < 0 {
+			return unknown
+		}
+	}
+	return h
+}
+
+// advance returns the history after a batch, of which the numbers from next on are read.
+func (h history) advance(b *batch, next int64) history {
+	switch {
+	case b.epoch < 0:
+		return history{-1, -1}
+	case b.epoch == h.epoch && h.from >= 0:
+		return h
+	}
+	return history{b.epoch, max(b.first, next)}
+}
+
+// check asks a leader whether its log holds what is before and after a position. The error is a
+// [driver.TruncatedError], a [driver.RetentionError] or a [driver.ErrPastEnd] if it does not.
+func (s *Source) check(ctx context.Context, l leader, after driver.Position) error {
+	known, err := s.checkHistory(ctx, l, after)
+	if err != nil {
+		return err
+	}
+	// What is committed may go back for a moment when the leader changes, the high watermark not.
+	first, err := s.listIn(ctx, l, readUncommitted, earliestOffset)
+	switch {
+	case err != nil:
+		return err
+	case first.offset > after.Sequence+1:
+		return &driver.RetentionError{Partition: l.name(), After: after.Sequence, First: first.offset}
+	case known:
+		return nil
+	}
+	end, err := s.listIn(ctx, l, readUncommitted, latestOffset)
+	if err == nil && end.offset <= after.Sequence {
+		err = &pastEndError{end.offset - 1}
+	}
+	return err
+}
+
+// checkHistory asks a leader whether its log has the history of a position, and reports whether that
+// is known. The error is a [driver.TruncatedError] if not.
+func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Position) (known bool, err error) {
+	h := historyOf(after.Offset)
+	if h.epoch < 0 || after.Sequence < 0 {
+		return false, nil
+	}
+	end, err := s.epochEnd(ctx, l, h.epoch)
+	switch {
+	case unsupported(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case end.offset < 0:
+		return false, nil
+	}
+	if lost := h.lostFrom(end, after.Sequence); lost >= 0 {
+		return true, &driver.TruncatedError{Partition: l.name(), Position: after, End: lost}
+	}
+	return true, nil
+}
+
+// lostFrom returns the first number that a log lost of what led to a position, -1 if it lost nothing.
+// The end is the log's answer about the epoch.
+func (h history) lostFrom(end listed, position int64) int64 {
+	switch {
+	case h.from >= 0 && end.epoch < h.epoch:
+		// The log has no record of that epoch: leaders of other epochs wrote all it has.
+		return min(h.from, end.offset)
+	case end.offset <= position:
+		return end.offset
+	}
+	return -1
+}
+
+// pastEndError says that a position is after the newest record.
+type pastEndError struct{ newest int64 }
+
+func (e *pastEndError) Error() string {
+	return fmt.Sprintf("the position is after the newest event, which is %d", e.newest)
+}
+
+// Is reports whether target is [driver.ErrPastEnd].
+func (e *pastEndError) Is(target error) bool { return target == driver.ErrPastEnd }
+
+// name returns the partition's name.
+func (l leader) name() string { return strconv.Itoa(int(l.partition)) }
