@@ -116,11 +116,6 @@ func TestSpread(t *testing.T) {
 	if s := spreadOf(nil); s != (spread{}) {
 		t.Error(s)
 	}
-	for want, of := range map[float64][]float64{0: nil, 2: {2}, 2.5: {1, 4, 2, 3}, 3: {9, 3, 1}} {
-		if got := median(of); got != want {
-			t.Errorf("median of %v: %v", of, got)
-		}
-	}
 }
 
 func TestChildThatFails(t *testing.T) {

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/measure"
 )
 
 // cosmosBench is a run of `bench cosmos`.
@@ -143,7 +145,7 @@ func (o *cosmosBench) measure(ctx context.Context, mode string) error {
 	}
 	f.Sent = float64(o.events) / time.Since(began).Seconds()
 
-	before := cpuOf(running.cmd.Process.Pid)
+	before := measure.CPUOf(running.cmd.Process.Pid)
 	watched, unwatch := context.WithCancel(ctx)
 	writing := make(chan time.Duration, 1)
 	go func() { writing <- writingTime(watched, ready.control+"/stats/db/docs") }()
@@ -157,7 +159,7 @@ func (o *cosmosBench) measure(ctx context.Context, mode string) error {
 	f.Seconds = time.Since(began).Seconds()
 	f.PerSecond = float64(o.events) / f.Seconds
 	f.CPU = (used.SystemTime() + used.UserTime()).Seconds() / float64(o.events) * 1e6
-	f.ServerCPU = (cpuOf(running.cmd.Process.Pid) - before).Seconds() / float64(o.events) * 1e6
+	f.ServerCPU = (measure.CPUOf(running.cmd.Process.Pid) - before).Seconds() / float64(o.events) * 1e6
 	if rusage, ok := used.SysUsage().(*syscall.Rusage); ok {
 		f.PeakMB = float64(rusage.Maxrss) / 1024
 	}

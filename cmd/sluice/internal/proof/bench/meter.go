@@ -191,11 +191,3 @@ func spreadOf(list []time.Duration) spread {
 	}
 	return spread{at(0.50), at(0.99), at(1)}
 }
-
-func median(list []float64) float64 {
-	s := slices.Sorted(slices.Values(list))
-	if len(s) == 0 {
-		return 0
-	}
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}

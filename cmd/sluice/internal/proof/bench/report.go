@@ -9,6 +9,8 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/measure"
 )
 
 // report holds all that was measured.
@@ -50,7 +52,7 @@ type latencyResult struct {
 func newReport() *report {
 	r := &report{}
 	m := &r.Machine
-	m.Processor, m.CPUs, m.System, m.Go = processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version()
+	m.Processor, m.CPUs, m.System, m.Go = measure.Processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version()
 	m.Databases = map[string]string{}
 	return r
 }
@@ -96,7 +98,7 @@ func (res *result) median(of func(*outcome) float64) float64 {
 	for i, run := range res.Runs {
 		list[i] = of(run)
 	}
-	return median(list)
+	return measure.Median(list)
 }
 
 // print writes tables in Markdown.
@@ -118,7 +120,7 @@ func (r *report) print(w io.Writer) {
 			ratio = fmt.Sprintf("**%.2f**", res.Ratio)
 		}
 		fmt.Fprintf(w, "| %s | %d B | %d | %s | %s | %s | %.1f | %.1f | %.1f | %.0f | %.0f MB | %.0f MB |\n",
-			database, res.Body, res.Partitions, res.contender, thousands(res.PerSecond), ratio,
+			database, res.Body, res.Partitions, res.contender, measure.Thousands(res.PerSecond), ratio,
 			res.median(func(o *outcome) float64 { return o.ConsumerCPU }), res.median(func(o *outcome) float64 { return o.HubCPU }),
 			res.median(func(o *outcome) float64 { return o.DatabaseCPU }), res.median(func(o *outcome) float64 { return o.Allocs }),
 			res.median(func(o *outcome) float64 { return float64(o.PeakRSS) / 1e6 }), res.median(func(o *outcome) float64 { return float64(o.PeakHeap) / 1e6 }))
@@ -126,7 +128,7 @@ func (r *report) print(w io.Writer) {
 	if len(r.Hubs) > 0 {
 		fmt.Fprintln(w, "\n| hub filled with | partitions | events/s |\n|---|---|---|")
 		for _, h := range r.Hubs {
-			fmt.Fprintf(w, "| %d B | %d | %s |\n", h.Body, h.Partitions, thousands(h.PerSecond))
+			fmt.Fprintf(w, "| %d B | %d | %s |\n", h.Body, h.Partitions, measure.Thousands(h.PerSecond))
 		}
 	}
 	if len(r.Latency) == 0 {
@@ -139,18 +141,11 @@ func (r *report) print(w io.Writer) {
 			for i, f := range l.Runs {
 				list[i] = get(f)
 			}
-			return median(list)
+			return measure.Median(list)
 		}
-		fmt.Fprintf(w, "| %s/s | %s | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.0f |\n", thousands(float64(l.Rate)), l.contender,
+		fmt.Fprintf(w, "| %s/s | %s | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.0f |\n", measure.Thousands(float64(l.Rate)), l.contender,
 			of(func(f *runStats) float64 { return f.Published.P50 }), of(func(f *runStats) float64 { return f.Published.P99 }),
 			of(func(f *runStats) float64 { return f.Published.Max }), of(func(f *runStats) float64 { return f.Enqueued.P50 }),
 			of(func(f *runStats) float64 { return f.Enqueued.P99 }), of(func(f *runStats) float64 { return f.Batch }))
 	}
-}
-
-func thousands(n float64) string {
-	if n < 1000 {
-		return fmt.Sprintf("%.0f", n)
-	}
-	return fmt.Sprintf("%.1fk", n/1000)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/measure"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
 
@@ -84,7 +85,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*report, error
 		return r, nil
 	}
 	for i := range o.runs {
-		for _, c := range alternate(sluiceAndByHand(), i) {
+		for _, c := range measure.Alternate(sluiceAndByHand(), i) {
 			if !o.only.MatchString("latency/" + c.String()) {
 				continue
 			}
@@ -125,7 +126,7 @@ func measureHub(ctx context.Context, o options, db *databases, r *report, wanted
 		}
 		r.Machine.Databases[t.Database] = s.version()
 		for i := range o.runs {
-			for _, c := range alternate(t.contenders, i) {
+			for _, c := range measure.Alternate(t.contenders, i) {
 				run, err := db.run(ctx, o, h, t, c, each)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", t, c, err)
@@ -137,17 +138,6 @@ func measureHub(ctx context.Context, o options, db *databases, r *report, wanted
 		}
 	}
 	return nil
-}
-
-// alternate is the order of the contenders in a round. It is reversed every
-// other round, so that none always follows the same one, whose effects on
-// caches and files it would inherit.
-func alternate(list []contender, round int) []contender {
-	list = slices.Clone(list)
-	if round%2 == 1 {
-		slices.Reverse(list)
-	}
-	return list
 }
 
 // outcome is what was measured in one run.
@@ -173,7 +163,7 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 		j.Profiles = filepath.Join(o.profiles, name)
 	}
 	var before, after [2]time.Duration
-	use := func() [2]time.Duration { return [2]time.Duration{cpuOf(h.cmd.Process.Pid), cpuOf(d.pid)} }
+	use := func() [2]time.Duration { return [2]time.Duration{measure.CPUOf(h.cmd.Process.Pid), measure.CPUOf(d.pid)} }
 	out := &outcome{}
 	err = consumeBy(ctx, j, &out.runStats, func() { before = use() }, func() { after = use() })
 	if err != nil {

@@ -1,6 +1,4 @@
-//go:build unix
-
-package main
+package measure
 
 import (
 	"bufio"
@@ -12,9 +10,9 @@ import (
 	"time"
 )
 
-// cpuOf is the processor time that a process and its children have used, 0
+// CPUOf is the processor time that a process and its children have used, 0
 // where there is no /proc (proc(5)).
-func cpuOf(pid int) time.Duration {
+func CPUOf(pid int) time.Duration {
 	if pid == 0 {
 		return 0
 	}
@@ -50,8 +48,8 @@ func procTimes(pid int) (used time.Duration, parent int) {
 	return used, parent
 }
 
-// processor is the name of the machine's processor, empty where there is no /proc.
-func processor() string {
+// Processor is the name of the machine's processor, empty where there is no /proc.
+func Processor() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return ""
