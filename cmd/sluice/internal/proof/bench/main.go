@@ -69,7 +69,7 @@ func runCompare(ctx context.Context, args []string) error {
 	if flag.NArg() > 0 || o.runs < 1 || o.rate < 1 || o.events < eventsPerBatch*maxPartitions*4 {
 		return fmt.Errorf("bench takes flags only, at least one run, a positive rate and at least %d events", eventsPerBatch*maxPartitions*4)
 	}
-	r, err := measure(ctx, o, os.Stderr)
+	r, err := measureAll(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestTrialsOnPostgres(t *testing.T) {
-	r, err := measure(t.Context(), smallest(1, "postgres/1000B/4|latency"), io.Discard)
+	r, err := measureAll(t.Context(), smallest(1, "postgres/1000B/4|latency"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func trials(body, partitions int) []trial {
 	return list
 }
 
-// measure runs all trials, and writes a line of progress after each run.
-func measure(ctx context.Context, o options, progress io.Writer) (*report, error) {
+// measureAll runs all trials, and writes a line of progress after each run.
+func measureAll(ctx context.Context, o options, progress io.Writer) (*report, error) {
 	db := &databases{}
 	defer db.close()
 	r := newReport()
@@ -163,7 +163,9 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 		j.Profiles = filepath.Join(o.profiles, name)
 	}
 	var before, after [2]time.Duration
-	use := func() [2]time.Duration { return [2]time.Duration{measure.CPUOf(h.cmd.Process.Pid), measure.CPUOf(d.pid)} }
+	use := func() [2]time.Duration {
+		return [2]time.Duration{measure.CPUOf(h.cmd.Process.Pid), measure.CPUOf(d.pid)}
+	}
 	out := &outcome{}
 	err = consumeBy(ctx, j, &out.runStats, func() { before = use() }, func() { after = use() })
 	if err != nil {
