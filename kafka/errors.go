@@ -46,6 +46,10 @@ var advice = map[error]string{
 // [driver.ErrRefused] if another attempt cannot help.
 func (s *Source) explain(thing string, err error) error { return s.client.explain(thing, err) }
 
+// Explain turns an error of a request over [Client.Requests] into one clear line that begins with
+// what was asked and shows no secret. It is a [driver.ErrRefused] if another attempt cannot help.
+func (c *Client) Explain(thing string, err error) error { return c.explain(thing, err) }
+
 func (c *Client) explain(thing string, err error) error {
 	if err == nil || isOurs(err) {
 		return err

@@ -1,0 +1,169 @@
+package kafkasender_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-go/sluice/kafka"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/sender/kafkasender"
+)
+
+const topic = "flights"
+
+// fakeCluster is brokers in memory, on a network in memory, so that it works in a bubble of synctest.
+type fakeCluster struct {
+	*kfake.Cluster
+	network kfake.VirtualNetwork
+	away    atomic.Bool // refuses connections
+
+	mu        sync.Mutex
+	connected []*lossyConn
+}
+
+// start starts a cluster of three brokers that has the topic with so many partitions.
+func start(t testing.TB, partitions int32, options ...kfake.Opt) *fakeCluster {
+	t.Helper()
+	c := &fakeCluster{}
+	options = append([]kfake.Opt{
+		kfake.ListenFn(c.network.Listen), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(partitions, topic),
+	}, options...)
+	var err error
+	if c.Cluster, err = kfake.NewCluster(options...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Cluster.Close)
+	return c
+}
+
+// lossyConn is a connection that can lose what the broker answers.
+type lossyConn struct {
+	net.Conn
+	mu   sync.Mutex
+	deaf bool // closes instead of reading
+}
+
+func (c *lossyConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deaf && err == nil {
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// dial connects to a broker.
+func (c *fakeCluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.away.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	conn, err := c.network.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	lossy := &lossyConn{Conn: conn}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.connected = append(c.connected, lossy)
+	return lossy, nil
+}
+
+// loseAnswers closes every present connection instead of delivering the next answer.
+func (c *fakeCluster) loseAnswers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.connected {
+		conn.mu.Lock()
+		conn.deaf = true
+		conn.mu.Unlock()
+	}
+}
+
+// client connects to the cluster.
+func (c *fakeCluster) client(t testing.TB) *kafka.Client {
+	t.Helper()
+	client, err := kafka.Open([]string{"localhost:9092"}, &kafka.Config{Dial: c.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return client
+}
+
+// transport makes a transport to the topic.
+func (c *fakeCluster) transport(t testing.TB, cfg *kafkasender.Config) *kafkasender.Transport {
+	t.Helper()
+	transport, err := kafkasender.New(c.client(t), topic, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport
+}
+
+// stored reads n records of the topic and then looks for another for a moment of the cluster's time.
+func (c *fakeCluster) stored(t testing.TB, n int) (records []*kgo.Record) {
+	t.Helper()
+	reader, err := kgo.NewClient(kgo.SeedBrokers("localhost:9092"), kgo.Dialer(c.network.DialContext), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for {
+		wait := time.Minute
+		if len(records) >= n {
+			wait = time.Second
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		fetched := reader.PollFetches(ctx)
+		over := ctx.Err() != nil
+		cancel()
+		fetched.EachRecord(func(r *kgo.Record) { records = append(records, r) })
+		if over {
+			break
+		}
+	}
+	if len(records) != n {
+		t.Errorf("%d records stored, want %d", len(records), n)
+	}
+	return records
+}
+
+// observe calls see for each produce request, on the cluster's goroutine.
+func (c *fakeCluster) observe(see func(*kmsg.ProduceRequest)) {
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		see(r.(*kmsg.ProduceRequest))
+		return nil, nil, false
+	})
+}
+
+// batchOf makes a batch of these messages.
+func batchOf(t testing.TB, transport sender.Transport, partition string, messages ...sender.Message) sender.Batch {
+	t.Helper()
+	b, err := transport.NewBatch(t.Context(), partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range messages {
+		if err := b.Add(&messages[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
