@@ -38,14 +38,29 @@ type admission struct {
 type inFlightList struct {
 	mu     sync.Mutex
 	list   *worklist.List[admission]
-	newest int64 // sequence number of the newest event on the list
+	sparse bool     // see driver.Topic
+	start  Position // all up to here is done, whatever is on the list; Unset until the claim
+	newest int64    // sequence number of the newest event on the list
+	tail   Position // numbers without an event were read up to here, after that event; Unset: none were
+}
+
+func (l *inFlightList) init(events int, sparse bool) {
+	l.list, l.sparse = worklist.New[admission](events), sparse
+	l.startAt(driver.Unset)
 }
 
 // startAt sets the position after which events are added.
-func (l *inFlightList) startAt(sequence int64) {
+func (l *inFlightList) startAt(at Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.newest = sequence
+	l.start, l.newest, l.tail = at, at.Sequence, driver.Unset
+}
+
+// pass notes that numbers without an event were read after the newest event.
+func (l *inFlightList) pass(to Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest, l.tail = to.Sequence, to
 }
 
 // add puts events on the list, for which there must be room, and sets the in-flight
@@ -58,7 +73,7 @@ func (l *inFlightList) add(events []*Event, admitted []inFlightEvent) {
 		admitted[i].event, admitted[i].submitted = e, &submitted[i]
 		admitted[i].slot, _ = l.list.Arrive(admission{e.Position(), &submitted[i]})
 	}
-	l.newest = events[len(events)-1].Sequence
+	l.newest, l.tail = events[len(events)-1].Sequence, driver.Unset
 }
 
 // low returns the furthest event up to which all are done, and how many those are.
@@ -80,19 +95,30 @@ func (l *inFlightList) oldest() (admission, bool) {
 // checkpoint.
 const maxDoneRanges = 10_000
 
-// progress returns the furthest event up to which all are done, how many those
-// are, what is done after it, and the newest event on the list.
+// progress returns the furthest position up to which all is done, Unset before the claim, how many
+// events that are, what is done after it, and the newest number read.
+//
+// In a sparse topic only what has the position's offset counts as done after it. So the next owner
+// can notice that the log has lost these events and has others of their numbers.
 func (l *inFlightList) progress() (low Position, n uint64, behind []driver.SequenceRange, newest int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_, open := l.list.Oldest()
 	at, n := l.list.Low()
+	if !open && l.tail != driver.Unset {
+		l.start = l.tail // the next event must not take it back
+	}
+	low = l.start
+	if n > 0 && at.Sequence > low.Sequence {
+		low = at.Position
+	}
 	for first, last := range l.list.Above() {
-		if len(behind) == maxDoneRanges {
+		if len(behind) == maxDoneRanges || l.sparse && last.Offset != low.Offset {
 			break
 		}
 		behind = append(behind, driver.SequenceRange{First: first.Sequence, Last: last.Sequence})
 	}
-	return at.Position, n, behind, l.newest
+	return low, n, behind, l.newest
 }
 
 // checkpointer remembers what was stored of a partition's progress. The worker's
@@ -156,12 +182,8 @@ func (c *checkpointer) withEarlier(done []driver.SequenceRange, to, newest int64
 func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 	c := &w.checkpoints
 	// The progress first: if there is any, the position that it started from is set.
-	low, passed, done, newest := w.inFlight.progress()
+	to, passed, done, newest := w.inFlight.progress()
 	from := c.position()
-	to := from
-	if passed > 0 {
-		to = low
-	}
 	if to == driver.Unset {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/worklist"
 )
 
 // atLeastOnceWorker delivers one partition's events during one assignment.
@@ -48,6 +47,7 @@ type atLeastOnceWorker[R any] struct {
 	admitted  Position               // events up to here were admitted
 	loaded    bool                   // the dead letters and held keys of earlier assignments are loaded
 	skip      []driver.SequenceRange // after the checkpoint and done by an earlier assignment
+	doneUpTo  Position               // in a sparse topic: the last of these but dead letters, with the checkpoint's offset
 	maxEvents int                    // in flight
 	maxBytes  int64                  // of them
 	events    uint64                 // admitted so far
@@ -70,7 +70,7 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 	}
 	w := &atLeastOnceWorker[R]{
 		a: a, store: d.store, records: d.records, sink: d.sink, key: d.key, cfg: &d.cfg,
-		start: driver.Unset, admitted: driver.Unset,
+		start: driver.Unset, admitted: driver.Unset, doneUpTo: driver.Unset,
 		maxEvents: max(1, d.cfg.MaxEvents/sharers),
 		maxBytes:  max(1, d.cfg.MaxBytes/int64(sharers)),
 		wakeup:    make(chan struct{}, 1),
@@ -78,8 +78,7 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 		stats:     writeStats{clock: a.c.cfg.Clock},
 	}
 	w.window.shared, w.window.wakeup = d.window, w.wakeup
-	w.inFlight.list = worklist.New[admission](w.maxEvents)
-	w.inFlight.newest = driver.Unset.Sequence
+	w.inFlight.init(w.maxEvents, a.topic.Sparse)
 	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
 	w.timer.init()
 	w.queue.init()
@@ -179,6 +178,9 @@ func (w *atLeastOnceWorker[R]) drain(cause error) {
 func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 	if w.admitted == driver.Unset {
 		w.start, w.admitted, w.skip = cp.Position, cp.Position, cp.Done
+		if n := len(cp.Done); n > 0 && w.a.topic.Sparse {
+			w.doneUpTo = Position{Sequence: cp.Done[n-1].Last, Offset: cp.Position.Offset}
+		}
 		w.startAt(cp.Position)
 		w.recordCtx = context.WithValue(w.a.work, emissionKey{}, &emission{
 			FencingToken: FencingToken{Lease: w.a.lease, Incarnation: w.a.incarnation},
@@ -203,8 +205,8 @@ func (w *atLeastOnceWorker[R]) storeStart(start Position) error {
 
 // startAt sets the checkpoint that the worker starts from.
 func (w *atLeastOnceWorker[R]) startAt(at Position) {
-	w.inFlight.startAt(at.Sequence)
 	w.checkpoints.moveTo(at)
+	w.inFlight.startAt(at)
 }
 
 // position implements worker.
@@ -244,6 +246,7 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	if err != nil {
 		return err
 	}
+	earlier := slices.Clone(w.skip)
 	behind, _ := slices.BinarySearch(parked, w.start.Sequence+1)
 	for _, n := range parked[behind:] {
 		w.skip = append(w.skip, driver.SequenceRange{First: n, Last: n})
@@ -251,9 +254,12 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	slices.SortFunc(w.skip, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
 	w.deadLetters.load(parked)
 	w.watermark.Store(newWatermark(w.start.Sequence, parked))
+	if !w.a.topic.Sparse { // there they may have another offset than the checkpoint
+		earlier = slices.Clone(w.skip)
+	}
 	// Last: with what earlier assignments have done there is something to store, and
 	// the watermark of that checkpoint must name their dead letters.
-	w.checkpoints.setEarlier(slices.Clone(w.skip))
+	w.checkpoints.setEarlier(earlier)
 	if w.cfg.OnDeadLetter == KeyHold {
 		err := w.a.request(w.a.idle, "look for held keys", func(ctx context.Context) error {
 			held, err := w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition, nil)
@@ -293,8 +299,13 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 				return fmt.Errorf("read log: %w", err)
 			}
 			if len(events) > 0 {
-				w.admit(events)
+				if err := w.admit(events); err != nil {
+					return err
+				}
 				continue
+			}
+			if err := w.pass(buffer.behind()); err != nil {
+				return err
 			}
 		}
 		select {
@@ -337,7 +348,10 @@ func (w *atLeastOnceWorker[R]) room() int {
 }
 
 // admit puts events on the work list and makes their records.
-func (w *atLeastOnceWorker[R]) admit(events []*Event) {
+func (w *atLeastOnceWorker[R]) admit(events []*Event) error {
+	if err := w.checkHistory(events); err != nil {
+		return err
+	}
 	admitted := make([]inFlightEvent, len(events))
 	w.inFlight.add(events, admitted)
 	w.events += uint64(len(events))
@@ -354,6 +368,38 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) {
 		undone = append(undone, &admitted[i])
 	}
 	w.makeAll(undone)
+	return nil
+}
+
+// pass takes numbers without an event, which follow the events that were admitted. The checkpoint
+// passes them once these are done.
+func (w *atLeastOnceWorker[R]) pass(to Position) error {
+	if to.Sequence <= w.admitted.Sequence {
+		return nil
+	}
+	if err := w.checkHistory([]*Event{{Sequence: to.Sequence, Offset: to.Offset}}); err != nil {
+		return err
+	}
+	w.admitted = to
+	w.inFlight.pass(to)
+	return nil
+}
+
+// checkHistory returns an error if the log has lost events after the checkpoint that an earlier
+// assignment has done: the offset of one of these numbers is not theirs. What comes next must not
+// count as done.
+func (w *atLeastOnceWorker[R]) checkHistory(events []*Event) error {
+	before := w.admitted.Sequence
+	for _, e := range events {
+		if e.Sequence > w.doneUpTo.Sequence {
+			break
+		}
+		if anotherHistory(e.Offset, w.doneUpTo.Offset) {
+			return &TruncatedError{Partition: w.a.lease.Partition, Position: w.doneUpTo, End: before + 1}
+		}
+		before = e.Sequence
+	}
+	return nil
 }
 
 // doneBefore reports whether an earlier assignment has done an event. It must be

@@ -18,20 +18,21 @@ type prefetchBuffer struct {
 
 	mu     sync.Mutex
 	events []*Event
-	bytes  int   // the sum of their sizes
-	err    error // why no more events come; returned after the events
+	bytes  int      // the sum of their sizes
+	tail   Position // numbers without an event were read up to here, after the last event; Unset: none were
+	err    error    // why no more events come; returned after the events
 
 	space chan struct{} // wakes fetch: there is room again
 	ready chan struct{} // wakes the delivery: there are events, or an error
 }
 
 func newPrefetchBuffer(max, maxBytes int) *prefetchBuffer {
-	return &prefetchBuffer{max: max, maxBytes: maxBytes, space: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
+	return &prefetchBuffer{max: max, maxBytes: maxBytes, tail: driver.Unset, space: make(chan struct{}, 1), ready: make(chan struct{}, 1)}
 }
 
 // fetch fills the buffer until reading fails or ctx ends. It calls fetched with
-// the events of each read.
-func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched func([]*Event)) {
+// the events of each read, and with the position up to which it went.
+func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched func(events []*Event, upTo Position)) {
 	for {
 		if b.full() {
 			select {
@@ -45,14 +46,35 @@ func (b *prefetchBuffer) fetch(ctx context.Context, r driver.Reader, fetched fun
 		if ctx.Err() != nil {
 			return
 		}
-		if len(events) > 0 {
-			fetched(events)
+		tail := driver.Unset
+		if n := len(events); n > 0 {
+			upTo := events[n-1].Position()
+			if events[n-1].Control {
+				tail = upTo
+			}
+			events = withoutMarkers(events)
+			fetched(events, upTo)
 		}
-		b.add(events, err)
+		b.add(events, tail, err)
 		if err != nil {
 			return
 		}
 	}
+}
+
+// withoutMarkers returns the events without the markers of numbers that have none.
+func withoutMarkers(events []*Event) []*Event {
+	first := slices.IndexFunc(events, func(e *Event) bool { return e.Control })
+	if first < 0 {
+		return events
+	}
+	kept := slices.Clone(events[:first])
+	for _, e := range events[first:] {
+		if !e.Control {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 // full reports whether reading must wait.
@@ -62,8 +84,9 @@ func (b *prefetchBuffer) full() bool {
 	return len(b.events) >= b.max || b.bytes >= b.maxBytes
 }
 
-// add appends what a read returned.
-func (b *prefetchBuffer) add(events []*Event, err error) {
+// add appends what a read returned: events, and how far it went after the last of them, Unset if no
+// further.
+func (b *prefetchBuffer) add(events []*Event, tail Position, err error) {
 	bytes := 0
 	for _, e := range events {
 		bytes += e.Size()
@@ -71,11 +94,25 @@ func (b *prefetchBuffer) add(events []*Event, err error) {
 	b.mu.Lock()
 	b.events = append(b.events, events...)
 	b.bytes += bytes
+	if len(events) > 0 || tail != driver.Unset {
+		b.tail = tail
+	}
 	if b.err == nil {
 		b.err = err
 	}
 	b.mu.Unlock()
 	wake(b.ready)
+}
+
+// behind returns how far numbers without an event were read after the last event that was taken;
+// Unset if none were, or if an event follows.
+func (b *prefetchBuffer) behind() Position {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.events) > 0 {
+		return driver.Unset
+	}
+	return b.tail
 }
 
 // fail has the delivery end with an error, after the events that are there.

@@ -93,9 +93,9 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 }
 
 // needsOperator reports whether an error of the log will not pass by itself: the
-// events at the position are gone, were never there, or cannot be decoded.
+// events at the position are gone, were never there, are others now, or cannot be decoded.
 func needsOperator(err error) bool {
-	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrUndecodable)
+	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrUndecodable)
 }
 
 // startOvertaken reports whether an error says that retention has passed the start that
@@ -236,15 +236,19 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	return w.deliver(buffer)
 }
 
-// fetched reports events that were read.
-func (a *assignment) fetched(events []*Event) {
+// fetched reports events that were read, and notes the position up to which the log was read. In a
+// sparse topic there may be no event, and numbers without one after the last event.
+func (a *assignment) fetched(events []*Event, upTo Position) {
+	lag := a.lag.fetched(upTo.Sequence)
+	if len(events) == 0 {
+		return
+	}
 	a.unread = false
 	newest, bytes := events[len(events)-1], 0
 	for _, e := range events {
 		bytes += len(e.Body)
 	}
-	last := newest.Position()
-	a.observe(Observation{Kind: KindFetched, To: last, Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: a.lag.fetched(last.Sequence)})
+	a.observe(Observation{Kind: KindFetched, To: newest.Position(), Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: lag})
 }
 
 // checkIncarnation returns errReopen if the topic was recreated after the
@@ -313,11 +317,21 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read event %d: %w", d.Event.Sequence, err)
 	}
-	if events[0].Sequence != d.Event.Sequence {
-		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: events[0].Sequence}
+	switch found := events[0]; {
+	case a.topic.Sparse && (found.Sequence != d.Event.Sequence || found.Control):
+		return nil, fmt.Errorf("event %d: the log does not hold it any more: %w", d.Event.Sequence, ErrRetention)
+	case found.Sequence != d.Event.Sequence:
+		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: found.Sequence}
+	case a.topic.Sparse && anotherHistory(found.Offset, d.Event.Offset):
+		return nil, fmt.Errorf("event %d: the log has lost it and has another event of this number: %w", d.Event.Sequence, ErrTruncated)
+	default:
+		return found, nil
 	}
-	return events[0], nil
 }
+
+// anotherHistory reports whether the offsets of two events of one number, in a topic that is Sparse,
+// show that they are different events: the log lost one and gave its number to the other.
+func anotherHistory(a, b string) bool { return a != "" && b != "" && a != b }
 
 // expired returns the error of a dead letter's event that was not read in time. A log that
 // holds no event returns nothing, also if retention has removed the event.

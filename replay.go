@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -145,7 +146,7 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		if err := w.checkCaughtUp(); err != nil {
+		if err := w.checkCaughtUp(w.pos.Sequence); err != nil {
 			return err
 		}
 		events, err := buffer.take(w.a.c.cfg.MaxBatch, int64(w.a.c.cfg.PrefetchBytes))
@@ -158,6 +159,10 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 			}
 			continue
 		}
+		if to := buffer.behind(); to.Sequence > w.pos.Sequence {
+			w.moveTo(to, 0, 0)
+			continue
+		}
 		select {
 		case <-buffer.ready:
 		case <-w.a.idle.Done():
@@ -165,14 +170,17 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 	}
 }
 
-// apply calls the Replayer with events. Events older than the end come in batches
+// apply calls the Replayer with events. Events up to the end come in batches
 // of their own, so that CaughtUp is called between them and later ones.
 func (w *replayWorker) apply(events []*Event) error {
 	for len(events) > 0 {
+		if err := w.checkCaughtUp(events[0].Sequence - 1); err != nil {
+			return err
+		}
 		n := len(events)
 		for i, e := range events {
-			if !w.caughtUp && e.Sequence >= w.end {
-				n = i + 1
+			if !w.caughtUp && e.Sequence > w.end {
+				n = i
 				break
 			}
 		}
@@ -184,20 +192,22 @@ func (w *replayWorker) apply(events []*Event) error {
 		if err != nil {
 			return err
 		}
-		to := events[n-1].Position()
-		w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: n, Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to)})
-		w.pos = to
+		w.moveTo(events[n-1].Position(), n, w.a.c.cfg.Clock.Elapsed()-began)
 		events = events[n:]
-		if err := w.checkCaughtUp(); err != nil {
-			return err
-		}
 	}
-	return nil
+	return w.checkCaughtUp(w.pos.Sequence)
 }
 
-// checkCaughtUp calls CaughtUp, once, when the partition has caught up.
-func (w *replayWorker) checkCaughtUp() error {
-	if w.caughtUp || w.pos.Sequence < w.end {
+// moveTo notes that all up to a position is in memory, of which so many events were not before.
+func (w *replayWorker) moveTo(to Position, events int, took time.Duration) {
+	w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: events, Duration: took, Lag: w.a.lag.behind(to)})
+	w.pos = to
+}
+
+// checkCaughtUp calls CaughtUp, once, when the partition has caught up: all events up to a sequence
+// number are in memory.
+func (w *replayWorker) checkCaughtUp(upTo int64) error {
+	if w.caughtUp || upTo < w.end {
 		return nil
 	}
 	w.caughtUp = true

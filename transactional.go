@@ -73,10 +73,13 @@ type transactionalWorker[Tx any] struct {
 	record      attemptLog     // of the event after pos, or of a dead letter on redrive
 	claims      int            // that saw no progress: see driver.Checkpoint
 	suspectUpTo int64          // events up to this one are suspected of killing the process; Unset's if none
+	suspects    int            // and so many events after it, whose numbers are not known yet
 	outage      *clock.Backoff // between tries while the database, or what the handler needs, fails
 	limit       int            // how many events a transaction may take
 	brake       brake
 	batch       []*Event        // the events taken from the buffer last
+	taken       int64           // the last of them, and of the duplicates among them
+	tail        Position        // numbers without an event that follow it end here; Unset if there are none
 	buffer      *prefetchBuffer // those after them
 	dedup       deduplicator
 
@@ -90,7 +93,7 @@ func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 	return &transactionalWorker[Tx]{
 		dedup: deduplicator{belief: newStampBelief(a.c.cfg.StampsFrom)},
 		a:     a, store: d.store, handler: d.handler,
-		suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: a.c.cfg.MaxBatch,
+		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: a.c.cfg.MaxBatch,
 	}
 }
 
@@ -143,13 +146,16 @@ func (w *transactionalWorker[Tx]) recreated() bool { return true }
 // deliver implements worker.
 func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	w.buffer = buffer
-	var look, calm interval
+	var look, calm, gaps interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.idle)
 	cfg := &w.a.c.cfg
 	ticking.Go(func() { look.run(ctx, cfg.Clock, cfg.RedriveEvery, buffer.ready) })
 	if w.suspicious() {
 		ticking.Go(func() { calm.run(ctx, cfg.Clock, cfg.RenewEvery, buffer.ready) })
+	}
+	if w.a.topic.Sparse {
+		ticking.Go(func() { gaps.run(ctx, cfg.Clock, passEvery, buffer.ready) })
 	}
 	defer ticking.Wait()
 	defer cancel()
@@ -178,6 +184,11 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 			taken = cfg.Clock.Elapsed()
 			checked = taken
 			continue
+		}
+		if gaps.fired() {
+			if err := w.pass(buffer.behind()); err != nil {
+				return err
+			}
 		}
 		if w.redrives.due && w.redrives.restUntil > 0 && !w.attemptsOnRecord() {
 			w.redrives.restUntil = 0 // there are no events that wait
@@ -209,14 +220,29 @@ func (w *transactionalWorker[Tx]) checkFence() error {
 	return err
 }
 
-// deliverBatch applies events, without those that are duplicates of earlier ones.
+// deliverBatch applies the events taken from the buffer.
 func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
+	w.meet(events)
+	w.tail = driver.Unset
+	if w.a.topic.Sparse {
+		if w.setBack() {
+			return w.deliverApart(events)
+		}
+		w.tail = w.buffer.behind()
+	}
+	return w.deliverRun(events)
+}
+
+// deliverRun applies events, without those that are duplicates of earlier ones.
+func (w *transactionalWorker[Tx]) deliverRun(events []*Event) error {
+	last := events[len(events)-1]
+	w.taken = last.Sequence
 	kept, err := w.withoutDuplicates(events)
 	if err != nil {
 		return err
 	}
 	if len(kept) == 0 {
-		return w.skip(events[len(events)-1].Position())
+		return w.skip(w.upTo(last))
 	}
 	w.batch = kept
 	return w.apply(kept)

@@ -96,7 +96,8 @@ func (w *transactionalWorker[Tx]) after(e *Event, n int) []*Event {
 		}
 	}
 	if last := w.batch[len(w.batch)-1]; len(list) < n {
-		list = append(list, w.buffer.peek(max(from, last.Sequence), n)...)
+		others := w.buffer.peek(max(from, last.Sequence), w.suspects+n)
+		list = append(list, others[min(w.suspects, len(others)):]...)
 	}
 	return list[:min(n, len(list))]
 }

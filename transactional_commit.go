@@ -27,7 +27,7 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 		}
 	}
 	b := w.batchOf(good)
-	if err := w.advance(w.dedup.after(events[len(events)-1]), dead, len(events), b); err != nil {
+	if err := w.advance(w.upTo(events[len(events)-1]), dead, len(events), b); err != nil {
 		if errors.Is(err, errReclaimed) {
 			w.shrink(len(events))
 		}
@@ -53,11 +53,10 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 // duplicates among them.
 func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b Batch) error {
 	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
-	if w.pos.Sequence+1 < w.deadLettersBelow {
-		// The checkpoint was set back: events after it have dead letters already.
+	duplicates := w.dedup.addTo(&step)
+	if w.setBack() && events+duplicates > 0 {
 		step.SettleIncarnation = w.a.incarnation
 	}
-	duplicates := w.dedup.addTo(&step)
 	began := w.a.c.cfg.Clock.Elapsed()
 	if err := w.commit(step, b); err != nil {
 		return err
@@ -70,14 +69,18 @@ func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events
 	return nil
 }
 
-// skip moves the checkpoint past duplicates alone.
+// setBack reports whether events after the checkpoint have dead letters already: an operator has set
+// it back.
+func (w *transactionalWorker[Tx]) setBack() bool { return w.pos.Sequence+1 < w.deadLettersBelow }
+
+// skip moves the checkpoint past duplicates alone, or past numbers without an event.
 func (w *transactionalWorker[Tx]) skip(to Position) error {
 	for w.pos.Sequence < to.Sequence {
 		err := w.advance(to, nil, 0, Batch{})
 		var failed *driver.HandlerError
 		switch {
 		case errors.As(err, &failed):
-			return fmt.Errorf("skip duplicates: %w", failed.Err)
+			return fmt.Errorf("move the checkpoint to %v, where no event is to be handled: %w", to, failed.Err)
 		case err != nil && !errors.Is(err, errReclaimed):
 			return err
 		}
@@ -230,7 +233,7 @@ func failureOf(err error) (failure, end error) {
 
 // batchLimit returns how many events the next transaction may take.
 func (w *transactionalWorker[Tx]) batchLimit() int {
-	if w.pos.Sequence < w.suspectUpTo {
+	if w.pos.Sequence < w.suspectUpTo || w.suspects > 0 {
 		return 1
 	}
 	return w.limit

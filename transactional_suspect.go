@@ -77,11 +77,23 @@ func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
 	switch {
 	case w.attemptsOnRecord() && w.record.known.Unreturned > 0:
 		last = w.record.known.Sequence
+	case cp.Claims > claimsTrusted && w.a.topic.Sparse: // the batch may span any numbers
+		if w.suspectUpTo <= cp.Position.Sequence {
+			w.suspects = w.a.c.cfg.MaxBatch
+		}
 	case cp.Claims > claimsTrusted:
 		last = cp.Position.Sequence + int64(w.a.c.cfg.MaxBatch)
 	}
 	w.suspectUpTo = max(w.suspectUpTo, last)
 	w.claims = cp.Claims
+}
+
+// meet notes the numbers of events that are suspected.
+func (w *transactionalWorker[Tx]) meet(events []*Event) {
+	if n := min(w.suspects, len(events)); n > 0 {
+		w.suspects -= n
+		w.suspectUpTo = max(w.suspectUpTo, events[n-1].Sequence)
+	}
 }
 
 // suspicious reports whether a claim has counted against the events after the
@@ -110,7 +122,7 @@ func (w *transactionalWorker[Tx]) clearSuspicion() {
 		}
 		return
 	}
-	w.claims, w.suspectUpTo = 0, driver.Unset.Sequence
+	w.claims, w.suspectUpTo, w.suspects = 0, driver.Unset.Sequence, 0
 }
 
 // killer returns the failure of an event whose attempts have ended the process as
@@ -120,7 +132,7 @@ func (w *transactionalWorker[Tx]) killer(e *Event) error {
 	if deaths < deathsAllowed {
 		return nil
 	}
-	w.suspectUpTo = e.Sequence // it is found: the others are not suspected any more
+	w.suspectUpTo, w.suspects = e.Sequence, 0 // it is found: the others are not suspected any more
 	return Reject(fmt.Errorf("the process ended %d times while it handled this event", deaths))
 }
 

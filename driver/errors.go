@@ -118,7 +118,7 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("partition %s: topic %s was deleted and created again: it is incarnation %s now, its checkpoint is of incarnation %s: check that the old events are done, then continue with `sluice checkpoints set` at earliest",
+	return fmt.Sprintf("partition %s: topic %s was recreated: it is incarnation %s now, its checkpoint is of incarnation %s: check that the old events are done, then continue with `sluice checkpoints set` at earliest",
 		e.Partition, e.Topic, e.Has, e.Had)
 }
 

@@ -340,7 +340,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			defer good.mu.Unlock()
 			p := good.must(partition)
 			if before > p.last.Sequence {
-				*p = *newPartition(p.id)
+				*p = *good.newPartition(p.id)
 				return nil
 			}
 			p.events, p.first = slices.Clone(p.events[before-p.first:]), before

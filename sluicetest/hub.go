@@ -28,6 +28,7 @@ type Hub struct {
 	logs    []*partition
 	held    map[string]driver.Bounds // what Bounds answers; nil: what there is
 	lenient bool                     // see Lenient
+	sparse  bool                     // see Sparse
 }
 
 var _ driver.Source = (*Hub)(nil)
@@ -41,19 +42,24 @@ type partition struct {
 	lastEnqueued time.Time
 	grown        chan struct{} // closed and replaced when events are appended or trimmed
 	reader       *reader       // the one live reader
+	epochs       []int64       // in a sparse topic: the number that each leader's epoch begins with
 }
 
 // NewHub makes an empty topic.
 func NewHub(group sluice.Group, partitions int) *Hub {
 	h := &Hub{group: group, created: time.Now().UTC()}
 	for i := range partitions {
-		h.logs = append(h.logs, newPartition(strconv.Itoa(i)))
+		h.logs = append(h.logs, h.newPartition(strconv.Itoa(i)))
 	}
 	return h
 }
 
-func newPartition(id string) *partition {
-	return &partition{id: id, last: driver.Origin, grown: make(chan struct{})}
+func (h *Hub) newPartition(id string) *partition {
+	p := &partition{id: id, last: driver.Origin, grown: make(chan struct{})}
+	if h.sparse {
+		p.epochs = []int64{0}
+	}
+	return p
 }
 
 // Bodies makes one event of each text.
@@ -67,8 +73,8 @@ func Bodies(texts ...string) []*sluice.Event {
 
 // Append adds copies of events to a partition and returns the position after
 // the last of them. It numbers them from 0 on without a gap, gives them
-// offsets, and stamps those whose Enqueued is zero with the time. It panics if
-// there is no such partition.
+// offsets, and stamps those whose Enqueued is zero with the time, Created if that
+// is set. It panics if there is no such partition.
 func (h *Hub) Append(partition string, events ...*sluice.Event) sluice.Position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,11 +84,20 @@ func (h *Hub) Append(partition string, events ...*sluice.Event) sluice.Position 
 		e.Partition = p.id
 		e.Sequence = p.last.Sequence + 1
 		e.Offset = strconv.FormatInt(e.Sequence*offsetStep, 10)
-		if e.Enqueued.IsZero() {
+		if h.sparse {
+			e.Offset = epochText(len(p.epochs) - 1)
+			setProperties(e)
+		}
+		if e.Enqueued.IsZero() && !e.Created.IsZero() {
+			e.Enqueued = e.Created
+		}
+		if e.Enqueued.IsZero() && !e.Control {
 			e.Enqueued = time.Now().UTC()
 		}
 		p.events = append(p.events, e)
-		p.last, p.lastEnqueued = e.Position(), e.Enqueued
+		if p.last = e.Position(); !e.Control {
+			p.lastEnqueued = e.Enqueued
+		}
 	}
 	p.wake()
 	return p.last
@@ -150,7 +165,7 @@ func (h *Hub) Recreate() {
 	h.created = now
 	for i, p := range h.logs {
 		p.detach(fmt.Errorf("partition %s: the topic was deleted", p.id))
-		h.logs[i] = newPartition(p.id)
+		h.logs[i] = h.newPartition(p.id)
 	}
 }
 
@@ -161,7 +176,7 @@ func (h *Hub) Describe(ctx context.Context) (sluice.Topic, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := sluice.Topic{Group: h.group, Incarnation: h.created.Format(time.RFC3339Nano)}
+	t := sluice.Topic{Group: h.group, Incarnation: h.created.Format(time.RFC3339Nano), Sparse: h.sparse}
 	for _, p := range h.logs {
 		t.Partitions = append(t.Partitions, p.id)
 	}
@@ -210,6 +225,10 @@ func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, ep
 	case driver.StartAgo:
 		return p.search(time.Now().Add(-start.Ago), epoch)
 	case driver.StartOffset:
+		step := int64(offsetStep)
+		if h.sparse {
+			step = 1
+		}
 		offset, err := strconv.ParseInt(start.Offset, 10, 64)
 		if err != nil {
 			return driver.Unset, fmt.Errorf("seek in partition %s: offset %q is not a number: %w", p.id, start.Offset, sluice.ErrRefused)
@@ -217,7 +236,7 @@ func (h *Hub) Seek(ctx context.Context, partition string, start sluice.Start, ep
 		if err := p.evict(epoch); err != nil {
 			return driver.Unset, err
 		}
-		return p.before(max((offset+offsetStep-1)/offsetStep, p.first)), nil
+		return p.before(max((offset+step-1)/step, p.first)), nil
 	}
 	return driver.Unset, fmt.Errorf("seek in partition %s: unknown kind of start %d: %w", p.id, start.Kind, sluice.ErrRefused)
 }
@@ -235,6 +254,8 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 		return nil, err
 	case after.Sequence < driver.Origin.Sequence:
 		return nil, fmt.Errorf("open partition %s: no position given: %w", p.id, sluice.ErrRefused)
+	case p.truncated(after) != nil:
+		return nil, p.truncated(after)
 	case after.Sequence > p.last.Sequence:
 		return nil, fmt.Errorf("open partition %s at %v, its newest event is %v: %w", p.id, after, p.last, sluice.ErrPastEnd)
 	case after.Sequence < p.first-1 && !h.lenient:
@@ -276,7 +297,11 @@ func (p *partition) before(n int64) sluice.Position {
 	case n > p.first:
 		return p.events[n-1-p.first].Position()
 	}
-	return sluice.Position{Sequence: n - 1}
+	before := sluice.Position{Sequence: n - 1}
+	if p.epochs != nil {
+		before.Offset = epochText(p.epochOf(n))
+	}
+	return before
 }
 
 func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
@@ -371,12 +396,15 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	case r.at == p.last.Sequence:
 		return nil, p.grown, nil
 	}
+	if r.hub.sparse {
+		return r.takeSparse(limit), nil, nil
+	}
 	held := p.events[r.at+1-p.first:]
 	held = held[:min(limit, len(held))]
 	var events []*sluice.Event
 	for bytes := 0; len(events) < len(held); {
 		e := held[len(events)]
-		if bytes += e.Size(); bytes > driver.ReadBytes && len(events) > 0 {
+		if bytes += e.Size(); !fits(bytes, len(events)) {
 			break
 		}
 		events = append(events, clone(e))
@@ -384,6 +412,9 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	r.at += int64(len(events))
 	return events, nil, nil
 }
+
+// fits reports whether an event may be returned after n others, if they have so many bytes together.
+func fits(bytes, n int) bool { return bytes <= driver.ReadBytes || n == 0 }
 
 func (r *reader) Close(context.Context) error {
 	r.hub.mu.Lock()
@@ -399,5 +430,9 @@ func clone(e *sluice.Event) *sluice.Event {
 	c := *e
 	c.Body = slices.Clone(e.Body)
 	c.Properties = maps.Clone(e.Properties)
+	c.Headers = slices.Clone(e.Headers)
+	for i := range c.Headers {
+		c.Headers[i].Value = slices.Clone(c.Headers[i].Value)
+	}
 	return &c
 }
