@@ -18,7 +18,7 @@ import (
 
 const (
 	module = "github.com/sluice-go/sluice"
-	tags   = "postgres,mariadb,azurite,interop,chromium"
+	tags   = "postgres,mariadb,kafka,azurite,interop,chromium"
 )
 
 func main() {

@@ -50,10 +50,11 @@ type Cluster struct {
 	install *installation
 	nodes   []*node
 	secrets *secrets // nil: there are no secured listeners
+	client  *kgo.Client
 	admin   *kadm.Client
 }
 
-var program = testserver.Program{Name: "Kafka", Ready: "Kafka Server started", End: syscall.SIGKILL}
+var program = testserver.Program{Name: "Kafka", Ready: "Kafka Server started", End: syscall.SIGKILL, Start: 3 * time.Minute}
 
 // Start makes and starts a cluster, and returns once all brokers take requests. A nil cfg takes every
 // default.
@@ -98,11 +99,11 @@ func (c *Cluster) start() error {
 			return err
 		}
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.MetadataMinAge(10*time.Millisecond))
-	if err != nil {
+	var err error
+	if c.client, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.MetadataMinAge(10*time.Millisecond)); err != nil {
 		return err
 	}
-	c.admin = kadm.NewClient(client)
+	c.admin = kadm.NewClient(c.client)
 	var starts sync.WaitGroup
 	errs := make([]error, len(c.nodes))
 	for i := range c.nodes {
@@ -152,20 +153,34 @@ func (c *Cluster) addresses(listener string) (list []string) {
 func (c *Cluster) Admin() *kadm.Client { return c.admin }
 
 // Kill ends a broker by SIGKILL, and returns when it has ended.
-func (c *Cluster) Kill(broker int) error { return c.node(broker).Stop() }
+func (c *Cluster) Kill(broker int) error {
+	n := c.node(broker)
+	n.answers.Store(false)
+	return n.Stop()
+}
 
 // Restart starts a broker that was killed. It returns once the broker takes requests, with its
 // partitions still to come.
 func (c *Cluster) Restart(broker int) error {
 	n := c.node(broker)
-	return n.Start(c.install.java, c.install.command(c.cfg.Java, n.File("server.properties"))...)
+	err := n.Start(c.install.java, c.install.command(c.cfg.Java, n.File("server.properties"))...)
+	n.answers.Store(err == nil)
+	return err
 }
 
 // Pause stops a broker by SIGSTOP. Its connections stay open, and nothing answers.
-func (c *Cluster) Pause(broker int) error { return c.node(broker).Signal(syscall.SIGSTOP) }
+func (c *Cluster) Pause(broker int) error {
+	n := c.node(broker)
+	n.answers.Store(false)
+	return n.Signal(syscall.SIGSTOP)
+}
 
 // Continue ends a Pause.
-func (c *Cluster) Continue(broker int) error { return c.node(broker).Signal(syscall.SIGCONT) }
+func (c *Cluster) Continue(broker int) error {
+	n := c.node(broker)
+	n.answers.Store(true)
+	return n.Signal(syscall.SIGCONT)
+}
 
 // Data is the directory of a broker's log.
 func (c *Cluster) Data(broker int) string { return c.node(broker).data }

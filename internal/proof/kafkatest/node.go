@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
@@ -60,6 +61,7 @@ type node struct {
 	id        int
 	data      string
 	listeners map[string]listener
+	answers   atomic.Bool // it runs and is not paused
 }
 
 // listener is a port of a broker.

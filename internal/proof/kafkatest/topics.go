@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // CreateTopic makes a topic, replicated to all brokers, at most to three, and waits until its
@@ -84,31 +87,66 @@ func (c *Cluster) DeleteRecords(ctx context.Context, topic string, partition int
 	return nil
 }
 
-// Partition describes a partition: its leader, or -1 without one, its replicas, and those in sync.
-func (c *Cluster) Partition(ctx context.Context, topic string, partition int) (kadm.PartitionDetail, error) {
-	list, err := c.admin.ListTopics(ctx, topic)
-	if err != nil {
-		return kadm.PartitionDetail{}, err
-	}
-	detail, ok := list[topic].Partitions[int32(partition)]
-	if !ok {
-		return kadm.PartitionDetail{}, fmt.Errorf("there is no partition %s/%d", topic, partition)
-	}
-	return detail, nil
+// Partition describes a partition: its leader, or -1 without one, its replicas, and those in sync. All
+// brokers that run agree about it. One that was paused or cut off knows the former state for a while.
+func (c *Cluster) Partition(ctx context.Context, topic string, partition int) (p Partition, err error) {
+	err = c.await(ctx, topic, partition, "is known", func(now Partition) bool { p = now; return true })
+	return p, err
 }
 
-// await waits for a condition of a partition.
-func (c *Cluster) await(ctx context.Context, topic string, partition int, what string, ok func(kadm.PartitionDetail) bool) error {
+// Partition is the state of a partition.
+type Partition struct {
+	Leader, Epoch    int
+	Replicas, Synced []int32
+}
+
+// await waits until a condition holds for what all brokers that run say about a partition.
+func (c *Cluster) await(ctx context.Context, topic string, partition int, what string, ok func(Partition) bool) error {
 	return until(ctx, fmt.Sprintf("partition %s/%d %s", topic, partition, what), func() (bool, error) {
-		detail, err := c.Partition(ctx, topic, partition)
-		return err == nil && ok(detail), err
+		var said []Partition
+		for _, n := range c.nodes {
+			if !n.answers.Load() {
+				continue
+			}
+			p, err := c.ask(ctx, n.id, topic, partition)
+			if err != nil {
+				return false, err
+			}
+			if said = append(said, p); !reflect.DeepEqual(p, said[0]) {
+				return false, fmt.Errorf("the brokers don't agree: %+v", said)
+			}
+		}
+		return len(said) > 0 && ok(said[0]), nil
 	})
+}
+
+// ask asks one broker about a partition.
+func (c *Cluster) ask(ctx context.Context, broker int, topic string, partition int) (Partition, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	request.Topics = append(request.Topics, t)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := c.client.Broker(broker).Request(ctx, request)
+	if err != nil {
+		return Partition{}, fmt.Errorf("ask broker %d: %w", broker, err)
+	}
+	for _, t := range answer.(*kmsg.MetadataResponse).Topics {
+		for _, p := range t.Partitions {
+			if int(p.Partition) == partition {
+				slices.Sort(p.ISR)
+				return Partition{int(p.Leader), int(p.LeaderEpoch), p.Replicas, p.ISR}, nil
+			}
+		}
+	}
+	return Partition{}, fmt.Errorf("broker %d has no partition %s/%d", broker, topic, partition)
 }
 
 // AwaitSynced waits until all replicas of a partition are in sync.
 func (c *Cluster) AwaitSynced(ctx context.Context, topic string, partition int) error {
-	return c.await(ctx, topic, partition, "is in sync", func(p kadm.PartitionDetail) bool {
-		return p.Leader >= 0 && len(p.ISR) == len(p.Replicas)
+	return c.await(ctx, topic, partition, "is in sync", func(p Partition) bool {
+		return p.Leader >= 0 && len(p.Synced) == len(p.Replicas)
 	})
 }
 
@@ -130,13 +168,10 @@ func (c *Cluster) Move(ctx context.Context, topic string, partition, to int) err
 	}
 	var set kadm.TopicsSet
 	set.Add(topic, int32(partition))
-	return until(ctx, fmt.Sprintf("broker %d leads %s/%d", to, topic, partition), func() (bool, error) {
-		if _, err := c.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, set); err != nil {
-			return false, err
-		}
-		p, err := c.Partition(ctx, topic, partition)
-		return p.Leader == int32(to), err
-	})
+	if _, err := c.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, set); err != nil {
+		return fmt.Errorf("move %s/%d to broker %d: %w", topic, partition, to, err)
+	}
+	return c.await(ctx, topic, partition, fmt.Sprintf("is led by broker %d", to), func(p Partition) bool { return p.Leader == to })
 }
 
 // LoseEnd makes a partition lose all that write writes: its other replicas are paused meanwhile, then
@@ -154,12 +189,12 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	if len(p.Replicas) != 2 {
 		return fmt.Errorf("partition %s/%d has %d replicas: the controllers need a majority without one of two", topic, partition, len(p.Replicas))
 	}
-	leader, other := int(p.Leader), int(p.Replicas[0]+p.Replicas[1]-p.Leader)
+	leader, other := p.Leader, int(p.Replicas[0]+p.Replicas[1])-p.Leader
 	if err := c.Pause(other); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Continue(other)) }()
-	if err := c.await(ctx, topic, partition, "has no replica but its leader", func(p kadm.PartitionDetail) bool { return len(p.ISR) == 1 }); err != nil {
+	if err := c.await(ctx, topic, partition, "has no replica but its leader", func(p Partition) bool { return len(p.Synced) == 1 }); err != nil {
 		return err
 	}
 	if err := write(); err != nil {
@@ -171,7 +206,7 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	if err := c.Continue(other); err != nil {
 		return err
 	}
-	if err := c.await(ctx, topic, partition, "has the other replica as its leader", func(p kadm.PartitionDetail) bool { return int(p.Leader) == other }); err != nil {
+	if err := c.await(ctx, topic, partition, "has the other replica as its leader", func(p Partition) bool { return p.Leader == other }); err != nil {
 		return err
 	}
 	if err := c.Restart(leader); err != nil {

@@ -4,6 +4,7 @@ package testserver
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// startWithin is how long a server may take to start, recovery included.
+	// startWithin is how long a server may take to start, recovery included, if its program doesn't say.
 	startWithin = time.Minute
 	// stopWithin is how long one may take to end.
 	stopWithin = time.Minute
@@ -34,6 +35,7 @@ type Program struct {
 	Ready string         // part of the line of its log that says that it takes connections
 	End   syscall.Signal // ends it at once, as a crash does
 	Users []string       // run it where the tests run as root: the first one that exists. Empty: root does
+	Start time.Duration  // how long it may take to start. Default: a minute
 }
 
 // Find returns the path of a program. Debian keeps servers out of the PATH of users.
@@ -191,7 +193,8 @@ func (p *Process) Start(path string, args ...string) error {
 	if err := os.WriteFile(p.File("pid"), fmt.Append(nil, r.cmd.Process.Pid), 0o644); err != nil {
 		return errors.Join(err, p.Stop())
 	}
-	timeout := time.NewTimer(startWithin)
+	within := cmp.Or(p.program.Start, startWithin)
+	timeout := time.NewTimer(within)
 	defer timeout.Stop()
 	select {
 	case <-r.ready:
@@ -199,7 +202,7 @@ func (p *Process) Start(path string, args ...string) error {
 	case <-r.done:
 		return fmt.Errorf("%s did not start: %s", p.program.Name, p.Log())
 	case <-timeout.C:
-		return errors.Join(fmt.Errorf("%s did not start within %v: %s", p.program.Name, startWithin, p.Log()), p.Stop())
+		return errors.Join(fmt.Errorf("%s did not start within %v: %s", p.program.Name, within, p.Log()), p.Stop())
 	}
 }
 
