@@ -29,8 +29,9 @@
 //
 // An owner that is paused or disconnected inside a transaction holds the row. A Claim waits for
 // [Config.LockTimeout] and then terminates that session (pg_terminate_backend), which a role may do
-// to its own sessions. The server itself terminates sessions that idle in a step's transaction for
-// longer than [Config.LeaseFor].
+// to its own sessions. It terminates no session of another user, which may be no consumer: it waits for
+// ten times as long, and returns an error that names that session. The server itself terminates sessions
+// that idle in a step's transaction for longer than [Config.LeaseFor].
 //
 // # Silent and replaced servers
 //

@@ -23,7 +23,7 @@ const (
 
 // seize runs a statement on a checkpoint's row. It waits for the lock timeout first, or for a quarter
 // of the time that ctx leaves, and then
-// terminates the sessions that hold the row. With a lease, it fails instead if the checkpoint belongs
+// terminates the sessions of its own user that hold the row. With a lease, it fails instead if the checkpoint belongs
 // to a later claim.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, sql string, args []any, dest ...any) error {
 	conn, err := acquire(ctx, s.pool)
@@ -93,19 +93,29 @@ func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, 
 	_, err = finish(conn.SendBatch(ctx, &b), 0, dest)
 	stop()
 	<-ended
-	if lockTimedOut(err) && refusal != nil {
-		err = fmt.Errorf("%w: %w", refusal, err)
+	if refusal != nil && (lockTimedOut(err) || err != nil && ctx.Err() != nil) {
+		err = fmt.Errorf("%w: %w", err, refusal)
 	}
 	return err
 }
 
-// blockersSQL finds the sessions that hold what a session waits for. It waits
-// for their transactions, not in a queue of claims: other claims are not among
+// blockersSQL finds the sessions that hold what a session waits for, and which of them are of its user
+// and database. It waits for their transactions, not in a queue of claims: other claims are not among
 // them.
-const blockersSQL = `SELECT pid, coalesce(usename, '') FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1))`
+const blockersSQL = `
+SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(usename = session_user AND datname = current_database(), false)
+FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1))`
+
+// blocker is a session that holds a checkpoint.
+type blocker struct {
+	PID         int32
+	User        string
+	Application string
+	Own         bool
+}
 
 // endBlockers ends the sessions that pid waits for, repeatedly until ctx
-// ends. It returns why it could not end one, nil if none resisted.
+// ends. It returns why it did not end one, nil if there was none such.
 func endBlockers(ctx context.Context, pool *pgxpool.Pool, pid int32) (refusal error) {
 	tick := time.NewTicker(seizeEvery)
 	defer tick.Stop()
@@ -127,21 +137,22 @@ func endBlockersOnce(ctx context.Context, pool *pgxpool.Pool, pid int32) error {
 		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
 	}
 	defer conn.Release()
-	type session struct {
-		PID  int32
-		User string
-	}
 	rows, _ := conn.Query(ctx, blockersSQL, pid) // CollectRows returns the error
-	blockers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[session])
+	blockers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[blocker])
 	if err != nil {
 		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
 	}
+	var refusal error
 	for _, b := range blockers {
+		if !b.Own { // it may be no consumer's
+			refusal = fmt.Errorf("session %d of user %s (application %q) holds the checkpoint, and is not of this claim's user: end it by SELECT pg_terminate_backend(%[1]d), or wait until its transaction ends", b.PID, b.User, b.Application)
+			continue
+		}
 		if _, err := conn.Exec(ctx, `SELECT pg_terminate_backend($1)`, b.PID); err != nil {
-			return fmt.Errorf("session %d of role %s holds the checkpoint: end it, or grant this role pg_signal_backend: %w", b.PID, b.User, err)
+			refusal = fmt.Errorf("end session %d of user %s (application %q), which holds the checkpoint: %w", b.PID, b.User, b.Application, err)
 		}
 	}
-	return nil
+	return refusal
 }
 
 func lockTimedOut(err error) bool {

@@ -77,7 +77,8 @@ func TestSQLServerClaimSparesOthers(t *testing.T) {
 	release := lockedBy(other, mssqlLock)(t)
 	_, err = s.Claim(t.Context(), leaseOf("0", "c", 3), "1")
 	mustNotBlame(t, "claim of what another program has locked", err)
-	saysAll(t, "claim of what another program has locked", err, "1222", "look for a paused process")
+	saysAll(t, "claim of what another program has locked", err, "1222", "look for a paused process",
+		`(application "other") holds the checkpoint`, "end it by KILL ")
 	release()
 	_, err = s.Claim(t.Context(), leaseOf("0", "c", 3), "1")
 	suite.NoError(t, "claim after that", err)

@@ -108,12 +108,14 @@ var mssqlOwn = statements{
 		ORDER BY sequence_number, id`,
 
 	KeyIs: `partition_key + N'.' = ? + N'.'`, // = does not compare trailing blanks
-	// Of the sessions in the way, those of this program alone. Without the right to see them there are none.
+	// Of the sessions in the way, those of this program alone may be ended. Without the right to see them
+	// there are none.
 	Session: `SELECT CAST(@@SPID AS bigint)`,
 	Blockers: `
-		SELECT CAST(s.session_id AS bigint), s.original_login_name
+		SELECT CAST(s.session_id AS bigint), s.original_login_name, COALESCE(s.program_name, N''),
+			CAST(CASE WHEN s.original_login_name = ORIGINAL_LOGIN() AND s.program_name = APP_NAME() AND s.database_id = DB_ID() THEN 1 ELSE 0 END AS bit)
 		FROM sys.dm_exec_requests AS r JOIN sys.dm_exec_sessions AS s ON s.session_id = r.blocking_session_id
-		WHERE r.session_id = ? AND s.original_login_name = ORIGINAL_LOGIN() AND s.program_name = APP_NAME() AND s.database_id = DB_ID()`,
+		WHERE r.session_id = ?`,
 	EndSession: `KILL %d`,
 
 	StatusIn:      `status IN (SELECT value COLLATE Latin1_General_100_BIN2 FROM OPENJSON(?))`,

@@ -30,8 +30,10 @@ import (
 // plain SET stays with the connection. Statements that end the transaction are refused.
 //
 // A Claim ends the session of a paused owner that holds the checkpoint (pg_terminate_backend, which a
-// role may do to its own sessions), after half of [ServerConfig.LockTimeout]. The server itself ends
-// sessions that idle in a transaction for longer than [ServerConfig.LeaseFor].
+// role may do to its own sessions), after half of [ServerConfig.LockTimeout]. It ends no session of another
+// user, which may be no consumer: it waits for the whole of it, and returns an error that names that
+// session. The server itself ends sessions that idle in a transaction for longer than
+// [ServerConfig.LeaseFor].
 //
 // A pooler in transaction mode may be between store and server. If it refuses startup parameters, as
 // PgBouncer does, the role's defaults must be transactions that are READ COMMITTED and may write.

@@ -85,6 +85,15 @@ var postgresOwn = statements{
 
 	CheckDeferred: `SET CONSTRAINTS ALL IMMEDIATE`,
 	Session:       `SELECT pg_backend_pid()`,
-	Blockers:      `SELECT pid, coalesce(usename, '') FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(?))`,
-	EndSession:    `SELECT pg_terminate_backend(%d)`,
+	// Of a queue for a row, a session waits for the one before it: all wait for the one that holds the row.
+	Blockers: `
+		WITH RECURSIVE queued AS (SELECT pid FROM pg_locks WHERE locktype = 'tuple' AND NOT granted),
+		waiting AS (
+			SELECT CAST(? AS integer) AS pid
+			UNION
+			SELECT unnest(pg_blocking_pids(waiting.pid)) FROM waiting JOIN queued USING (pid))
+		SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(usename = session_user AND datname = current_database(), false)
+		FROM pg_stat_activity
+		WHERE pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM waiting WHERE pid NOT IN (SELECT pid FROM queued))`,
+	EndSession: `SELECT pg_terminate_backend(%d)`,
 }

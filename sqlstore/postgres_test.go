@@ -278,10 +278,32 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	}
 }
 
-// TestPostgresClaimMayNot: a role that may not end the session in the way says whose it is, and what to do.
+// TestPostgresClaimSparesQueue: a claim that waits behind another one ends the session that both wait for.
+func TestPostgresClaimSparesQueue(t *testing.T) {
+	address := pgtest.Database(t)
+	s, hurried := openPostgres(t, address, &ServerConfig{LockTimeout: time.Hour}), endingSoon(openPostgres(t, address, postgresPatient))
+	claim := func(s *Store, owner string, epoch int64) error {
+		_, err := s.Claim(t.Context(), leaseOf("0", owner, epoch), "1")
+		return err
+	}
+	suite.NoError(t, "claim", claim(s, "a", 1))
+	holdStep(t, s, leaseOf("0", "a", 1))
+	first := suite.Spawn(t, func() error { return claim(s, "b", 2) })
+	suite.Eventually(t, "the first claim waits", func() bool {
+		var n int
+		suite.NoError(t, "count", s.DB().QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&n))
+		return n > 0
+	})
+	suite.NoError(t, "claim behind it", claim(hurried, "c", 3))
+	suite.NoError(t, "first claim", <-first)
+}
+
+// TestPostgresClaimMayNot: a claim ends no session of another user, also if it may. It says whose it is, and
+// what to do.
 func TestPostgresClaimMayNot(t *testing.T) {
 	address := pgtest.Database(t)
-	s := openPostgres(t, address, postgresQuick)
+	cfg := &ServerConfig{LockTimeout: 5 * time.Second}
+	s := endingSoon(openPostgres(t, address, cfg))
 	for _, statement := range []string{
 		"DROP ROLE IF EXISTS feeble", "CREATE ROLE feeble LOGIN PASSWORD 'feeble'",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO feeble",
@@ -295,14 +317,26 @@ func TestPostgresClaimMayNot(t *testing.T) {
 	u, err := url.Parse(address)
 	suite.NoError(t, "read the URL", err)
 	u.User = url.UserPassword("feeble", "feeble")
-	feeble, err := OpenPostgres(t.Context(), u.String(), postgresQuick) // needs no right to create anything
+	feeble, err := OpenPostgres(t.Context(), u.String(), cfg) // needs no right to create anything
 	suite.NoError(t, "open", err)
 	defer feeble.Close()
-	_, err = feeble.Claim(t.Context(), leaseOf("0", "b", 2), "1")
+	endingSoon(feeble)
+	b := leaseOf("0", "b", 2)
+	_, err = feeble.Claim(t.Context(), b, "1")
 	mustNotBlame(t, "claim", err)
-	saysAll(t, "claim", err, "55P03", "of sluice, which holds the checkpoint", "42501")
-	_, err = s.Reset(t.Context(), group, "0", "1", driver.Unset)
-	suite.NoError(t, "reset by the role that may", err)
+	saysAll(t, "claim", err, "55P03", `of user sluice (application "sluice") holds the checkpoint`, "SELECT pg_terminate_backend(")
+	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	suite.NoError(t, "reset by the user of the session", err)
+
+	b.Epoch = epoch + 1
+	_, err = feeble.Claim(t.Context(), b, "1")
+	suite.NoError(t, "claim", err)
+	suite.NoError(t, "step beside a claim of a user with all rights", feeble.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, func(context.Context, *Tx) error {
+		_, err := s.Claim(t.Context(), leaseOf("0", "c", b.Epoch+1), "1")
+		mustNotBlame(t, "claim", err)
+		saysAll(t, "claim", err, "55P03", `of user feeble (application "sluice") holds the checkpoint`)
+		return nil
+	}))
 }
 
 // TestPostgresOtherSettings: the store asks nothing of the session's defaults.
@@ -318,11 +352,11 @@ func TestPostgresOtherSettings(t *testing.T) {
 // TestPostgresPooler: a PgBouncer in transaction mode may be between, which refuses startup parameters.
 func TestPostgresPooler(t *testing.T) {
 	through := pgtest.PgBouncer(t, "transaction")
-	cfg := &ServerConfig{MaxConns: 4, LockTimeout: 3 * time.Second}
+	cfg := &ServerConfig{MaxConns: 4, LockTimeout: 20 * time.Second}
 	t.Run("TxStore", func(t *testing.T) {
 		storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[*Tx] {
 			address := through(pgtest.Database(t))
-			return postgresTxHarness(openPostgres(t, address, cfg), openPostgres(t, address, cfg))
+			return postgresTxHarness(endingSoon(openPostgres(t, address, cfg)), endingSoon(openPostgres(t, address, cfg)))
 		})
 	})
 	t.Run("Leases", func(t *testing.T) {

@@ -14,9 +14,10 @@ const seizeEvery = 50 * time.Millisecond
 
 // seize runs a transaction that changes a checkpoint's row, where the database lets one session end
 // another. If other sessions hold the row for longer than half of the lock time-out, or than a quarter of
-// the time that ctx leaves, they are ended: one may belong to an owner that is paused. With a lease, the
-// transaction ends instead if the checkpoint belongs to a later claim. Where no session can be ended, the
-// row is waited for.
+// the time that ctx leaves, those of the store's own user are ended: one may belong to an owner that is
+// paused. With a lease, the transaction ends instead if the checkpoint belongs to a later claim. Sessions
+// of others, which may be no consumers, are waited for and named. Where no session can be ended, the row
+// is waited for.
 func (s *Store) seize(ctx context.Context, lease *driver.Lease, what string, fn func(ctx context.Context, t *transaction) error) error {
 	if s.sql.Session == "" {
 		return s.inTransaction(ctx, what, func(t *transaction) error { return fn(ctx, t) })
@@ -33,14 +34,15 @@ func (s *Store) seize(ctx context.Context, lease *driver.Lease, what string, fn 
 		watch, stop := context.WithCancel(ctx)
 		go func() {
 			defer close(done)
-			if clock.Sleep(watch, s.grace(watch)) != nil {
+			half := s.grace(watch) / 2
+			if clock.Sleep(watch, half) != nil {
 				return
 			}
 			if later = s.laterClaim(watch, lease); later != nil {
 				cancel()
 				return
 			}
-			refusal = s.endBlockers(watch, session)
+			refusal = s.endBlockers(watch, session, half)
 		}()
 		err := fn(ctx, t)
 		stop()
@@ -82,34 +84,50 @@ func (s *Store) laterClaim(ctx context.Context, lease *driver.Lease) error {
 	return nil
 }
 
-// endBlockers ends the sessions that a session waits for, repeatedly until ctx ends. It returns why it
-// could not end one, nil if none resisted.
-func (s *Store) endBlockers(ctx context.Context, waiting int64) (refusal error) {
+// endBlockers ends the sessions that a session waits for, once they have been in the way for a time,
+// repeatedly until ctx ends: other claims pass within it. It returns why it did not end one, nil if there
+// was none such.
+func (s *Store) endBlockers(ctx context.Context, waiting int64, after time.Duration) (refusal error) {
+	since := map[int64]time.Time{}
 	for ctx.Err() == nil {
-		if err := s.endBlockersOnce(ctx, waiting); err != nil && ctx.Err() == nil {
+		if err := s.endBlockersOnce(ctx, waiting, since, after); err != nil && ctx.Err() == nil {
 			refusal = err
 		}
-		clock.Sleep(ctx, seizeEvery)
+		clock.Sleep(ctx, min(seizeEvery, after))
 	}
 	return refusal
 }
 
 // session is one of the server's.
 type session struct {
-	id   int64
-	user string
+	id                int64
+	user, application string
+	own               bool // of the store's user, so that a claim may end it
 }
 
-// endBlockersOnce uses a connection of the leases: handlers may use all the others.
-func (s *Store) endBlockersOnce(ctx context.Context, waiting int64) error {
-	blockers, err := collect(ctx, s.leases.db, func(b *session) []any { return []any{&b.id, &b.user} }, s.sql.Blockers, []any{waiting})
+// endBlockersOnce uses a connection of the leases: handlers may use all the others. It keeps since when
+// each session has been in the way.
+func (s *Store) endBlockersOnce(ctx context.Context, waiting int64, since map[int64]time.Time, after time.Duration) error {
+	columns := func(b *session) []any { return []any{&b.id, &b.user, &b.application, &b.own} }
+	blockers, err := collect(ctx, s.leases.db, columns, s.sql.Blockers, []any{waiting})
 	if err != nil {
 		return s.outage(ctx, "look for the session that holds the checkpoint", err)
 	}
 	var refusal error
 	for _, b := range blockers {
-		if _, err := s.leases.db.ExecContext(ctx, fmt.Sprintf(s.sql.EndSession, b.id)); err != nil {
-			refusal = s.outage(ctx, fmt.Sprintf("end session %d of %s, which holds the checkpoint", b.id, b.user), err)
+		if _, seen := since[b.id]; !seen {
+			since[b.id] = time.Now()
+		}
+		if time.Since(since[b.id]) < after {
+			continue
+		}
+		end := fmt.Sprintf(s.sql.EndSession, b.id)
+		if !b.own {
+			refusal = fmt.Errorf("session %d of user %s (application %q) holds the checkpoint, and is not of this claim's user and application: end it by %s, or wait until its transaction ends", b.id, b.user, b.application, end)
+			continue
+		}
+		if _, err := s.leases.db.ExecContext(ctx, end); err != nil {
+			refusal = s.outage(ctx, fmt.Sprintf("end session %d of user %s (application %q), which holds the checkpoint", b.id, b.user, b.application), err)
 		}
 	}
 	return refusal

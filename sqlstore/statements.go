@@ -58,7 +58,7 @@ type statements struct {
 
 	CheckDeferred string // checks now what a commit would check; empty: there is no such thing, or no way
 	Session       string // → this session's number; empty: no session can be ended
-	Blockers      string // a session's number → number and user of each session that it waits for
+	Blockers      string // a session's number → number, user, application of each session that it waits for, and whether it may be ended
 	EndSession    string // ends the session whose number replaces %d
 
 	OfGroup       string // condition with a group
