@@ -33,8 +33,7 @@ func seesSessions(t *testing.T, s *Store) *Store {
 // that is paused in a step: SQL Server has no time limit for it.
 func TestSQLServerClaimEndsPaused(t *testing.T) {
 	address := sqlservertest.Database(t)
-	cfg := &ServerConfig{LockTimeout: 4 * time.Second}
-	s, rival := openMSSQL(t, address, cfg), seesSessions(t, openMSSQL(t, address, cfg))
+	s, rival := openMSSQL(t, address, patient), endingSoon(seesSessions(t, openMSSQL(t, address, patient)))
 	_, err := s.Claim(t.Context(), leaseOf("0", "a", 1), "1")
 	suite.NoError(t, "claim", err)
 	holdStep(t, s, leaseOf("0", "a", 1))
@@ -58,7 +57,7 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 // claim is later. It waits for the lock time-out.
 func TestSQLServerClaimSparesOthers(t *testing.T) {
 	address := sqlservertest.Database(t)
-	s := seesSessions(t, openMSSQL(t, address, &ServerConfig{LockTimeout: 12 * time.Second}))
+	s := endingSoon(seesSessions(t, openMSSQL(t, address, &ServerConfig{LockTimeout: 6 * time.Second})))
 	other := openMSSQL(t, address+"&app+name=other", nil)
 	b := leaseOf("0", "b", 2)
 	_, err := s.Claim(t.Context(), b, "1")

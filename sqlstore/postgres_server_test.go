@@ -73,15 +73,6 @@ func postgresProxied(t testing.TB, url string, cfg *ServerConfig) (*Store, *comm
 
 const postgresLock = "SELECT FROM sluice_checkpoints WHERE partition = '0' FOR UPDATE"
 
-// postgresPatient leaves a claim the time that it takes on a busy machine to end what holds a checkpoint.
-var postgresPatient = &ServerConfig{LockTimeout: 20 * time.Second}
-
-// endingSoon has a store's claims end what holds a checkpoint soon, whatever the lock time-out is.
-func endingSoon(s *Store) *Store {
-	s.busy = time.Second
-	return s
-}
-
 func postgresTxHarness(s, peer *Store) storetest.TxHarness[*Tx] {
 	if peer == nil {
 		peer = s
@@ -107,8 +98,8 @@ func postgresHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
 	schema := postgresSchemas(t)
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		url := schema(t)
-		s, proxy, silence := postgresProxied(t, url, postgresPatient)
-		peer := openPostgres(t, url, postgresPatient)
+		s, proxy, silence := postgresProxied(t, url, patient)
+		peer := openPostgres(t, url, patient)
 		h := postgresTxHarness(endingSoon(s), endingSoon(peer))
 		h.Silence, h.Lock, h.Lose = silence, lockedBy(peer, postgresLock), proxy.Lose
 		return h

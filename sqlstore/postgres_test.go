@@ -281,7 +281,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 // TestPostgresClaimSparesQueue: a claim that waits behind another one ends the session that both wait for.
 func TestPostgresClaimSparesQueue(t *testing.T) {
 	address := pgtest.Database(t)
-	s, hurried := openPostgres(t, address, &ServerConfig{LockTimeout: time.Hour}), endingSoon(openPostgres(t, address, postgresPatient))
+	s, hurried := openPostgres(t, address, &ServerConfig{LockTimeout: time.Hour}), endingSoon(openPostgres(t, address, patient))
 	claim := func(s *Store, owner string, epoch int64) error {
 		_, err := s.Claim(t.Context(), leaseOf("0", owner, epoch), "1")
 		return err

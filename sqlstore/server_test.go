@@ -116,6 +116,15 @@ func namesMissing(ctx context.Context, tx *Tx) error {
 	return err
 }
 
+// patient leaves a claim the time that it takes on a busy machine to end what holds a checkpoint.
+var patient = &ServerConfig{LockTimeout: 20 * time.Second}
+
+// endingSoon has a store's claims end what holds a checkpoint soon, whatever the lock time-out is.
+func endingSoon(s *Store) *Store {
+	s.busy = time.Second
+	return s
+}
+
 // holdStep has the owner of a lease paused in a step until the test ends. Then the step must fail.
 func holdStep(t *testing.T, s *Store, lease driver.Lease) {
 	t.Helper()
