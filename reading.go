@@ -137,13 +137,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		return err
 	}
 	if cp.Incarnation != topic.Incarnation {
-		err := &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
-		if a.incarnation != "" && a.incarnation != cp.Incarnation {
-			// The database has lost what was set since. What is in flight here must not move
-			// the checkpoint of another incarnation.
-			a.cancel(err)
-		}
-		return err
+		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
 	}
 	if a.incarnation != topic.Incarnation {
 		a.incarnation, a.start = topic.Incarnation, driver.Unset

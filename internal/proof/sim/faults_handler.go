@@ -106,16 +106,19 @@ func (w *world) takeDown(part string, span time.Duration) {
 	w.fired["outage of the "+part]++
 }
 
-// convicted counts the events that became dead letters because of one outage of
-// the environment. The engine may convict some when there is no other event to try. The lock is held.
-func (w *world) convicted(d *sluice.DeadLetter) bool {
-	id := w.letterID(d)
-	if w.blame.why[id] != errEnvironment.Error() {
-		return false
+// convicted counts the events that became dead letters because of one outage of the environment, and
+// records a violation if they are too many. The engine may convict some when there is no other event
+// to try. The lock is held.
+func (w *world) convicted(id eventID, outage string) {
+	events := w.blame.environment[outage]
+	if events == nil {
+		events = map[eventID]bool{}
+		w.blame.environment[outage] = events
 	}
-	key := fmt.Sprint(id.topic, "/", id.partition, " ", w.blame.window[id])
-	w.blame.environment[key]++
-	return w.blame.environment[key] <= mostConvicted
+	events[id] = true
+	if len(events) > mostConvicted {
+		w.stale = append(w.stale, fmt.Sprintf("event %v is the %d. dead letter of its partition because of one outage of the environment, more than %d", id, len(events), mostConvicted))
+	}
 }
 
 // mostConvicted is how many events of a partition may fail in a row before the partition

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,14 +33,13 @@ type blame struct {
 	unrecorded map[sluice.Lease]bool
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
 
-	why         map[eventID]string // the error with which it became a dead letter
-	window      map[eventID]string // during which outage of the environment, and in which assignment
-	environment map[string]int     // dead letters because of one outage of the environment, by partition and assignment
-	assignments map[string]int     // how many of each partition have begun: after a loss of the leases, two may have one epoch
+	why         map[eventID]string          // the error with which it became a dead letter
+	environment map[string]map[eventID]bool // dead letters because of one outage of the environment, by partition and assignment
+	assignments map[string]int              // how many of each partition have begun: after a loss of the leases, two may have one epoch
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, window: map[eventID]string{}, environment: map[string]int{}, assignments: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, environment: map[string]map[eventID]bool{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -100,7 +98,8 @@ func (w *world) assignment(lease sluice.Lease) int {
 	return w.blame.assignments[partitionName(lease)]
 }
 
-// stored notes the keys of dead letters that a process has stored, in an assignment.
+// stored notes dead letters that a process has stored, in an assignment. It records a violation if an
+// event has not failed by itself, or if too many were stored because of one outage of the environment.
 func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,31 +107,18 @@ func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 		key := keyOf(&list[i])
 		id := w.letterID(&list[i])
 		w.blame.why[id] = list[i].Error
-		w.blame.window[id] = fmt.Sprintf("%d %d %s", w.windows[environment], assignment, by)
-		w.blame.parked[key] = append(w.blame.parked[key], w.letterID(&list[i]))
+		if w.blame.why[id] == errEnvironment.Error() {
+			w.convicted(id, fmt.Sprint(id.topic, "/", id.partition, " ", w.windows[environment], assignment, by))
+		}
+		w.blame.parked[key] = append(w.blame.parked[key], id)
+		if !w.deserved(&list[i]) {
+			w.stale = append(w.stale, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], list[i].Attempts, list[i].Error))
+		}
 	}
 }
 
 func keyOf(d *sluice.DeadLetter) string {
 	return d.Group.Topic + "/" + d.Event.Partition + "/" + d.Event.Key
-}
-
-// checkBlame returns the dead letters of events that have not failed by themselves.
-func (w *world) checkBlame() []string {
-	var bad []string
-	for _, g := range w.groups() {
-		list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{})
-		w.mu.Lock()
-		for i := range list {
-			if !w.deserved(&list[i]) {
-				d := &list[i]
-				id := w.letterID(d)
-				bad = append(bad, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], d.Attempts, d.Error))
-			}
-		}
-		w.mu.Unlock()
-	}
-	return bad
 }
 
 // failing are the kinds of events that fail by themselves.
@@ -152,5 +138,5 @@ func (w *world) deserved(d *sluice.DeadLetter) bool {
 		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(o eventID) bool { return o != id })
 		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && another
 	}
-	return len(w.blame.begun[id]) >= deadliest || w.convicted(d)
+	return len(w.blame.begun[id]) >= deadliest || w.blame.why[id] == errEnvironment.Error()
 }

@@ -114,7 +114,7 @@ func (w *world) injectThemed() {
 		fault func()
 	}{
 		{apiOutages, func() { w.takeDown(api, span) }},
-		{environments, func() { w.fail(span) }},
+		{environments, func() { w.fail(4 * span) }}, // longer than the engine takes to try 20 events to the end
 		{leaseClocks, w.setLeaseClock},
 		{twins, w.twin},
 		{cutOffs, func() { w.cutOff(span) }},
