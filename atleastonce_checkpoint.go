@@ -113,7 +113,7 @@ func (l *inFlightList) progress() (low Position, n uint64, behind []driver.Seque
 		low = at.Position
 	}
 	for first, last := range l.list.Above() {
-		if len(behind) == maxDoneRanges || l.sparse && last.Offset != low.Offset {
+		if len(behind) == maxDoneRanges || l.sparse && last.History() != low.History() {
 			break
 		}
 		behind = append(behind, driver.SequenceRange{First: first.Sequence, Last: last.Sequence})

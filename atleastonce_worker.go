@@ -377,8 +377,8 @@ func (w *atLeastOnceWorker[R]) pass(to Position) error {
 	if to.Sequence <= w.admitted.Sequence {
 		return nil
 	}
-	if err := w.checkHistory([]*Event{{Sequence: to.Sequence, Offset: to.Offset}}); err != nil {
-		return err
+	if to.Sequence < w.doneUpTo.Sequence && anotherHistory(to, w.doneUpTo) {
+		return w.truncated(w.admitted)
 	}
 	w.admitted = to
 	w.inFlight.pass(to)
@@ -389,17 +389,23 @@ func (w *atLeastOnceWorker[R]) pass(to Position) error {
 // assignment has done: the offset of one of these numbers is not theirs. What comes next must not
 // count as done.
 func (w *atLeastOnceWorker[R]) checkHistory(events []*Event) error {
-	before := w.admitted.Sequence
+	before := w.admitted
 	for _, e := range events {
 		if e.Sequence > w.doneUpTo.Sequence {
 			break
 		}
-		if anotherHistory(e.Offset, w.doneUpTo.Offset) {
-			return &TruncatedError{Partition: w.a.lease.Partition, Position: w.doneUpTo, End: before + 1}
+		at := e.Position()
+		if anotherHistory(at, w.doneUpTo) {
+			return w.truncated(before)
 		}
-		before = e.Sequence
+		before = at
 	}
 	return nil
+}
+
+// truncated returns the error of a log that lost what was done after a position.
+func (w *atLeastOnceWorker[R]) truncated(after Position) error {
+	return &TruncatedError{Partition: w.a.lease.Partition, Position: w.doneUpTo, End: after.Sequence + 1}
 }
 
 // doneBefore reports whether an earlier assignment has done an event. It must be

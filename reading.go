@@ -316,16 +316,18 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 		return nil, fmt.Errorf("event %d: the log does not hold it any more: %w", d.Event.Sequence, ErrRetention)
 	case found.Sequence != d.Event.Sequence:
 		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: found.Sequence}
-	case a.topic.Sparse && anotherHistory(found.Offset, d.Event.Offset):
+	case a.topic.Sparse && anotherHistory(found.Position(), d.Event.Position()):
 		return nil, fmt.Errorf("event %d: the log has lost it and has another event of this number: %w", d.Event.Sequence, ErrTruncated)
 	default:
 		return found, nil
 	}
 }
 
-// anotherHistory reports whether the offsets of two events of one number, in a topic that is Sparse,
-// show that they are different events: the log lost one and gave its number to the other.
-func anotherHistory(a, b string) bool { return a != "" && b != "" && a != b }
+// anotherHistory reports whether two positions of a sparse topic are known to be of different
+// histories of the log.
+func anotherHistory(a, b Position) bool {
+	return a.Offset != "" && b.Offset != "" && a.History() != b.History()
+}
 
 // expired returns the error of a dead letter's event that was not read in time. A log that
 // holds no event returns nothing, also if retention has removed the event.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -87,13 +88,34 @@ func (c *cluster) append(ctx context.Context, partition string, events ...*drive
 	defer client.Close()
 	var records []*kgo.Record
 	for _, e := range events {
-		r := &kgo.Record{Topic: c.topic, Partition: int32(n), Value: e.Body, Headers: headersOf(e)}
+		r := &kgo.Record{Topic: c.topic, Partition: int32(n), Value: e.Body, Headers: headersOf(e), Timestamp: e.Created}
 		if e.Key != "" || e.EmptyKey {
 			r.Key = []byte(e.Key)
 		}
 		records = append(records, r)
 	}
 	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+// gap has a partition take the numbers of a transaction that is aborted.
+func (c *cluster) gap(ctx context.Context, partition string) error {
+	n, err := strconv.ParseInt(partition, 10, 32)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("gap "+rand.Text()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	record := &kgo.Record{Topic: c.topic, Partition: int32(n), Value: []byte("aborted")}
+	if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryAbort)
 }
 
 // headersOf returns the headers of an event that is sent.

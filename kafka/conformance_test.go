@@ -35,8 +35,9 @@ func harness(c *cluster) storetest.SourceHarness {
 		},
 		Trim:     c.trim,
 		Recreate: c.recreate,
+		Gap:      c.gap,
 		Silence:  links.silence,
-		Features: storetest.SourceFeatures{NoEpochs: true, SharedOffsets: true, TextProperties: true},
+		Features: storetest.SourceFeatures{NoEpochs: true, SharedOffsets: true, TextProperties: true, Headers: true, Keys: true, Nulls: true, Created: true},
 	}
 }
 

@@ -394,5 +394,5 @@ func TestSourceSuiteCatches(t *testing.T) {
 	whole("says that it does not compare epochs, and does", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.NoEpochs = true })
 	whole("says that it has no offsets, and has", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.NoOffsets = true })
 	whole("says that it carries no ids, and does", func(h *storetest.SourceHarness, b *bentSource, good *Hub) { h.Features.Bare = true })
-	suite.Caught(t, storetest.TestSource, drivers)
+	suite.Caught(t, storetest.TestSource, append(drivers, brokenSparseSources()...))
 }

@@ -93,16 +93,17 @@ func setProperties(e *sluice.Event) {
 	}
 }
 
-// takeSparse returns up to limit of the events after the reader's position, and a marker behind the
-// last of them if only numbers without events follow. Every third such number has a marker also
-// where events follow.
+// takeSparse returns up to limit of the events after the reader's position, and a marker if only
+// numbers without events follow. Some of the other runs of such numbers have a marker too.
 func (r *reader) takeSparse(limit int) (events []*sluice.Event) {
 	p, bytes := r.log, 0
-	for _, e := range p.events[r.at+1-p.first:] {
+	held := p.events[r.at+1-p.first:]
+	for i, e := range held {
 		if bytes += e.Size(); len(events) == limit || !fits(bytes, len(events)) {
 			break
 		}
-		if r.at = e.Sequence; !e.Control || e.Sequence%3 == 0 || e.Sequence == p.last.Sequence {
+		last := i == len(held)-1
+		if r.at = e.Sequence; !e.Control || last || !held[i+1].Control && e.Sequence%3 == 0 {
 			events = append(events, clone(e))
 		}
 	}

@@ -103,6 +103,24 @@ func hubHarness(h *Hub) storetest.SourceHarness {
 	}
 }
 
+// sparseHub is the harness of the in-memory hub with a sparse topic.
+func sparseHub(testing.TB) storetest.SourceHarness { return sparseHarness(NewHub(testGroup, 2)) }
+
+func sparseHarness(h *Hub) storetest.SourceHarness {
+	h.Sparse()
+	harness := hubHarness(h)
+	harness.Gap = func(_ context.Context, partition string) error {
+		h.Append(partition, &sluice.Event{Control: true}, &sluice.Event{Control: true})
+		return nil
+	}
+	harness.Truncate = func(_ context.Context, partition string, end int64) error {
+		h.Truncate(partition, end)
+		return nil
+	}
+	harness.Features = storetest.SourceFeatures{SharedOffsets: true, Headers: true, Keys: true, Nulls: true, Created: true}
+	return harness
+}
+
 func testLeases(t *testing.T, new func(t testing.TB) driver.LeaseStore) {
 	storetest.TestLeases(t, new, &storetest.LeasesConfig{ClockBack: clockBack, Silence: silence})
 }
@@ -144,6 +162,9 @@ func TestHubInMemory(t *testing.T) {
 		suite.Virtual(t, func(t *testing.T) { storetest.TestSource(t, hub) })
 	})
 	storetest.TestSource(t, hub)
+	t.Run("sparse", func(t *testing.T) {
+		suite.Virtual(t, func(t *testing.T) { storetest.TestSource(t, sparseHub) })
+	})
 }
 
 func TestStoreInMemory(t *testing.T) {

@@ -23,7 +23,7 @@ func TestSource(t *testing.T, new func(t testing.TB) SourceHarness) {
 	suite.Run(t, sourceChecks, new)
 }
 
-var sourceChecks = slices.Concat(describeChecks, readChecks, seekChecks, lossChecks, epochChecks, []suite.Check[SourceHarness]{silenceOfSource})
+var sourceChecks = slices.Concat(describeChecks, readChecks, seekChecks, lossChecks, epochChecks, sparseChecks, recordChecks, []suite.Check[SourceHarness]{silenceOfSource})
 
 var describeChecks = []suite.Check[SourceHarness]{
 	{Name: "Describe", Run: func(t testing.TB, h SourceHarness) {

@@ -24,6 +24,13 @@ type SourceHarness struct {
 	// Recreate deletes the topic and creates it again with the same
 	// partitions.
 	Recreate func(ctx context.Context) error
+	// Gap has a partition take numbers without an event, at least one, as an aborted transaction
+	// does. It returns once a reader can pass them. Nil leaves out the cases that need it: then the
+	// topic must not be Sparse.
+	Gap func(ctx context.Context, partition string) error
+	// Truncate has a partition lose the numbers from end on, as the unclean election of a leader
+	// does: what is appended next gets these numbers. Nil leaves out the cases that need it.
+	Truncate func(ctx context.Context, partition string, end int64) error
 
 	// Silence makes the log's server silent. Nil leaves the case out.
 	Silence Silence
@@ -52,6 +59,16 @@ type SourceFeatures struct {
 	// TextProperties: values of properties come back as texts, beside others that the log adds. The
 	// default is that they keep their types.
 	TextProperties bool
+	// Headers: events have headers, and their properties are the last value of each. The default is
+	// that events have properties alone.
+	Headers bool
+	// Keys: an event that is appended to a partition may have a key, of any bytes. An empty one is
+	// a key.
+	Keys bool
+	// Nulls: a null value and an empty one differ.
+	Nulls bool
+	// Created: the log keeps the time that the sender gives an event, in milliseconds.
+	Created bool
 }
 
 // properties returns properties as they come back.
