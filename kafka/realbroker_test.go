@@ -18,14 +18,6 @@ func init() {
 	}
 }
 
-func TestConformanceOfKafka(t *testing.T) {
-	t.Run("one broker", func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness { return harness(kinds["Kafka"](t)) })
-	})
-	t.Run("three brokers", func(t *testing.T) {
-		three := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			return harness(newCluster(t, three.Brokers(), three.Topic(t, 2)))
-		})
-	})
+func TestOneBroker(t *testing.T) {
+	storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness { return harness(kinds["Kafka"](t)) })
 }

@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -53,14 +55,19 @@ func (tx transaction) end(commit kgo.TransactionEndTry) {
 	suite.NoError(tx.t, "end", tx.cl.EndTransaction(suite.Context(tx.t), commit))
 }
 
+// send appends events to partition 0.
 func (c *cluster) send(t testing.TB, bodies ...string) {
 	t.Helper()
+	var events []*driver.Event
 	for _, body := range bodies {
-		suite.NoError(t, "append", c.append(suite.Context(t), "0", &driver.Event{Body: []byte(body)}))
+		events = append(events, &driver.Event{Body: []byte(body)})
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a leader may have to be elected
+	defer cancel()
+	suite.NoError(t, "append", c.append(ctx, "0", events...))
 }
 
-// open opens a reader of partition 0.
+// openAt opens a reader of partition 0.
 func openAt(t testing.TB, s driver.Source, after driver.Position) driver.Reader {
 	t.Helper()
 	r, err := s.Open(suite.Context(t), "0", after, 1)
@@ -69,7 +76,7 @@ func openAt(t testing.TB, s driver.Source, after driver.Position) driver.Reader 
 	return r
 }
 
-// bodies reads up to a number, and returns the bodies and the position of what came last.
+// readTo reads up to a number, and returns the bodies and the position of what came last.
 func readTo(t testing.TB, r driver.Reader, number int64) (bodies string, at driver.Position) {
 	t.Helper()
 	for at.Sequence = -1; at.Sequence < number; {
