@@ -411,7 +411,7 @@ func Run(cfg Config) Result {
 		w.retry(w.group)
 		w.settle()
 	}
-	violations := slices.Concat(w.check(), uneven, w.checkReplays(), w.checkKept(), w.checkReleased())
+	violations := slices.Concat(w.check(), w.checkHeldBack(), uneven, w.checkReplays(), w.checkKept(), w.checkReleased())
 
 	w.mu.Lock()
 	ended := maps.Clone(w.owners)

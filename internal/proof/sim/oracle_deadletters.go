@@ -32,6 +32,7 @@ type blame struct {
 	// unrecorded are the leases whose owner could not record an attempt.
 	unrecorded map[sluice.Lease]bool
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
+	held       map[eventID]string   // the keys of those that were held back
 
 	why         map[eventID]string          // the error with which it became a dead letter
 	environment map[string]map[eventID]bool // dead letters because of one outage of the environment, by partition and assignment
@@ -39,7 +40,7 @@ type blame struct {
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, environment: map[string]map[eventID]bool{}, assignments: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, held: map[eventID]string{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, environment: map[string]map[eventID]bool{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -111,10 +112,28 @@ func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 			w.convicted(id, fmt.Sprint(id.topic, "/", id.partition, " ", w.windows[environment], assignment, by))
 		}
 		w.blame.parked[key] = append(w.blame.parked[key], id)
-		if !w.deserved(&list[i]) {
+		switch held := strings.HasPrefix(list[i].Error, "held back"); {
+		case held && w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold:
+			w.blame.held[id] = key
+		case held, !w.deserved(&list[i]):
 			w.stale = append(w.stale, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], list[i].Attempts, list[i].Error))
 		}
 	}
+}
+
+// checkHeldBack returns the dead letters that were held back although no other event of their key was a
+// dead letter. The other one may have been stored later.
+func (w *world) checkHeldBack() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var bad []string
+	for id, key := range w.blame.held {
+		if !slices.ContainsFunc(w.blame.parked[key], func(o eventID) bool { return o != id }) {
+			bad = append(bad, fmt.Sprintf("event %v was held back, but no other event of its key is a dead letter", id))
+		}
+	}
+	slices.Sort(bad)
+	return bad
 }
 
 func keyOf(d *sluice.DeadLetter) string {
@@ -134,9 +153,6 @@ func (w *world) deserved(d *sluice.DeadLetter) bool {
 		return true
 	case !firstOfChain && slices.Contains(failing, kind):
 		return true
-	case strings.HasPrefix(w.blame.why[id], "held back"):
-		another := slices.ContainsFunc(w.blame.parked[keyOf(d)], func(o eventID) bool { return o != id })
-		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && another
 	}
 	return len(w.blame.begun[id]) >= deadliest || w.blame.why[id] == errEnvironment.Error()
 }
