@@ -43,8 +43,8 @@ type topicRequests struct {
 
 // topicRequest is the requests for one topic. They are few, and never removed.
 type topicRequest struct {
-	turn sync.Mutex // held while one is at the brokers
-	next *topicCall // the one that waits for its turn, under topicRequests.mu
+	turn chan struct{} // held while one is at the brokers
+	next *topicCall    // the one that waits for its turn, under topicRequests.mu
 }
 
 // topicCall is a request that several callers wait for.
@@ -80,7 +80,7 @@ func (t *topicRequests) join(c *Client, topic string) (*topicCall, error) {
 	}
 	r := t.topics[topic]
 	if r == nil {
-		r = new(topicRequest)
+		r = &topicRequest{turn: make(chan struct{}, 1)}
 		t.topics[topic] = r
 	}
 	if r.next != nil {
@@ -96,8 +96,8 @@ func (t *topicRequests) join(c *Client, topic string) (*topicCall, error) {
 
 func (t *topicRequests) send(c *Client, topic string, r *topicRequest, call *topicCall) {
 	defer close(call.done)
-	r.turn.Lock()
-	defer r.turn.Unlock()
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
 	t.mu.Lock()
 	r.next = nil
 	t.mu.Unlock()

@@ -79,6 +79,13 @@ func (c *fakeCluster) dial(ctx context.Context, network, address string) (net.Co
 	return lossy, nil
 }
 
+// goAway makes the brokers unreachable.
+func (c *fakeCluster) goAway() (comeBack func()) {
+	c.away.Store(true)
+	c.loseAnswers()
+	return func() { c.away.Store(false) }
+}
+
 // loseAnswers closes every present connection instead of delivering the next answer.
 func (c *fakeCluster) loseAnswers() {
 	c.mu.Lock()
@@ -115,8 +122,18 @@ func (c *fakeCluster) transport(t testing.TB, cfg *kafkasender.Config) *kafkasen
 	return transport
 }
 
-// stored reads n records of the topic and then looks for another for a moment of the cluster's time.
-func (c *fakeCluster) stored(t testing.TB, n int) (records []*kgo.Record) {
+// stored reads the topic, until a second brings nothing more, and checks how many records it has.
+func (c *fakeCluster) stored(t testing.TB, want int) []*kgo.Record {
+	t.Helper()
+	records := c.read(t)
+	if len(records) != want {
+		t.Errorf("%d records stored, want %d", len(records), want)
+	}
+	return records
+}
+
+// read reads the topic, until a second brings nothing more.
+func (c *fakeCluster) read(t testing.TB) (records []*kgo.Record) {
 	t.Helper()
 	reader, err := kgo.NewClient(kgo.SeedBrokers("localhost:9092"), kgo.Dialer(c.network.DialContext), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())
@@ -124,22 +141,12 @@ func (c *fakeCluster) stored(t testing.TB, n int) (records []*kgo.Record) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	for {
-		wait := time.Minute
-		if len(records) >= n {
-			wait = time.Second
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), wait)
+	for over := false; !over; {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		fetched := reader.PollFetches(ctx)
-		over := ctx.Err() != nil
+		over = ctx.Err() != nil
 		cancel()
 		fetched.EachRecord(func(r *kgo.Record) { records = append(records, r) })
-		if over {
-			break
-		}
-	}
-	if len(records) != n {
-		t.Errorf("%d records stored, want %d", len(records), n)
 	}
 	return records
 }

@@ -204,14 +204,13 @@ func TestBrokersAway(t *testing.T) {
 		c := start(t, 1)
 		transport := c.transport(t, nil)
 		b := batchOf(t, transport, "0", message(1))
-		c.away.Store(true)
-		c.loseAnswers()
+		comeBack := c.goAway()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if outcome, err := transport.Send(ctx, b); outcome != sender.OutcomeBusy || err == nil {
 			t.Error(outcome, err)
 		}
-		c.away.Store(false)
+		comeBack()
 		if outcome, err := transport.Send(t.Context(), b); outcome != sender.OutcomeAccepted || err != nil {
 			t.Error(outcome, err)
 		}

@@ -1,0 +1,156 @@
+package kafkasender_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/kafka"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/sender/kafkasender"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// sendTo makes a transport to a topic.
+func sendTo(t testing.TB, client *kafka.Client, topic string) *kafkasender.Transport {
+	t.Helper()
+	transport, err := kafkasender.New(client, topic, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport
+}
+
+func sourceOf(t testing.TB, client *kafka.Client, topic, group string) *kafka.Source {
+	t.Helper()
+	source, err := client.Source(topic, group, &kafka.SourceConfig{Namespace: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := source.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return source
+}
+
+// TestChain runs two stages in a row over topics. The first is killed again and again, answers are
+// lost, brokers are away and leaders move. Each event has its effects at the end of the chain exactly
+// once, although its messages were sent more often.
+func TestChain(t *testing.T) {
+	const events, seeds = 300, 3
+	key := []byte("a key of the stages in this test")
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(seed, 3))
+			c := start(t, 2, kfake.SeedTopics(2, "raw"), kfake.SeedTopics(3, "clean"))
+			client := c.client(t)
+			c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				c.KeepControl()
+				if chance.IntN(8) == 0 {
+					c.loseAnswers()
+				}
+				return nil, nil, false
+			})
+
+			split := func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+				keyless := &sender.Message{Body: e.Body, Headers: e.Headers}
+				keyed := &sender.Message{Key: e.Key, Body: append([]byte("again "), e.Body...), Headers: e.Headers}
+				return []*sender.Message{keyless, keyed}, nil
+			}
+			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
+			stage := func(owner string) (kill func()) {
+				client := c.client(t)
+				sink := sender.NewSink(sendTo(t, client, "clean"), &sender.SinkConfig{StampKey: key, Timeout: 3 * time.Second})
+				delivery := sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil)
+				consumer, err := sluice.New(sourceOf(t, client, "raw", "clean"), leases, delivery, &sluice.Config{Owner: owner})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ran := make(chan struct{})
+				go func() { defer close(ran); consumer.Run(ctx) }()
+				return func() {
+					cancel()
+					<-ran
+					sink.Close(context.Background())
+				}
+			}
+
+			last := &sluicetest.Store{}
+			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+				if len(e.Headers) == 0 || e.Headers[0].Name != "city" || string(e.Headers[0].Value) != "Lyon" {
+					t.Errorf("headers %q", e.Headers)
+				}
+				return tx.Insert("effects", string(e.Body))
+			})
+			consumer, err := sluice.New(sourceOf(t, client, "clean", "store"), &sluicetest.Leases{}, sluice.Transactional(last, insert),
+				&sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "raw", Key: key}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- consumer.Run(t.Context()) }()
+
+			kill := stage("0")
+			raw := newSink(t, sendTo(t, client, "raw"), &sender.SinkConfig{Timeout: time.Hour})
+			for i := range events {
+				raw.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("key-", i%31), Body: []byte(strconv.Itoa(i)), Properties: map[string]any{"city": "Lyon"}}, func(r sluice.WriteResult) {
+					if r.Err != nil {
+						t.Error(r.Err)
+					}
+				})
+				time.Sleep(time.Duration(chance.IntN(400)) * time.Millisecond)
+				switch chance.IntN(40) {
+				case 0:
+					kill()
+					kill = stage(strconv.Itoa(i))
+				case 1:
+					if err := c.MoveTopicPartition("clean", chance.Int32N(3), chance.Int32N(3)); err != nil {
+						t.Error(err)
+					}
+				case 2:
+					comeBack := c.goAway()
+					time.Sleep(time.Duration(chance.IntN(20)) * time.Second)
+					comeBack()
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			kill()
+			if err := consumer.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-ran; err != nil {
+				t.Error(err)
+			}
+			times := map[string]int{}
+			for _, row := range last.Rows("effects") {
+				times[row.(string)]++
+			}
+			for i := range events {
+				for _, body := range []string{fmt.Sprint(i), fmt.Sprint("again ", i)} {
+					if n := times[body]; n != 1 {
+						t.Errorf("seed %d: %q has its effect %d times", seed, body, n)
+					}
+				}
+			}
+			sent := int64(0)
+			for _, p := range c.PartitionInfos("clean") {
+				sent += p.HighWatermark
+			}
+			if sent <= 2*events {
+				t.Errorf("seed %d: %d messages stored: this shows nothing", seed, sent)
+			}
+			t.Logf("%d messages stored for %d", sent, 2*events)
+		})
+	}
+}
