@@ -31,8 +31,9 @@ type Config struct {
 	// Secure adds the listeners of [Cluster.Secured].
 	Secure bool
 	// Routes are further ways of clients to each broker, each a listener of its own that a proxy
-	// stands in front of. A route is called with the number of a broker and the address at which it
-	// will listen, and returns the address that clients use, where it may not listen yet.
+	// stands in front of; with Secure their clients authenticate as on SASL. A route is called with
+	// the number of a broker and the address at which it will listen, and returns the address that
+	// clients use, where it may not listen yet.
 	Routes []func(broker int, target string) (address string, err error)
 	// Between is such a route for the brokers themselves, to the listener for replication and to that
 	// of the controller of a broker. Default: no proxy.

@@ -117,8 +117,12 @@ func (c *Cluster) newNode(id int) (_ *node, err error) {
 		add("BROKER", "PLAINTEXT", c.cfg.Between),
 		add("CLIENT", "PLAINTEXT", nil),
 	}
+	protocol := "PLAINTEXT"
+	if c.secrets != nil {
+		protocol = secured[SASL]
+	}
 	for i, route := range c.cfg.Routes {
-		errs = append(errs, add(routeName(i), "PLAINTEXT", route))
+		errs = append(errs, add(routeName(i), protocol, route))
 	}
 	if c.secrets != nil {
 		for name, protocol := range secured {
@@ -168,7 +172,7 @@ func (c *Cluster) write(n *node) error {
 	lines := append(c.properties(n), c.cfg.Settings...)
 	if c.secrets != nil {
 		files[n.File(keysFile)] = c.secrets.keys
-		lines = append(c.secrets.properties(n.File(keysFile)), lines...)
+		lines = append(c.secrets.properties(n.listeners, n.File(keysFile)), lines...)
 	}
 	files[n.File("server.properties")] = []byte(strings.Join(lines, "\n") + "\n")
 	for path, text := range files {

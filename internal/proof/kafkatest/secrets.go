@@ -104,7 +104,7 @@ func clientCertificate(now time.Time) (*selfsigned.Certificate, error) {
 }
 
 // properties are the lines of server.properties about the secured listeners.
-func (s *secrets) properties(keys string) []string {
+func (s *secrets) properties(listeners map[string]listener, keys string) []string {
 	value := func(text []byte) string { return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", `\n`) }
 	const module = "org.apache.kafka.common.security."
 	lines := []string{
@@ -116,8 +116,11 @@ func (s *secrets) properties(keys string) []string {
 		"listener.name.mtls.ssl.client.auth=required",
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 	}
-	for _, l := range []Listener{SASL, SASLTLS} {
-		name := "listener.name." + strings.ToLower(string(l)) + "."
+	for name, l := range listeners {
+		if !strings.HasPrefix(l.protocol, "SASL_") {
+			continue
+		}
+		name = "listener.name." + strings.ToLower(name) + "."
 		lines = append(lines,
 			name+`plain.sasl.jaas.config=`+module+`plain.PlainLoginModule required user_`+User+`="`+s.password+`";`,
 			name+`scram-sha-256.sasl.jaas.config=`+module+`scram.ScramLoginModule required;`,

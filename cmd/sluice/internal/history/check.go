@@ -44,6 +44,7 @@ type Checker struct {
 type partition struct {
 	first, last int64 // the events sent, if any were
 	sent        bool
+	void        []Record
 	count       []byte // of effects and dead letters, by sequence number
 	ownerships  map[int64]*ownership
 	others      []Finding // faults found when records were added
@@ -76,6 +77,8 @@ func (c *Checker) Add(r Record) {
 			p.others = append(p.others, Finding{Invented, r.Partition, r.To, "no events can have these numbers"})
 			p.sent = false
 		}
+	case Void:
+		p.void = append(p.void, r)
 	case Effect, DeadLetter:
 		p.seen(r)
 	case Claimed:
@@ -178,9 +181,13 @@ func (p *partition) takeovers(id string) []Finding {
 // events counts effects and dead letters.
 func (p *partition) events(id string) []Finding {
 	var found []Finding
+	void := p.voids()
 	for n := range int64(len(p.count)) {
-		if p.count[n] > 0 && (!p.sent || n < p.first || n > p.last) {
+		switch {
+		case p.count[n] > 0 && (!p.sent || n < p.first || n > p.last):
 			found = append(found, Finding{Invented, id, n, "it was never sent"})
+		case p.count[n] > 0 && void[n]:
+			found = append(found, Finding{Invented, id, n, "the log has no event of this number"})
 		}
 		if p.count[n] > 1 {
 			found = append(found, Finding{Duplicated, id, n, fmt.Sprintf("%d effects and dead letters", p.count[n])})
@@ -190,9 +197,20 @@ func (p *partition) events(id string) []Finding {
 		return found
 	}
 	for n := p.first; n <= p.last; n++ {
-		if n >= int64(len(p.count)) || p.count[n] == 0 {
+		if (n >= int64(len(p.count)) || p.count[n] == 0) && !void[n] {
 			found = append(found, Finding{Lost, id, n, "no effect and no dead letter"})
 		}
 	}
 	return found
+}
+
+// voids are the numbers that are no events.
+func (p *partition) voids() map[int64]bool {
+	void := map[int64]bool{}
+	for _, r := range p.void {
+		for n := max(r.From+1, p.first); n <= min(r.To, p.last); n++ {
+			void[n] = true
+		}
+	}
+	return void
 }

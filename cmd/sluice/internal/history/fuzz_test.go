@@ -47,15 +47,16 @@ func FuzzRead(f *testing.F) {
 func FuzzChecker(f *testing.F) {
 	f.Add([]byte{0, 0, 3, 8, 0, 0, 8, 0, 1, 8, 0, 2, 9, 0, 3})
 	f.Add([]byte{0, 0, 2, 1, 1, 0, 2, 1, 2, 1, 2, 2, 2, 2, 1, 8, 0, 0, 8, 0, 0})
+	f.Add([]byte{0, 0, 5, 10, 0, 0x45, 8, 0, 2, 8, 0, 5})
 	f.Add([]byte{1, 1, 0, 2, 1, 0x23, 1, 2, 2, 2, 1, 0x43})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		var c Checker
-		sent, count := map[int64]bool{}, map[int64]int{}
+		sent, void, count := map[int64]bool{}, map[int64]bool{}, map[int64]int{}
 		var text []string
 		for ; len(script) >= 3; script = script[3:] {
 			kind, who, at := script[0], script[1], script[2]
 			r := Record{Partition: "0", Epoch: int64(who % 4), Owner: string('a' + rune(who/4%3)), From: int64(at>>4) - 2, To: int64(at&15) - 2}
-			switch kind % 10 {
+			switch kind % 11 {
 			case 0:
 				if len(sent) > 0 || r.To < 0 {
 					continue
@@ -75,9 +76,14 @@ func FuzzChecker(f *testing.F) {
 			case 7:
 				r.Kind = Unknown
 			case 8, 9:
-				r.Kind = []Kind{Effect, DeadLetter}[kind%10-8]
+				r.Kind = []Kind{Effect, DeadLetter}[kind%11-8]
 				if r.To >= 0 {
 					count[r.To]++
+				}
+			case 10:
+				r.Kind = Void
+				for n := max(0, r.From+1); n <= r.To; n++ {
+					void[n] = true
 				}
 			}
 			text = append(text, fmt.Sprintf("%+v", r))
@@ -86,9 +92,9 @@ func FuzzChecker(f *testing.F) {
 		want := []string{}
 		for n := range int64(14) {
 			switch {
-			case sent[n] && count[n] == 0:
+			case sent[n] && !void[n] && count[n] == 0:
 				want = append(want, fmt.Sprint(Lost, n))
-			case !sent[n] && count[n] > 0:
+			case (!sent[n] || void[n]) && count[n] > 0:
 				want = append(want, fmt.Sprint(Invented, n))
 			}
 			if count[n] > 1 {

@@ -21,12 +21,13 @@ import (
 // Kind is the kind of a [Record].
 type Kind string
 
-// The kinds of records. Sent, Effect and Letter come from the caller, which reads
+// The kinds of records. Sent, Void, Effect and DeadLetter come from the caller, which reads
 // the log and the database at the end; all others from consumers, each in its own
 // order. Fenced, Unknown and Deposed are for the reader of a log; they are not
 // checked.
 const (
 	Sent       Kind = "sent"       // the log holds From+1 to To
+	Void       Kind = "void"       // of these, From+1 to To are no events
 	Claimed    Kind = "claimed"    // the checkpoint stood at To
 	Committed  Kind = "committed"  // it was moved From, To
 	Redriven   Kind = "redriven"   // the dead letter To took effect

@@ -45,6 +45,16 @@ func TestNothingWrong(t *testing.T) {
 	}
 }
 
+// A number that is no event must have no effect, and is not lost.
+func TestNumbersWithoutEvents(t *testing.T) {
+	list := good()
+	list[0].To = 12
+	list = append(list, Record{Kind: Void, Partition: "0", From: 9, To: 12})
+	if found := check(list); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
 // TestFindsEachFault plants each fault in a good run.
 func TestFindsEachFault(t *testing.T) {
 	for _, c := range []struct {
@@ -59,6 +69,7 @@ func TestFindsEachFault(t *testing.T) {
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "7", To: 0}) }},
 		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Effect, Partition: "0", To: 1 << 60}) }},
 		{Invented, func(l []Record) []Record { l[0].To = 1 << 60; return l }},
+		{Invented, func(l []Record) []Record { return append(l, Record{Kind: Void, Partition: "0", From: 4, To: 6}) }},
 		{OutOfOrder, func(l []Record) []Record { l[2], l[3] = l[3], l[2]; l[1].To = 2; return l }},
 		{OutOfOrder, func(l []Record) []Record { l[7].From, l[7].To = 4, 6; return l }},
 		{Stale, func(l []Record) []Record {

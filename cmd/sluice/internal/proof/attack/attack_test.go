@@ -24,15 +24,12 @@ func plan(t *testing.T, text string) attack.Plan {
 	return p
 }
 
-func config(t *testing.T, engine *attack.Engine, program string, p attack.Plan) attack.Config {
+// config is the configuration of an attack on a source and a database, with the pipeline of an example.
+func config(t *testing.T, source *attack.Source, engine *attack.Engine, program string, p attack.Plan) attack.Config {
 	t.Helper()
-	text, err := os.ReadFile("../../../../../examples/flights.yaml")
+	text, err := os.ReadFile("../../../../../examples/" + map[*attack.Source]string{attack.EventHubs: "flights.yaml", attack.Kafka: "kafka.yaml"}[source])
 	if err != nil {
 		t.Fatal(err)
-	}
-	const line = "\npartitions:"
-	if !strings.Contains(string(text), line) {
-		t.Fatalf("the example does not contain %q", line)
 	}
 	file, err := os.Open("../../demo/flights-20k.json.gz")
 	if err != nil {
@@ -48,17 +45,32 @@ func config(t *testing.T, engine *attack.Engine, program string, p attack.Plan) 
 		t.Fatal(err)
 	}
 	return attack.Config{
-		Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
-		Pipeline: strings.Replace(string(text), line, fmt.Sprintf("\nlease: {for: %v, renew: %v}\nbatch: 200%s", engine.LeaseFor, engine.LeaseFor/3, line), 1),
+		Source: source, Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
+		Pipeline: insert(t, string(text), "\npartitions:", fmt.Sprintf("\nlease: {for: %v, renew: %v}\nbatch: 200", engine.LeaseFor, engine.LeaseFor/3)),
 	}
+}
+
+// insert puts lines before the one that begins with a word.
+func insert(t *testing.T, text, before, lines string) string {
+	t.Helper()
+	if !strings.Contains(text, before) {
+		t.Fatalf("the example does not contain %q", before)
+	}
+	return strings.Replace(text, before, lines+before, 1)
 }
 
 // attacked attacks the program with a plan, which words in the environment variable SLUICE_ATTACK
 // change. There must be no findings.
 func attacked(t *testing.T, engine *attack.Engine, words string) {
 	t.Helper()
-	p := plan(t, words+" "+os.Getenv("SLUICE_ATTACK"))
-	r, err := attack.Run(t.Context(), config(t, engine, binary, p))
+	mustPass(t, config(t, attack.EventHubs, engine, binary, plan(t, words+" "+os.Getenv("SLUICE_ATTACK"))))
+}
+
+// mustPass carries out an attack that must have no findings.
+func mustPass(t *testing.T, c attack.Config) {
+	t.Helper()
+	engine, p := c.Engine, c.Plan
+	r, err := attack.Run(t.Context(), c)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, repeat(t, p))
 	}
@@ -77,24 +89,30 @@ func attacked(t *testing.T, engine *attack.Engine, words string) {
 // repeat is the command that attacks with the same seed again. What strikes is
 // drawn from the seed; when it strikes depends on the machine too.
 func repeat(t *testing.T, p attack.Plan) string {
-	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -tags postgres,mariadb,sqlserver -run '%s$' -v ./cmd/sluice/internal/proof/attack",
+	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -tags postgres,mariadb,sqlserver,kafka -run '%s$' -v ./cmd/sluice/internal/proof/attack",
 		strings.TrimSpace(fmt.Sprintf("%s seed=%d", os.Getenv("SLUICE_ATTACK"), p.Seed)), t.Name())
 }
 
 // attackedUnfenced attacks a program without its fence: events must be duplicated.
 func attackedUnfenced(t *testing.T, engine *attack.Engine, words string) {
 	t.Helper()
-	c := config(t, engine, unfenced, plan(t, words))
+	mustDuplicate(t, config(t, attack.EventHubs, engine, unfenced, plan(t, words)))
+}
+
+// mustDuplicate attacks a program without its fence, which must have findings.
+func mustDuplicate(t *testing.T, c attack.Config) *attack.Report {
+	t.Helper()
 	c.Unfenced = true
 	r, err := attack.Run(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Printf("\nattack on a program without its fence, on %s\n%s\n", engine.Name, r)
+	fmt.Printf("\nattack on a program without its fence, on %s\n%s\n", c.Engine.Name, r)
 	for _, m := range r.Missing() {
 		t.Errorf("fault has not struck often enough: %s", m)
 	}
 	if r.Duplicated == 0 {
 		t.Error("no event was duplicated without the fence, so the attack would not find a duplicate")
 	}
+	return r
 }

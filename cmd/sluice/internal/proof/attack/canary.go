@@ -21,6 +21,7 @@ import (
 type canaries struct {
 	key      string // of the hub, base64 as a connection string has it
 	password string // of the database's role
+	kafka    string // of the user of Kafka; empty without it
 }
 
 func newCanaries() *canaries {
@@ -55,6 +56,9 @@ func (c *canaries) forms() map[string][]byte {
 	}
 	add("the hub's key", c.key)
 	add("the database's password", c.password)
+	if c.kafka != "" {
+		add("Kafka's password", c.kafka)
+	}
 	raw, _ := base64.StdEncoding.DecodeString(c.key) // it is ours
 	forms["the hub's key, decoded"] = raw
 	forms["the hub's key, decoded, in hex"] = []byte(hex.EncodeToString(raw))

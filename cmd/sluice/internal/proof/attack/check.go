@@ -5,18 +5,12 @@ package attack
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
-	"github.com/sluice-go/sluice/eventhub"
 )
 
 // mostFindings bounds a report.
@@ -25,7 +19,7 @@ const mostFindings = 20
 // check compares the events in the hub with the database, and searches all
 // outputs for secrets. It leaves the servers stopped.
 func (w *world) check(ctx context.Context, r *Report) error {
-	r.Acknowledged = w.load.acknowledged()
+	r.Acknowledged = w.source.acknowledged()
 	var check history.Checker
 	r.Records = map[string]int{}
 	if err := histories(w.Dir, &check, r.Records); err != nil {
@@ -40,6 +34,8 @@ func (w *world) check(ctx context.Context, r *Report) error {
 			r.Duplicated++
 		case history.Lost:
 			r.Lost++
+		case history.Invented:
+			r.Invented++
 		}
 		r.find("%v", f)
 	}
@@ -49,10 +45,7 @@ func (w *world) check(ctx context.Context, r *Report) error {
 		r.Lives += life
 		r.Refused += c.refusals()
 	}
-	_, r.HubLives = w.hub.now()
-	if err := w.hub.shutdown(ctx); err != nil {
-		r.find("hub: %v", err)
-	}
+	w.source.stop(ctx, r)
 	log := w.server.Log()
 	if err := os.WriteFile(filepath.Join(w.Dir, "database.log"), []byte(log), 0o644); err != nil {
 		return err
@@ -118,30 +111,15 @@ func readHistory(path string, add func(history.Record)) error {
 	return nil
 }
 
-// checkEffects compares the hub's events with the rows and dead letters in the
+// checkEffects compares the log's events with the rows and dead letters in the
 // database.
 func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Report) error {
-	connection := "Endpoint=sb://" + w.hubAddr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true"
-	source, err := eventhub.New(connection, hubName, nil)
-	if err != nil {
-		return err
-	}
-	defer source.Close(context.WithoutCancel(ctx))
 	done, err := readEffects(ctx, w.db, w.Engine.partition)
 	if err != nil {
 		return err
 	}
 	r.Rows, r.DeadLetters = done.addTo(check)
-	seen := make([]bool, r.Acknowledged)
-	if r.Events, err = done.compare(ctx, source, partitions, check, seen, r.find); err != nil {
-		return err
-	}
-	for n, ok := range seen {
-		if !ok {
-			r.find("record %d was acknowledged but is not in the hub", n)
-		}
-	}
-	return nil
+	return w.source.compare(ctx, done, check, r)
 }
 
 // effects are the rows and dead letters in the database, by partition, in the
@@ -211,78 +189,6 @@ func (e *effects) addTo(check *history.Checker) (rows, deadLetters int64) {
 		}
 	}
 	return rows, deadLetters
-}
-
-// compare reads the hub, adds its events to a checker, marks the numbers of the
-// records that it has in seen, and checks that each row agrees with its event. It
-// returns the number of events.
-func (e *effects) compare(ctx context.Context, source *eventhub.Source, partitions int, check *history.Checker, seen []bool, find func(string, ...any)) (events int64, err error) {
-	for p := range partitions {
-		id := fmt.Sprint(p)
-		b, err := source.Bounds(ctx, id)
-		if err != nil {
-			return 0, err
-		}
-		if b.First != 0 && b.Last.Sequence >= 0 {
-			find("partition %s of the hub begins with event %d, want 0", id, b.First)
-		}
-		events += b.Last.Sequence + 1
-		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: b.Last.Sequence})
-		rows := make(map[int64]mapped, len(e.rows[id]))
-		for _, m := range e.rows[id] {
-			rows[m.sequence] = m
-		}
-		deadLetters := make(map[int64]bool, len(e.deadLetters[id]))
-		for _, sequence := range e.deadLetters[id] {
-			deadLetters[sequence] = true
-		}
-		err = readAll(ctx, source, id, b.Last.Sequence, func(ev *sluice.Event) {
-			var f flight
-			if err := json.Unmarshal(ev.Body, &f); err != nil {
-				find("partition %s: event %d is not the JSON that was sent: %q", id, ev.Sequence, ev.Body)
-				return
-			}
-			if f.N < int64(len(seen)) {
-				seen[f.N] = true
-			}
-			row, has := rows[ev.Sequence]
-			switch {
-			case f.Delay == nil && has:
-				find("partition %s: event %d has no delay and cannot be mapped, but there is a row", id, ev.Sequence)
-			case f.Delay != nil && has && row != (mapped{ev.Sequence, *f.Delay, f.Distance, f.Origin}):
-				find("partition %s: event %d is %s, but its row is %v", id, ev.Sequence, ev.Body, row)
-			case f.Delay != nil && deadLetters[ev.Sequence]:
-				find("partition %s: event %d can be mapped, but is a dead letter: %s", id, ev.Sequence, ev.Body)
-			}
-		})
-		if err != nil {
-			return 0, fmt.Errorf("read partition %s: %w", id, err)
-		}
-	}
-	return events, nil
-}
-
-// readAll calls see with all events of a partition up to last.
-func readAll(ctx context.Context, source *eventhub.Source, partition string, last int64, see func(*sluice.Event)) (err error) {
-	if last < 0 {
-		return nil
-	}
-	reader, err := source.Open(ctx, partition, driver.Origin, 1<<40)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, reader.Close(ctx)) }()
-	for next := int64(0); next <= last; {
-		events, err := reader.Read(ctx, 1000)
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			see(e)
-			next = e.Sequence + 1
-		}
-	}
-	return nil
 }
 
 // panics searches the programs' outputs for panics and data races.

@@ -23,18 +23,19 @@ type trap struct {
 	release chan struct{}
 }
 
-// route is the connection of a process to the hub and to the database.
+// route is the connection of a process to the log and to the database.
 type route struct {
-	hub, sql *tcplink.Link
-	commits  *commitproxy.Proxy // between sql and the database; nil where no fault strikes statements
+	log     []*tcplink.Link // to each of its servers
+	sql     *tcplink.Link
+	commits *commitproxy.Proxy // between sql and the database; nil where no fault strikes statements
 }
 
 func (w *route) close() {
 	if w == nil {
 		return
 	}
-	if w.hub != nil {
-		w.hub.Close()
+	for _, l := range w.log {
+		l.Close()
 	}
 	if w.sql != nil {
 		w.sql.Close()

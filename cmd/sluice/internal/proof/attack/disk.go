@@ -388,7 +388,7 @@ func (l *diskCase) compare(ctx context.Context, done *effects) (*history.Checker
 	defer source.Close(context.WithoutCancel(ctx))
 	check := &history.Checker{}
 	seen := make([]bool, l.load.acknowledged())
-	if l.Events, err = done.compare(ctx, source, diskPartitions, check, seen, l.find); err != nil {
+	if l.Events, err = done.compareHub(ctx, source, diskPartitions, check, seen, l.find); err != nil {
 		return nil, err
 	}
 	for _, s := range l.sent {

@@ -40,7 +40,7 @@ func TestDisk(t *testing.T) {
 				fmt.Printf("left out: %s, which needs root to mount a small disk\n", name)
 				return
 			}
-			c := config(t, attack.PostgreSQL, binary, attack.Plan{Seed: 1})
+			c := config(t, attack.EventHubs, attack.PostgreSQL, binary, attack.Plan{Seed: 1})
 			r, err := strike(t.Context(), attack.DiskConfig{
 				Binary: c.Binary, Pipeline: c.Pipeline, Records: c.Records, Dir: c.Dir, Rounds: rounds(t), Seed: 1, Log: t.Logf,
 			})

@@ -24,6 +24,10 @@ const (
 	PauseCommit Fault = "paused past the lease, its COMMIT under way"
 	PauseAny    Fault = "paused past the lease, anywhere"
 	Jump        Fault = "leases expire early, as after a clock jump"
+	KillBroker  Fault = "broker killed (SIGKILL), started again"
+	PauseBroker Fault = "broker paused, up to twice its session's timeout"
+	CutBroker   Fault = "broker cut off from the other brokers"
+	MoveLeader  Fault = "leader of a partition moved"
 	Crash       Fault = "database server stopped as by a crash, started again"
 	Reset       Fault = "connections reset"
 	BlackHole   Fault = "bytes dropped, then connections cut"
@@ -34,7 +38,7 @@ const (
 )
 
 // Faults are all faults, in the order of a report.
-var Faults = []Fault{Kill, KillHub, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
+var Faults = []Fault{Kill, KillHub, KillBroker, PauseBroker, CutBroker, MoveLeader, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
 
 // Plan says how often each fault strikes, and how much load there is.
 type Plan struct {
@@ -55,6 +59,8 @@ type share struct {
 // share of each.
 var groups = map[string][]share{
 	"kills":      {{Kill, 5}, {KillHub, 1}},
+	"consumers":  {{Kill, 1}},
+	"brokers":    {{KillBroker, 4}, {PauseBroker, 2}, {CutBroker, 2}, {MoveLeader, 4}},
 	"pauses":     {{PauseBegin, 7}, {PauseWrite, 2}, {PauseCommit, 2}, {PauseAny, 1}},
 	"jumps":      {{Jump, 1}},
 	"crashes":    {{Crash, 1}},
@@ -66,7 +72,8 @@ var groups = map[string][]share{
 }
 
 // Set changes the plan by words like "kills=30 seed=7". They are seed, events,
-// rate, fenced, kills, pauses, jumps, crashes, resets, blackholes, unplugs, commits
+// rate, fenced, kills (of consumers and of the hub), consumers (killed), brokers (a third each killed
+// and without their leaders, a sixth each paused and cut off), pauses, jumps, crashes, resets, blackholes, unplugs, commits
 // (a third each cut off, answer dropped and late), and late (of commits).
 func (p *Plan) Set(text string) error {
 	for word := range strings.FieldsSeq(text) {

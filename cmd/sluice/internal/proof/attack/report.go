@@ -13,27 +13,32 @@ import (
 
 // Report is the result of an attack.
 type Report struct {
-	Engine     string
-	Plan       Plan
-	Struck     map[Fault]int
-	Fenced     int  // transactions that the database has refused after a pause
-	Refused    int  // transactions that it has refused at any time
-	Namespaces bool // unplugged cables were those of network namespaces; else traffic was blocked at the proxies
-	Dumps      int  // consumers that printed their stacks on SIGQUIT
-	Lives      int  // starts of consumers
-	HubLives   int
+	Source       string
+	Engine       string
+	Plan         Plan
+	Struck       map[Fault]int
+	Fenced       int  // transactions that the database has refused after a pause
+	Refused      int  // transactions that it has refused at any time
+	Namespaces   bool // unplugged cables were those of network namespaces; else traffic was blocked at the proxies
+	Dumps        int  // consumers that printed their stacks on SIGQUIT
+	Lives        int  // starts of consumers
+	SourceStarts int  // of the source's servers
 
 	Acknowledged int64 // records
-	Events       int64 // in the hub: the records, and those that were sent again
+	Events       int64 // in the log: the records, and those that were sent again
 	Rows         int64
 	DeadLetters  int64
 	Records      map[string]int // of the histories, by kind
 	Duplicated   int            // events with more than one effect or dead letter
 	Lost         int            // with neither
+	Invented     int            // effects of what is no event
 	Searched     searched
 
 	// Findings are the violations; the attack has passed if there are none.
 	Findings []string
+
+	details [][2]string // rows that the source adds
+	lacking []string    // what the source has not shown
 
 	Attack, CatchUp, Took time.Duration
 }
@@ -48,10 +53,21 @@ func (r *Report) Missing() (list []string) {
 	if r.Fenced < r.Plan.Fenced {
 		list = append(list, fmt.Sprintf("transactions refused after a pause: %d of %d", r.Fenced, r.Plan.Fenced))
 	}
+	list = append(list, r.lacking...)
 	if n := r.Records[string(history.Fenced)]; n < r.Plan.Fenced {
 		list = append(list, fmt.Sprintf("refusals in the consumers' histories: %d of %d", n, r.Plan.Fenced))
 	}
 	return list
+}
+
+// detail adds a row.
+func (r *Report) detail(what, format string, args ...any) {
+	r.details = append(r.details, [2]string{what, fmt.Sprintf(format, args...)})
+}
+
+// lack adds something that the attack has not shown.
+func (r *Report) lack(format string, args ...any) {
+	r.lacking = append(r.lacking, fmt.Sprintf(format, args...))
 }
 
 // String is the report as a table.
@@ -59,6 +75,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(what string, value any) { fmt.Fprintf(t, "%s\t%v\n", what, value) }
+	row("log", r.Source)
 	row("database", r.Engine)
 	row("seed", r.Plan.Seed)
 	for _, f := range Faults {
@@ -71,13 +88,17 @@ func (r *Report) String() string {
 	row("unplugged cables of", cables)
 	row("transactions refused by the fence, seen on the wire; after a pause", fmt.Sprintf("%d; %d", r.Refused, r.Fenced))
 	row("stacks printed (SIGQUIT)", r.Dumps)
-	row("starts of consumers, of the hub", fmt.Sprintf("%d, %d", r.Lives, r.HubLives))
+	row("starts of consumers, of the log's servers", fmt.Sprintf("%d, %d", r.Lives, r.SourceStarts))
 	row("records acknowledged", r.Acknowledged)
-	row("events in the hub", r.Events)
+	row("events in the log", r.Events)
+	for _, d := range r.details {
+		row(d[0], d[1])
+	}
 	row("rows", r.Rows)
 	row("dead letters", r.DeadLetters)
 	row("events duplicated", r.Duplicated)
 	row("events lost", r.Lost)
+	row("effects of what is no event", r.Invented)
 	for _, k := range []string{"claimed", "committed", "fenced", "unknown", "lost lease"} {
 		row("records in the histories: "+k, r.Records[k])
 	}

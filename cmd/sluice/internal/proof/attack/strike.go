@@ -105,7 +105,7 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	case Unplug:
 		length := between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2)
 		if c.netns == nil {
-			return w.swallow(ctx, []*tcplink.Link{c.hub, c.sql}, length)
+			return w.swallow(ctx, append(slices.Clone(c.log), c.sql), length)
 		}
 		if err := c.netns.Unplug(); err != nil {
 			return false, err
@@ -116,9 +116,14 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	return false, fmt.Errorf("%s is not a fault of a consumer", f)
 }
 
-// some returns one or both of a route's links.
+// some returns the links of a route to one of its servers, to all of the log, to the database, or all.
 func some(w *route, random *rand.Rand) []*tcplink.Link {
-	return [][]*tcplink.Link{{w.hub}, {w.sql}, {w.hub, w.sql}}[random.IntN(3)]
+	sql := []*tcplink.Link{w.sql}
+	log := w.log
+	if random.IntN(2) == 0 {
+		log = w.log[random.IntN(len(w.log)):][:1]
+	}
+	return [][]*tcplink.Link{log, sql, slices.Concat(log, sql)}[random.IntN(3)]
 }
 
 func (w *world) swallow(ctx context.Context, links []*tcplink.Link, length time.Duration) (bool, error) {
@@ -228,20 +233,20 @@ func (w *world) owns(ctx context.Context, pid int) int {
 // ownerPattern is a LIKE pattern for the owner name of a process.
 func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
-// strikeServers crashes the database and kills the hub, until no fault is left.
+// strikeServers crashes the database and carries out the faults of the source, until no fault is left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
 	for ctx.Err() == nil {
 		sleep(ctx, between(random, time.Second, 4*time.Second))
-		f, ok := w.tally.draw(random, Crash, KillHub)
+		f, ok := w.tally.draw(random, append([]Fault{Crash}, w.Source.faults...)...)
 		if !ok {
 			return nil
 		}
-		w.sender.hub.Reset()
+		w.source.reset()
 		var err error
 		if f == Crash {
 			err = w.crash(ctx, random)
 		} else {
-			err = w.killHub(ctx)
+			err = w.source.strike(ctx, f, random)
 		}
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", f, err)
@@ -261,17 +266,6 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 	}
 	sleep(ctx, between(random, 0, 1500*time.Millisecond))
 	return w.server.Restart()
-}
-
-func (w *world) killHub(ctx context.Context) error {
-	p, life := w.hub.now()
-	p.end(syscall.SIGKILL)
-	within, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := w.hub.waitForLife(within, life); err != nil {
-		return err
-	}
-	return w.hubReady(within)
 }
 
 // loseCommits injects faults into the COMMITs of consumers that are committing,

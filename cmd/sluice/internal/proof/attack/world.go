@@ -7,13 +7,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	neturl "net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +28,7 @@ const (
 
 // Config configures an attack.
 type Config struct {
+	Source   *Source           // the log. Default: EventHubs
 	Engine   *Engine           // the database
 	Binary   string            // the program
 	Unfenced bool              // it has no fence, so that no transaction is refused
@@ -48,19 +47,15 @@ type Config struct {
 type world struct {
 	Config
 	tally   *tally
-	load    *load
 	secrets *canaries
 
 	server      server
 	db          *sql.DB        // our own connection, not through a proxy
 	hostNetwork *netns.Network // nil without network namespaces
 	host        string         // address of the links for the processes
-	hub         *service
-	hubAddr     string
+	source      source
 	consumers   []*consumer
-	sender      *route
 	clean       *route // for commands; no fault strikes it
-	sends       int
 
 	deliveries sync.WaitGroup
 	mu         sync.Mutex // guards the fields below, and the random numbers of commit faults
@@ -71,7 +66,6 @@ type world struct {
 func (w *world) build(ctx context.Context) (err error) {
 	w.secrets = newCanaries()
 	w.tally = newTally(&w.Plan)
-	w.load = &load{records: w.Records}
 	if err := os.WriteFile(w.pipeline(), []byte(w.Pipeline), 0o644); err != nil {
 		return err
 	}
@@ -84,13 +78,11 @@ func (w *world) build(ctx context.Context) (err error) {
 	} else {
 		w.host = w.hostNetwork.Host
 	}
-	if err := w.buildHub(ctx); err != nil {
+	w.source = w.Source.make(w)
+	if err := w.source.start(ctx); err != nil {
 		return err
 	}
 	if w.clean, err = w.newRoute(false); err != nil {
-		return err
-	}
-	if w.sender, err = w.newRoute(false); err != nil {
 		return err
 	}
 	for i := range consumers {
@@ -122,49 +114,7 @@ func (w *world) buildDatabase(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *world) buildHub(ctx context.Context) error {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	w.hubAddr = free.Addr().String()
-	free.Close()
-	w.hub = &service{start: func(life int) (*process, error) {
-		args := []string{w.Binary, "emulator", "serve", "--listen", w.hubAddr,
-			"--data", filepath.Join(w.Dir, "hub"), "--hub", fmt.Sprintf("%s=%d", hubName, partitions), "--key", keyName + "=" + w.secrets.key}
-		if asAzure(life) {
-			args = append(args, "--as-azure=all", fmt.Sprintf("--as-azure-seed=%d", life))
-		}
-		return launch(w.Dir, fmt.Sprintf("hub-%04d", life), nil, args...)
-	}}
-	if err := w.hub.run(); err != nil {
-		return err
-	}
-	return w.hubReady(ctx)
-}
-
-// asAzure reports whether the hub is as strict and as inexact as Azure in a life: in every
-// other one.
-func asAzure(life int) bool { return life%2 == 0 }
-
-// exactHub has the hub say exactly what it holds: it starts it again if it is as on Azure.
-func (w *world) exactHub(ctx context.Context) error {
-	if _, life := w.hub.now(); !asAzure(life) {
-		return nil
-	}
-	return w.killHub(ctx)
-}
-
-// hubReady waits until the hub accepts connections.
-func (w *world) hubReady(ctx context.Context) error {
-	var p *process
-	if !until(ctx, time.Minute, func() bool { p, _ = w.hub.now(); return strings.HasPrefix(p.stdout(), "ready ") }) {
-		return fmt.Errorf("the hub was not ready within a minute: %s", tail(p.stderr()))
-	}
-	return nil
-}
-
-// newRoute makes a route to both servers.
+// newRoute makes a route to the source and to the database.
 func (w *world) newRoute(statements bool) (_ *route, err error) {
 	r := &route{}
 	defer func() {
@@ -172,8 +122,7 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 			r.close()
 		}
 	}()
-	listen := net.JoinHostPort(w.host, "0")
-	if r.hub, err = tcplink.New(listen, w.hubAddr); err != nil {
+	if r.log, err = w.source.route(); err != nil {
 		return nil, err
 	}
 	target := w.server.Addr()
@@ -183,7 +132,7 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 		}
 		target = r.commits.Addr()
 	}
-	r.sql, err = tcplink.New(listen, target)
+	r.sql, err = tcplink.New(net.JoinHostPort(w.host, "0"), target)
 	return r, err
 }
 
@@ -191,10 +140,7 @@ func (w *world) pipeline() string { return filepath.Join(w.Dir, "flights.yaml") 
 
 // env is the environment of a process that uses a route, with the secrets.
 func (w *world) env(r *route) []string {
-	return []string{
-		"EVENTHUB_CONNECTION_STRING=Endpoint=sb://" + r.hub.Addr() + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + w.secrets.key + ";UseDevelopmentEmulator=true",
-		"DATABASE_URL=" + w.Engine.url(neturl.UserPassword(role, w.secrets.password), r.sql.Addr()),
-	}
+	return append(w.source.env(r.log), "DATABASE_URL="+w.Engine.url(neturl.UserPassword(role, w.secrets.password), r.sql.Addr()))
 }
 
 // close stops everything that still runs.
@@ -202,16 +148,15 @@ func (w *world) close() error {
 	for _, c := range w.consumers {
 		c.kill()
 	}
-	if w.hub != nil {
-		w.hub.kill()
-	}
 	for _, c := range w.consumers {
 		c.route.close()
 	}
-	w.sender.close()
 	w.clean.close()
 	w.deliveries.Wait()
 	var errs []error
+	if w.source != nil {
+		errs = append(errs, w.source.close())
+	}
 	if w.hostNetwork != nil {
 		errs = append(errs, w.hostNetwork.Close())
 	}

@@ -1,0 +1,239 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/tcplink"
+)
+
+// Kafka is a topic on a cluster of three brokers of Apache Kafka, to which transactional producers
+// write.
+var Kafka = &Source{
+	Name:   "Apache Kafka, three brokers",
+	faults: []Fault{KillBroker, PauseBroker, CutBroker, MoveLeader},
+	make:   func(w *world) source { return &cluster{world: w, ledger: &ledger{}} },
+}
+
+const (
+	topic     = "flights"
+	brokers   = 3
+	producers = 3
+	// routes are those of the consumers, of commands, and of the producers.
+	routes = consumers + 2
+)
+
+// cluster is a cluster of brokers. Each broker has a listener for each route, behind a link of that
+// route, and others behind links for the brokers themselves.
+type cluster struct {
+	world   *world
+	kafka   *kafkatest.Cluster
+	routes  [routes][]*tcplink.Link
+	given   int               // of the routes
+	between [][]*tcplink.Link // by broker
+	sender  []*tcplink.Link
+	ledger  *ledger
+	starts  int
+}
+
+func (c *cluster) start(ctx context.Context) (err error) {
+	if c.kafka, err = kafkatest.Start(c.config()); err != nil {
+		return err
+	}
+	c.starts = brokers
+	c.world.secrets.kafka = c.kafka.Password()
+	if err := c.kafka.CreateTopic(ctx, topic, partitions); err != nil {
+		return err
+	}
+	c.sender, err = c.route()
+	return err
+}
+
+func (c *cluster) config() *kafkatest.Config {
+	cfg := &kafkatest.Config{Brokers: brokers, Secure: true, Settings: []string{"num.network.threads=1"}}
+	var mu sync.Mutex
+	link := func(to *[]*tcplink.Link, host, target string) (string, error) {
+		l, err := tcplink.New(net.JoinHostPort(host, "0"), target)
+		if err != nil {
+			return "", err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		*to = append(*to, l)
+		return l.Addr(), nil
+	}
+	for i := range routes {
+		cfg.Routes = append(cfg.Routes, func(_ int, target string) (string, error) {
+			return link(&c.routes[i], c.world.host, target)
+		})
+	}
+	c.between = make([][]*tcplink.Link, brokers)
+	cfg.Between = func(broker int, target string) (string, error) {
+		return link(&c.between[broker-1], "127.0.0.1", target)
+	}
+	return cfg
+}
+
+func (c *cluster) route() ([]*tcplink.Link, error) {
+	if c.given == routes {
+		return nil, errors.New("all routes to Kafka are in use")
+	}
+	c.given++
+	return c.routes[c.given-1], nil
+}
+
+func (c *cluster) env(links []*tcplink.Link) []string {
+	return []string{"KAFKA_BROKERS=" + strings.Join(addresses(links), ","), "KAFKA_TOPIC=" + topic, "KAFKA_PASSWORD=" + c.kafka.Password()}
+}
+
+func addresses(links []*tcplink.Link) (list []string) {
+	for _, l := range links {
+		list = append(list, l.Addr())
+	}
+	return list
+}
+
+// client makes a client that uses links.
+func (c *cluster) client(links []*tcplink.Link, options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(addresses(links)...), kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.SASL(plain.Auth{User: kafkatest.User, Pass: c.kafka.Password()}.AsMechanism()),
+	}, options...)...)
+}
+
+func (c *cluster) reset() {
+	for _, l := range c.sender {
+		l.Reset()
+	}
+}
+
+// strike carries out a fault of a broker. Only one broker is in trouble at a time, so that the cluster
+// must lose nothing that it has acknowledged.
+func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err error) {
+	broker := 1 + random.IntN(brokers)
+	switch f {
+	case KillBroker:
+		if err := c.kafka.Kill(broker); err != nil {
+			return err
+		}
+		sleep(ctx, between(random, 0, 1500*time.Millisecond))
+		c.starts++
+		return c.kafka.Restart(broker)
+	case PauseBroker: // up to twice the time after which the controllers take it for lost
+		if err := c.kafka.Pause(broker); err != nil {
+			return err
+		}
+		sleep(ctx, between(random, 500*time.Millisecond, 8*time.Second))
+		return c.kafka.Continue(broker)
+	case CutBroker: // the others do not reach it, but clients do, and it reaches the others
+		for _, l := range c.between[broker-1] {
+			l.Swallow()
+		}
+		sleep(ctx, between(random, 500*time.Millisecond, 8*time.Second))
+		for _, l := range c.between[broker-1] {
+			l.Recover()
+		}
+		return nil
+	case MoveLeader:
+		return c.move(ctx, random.IntN(partitions), broker)
+	}
+	return fmt.Errorf("%s is not a fault of a broker", f)
+}
+
+// move makes a broker the leader of a partition, as soon as it is in sync.
+func (c *cluster) move(ctx context.Context, partition, to int) error {
+	within, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := c.kafka.AwaitSynced(within, topic, partition); err != nil {
+		return err
+	}
+	return c.kafka.Move(within, topic, partition, to)
+}
+
+func (c *cluster) misconfigured(ctx context.Context, database string) {
+	w := c.world
+	good := w.source.env(w.clean.log)
+	password := c.kafka.Password()
+	w.runMisconfigured(ctx, map[string][]string{
+		"wrong-topic":    {good[0], "KAFKA_TOPIC=nothing", good[2], database},
+		"wrong-password": {good[0], good[1], good[2] + "0", database},
+		"as-broker":      {"KAFKA_BROKERS=" + password, good[1], good[2], database},
+		"user-in-broker": {"KAFKA_BROKERS=" + kafkatest.User + ":" + password + "@" + addresses(w.clean.log)[0], good[1], good[2], database},
+		"mixed-up":       {good[0], good[1], good[2], "DATABASE_URL=" + password},
+	})
+}
+
+// settle waits until every broker is in sync and no transaction is under way.
+func (c *cluster) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for p := range partitions {
+		if err := c.kafka.AwaitSynced(ctx, topic, p); err != nil {
+			return err
+		}
+	}
+	var why error
+	ended := until(ctx, 3*time.Minute, func() bool {
+		_, why = c.ends(ctx)
+		return why == nil
+	})
+	if !ended {
+		return fmt.Errorf("wait for the end of all transactions: %w", why)
+	}
+	return nil
+}
+
+// ends returns the ends of the partitions. It fails while a transaction holds back readers of
+// committed events.
+func (c *cluster) ends(ctx context.Context) ([]int64, error) {
+	all, err := c.kafka.Admin().ListEndOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	stable, err := c.kafka.Admin().ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]int64, partitions)
+	for p := range list {
+		end, _ := all.Lookup(topic, int32(p))
+		committed, _ := stable.Lookup(topic, int32(p))
+		if err := errors.Join(end.Err, committed.Err); err != nil {
+			return nil, err
+		}
+		if end.Offset != committed.Offset {
+			return nil, fmt.Errorf("partition %d ends at %d, and is stable up to %d", p, end.Offset, committed.Offset)
+		}
+		list[p] = end.Offset
+	}
+	return list, nil
+}
+
+func (c *cluster) stop(_ context.Context, r *Report) {
+	r.SourceStarts = c.starts
+}
+
+func (c *cluster) close() error {
+	var err error
+	if c.kafka != nil {
+		err = c.kafka.Close()
+	}
+	for _, links := range append(c.between, c.routes[:]...) {
+		for _, l := range links {
+			l.Close()
+		}
+	}
+	return err
+}
