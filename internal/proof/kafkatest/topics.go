@@ -96,8 +96,8 @@ func (c *Cluster) Partition(ctx context.Context, topic string, partition int) (p
 
 // Partition is the state of a partition.
 type Partition struct {
-	Leader, Epoch    int
-	Replicas, Synced []int32
+	Leader, Epoch int32
+	Replicas, ISR []int32
 }
 
 // await waits until a condition holds for what all brokers that run say about a partition.
@@ -136,7 +136,7 @@ func (c *Cluster) ask(ctx context.Context, broker int, topic string, partition i
 		for _, p := range t.Partitions {
 			if int(p.Partition) == partition {
 				slices.Sort(p.ISR)
-				return Partition{int(p.Leader), int(p.LeaderEpoch), p.Replicas, p.ISR}, nil
+				return Partition{p.Leader, p.LeaderEpoch, p.Replicas, p.ISR}, nil
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (c *Cluster) ask(ctx context.Context, broker int, topic string, partition i
 // AwaitSynced waits until all replicas of a partition are in sync.
 func (c *Cluster) AwaitSynced(ctx context.Context, topic string, partition int) error {
 	return c.await(ctx, topic, partition, "is in sync", func(p Partition) bool {
-		return p.Leader >= 0 && len(p.Synced) == len(p.Replicas)
+		return p.Leader >= 0 && len(p.ISR) == len(p.Replicas)
 	})
 }
 
@@ -171,7 +171,7 @@ func (c *Cluster) Move(ctx context.Context, topic string, partition, to int) err
 	if _, err := c.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, set); err != nil {
 		return fmt.Errorf("move %s/%d to broker %d: %w", topic, partition, to, err)
 	}
-	return c.await(ctx, topic, partition, fmt.Sprintf("is led by broker %d", to), func(p Partition) bool { return p.Leader == to })
+	return c.await(ctx, topic, partition, fmt.Sprintf("is led by broker %d", to), func(p Partition) bool { return int(p.Leader) == to })
 }
 
 // LoseEnd makes a partition lose all that write writes: its other replicas are paused meanwhile, then
@@ -189,12 +189,12 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	if len(p.Replicas) != 2 {
 		return fmt.Errorf("partition %s/%d has %d replicas: the controllers need a majority without one of two", topic, partition, len(p.Replicas))
 	}
-	leader, other := p.Leader, int(p.Replicas[0]+p.Replicas[1])-p.Leader
+	leader, other := int(p.Leader), int(p.Replicas[0]+p.Replicas[1]-p.Leader)
 	if err := c.Pause(other); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Continue(other)) }()
-	if err := c.await(ctx, topic, partition, "has no replica but its leader", func(p Partition) bool { return len(p.Synced) == 1 }); err != nil {
+	if err := c.await(ctx, topic, partition, "has no replica but its leader", func(p Partition) bool { return len(p.ISR) == 1 }); err != nil {
 		return err
 	}
 	if err := write(); err != nil {
@@ -206,7 +206,7 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	if err := c.Continue(other); err != nil {
 		return err
 	}
-	if err := c.await(ctx, topic, partition, "has the other replica as its leader", func(p Partition) bool { return p.Leader == other }); err != nil {
+	if err := c.await(ctx, topic, partition, "has the other replica as its leader", func(p Partition) bool { return int(p.Leader) == other }); err != nil {
 		return err
 	}
 	if err := c.Restart(leader); err != nil {
