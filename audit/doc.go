@@ -1,11 +1,14 @@
 // Package audit checks that no event was lost and none was processed twice, by
 // sequence number.
 //
-// A log numbers the events of a partition without gaps. So an audit needs no
-// sampling and no statistics. For each event in the log it looks for the event's
+// A log numbers the events of a partition. So an audit needs no sampling and no
+// statistics. For each event in the log it looks for the event's
 // effect, which is a row that records the event's partition and sequence number,
 // or for its dead letter, and for duplicates of them. Every event up to the
-// checkpoint must have exactly one. Events after the checkpoint are waiting.
+// checkpoint must have exactly one. Events after the checkpoint are waiting. In a
+// log whose numbers have gaps, such as Kafka's, what the log returns is what
+// counts: a number that it does not return must have no effect, unless the topic
+// is compacted.
 //
 //	report, err := audit.Run(ctx, source, ledger, group, nil)
 //

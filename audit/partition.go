@@ -33,6 +33,8 @@ type partitionAudit struct {
 	stampsSeen       bool // there are messages from an earlier stage
 	originalsUnknown bool // events are missing from the log that later ones may be copies of
 
+	compacted, compactionKnown bool // compaction may have removed events; whether that was asked
+
 	pull     func() (Entry, error, bool)
 	entry    Entry // the current one; its sequence number is none after the last
 	previous int64 // the sequence number of the entry before
@@ -65,7 +67,7 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	p.First, p.Last = first.Sequence+1, last.Sequence
 	p.originalsUnknown = p.First > 0
 	if p.Checkpoint > p.Last {
-		return fmt.Errorf("the checkpoint is at %d, and the hub's newest event is %d: check that it is the right hub: %w", p.Checkpoint, p.Last, ErrUndecided)
+		return fmt.Errorf("the checkpoint is at %d, and the newest event of %s is %d: check that this is the right log, and that it was not truncated: %w", p.Checkpoint, p.topic.Topic, p.Last, ErrUndecided)
 	}
 	entries, stop := iter.Pull2(view.Entries(ctx))
 	defer stop()
@@ -111,8 +113,8 @@ func (p *partitionAudit) readCheckpoint(ctx context.Context, view View) error {
 		return err
 	}
 	if checkpoint.Incarnation != p.topic.Incarnation {
-		return fmt.Errorf("the hub was recreated after its checkpoint (checkpoint of %s, hub of %s), so sequence numbers started again: %w",
-			checkpoint.Incarnation, p.topic.Incarnation, ErrUndecided)
+		return fmt.Errorf("%s was recreated after its checkpoint (checkpoint of incarnation %s, now %s), so sequence numbers started again: %w",
+			p.topic.Topic, checkpoint.Incarnation, p.topic.Incarnation, ErrUndecided)
 	}
 	p.Checkpoint = checkpoint.Position.Sequence
 	return nil
@@ -134,14 +136,15 @@ func (p *partitionAudit) nextEntry() error {
 }
 
 // checkExpired checks events that the log no longer has. From the first one with
-// an entry on, each up to the checkpoint must have one. Those between the
+// an entry on, each up to the checkpoint must have one, unless the log is sparse:
+// then the numbers without entries may not have been events. Those between the
 // checkpoint and the log's first event expired unread.
 func (p *partitionAudit) checkExpired() error {
 	next := int64(none) // the expected sequence number
 	for p.entry.Sequence < p.First {
 		s := p.entry.Sequence
 		if next != none && s > next {
-			p.addWithoutEntry(next, s-1)
+			p.addWithoutEntry(p.expected(next), s-1)
 		}
 		next = s + 1
 		if err := p.takeEntries(s, time.Time{}, ""); err != nil {
@@ -155,9 +158,18 @@ func (p *partitionAudit) checkExpired() error {
 		}
 	}
 	if next < p.First {
-		p.addWithoutEntry(next, p.First-1)
+		p.addWithoutEntry(p.expected(next), p.First-1)
 	}
 	return nil
+}
+
+// expected returns the first number from next on that must have an entry, or has
+// expired unread.
+func (p *partitionAudit) expected(next int64) int64 {
+	if p.topic.Sparse {
+		return max(next, p.Checkpoint+1)
+	}
+	return next
 }
 
 // addWithoutEntry records a run of events without an entry that the log no longer
@@ -191,10 +203,8 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 		case errors.As(readErr, &expired) && expired.First > p.lastRead+1:
 			// They were in the log when the view was opened. Their content is unknown now.
 			p.originalsUnknown = true
-			for p.lastRead < min(expired.First-1, p.Last) {
-				if err := p.checkEvent(p.lastRead+1, time.Time{}, nil); err != nil {
-					return err
-				}
+			if err := p.passRemoved(min(expired.First-1, p.Last)); err != nil {
+				return err
 			}
 		case p.lastRead > from:
 			failures = 0
@@ -237,13 +247,8 @@ func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
 		if readErr != nil {
 			return readErr, nil
 		}
-		for _, e := range events {
-			if e.Sequence > p.Last {
-				break
-			}
-			if err := p.checkEvent(e.Sequence, e.Enqueued, e); err != nil {
-				return nil, err
-			}
+		if err := p.checkRead(ctx, events); err != nil {
+			return nil, err
 		}
 		p.addRead(len(events))
 	}
@@ -273,7 +278,7 @@ func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*slu
 func (p *partitionAudit) checkIncarnation(ctx context.Context) error {
 	topic, err := p.source.Describe(ctx)
 	if err == nil && topic.Incarnation != p.topic.Incarnation {
-		return fmt.Errorf("the hub was recreated while it was read: %w", ErrUndecided)
+		return fmt.Errorf("%s was recreated while it was read: %w", p.topic.Topic, ErrUndecided)
 	}
 	return err
 }

@@ -140,7 +140,7 @@ func TestHubRecreatedMeanwhileIsUndecided(t *testing.T) {
 func TestCheckpointPastTheHubsEndIsUndecided(t *testing.T) {
 	hub, b := hundred()
 	b.checkpoint["0"] = 100
-	if _, err := audit.Run(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "checkpoint is at 100, and the hub's newest event is 99") {
+	if _, err := audit.Run(t.Context(), hub, b, group, nil); !errors.Is(err, audit.ErrUndecided) || !strings.Contains(err.Error(), "checkpoint is at 100, and the newest event of hub is 99") {
 		t.Error(err)
 	}
 }
