@@ -70,9 +70,22 @@ func (s Stamp) SetTo(properties map[string]any) {
 // for example a tool that queues messages again. A message without a stamp is never a
 // duplicate.
 func DropStamp(properties map[string]any) {
-	for _, name := range []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry, propertySignature} {
+	for _, name := range stampProperties {
 		delete(properties, name)
 	}
+}
+
+// stampProperties are the names of all that a stamp may have.
+var stampProperties = []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry, propertySignature}
+
+// DropStampHeaders returns headers without the stamp, as [DropStamp] does for properties. The headers
+// given are not changed.
+func DropStampHeaders(headers []Header) []Header {
+	ofStamp := func(h Header) bool { return slices.Contains(stampProperties, h.Name) }
+	if !slices.ContainsFunc(headers, ofStamp) {
+		return headers
+	}
+	return slices.DeleteFunc(slices.Clone(headers), ofStamp)
 }
 
 // StampFrom reads the stamp in an event's application properties and reports whether there

@@ -9,7 +9,8 @@ import (
 )
 
 // Stamped makes the messages of mapping carry the id of their event and their
-// own number, from 0 on, in their application properties (see [sluice.Stamp]).
+// own number, from 0 on, in their application properties (see [sluice.Stamp]), in
+// place of a stamp that they have, also in their headers.
 // A [sluice.Transactional] stage that reads the stamps drops duplicates. A
 // message without an id gets that of the stamp.
 //
@@ -32,6 +33,7 @@ func Stamped(mapping func(context.Context, *sluice.Event) ([]*Message, error)) f
 			}
 			stamp.SetTo(properties)
 			m.Properties = properties
+			m.Headers = sluice.DropStampHeaders(m.Headers) // they may be the event's, with an earlier stage's stamp
 			if id := stamp.ID.String(); m.MessageID == "" && len(id) <= maxID {
 				m.MessageID = id
 			}
