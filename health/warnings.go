@@ -31,7 +31,7 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 	case waiting > 0 && soon && left < w.cfg.Ahead:
 		p.endanger(now)
 		found = append(found, Warning{WarningExpiring, []string{id}, p.danger, fmt.Sprintf(
-			"Partition %s: at this rate retention passes the checkpoint in %s: consume faster, or extend the hub's retention.", id, rough(left))})
+			"Partition %s: at this rate retention passes the checkpoint in %s: consume faster, or extend retention.", id, rough(left))})
 	default:
 		p.danger = time.Time{}
 	}
@@ -99,7 +99,7 @@ func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []driver.Le
 	}
 	if len(holds) == 0 || balanced {
 		return append(found, Warning{WarningUnowned, unowned, since, fmt.Sprintf(
-			"%s been without an owner for %s: check that a consumer is running and that it can reach the hub and the database.", subject(unowned, "has", "have"), rough(now.Sub(since)))})
+			"%s been without an owner for %s: check that a consumer is running and that it can reach its source and the database.", subject(unowned, "has", "have"), rough(now.Sub(since)))})
 	}
 	held := 0
 	for _, n := range holds {
@@ -124,7 +124,7 @@ func (w *Watcher) partitionsAdded(found []Warning, topic sluice.Topic, now time.
 		w.added = now
 	}
 	return append(found, Warning{WarningPartitionsAdded, topic.Partitions[w.count:], w.added, fmt.Sprintf(
-		"The hub has %d partitions, and had %d: keys go to other partitions now, and processes with a fixed number of partitions need a higher one.", n, w.count)})
+		"There are %d partitions, and there were %d: keys go to other partitions now, and processes with a fixed number of partitions need a higher one.", n, w.count)})
 }
 
 func processes(n int) string {

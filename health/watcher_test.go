@@ -151,7 +151,7 @@ func TestHubThatGrew(t *testing.T) {
 	expect(t, watcher)
 	w.topic = []string{"0", "1", "2"}
 	w.bounds["2"], w.owners["2"] = bounds(0, -1), "a"
-	expect(t, watcher, "gained 2: The hub has 3 partitions, and had 2")
+	expect(t, watcher, "gained 2: There are 3 partitions, and there were 2")
 }
 
 func TestRunTellsWhatBeganAndEnded(t *testing.T) {

@@ -183,7 +183,7 @@ func TestCheckpointsTable(t *testing.T) {
 	if err := srv.Recreate("flights"); err != nil {
 		t.Fatal(err)
 	}
-	expect("1 (hub recreated)", "0")
+	expect("1 (recreated)", "0")
 	srv.Close()
 	expect("1", "?")
 }

@@ -65,7 +65,7 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"unknown dead letter", environment(right, existing), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"show an unknown dead letter", environment(right, existing), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"dead letters of a database that is not there", environment(right, "sqlite:slip.db"), []string{"deadletters", "list", "--config", example(t)}, []string{"flights.yaml:", "database: the database does not exist"}},
-		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"hub flights has no partition 7: its partitions are 0"}},
+		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"flights has no partition 7: its partitions are 0"}},
 		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use"}},
 		{"odd hub", nil, []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "a/b=1"}, []string{"a/b"}},
 	} {

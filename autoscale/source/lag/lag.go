@@ -1,4 +1,4 @@
-// Package lag measures the lag of a consumer group: how many events of its hub it has
+// Package lag measures the lag of a consumer group: how many events of its hub or topic it has
 // not processed, by Sluice's checkpoints and the bounds of the partitions.
 package lag
 
@@ -64,7 +64,7 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("hub %s was recreated: the checkpoint of partition %s (group %s) belongs to the former hub; set it with `sluice checkpoints set`",
+	return fmt.Sprintf("%s was recreated: the checkpoint of partition %s (group %s) belongs to the former one; set it with `sluice checkpoints set`",
 		e.Group.Topic, e.Partition, e.Group.Name)
 }
 
@@ -77,7 +77,7 @@ func (e *RecreatedError) Error() string {
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	topic, err := s.hub.Describe(ctx)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("lag of %s: describe hub: %w", s.group.Topic, err)
+		return autoscale.Reading{}, fmt.Errorf("lag of %s: describe topic: %w", s.group.Topic, err)
 	}
 	// Read checkpoints before bounds, so that no checkpoint is ahead of its bounds.
 	all, err := s.checkpoints.Read(ctx, s.group)

@@ -123,7 +123,7 @@ func TestRecreatedHub(t *testing.T) {
 	w.events("0", 5000)
 	_, err := w.read(nil)
 	var recreated *lag.RecreatedError
-	if !errors.As(err, &recreated) || recreated.Partition != "0" || !strings.Contains(err.Error(), "hub flights was recreated") {
+	if !errors.As(err, &recreated) || recreated.Partition != "0" || !strings.Contains(err.Error(), "flights was recreated") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -254,7 +254,7 @@ func TestSetRefusesWhatIsNotThere(t *testing.T) {
 			partition string
 			start     sluice.Start
 		}{
-			"hub t has no partition 7: its partitions are 0, 1":                                            {"7", sluice.Earliest()},
+			"t has no partition 7: its partitions are 0, 1":                                                {"7", sluice.Earliest()},
 			"partition 0: event 1 has passed retention: the oldest event is 2: use sequence 2 or earliest": {"0", sluice.FromSequence(1)},
 		} {
 			if _, err := w.table.Set(t.Context(), c.partition, c.start, false); err == nil || err.Error() != text {

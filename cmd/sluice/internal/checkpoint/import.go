@@ -72,7 +72,7 @@ func (f Foreign) aim(force bool) aim {
 		case f.Sequence < 0:
 			return f.find(ctx, t, b, epoch)
 		case f.Sequence > b.Last.Sequence:
-			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub, or to this one before it was recreated",
+			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",
 				s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
 		case f.Sequence >= b.First-1:
 			return to, nil

@@ -81,7 +81,7 @@ func TestImportRefuses(t *testing.T) {
 			"the other is at work":    {checkpoint.Foreign{Partition: "1", Sequence: 3, Owner: "worker-7"}, false, 3, "still read by worker-7"},
 			"events are gone":         {checkpoint.Foreign{Partition: "1", Sequence: 0}, false, 1, "events 1 to 1 have passed retention and cannot be read"},
 			"past the end":            {checkpoint.Foreign{Partition: "1", Sequence: 5}, false, -3, "the newest event of t is 4"},
-			"no such partition":       {checkpoint.Foreign{Partition: "7", Sequence: 3}, false, -3, "hub t has no partition 7"},
+			"no such partition":       {checkpoint.Foreign{Partition: "7", Sequence: 3}, false, -3, "t has no partition 7"},
 			"an offset that's no one": {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: "nonsense"}, false, -3, "seek offset nonsense"},
 		} {
 			w := fresh(t)

@@ -44,7 +44,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 		b.WriteByte('\n')
 	}
 	if r.Total.Faults[audit.Stray] > 0 {
-		fmt.Fprintln(&b, "Stray rows can belong to an earlier hub of the same name: a row does not say which hub it comes from.")
+		fmt.Fprintln(&b, "Stray rows can belong to an earlier hub or topic of the same name: a row does not say which one it comes from.")
 	}
 	if n := r.Total.Skipped; n > 0 {
 		fmt.Fprintf(&b, "%s before the first row or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
@@ -53,7 +53,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
 	}
 	if n := r.Total.Unmatched; n > 0 {
-		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to the hub (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
+		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to it (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
 	}
 	if n := r.Total.Unclear; n > 0 {
 		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention.\n", humanize.Plural(n, "message has", "messages have"))

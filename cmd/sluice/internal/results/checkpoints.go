@@ -19,7 +19,7 @@ func Move(m checkpoint.Move, planned bool, retry string) string {
 	}
 	var parts []string
 	if m.Recreated {
-		parts = append(parts, "the hub was recreated in the meantime")
+		parts = append(parts, "the hub or topic was recreated in the meantime")
 	}
 	if m.Fenced != "" {
 		parts = append(parts, m.Fenced+" is fenced")
@@ -91,7 +91,7 @@ func CheckpointTable(w io.Writer, rows []checkpoint.Row) error {
 			position = r.Position.String()
 		}
 		if r.Recreated {
-			position += " (hub recreated)"
+			position += " (recreated)"
 		}
 		if r.Lag >= 0 {
 			lag = humanize.Count(r.Lag)

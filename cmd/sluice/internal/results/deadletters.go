@@ -157,7 +157,7 @@ func DeadLetterDetails(w io.Writer, letters []sluice.DeadLetter) error {
 		case l.BodyBytes != nil:
 			line("body", fmt.Sprintf("%d bytes of binary data: see --json", len(l.BodyBytes)))
 		case !l.HasBody:
-			line("body", "not stored: a retry reads the event from the hub")
+			line("body", "not stored: a retry reads the event from the hub or topic")
 		}
 	}
 	_, err := fmt.Fprint(w, b.String())
