@@ -89,13 +89,13 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	inDatabase := p.cosmos == nil && p.messages == nil
 	stored := p.places.database != (strictyaml.Place{})
 	if inDatabase && memory != nil {
-		memory.Fail("its statistics go to a hub or a queue: write target: {eventhub: {hub: …}}")
+		memory.Fail("its statistics go to a hub, a queue or a topic: write target: {eventhub: {hub: …}}")
 		return
 	}
 	switch {
 	case inDatabase:
 		for _, n := range s.keysGiven {
-			n.Fail("is for a cosmos, eventhub or servicebus target: remove it, a target in a database has one transaction for each batch")
+			n.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, a target in a database has one transaction for each batch")
 		}
 	case memory != nil:
 		p.checkRollupKeys()

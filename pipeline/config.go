@@ -66,15 +66,10 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	if target != nil { // last, because it depends on the other keys
 		p.readTarget(*target)
 		p.checkKeys(n, own, memory)
+		for _, m := range p.mappings() {
+			m.raw = p.System == Kafka
+		}
 	}
-}
-
-func (p *Pipeline) readSource(n strictyaml.Node) {
-	n.Object(strictyaml.Keys{
-		"eventhub": p.readSourceHub,
-		"start":    p.readStart,
-		"from":     func(n strictyaml.Node) { n.Text(&p.from) },
-	}, "eventhub")
 }
 
 func (p *Pipeline) readStart(n strictyaml.Node) {

@@ -1,17 +1,17 @@
 package pipeline
 
-import "github.com/sluice-go/sluice/eventhub"
+import (
+	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/kafka"
+)
 
 // Connections are the addresses and credentials of a pipeline, for tools that connect by
 // themselves, such as a check of the services. They hold secrets: don't print them.
 type Connections struct {
-	// Hub is the source.
-	Hub struct {
-		Connection string // the connection string, or
-		Host       string // of the namespace, with Entra ID's default credential
-		Name       string // empty if the connection string names the hub
-		Config     eventhub.Config
-	}
+	// Hub is the source; nil: it is another.
+	Hub *HubConnection
+	// Kafka is the source; nil: it is another.
+	Kafka *KafkaConnection
 	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target. It is
 	// empty if Blob is set.
 	Database string
@@ -20,6 +20,27 @@ type Connections struct {
 	// Cosmos is the target; nil: it is another.
 	Cosmos *CosmosConnection
 }
+
+// HubConnection is an event hub.
+type HubConnection struct {
+	Connection string // the connection string, or
+	Host       string // of the namespace, with Entra ID's default credential
+	Name       string // empty if the connection string names the hub
+	Config     eventhub.Config
+}
+
+// KafkaConnection is a topic of Kafka.
+type KafkaConnection struct {
+	Topic           string
+	ReadUncommitted bool
+	ProgressGroup   string // the group of Kafka in which progress is published; empty: none
+	Encrypted       bool   // TLS is used
+	PlainPassword   bool   // SASL/PLAIN is used
+	open            func() (*kafka.Client, error)
+}
+
+// Open returns a client of its own, which connects when it is first used. The caller closes it.
+func (c *KafkaConnection) Open() (*kafka.Client, error) { return c.open() }
 
 // BlobConnection is a container of Azure Blob Storage.
 type BlobConnection struct {
@@ -38,7 +59,7 @@ type CosmosConnection struct {
 // Connections returns what the pipeline connects to. It does not connect.
 func (p *Pipeline) Connections() Connections {
 	var c Connections
-	c.Hub.Connection, c.Hub.Host, c.Hub.Name, c.Hub.Config = p.hub.connection, p.hub.host, p.hub.name, p.hub.config
+	p.source.setConnections(&c)
 	switch db := p.database.(type) {
 	case sqlDatabase:
 		c.Database = db.address()

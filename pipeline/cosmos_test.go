@@ -113,7 +113,7 @@ func TestCosmosMistakes(t *testing.T) {
 		}
 	}
 	_, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", "batch: 1000\nrate: {events: 5}")), environment())
-	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub or servicebus target: remove it, a target in a database has one transaction for each batch"; err == nil || err.Error() != want {
+	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub, servicebus or kafka target: remove it, a target in a database has one transaction for each batch"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/internal/websocketdial"
@@ -121,45 +123,66 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 		return
 	}
 	if h.at == nil {
-		h.namespace = p.hub.namespace // the one that all stages share
+		h.namespace = p.shared.namespace
 	}
 	if h.at == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
 		return
 	}
-	source, err := h.source()
-	if err != nil {
+	if _, err := h.source(""); err != nil {
 		h.at.Fail("%w", err)
 		return
 	}
-	p.Group, p.hub = source.Group(), h
+	p.shared.namespace = h.namespace // the default of the target
+	p.setSource(&h)
 }
 
 // source returns the source, which connects when it is first used.
-func (h *hub) source() (*eventhub.Source, error) {
-	h.config.TLSConfig, h.config.OverWebSocket, h.config.Proxy = h.tls, h.websocket, h.proxy
+func (h *hub) source(consumerGroup string) (*eventhub.Source, error) {
+	config := h.config
+	config.TLSConfig, config.OverWebSocket, config.Proxy = h.tls, h.websocket, h.proxy
+	config.ConsumerGroup = cmp.Or(consumerGroup, config.ConsumerGroup)
 	if h.connection != "" {
-		return eventhub.New(h.connection, h.name, &h.config)
+		return eventhub.New(h.connection, h.name, &config)
 	}
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, fmt.Errorf("default credential: %w", err)
 	}
-	return eventhub.NewWithCredential(h.host, h.name, credential, &h.config)
+	return eventhub.NewWithCredential(h.host, h.name, credential, &config)
 }
 
-// address is where a hub is, in lower case: Event Hubs' names have no case.
-type address struct{ host, name string }
+func (h *hub) system() System { return EventHubs }
 
-// address returns the hub's address, whatever namespace its checkpoints have.
+// group implements [log]. The hub was read without an error.
+func (h *hub) group() sluice.Group {
+	source, err := h.source("")
+	if err != nil {
+		return sluice.Group{}
+	}
+	return source.Group()
+}
+
+// open implements [log].
+func (h *hub) open(consumerGroup string) (Source, error) {
+	source, err := h.source(consumerGroup)
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// address returns the hub's address, whatever namespace its checkpoints have. It is
+// in lower case: Event Hubs' names have no case.
 func (h *hub) address() address {
 	plain := hub{namespace: h.namespace, name: h.name}
-	source, err := plain.source()
-	if err != nil {
-		return address{}
-	}
-	g := source.Group()
-	return address{strings.ToLower(g.Namespace), strings.ToLower(g.Topic)}
+	g := plain.group()
+	return address{EventHubs, []string{strings.ToLower(g.Namespace)}, strings.ToLower(g.Topic)}
+}
+
+// setConnections implements [log].
+func (h *hub) setConnections(c *Connections) {
+	c.Hub = &HubConnection{h.connection, h.host, h.name, h.config}
 }
 
 // tlsConfigWithRoots returns a TLS configuration that trusts the certificates of a

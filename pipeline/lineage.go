@@ -4,15 +4,12 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/eventhub"
 )
 
-// SourceAs returns a source that reads the pipeline's hub in another consumer
+// SourceAs returns a source that reads the pipeline's log in another consumer
 // group. It connects when it is first used. The caller closes it.
-func (p *Pipeline) SourceAs(consumerGroup string) (*eventhub.Source, error) {
-	h := p.hub
-	h.config.ConsumerGroup = consumerGroup
-	source, err := h.source()
+func (p *Pipeline) SourceAs(consumerGroup string) (Source, error) {
+	source, err := p.source.open(consumerGroup)
 	return source, p.problem(p.places.source, err)
 }
 

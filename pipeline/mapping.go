@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -16,6 +17,7 @@ type mapping struct {
 	columns []column
 	picker  *jsonpick.Picker // nil if no value is in the body's JSON
 	paths   int
+	raw     bool // the log is Kafka: keys and headers are bytes, and bodies may be null
 }
 
 // column is one value of a mapping.
@@ -96,7 +98,11 @@ func (m *mapping) rejections(events []*sluice.Event, first int) error {
 
 // fill maps one event into a row.
 func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) error {
-	if m.picker != nil {
+	if m.raw && e.Body == nil { // and so is each value in it
+		for i := range picked {
+			picked[i] = jsonpick.Value{Kind: jsonpick.Null}
+		}
+	} else if m.picker != nil {
 		if err := m.picker.Pick(e.Body, picked); err != nil {
 			return fmt.Errorf("body: %w", err)
 		}
@@ -104,16 +110,16 @@ func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) erro
 	for i := range m.columns {
 		c := &m.columns[i]
 		var err error
-		if row[i], err = c.value(e, picked); err != nil {
+		if row[i], err = c.value(e, picked, m.raw); err != nil {
 			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
 		}
 	}
 	return nil
 }
 
-// value returns the column's value of an event, nil for NULL. An error's text
-// continues the origin's name.
-func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
+// value returns the column's value of an event, nil for NULL; raw is as in mapping. An
+// error's text continues the origin's name.
+func (c *column) value(e *sluice.Event, picked []jsonpick.Value, raw bool) (any, error) {
 	// The common columns, without an allocation for a scalar.
 	switch {
 	case c.from.field == fieldSequence && c.typ == typeBigint:
@@ -129,6 +135,9 @@ func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if raw {
+		v = c.raw(e, v)
+	}
 	if v.kind == missing || v.kind == null {
 		if !c.required {
 			return c.fallback, nil
@@ -139,4 +148,28 @@ func (c *column) value(e *sluice.Event, picked []jsonpick.Value) (any, error) {
 		return nil, errors.New("is missing")
 	}
 	return c.typ.convert(v)
+}
+
+// raw corrects a value of an event of Kafka: a body can be null, and keys and headers are bytes,
+// which are not base64 because they happen to be text.
+func (c *column) raw(e *sluice.Event, v scalar) scalar {
+	switch f := c.from.field; {
+	case f == fieldBody && e.Body == nil:
+		return scalar{kind: null}
+	case c.typ == typeBytes && v.kind == text && (f == fieldKey || f == fieldProperty):
+		v.kind = binary
+	}
+	return v
+}
+
+// mappings are all mappings of the pipeline.
+func (p *Pipeline) mappings() []*mapping {
+	list := []*mapping{p.target.mapping}
+	if t := p.messages; t != nil {
+		list = append(list, t.mapping, t.only)
+	}
+	if p.rollup != nil {
+		list = append(list, p.rollup.mapping)
+	}
+	return slices.DeleteFunc(list, func(m *mapping) bool { return m == nil })
 }

@@ -22,11 +22,12 @@ import (
 	"github.com/sluice-go/sluice/sender"
 )
 
-// messageTarget is a hub, or a queue or topic of Service Bus, and how an event
-// becomes a message for it.
+// messageTarget is a hub, a queue or topic of Service Bus, or a topic of Kafka, and
+// how an event becomes a message for it.
 type messageTarget struct {
 	destination
-	to      address  // of a hub
+	to      address  // of a hub or topic
+	headers bool     // the target has headers and empty keys: it is a topic of Kafka
 	group   []column // the key or session, at most one; none: the event's own key
 	session bool     // group is the session
 	body    []column
@@ -36,7 +37,7 @@ type messageTarget struct {
 	wanted  []string // what these values must be
 }
 
-// destination is a hub, queue or topic.
+// destination is a hub, a queue or topic of Service Bus, or a topic of Kafka.
 type destination interface {
 	// check checks that it exists.
 	check(ctx context.Context) error
@@ -64,20 +65,39 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 		return
 	}
 	if h.at == nil {
-		h.namespace = p.hub.namespace
+		h.namespace = p.shared.namespace
 	}
 	if h.at == nil { // the source has none either, which is reported there
 		return
 	}
 	// Check the connection string and the names now, as for a source.
-	source, err := h.source()
+	source, err := h.source("")
 	if err != nil {
 		h.at.Fail("%w", err)
 		return
 	}
 	t.to = h.address()
-	if p.Group != (sluice.Group{}) && t.to == p.hub.address() {
-		n.Fail("hub %s is the source of the pipeline: events would circulate for ever", source.Group().Topic)
+	p.checkCircle(n, t.to, source.Group().Topic)
+}
+
+// readKafkaTarget reads target.kafka.
+func (p *Pipeline) readKafkaTarget(n strictyaml.Node) {
+	topic := &topicTarget{}
+	t := &messageTarget{destination: topic, headers: true}
+	p.messages = t
+	keys := t.keys(p)
+	keys["topic"] = func(n strictyaml.Node) { readTopicName(n, &topic.name) }
+	if topic.cluster = p.readCluster(n, keys); topic.cluster == nil {
+		return
+	}
+	t.to = address{Kafka, topic.cluster.brokers, topic.name}
+	p.checkCircle(n, t.to, topic.name)
+}
+
+// checkCircle refuses a target that is the source.
+func (p *Pipeline) checkCircle(n strictyaml.Node, to address, name string) {
+	if p.source != nil && to.is(p.source.address()) {
+		n.Fail("%s %s is the source of the pipeline: events would circulate for ever", to.system.Noun(), name)
 	}
 }
 
@@ -172,7 +192,7 @@ func (h *hub) transport() (transport, error) {
 
 // check implements [destination].
 func (h *hub) check(ctx context.Context) error {
-	source, err := h.source()
+	source, err := h.source("")
 	if err != nil {
 		return err
 	}
@@ -185,24 +205,31 @@ func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.
 	if pass, err := t.matches(e); !pass {
 		return nil, err
 	}
-	m := &sender.Message{Key: e.Key}
+	m := &sender.Message{Key: e.Key, EmptyKey: t.headers && e.EmptyKey}
 	row := make([]any, len(t.mapping.columns))
 	if err := t.mapping.fill(row, make([]jsonpick.Value, t.mapping.paths), e); err != nil {
 		return nil, err
 	}
 	for _, c := range t.group {
 		group, _ := row[0].(string)
-		if utf8.RuneCountInString(group) > maxKey {
+		if !t.headers && utf8.RuneCountInString(group) > maxKey {
 			return nil, fmt.Errorf("%s: %s: has more than %d characters", c.name, c.from, maxKey)
 		}
-		if m.Key = group; t.session {
+		if m.Key, m.EmptyKey = group, t.headers && group == ""; t.session {
 			m.Key, m.SessionID = "", group
 		}
 		row = row[1:]
 	}
 	if t.whole {
 		m.Body, m.MessageID, m.CorrelationID, m.ContentType = e.Body, e.MessageID, e.CorrelationID, e.ContentType
+		if t.headers && t.mapping.raw { // from Kafka to Kafka
+			m.Headers = e.Headers
+			return []*sender.Message{m}, nil
+		}
 		m.Properties = maps.Clone(e.Properties)
+		if t.headers && m.Body == nil { // in Kafka that would be a null value
+			m.Body = []byte{}
+		}
 		return []*sender.Message{m}, nil
 	}
 	m.ContentType = "application/json"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 
@@ -17,6 +18,9 @@ import (
 // Parts are the source and the stores of an opened pipeline. They are safe for
 // concurrent use.
 type Parts struct {
+	// Group is the key of the pipeline's checkpoints and dead letters, with its
+	// namespace.
+	Group       sluice.Group
 	Source      driver.Source
 	Leases      driver.LeaseStore
 	DeadLetters driver.DeadLetterStore // nil for a [Pipeline.Rollup]
@@ -55,21 +59,41 @@ type Options struct {
 }
 
 // Open opens the database, and creates or migrates Sluice's own tables in it. It
-// does not connect to the hub: the source does when it is first used.
+// does not connect to the log, which the source does when it is first used, unless
+// only the log knows the namespace of the checkpoints: the id of a Kafka cluster.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
-	source, err := p.hub.source()
+	source, err := p.source.open("")
 	if err != nil {
 		return nil, p.problem(p.places.source, err)
 	}
-	parts := &Parts{Source: source, pipeline: p, close: []func(context.Context) error{source.Close}}
+	parts := &Parts{Group: p.Group, Source: source, pipeline: p, close: []func(context.Context) error{source.Close}}
+	if err := parts.completeGroup(ctx); err != nil {
+		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
+	}
 	if err := p.database.open(ctx, p, parts); err != nil {
 		return nil, errors.Join(p.problem(p.places.database, err), parts.Close(ctx))
 	}
 	if p.rollup != nil {
 		parts.rollup = newRollupWorker(p)
+		parts.rollup.group = parts.Group
 		parts.Checkpoints, parts.DeadLetters = parts.rollup, nil
 	}
 	return parts, nil
+}
+
+// describeFor bounds the time in which a log must say what it is called.
+const describeFor = 15 * time.Second
+
+// completeGroup asks the log for the namespace of the group, if the file has none.
+func (parts *Parts) completeGroup(ctx context.Context) error {
+	if parts.Group.Namespace != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeFor)
+	defer cancel()
+	topic, err := parts.Source.Describe(ctx)
+	parts.Group = topic.Group
+	return err
 }
 
 // OpenExisting is Open for an existing database, for tools that inspect what
@@ -134,11 +158,11 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, trace
 }
 
 // traced adds spans to a handler if there is a provider.
-func traced[Tx any](provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
+func traced[Tx any](p *Pipeline, provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	if provider == nil {
 		return h
 	}
-	return h.With(sluiceotel.Trace[Tx](provider))
+	return h.With(sluiceotel.Trace[Tx](&sluiceotel.TraceConfig{Provider: provider, System: string(p.System)}))
 }
 
 // onClose registers a function that Close calls before those registered earlier.
@@ -165,7 +189,7 @@ func (p *Pipeline) Check(ctx context.Context) error {
 }
 
 func (p *Pipeline) checkHub(ctx context.Context) error {
-	source, err := p.hub.source()
+	source, err := p.source.open("")
 	if err == nil {
 		_, err = source.Describe(ctx)
 		err = errors.Join(err, source.Close(ctx))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/humanize"
@@ -27,6 +28,7 @@ const (
 	fieldSequence      field = "sequence"
 	fieldOffset        field = "offset"
 	fieldEnqueued      field = "enqueued"
+	fieldCreated       field = "created"
 	fieldKey           field = "key"
 	fieldMessageID     field = "message_id"
 	fieldCorrelationID field = "correlation_id"
@@ -44,6 +46,7 @@ var columnTypes = map[field][]columnType{
 	fieldSequence:      {typeBigint, typeInteger, typeNumeric, typeText},
 	fieldOffset:        {typeText, typeBigint},
 	fieldEnqueued:      {typeTimestamp, typeText},
+	fieldCreated:       {typeTimestamp, typeText},
 	fieldKey:           anyScalar,
 	fieldMessageID:     anyScalar,
 	fieldCorrelationID: anyScalar,
@@ -97,10 +100,10 @@ func (o origin) String() string {
 }
 
 // optional reports whether an event may lack the field: a sender need not set a
-// key, for example.
+// key, for example, and not every log keeps the sender's time.
 func (o origin) optional() bool {
 	switch o.field {
-	case fieldOffset, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType:
+	case fieldOffset, fieldCreated, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType:
 		return true
 	}
 	return false
@@ -122,22 +125,41 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 	case fieldSequence:
 		return scalar{number, fmt.Append(nil, e.Sequence)}, nil
 	case fieldEnqueued:
-		if e.Enqueued.IsZero() {
-			return scalar{}, nil
-		}
-		return scalar{text, e.Enqueued.UTC().AppendFormat(nil, time.RFC3339Nano)}, nil
+		return ofTime(e.Enqueued), nil
+	case fieldCreated:
+		return ofTime(e.Created), nil
 	case fieldPartition:
 		return ofText(e.Partition), nil
 	case fieldOffset:
 		return ofText(e.Offset), nil
 	case fieldKey:
-		return ofText(e.Key), nil
+		return ofKey(e), nil
 	case fieldMessageID:
 		return ofText(e.MessageID), nil
 	case fieldCorrelationID:
 		return ofText(e.CorrelationID), nil
 	}
 	return ofText(e.ContentType), nil
+}
+
+// ofTime returns a time as a scalar. The zero time is missing.
+func ofTime(at time.Time) scalar {
+	if at.IsZero() {
+		return scalar{}
+	}
+	return scalar{text, at.UTC().AppendFormat(nil, time.RFC3339Nano)}
+}
+
+// ofKey returns an event's key as a scalar: text, or bytes if it is no text. A key that is there and
+// empty is not missing.
+func ofKey(e *sluice.Event) scalar {
+	switch {
+	case e.EmptyKey:
+		return scalar{text, []byte{}}
+	case !utf8.ValidString(e.Key):
+		return scalar{binary, []byte(e.Key)}
+	}
+	return ofText(e.Key)
 }
 
 // ofText returns a string field as a scalar. An empty one is missing.

@@ -25,17 +25,21 @@ type File struct {
 // Pipeline is one pipeline of a file: the only one, or a stage. It is safe for
 // concurrent use.
 type Pipeline struct {
-	Name       string
-	Group      sluice.Group // the key of its checkpoints and dead letters
-	Table      string       // the table of target.insert as the file names it; empty for other targets
+	Name   string
+	System System // of the log that it reads
+	// Group is the key of its checkpoints and dead letters. The namespace is empty if
+	// only the log knows it: [Parts.Group] has it.
+	Group      sluice.Group
+	Table      string // the table of target.insert as the file names it; empty for other targets
 	Partitions sluice.Partitions
 	// Rollup reports that the pipeline keeps statistics in memory, which it reads
 	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
 	config      sluice.Config // the settings of the file
-	hub         hub           // the source; its namespace is the default of the target
-	from        string        // the hub that a stage of another file reads, which feeds this one
+	source      log           // nil if it cannot be read
+	shared      connections   // what all stages share, or else the source's: the defaults of source and target
+	from        string        // the hub or topic that a stage of another file reads, which feeds this one
 	stampKey    []byte        // with which stamps are signed and checked; empty: they are not
 	oldStampKey []byte        // the key before it, whose stamps are still believed
 	database    database

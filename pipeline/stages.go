@@ -4,9 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -26,12 +24,17 @@ func (f *File) read(n strictyaml.Node) {
 		f.believeStamps()
 		return
 	}
-	var ns namespace
+	var share connections
 	var stages *strictyaml.Node
 	shared := sharedKeys{}
 	keys := strictyaml.Keys{
-		"eventhub": func(n strictyaml.Node) { ns.read(n, nil) },
-		"stages":   func(n strictyaml.Node) { stages = &n },
+		"eventhub": func(n strictyaml.Node) { share.namespace.read(n, nil) },
+		"kafka": func(n strictyaml.Node) {
+			if c := (&kafkaCluster{}); c.read(n, nil, "brokers") {
+				share.cluster = c
+			}
+		},
+		"stages": func(n strictyaml.Node) { stages = &n },
 	}
 	for _, key := range sharedKeyNames {
 		keys[key] = func(n strictyaml.Node) { shared[key] = n }
@@ -44,7 +47,7 @@ func (f *File) read(n strictyaml.Node) {
 		if !stageName.MatchString(name) {
 			n.Fail("not a valid name for a stage: write up to 63 letters, digits, - and _")
 		}
-		p := &Pipeline{Name: name, hub: hub{namespace: ns}}
+		p := &Pipeline{Name: name, shared: share}
 		p.read(n, shared)
 		f.add(p, n)
 	})
@@ -54,18 +57,12 @@ func (f *File) read(n strictyaml.Node) {
 	f.believeStamps()
 }
 
-// sameConsumerGroup compares names as Event Hubs does, without regard to case.
-func sameConsumerGroup(a, b sluice.Group) bool {
-	return a.Namespace == b.Namespace && strings.EqualFold(a.Topic, b.Topic) && strings.EqualFold(a.Name, b.Name)
-}
-
 var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
 
 // add adds a stage. Two stages must not read a hub in the same consumer group.
 func (f *File) add(p *Pipeline, n strictyaml.Node) {
-	i := slices.IndexFunc(f.Stages, func(o *Pipeline) bool { return sameConsumerGroup(o.Group, p.Group) })
-	if i >= 0 && p.Group != (sluice.Group{}) {
-		n.Fail("reads hub %s in the consumer group %s as stage %s does: each needs a consumer group of its own", p.Group.Topic, p.Group.Name, f.Stages[i].Name)
+	if i := slices.IndexFunc(f.Stages, p.sameGroup); i >= 0 {
+		n.Fail("reads %s %s in the consumer group %s as stage %s does: each needs a consumer group of its own", p.System.Noun(), p.Group.Topic, p.Group.Name, f.Stages[i].Name)
 	}
 	f.Stages = append(f.Stages, p)
 }

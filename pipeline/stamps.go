@@ -45,7 +45,7 @@ func (f *File) believeStamps() {
 		}
 		for _, s := range f.sendersTo(p) {
 			if s.stampKey != nil && slices.ContainsFunc(from, func(o sluice.StampSource) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
-				s.keyNodes.stampKey.Fail("stage %s would believe unsigned stamps of hub %s too: give a stamp_key to each stage that reads that hub and sends to stage %s, and to stage %s if it has source.from", p.Name, s.Group.Topic, p.Name, p.Name)
+				s.keyNodes.stampKey.Fail("stage %s would believe unsigned stamps of %s %s too: give a stamp_key to each stage that reads that %[2]s and sends to stage %[1]s, and to stage %[1]s if it has source.from", p.Name, s.System.Noun(), s.Group.Topic)
 			}
 		}
 		p.config.StampsFrom = from
@@ -57,12 +57,12 @@ func (f *File) believeStamps() {
 
 // sendersTo returns the stages in the file that send messages with stamps to the hub of p.
 func (f *File) sendersTo(p *Pipeline) (list []*Pipeline) {
-	if p.Group == (sluice.Group{}) {
+	if p.source == nil {
 		return nil
 	}
-	at := p.hub.address()
+	at := p.source.address()
 	for _, s := range f.Stages {
-		if s.messages != nil && s.rollup == nil && s.messages.to == at && s.Group.Topic != "" {
+		if s.messages != nil && s.rollup == nil && s.messages.to.is(at) && s.source != nil {
 			list = append(list, s)
 		}
 	}

@@ -38,9 +38,10 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 		"cosmos":     func(n strictyaml.Node) { found++; p.readCosmos(n) },
 		"eventhub":   func(n strictyaml.Node) { found++; p.readEventHubTarget(n) },
 		"servicebus": func(n strictyaml.Node) { found++; p.readServiceBusTarget(n) },
+		"kafka":      func(n strictyaml.Node) { found++; p.readKafkaTarget(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of insert, statement, cosmos, eventhub and servicebus")
+		n.Fail("needs one of insert, statement, cosmos, eventhub, servicebus and kafka")
 	}
 	p.Table = p.target.table
 }

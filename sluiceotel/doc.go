@@ -8,8 +8,8 @@
 //
 // # Metrics
 //
-// All have the attributes messaging.system, messaging.destination.name (the
-// hub), messaging.consumer.group.name and messaging.destination.partition.id, by
+// All have the attributes messaging.system (see [Config]),
+// messaging.destination.name (the hub or topic), messaging.consumer.group.name and messaging.destination.partition.id, by
 // OpenTelemetry's conventions for messaging. Counters begin at 0 with the
 // process; only the process that holds a partition exports its position and lag.
 //
@@ -40,6 +40,9 @@
 //
 // [Trace] is middleware that makes a span of each batch, with a link to the
 // trace of each event's sender; [ContextOf] continues an event's own trace. The
-// trace context is read from the application properties traceparent and
-// tracestate (W3C), or Diagnostic-Id, in which Azure's older clients wrote it.
+// trace context is read from the application properties or headers traceparent
+// and tracestate (W3C), or Diagnostic-Id, in which Azure's older clients wrote it.
+// With the system kafka, the links of a batch and the span of an event have
+// messaging.kafka.offset, messaging.kafka.message.key and
+// messaging.kafka.message.tombstone.
 package sluiceotel

@@ -22,8 +22,13 @@ const scope = "github.com/sluice-go/sluice/otel"
 // Attributes of OpenTelemetry's conventions for messaging.
 const (
 	systemKey    = attribute.Key("messaging.system")
-	eventHubs    = "eventhubs"
 	operationKey = attribute.Key("messaging.operation.name")
+)
+
+// Values of messaging.system.
+const (
+	EventHubs = "eventhubs"
+	Kafka     = "kafka"
 )
 
 // Config holds what has a default. The zero value is ready to use.
@@ -60,7 +65,7 @@ func New(cfg *Config) (*Observer, error) {
 		c = *cfg
 	}
 	if c.System == "" {
-		c.System = eventHubs
+		c.System = EventHubs
 	}
 	if c.Meter == nil {
 		c.Meter = otel.GetMeterProvider()

@@ -198,11 +198,11 @@ func TestTraceLinksSenders(t *testing.T) {
 		{Sequence: 8},
 	}}
 	failure := errors.New("no table")
-	h := sluice.Handler[int](func(context.Context, int, sluice.Batch) error { return failure }).With(sluiceotel.Trace[int](provider))
+	h := sluice.Handler[int](func(context.Context, int, sluice.Batch) error { return failure }).With(sluiceotel.Trace[int](&sluiceotel.TraceConfig{Provider: provider}))
 	if err := h(t.Context(), 0, b); !errors.Is(err, failure) {
 		t.Error(err)
 	}
-	h = sluice.Handler[int](func(context.Context, int, sluice.Batch) error { panic("at the disco") }).With(sluiceotel.Trace[int](provider))
+	h = sluice.Handler[int](func(context.Context, int, sluice.Batch) error { panic("at the disco") }).With(sluiceotel.Trace[int](&sluiceotel.TraceConfig{Provider: provider}))
 	func() {
 		defer func() {
 			if v := recover(); v != "at the disco" {
@@ -231,7 +231,7 @@ func TestTraceLinksSenders(t *testing.T) {
 func TestTraceRecordsContinuesTheSendersTrace(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
-	records := sluiceotel.TraceRecords(provider, sluice.EventAsRecord)
+	records := sluiceotel.TraceRecords(&sluiceotel.TraceConfig{Provider: provider}, sluice.EventAsRecord)
 	e := &sluice.Event{Partition: "1", Sequence: 4, Properties: map[string]any{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
 	if list, err := records(t.Context(), e); err != nil || len(list) != 1 {
 		t.Fatal(list, err)

@@ -1,7 +1,9 @@
 package sluiceotel
 
 import (
+	"cmp"
 	"context"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -16,15 +18,37 @@ import (
 // default limit.
 const maxLinks = 128
 
+// maxKey is the longest key that becomes an attribute, in bytes.
+const maxKey = 128
+
+// TraceConfig holds what has a default. The zero value is ready to use.
+type TraceConfig struct {
+	// Provider makes the spans. Default: OpenTelemetry's global one.
+	Provider trace.TracerProvider
+	// System is messaging.system. Default: eventhubs.
+	System string
+}
+
+// withDefaults returns the tracer and the system.
+func (cfg *TraceConfig) withDefaults() (trace.Tracer, string) {
+	var c TraceConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	if c.Provider == nil {
+		c.Provider = otel.GetTracerProvider()
+	}
+	return c.Provider.Tracer(scope), cmp.Or(c.System, EventHubs)
+}
+
 // Trace is middleware that makes a span of each call of a handler, with links
-// to the traces of the events' senders. A nil provider is OpenTelemetry's
-// global one.
-func Trace[Tx any](provider trace.TracerProvider) sluice.Middleware[Tx] {
-	tracer := tracerOf(provider)
+// to the traces of the events' senders.
+func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
+	tracer, system := cfg.withDefaults()
 	return func(next sluice.Handler[Tx]) sluice.Handler[Tx] {
 		return func(ctx context.Context, tx Tx, b sluice.Batch) (err error) {
-			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(b.Events)...), trace.WithAttributes(
-				systemKey.String(eventHubs),
+			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(system, b.Events)...), trace.WithAttributes(
+				systemKey.String(system),
 				operationKey.String("process"),
 				attribute.String("messaging.operation.type", "process"),
 				attribute.String("messaging.destination.name", b.Group.Topic),
@@ -54,18 +78,17 @@ func Trace[Tx any](provider trace.TracerProvider) sluice.Middleware[Tx] {
 }
 
 // TraceRecords makes a span of each event of which [sluice.AtLeastOnce] makes
-// records, in the trace of the event's sender. A nil provider is
-// OpenTelemetry's global one.
-func TraceRecords[R any](provider trace.TracerProvider, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
-	tracer := tracerOf(provider)
+// records, in the trace of the event's sender.
+func TraceRecords[R any](cfg *TraceConfig, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
+	tracer, system := cfg.withDefaults()
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
 		ctx, span := tracer.Start(ContextOf(ctx, e), "process", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			systemKey.String(eventHubs),
+			systemKey.String(system),
 			operationKey.String("process"),
 			attribute.String("messaging.operation.type", "process"),
 			attribute.String("messaging.destination.partition.id", e.Partition),
 			attribute.Int64("sluice.sequence.first", e.Sequence),
-		))
+		), trace.WithAttributes(ofEvent(system, e)...))
 		defer span.End()
 		list, err := records(ctx, e)
 		if err != nil {
@@ -75,11 +98,19 @@ func TraceRecords[R any](provider trace.TracerProvider, records func(context.Con
 	}
 }
 
-func tracerOf(provider trace.TracerProvider) trace.Tracer {
-	if provider == nil {
-		provider = otel.GetTracerProvider()
+// ofEvent returns the attributes that the conventions have for one event of a system.
+func ofEvent(system string, e *sluice.Event) []attribute.KeyValue {
+	if system != Kafka {
+		return nil
 	}
-	return provider.Tracer(scope)
+	list := []attribute.KeyValue{attribute.Int64("messaging.kafka.offset", e.Sequence)}
+	if (e.Key != "" || e.EmptyKey) && len(e.Key) <= maxKey && utf8.ValidString(e.Key) {
+		list = append(list, attribute.String("messaging.kafka.message.key", e.Key))
+	}
+	if e.Body == nil {
+		list = append(list, attribute.Bool("messaging.kafka.message.tombstone", true))
+	}
+	return list
 }
 
 // ContextOf is ctx in the trace of the event's sender, or just ctx if the event
@@ -109,8 +140,8 @@ func (c carrier) Set(string, string) {}
 // Keys implements [propagation.TextMapCarrier].
 func (c carrier) Keys() []string { return []string{"traceparent", "tracestate"} }
 
-// links are the events' traces, each once.
-func links(events []*sluice.Event) []trace.Link {
+// links are the events' traces, each once, with the attributes of the first event.
+func links(system string, events []*sluice.Event) []trace.Link {
 	var list []trace.Link
 	seen := map[trace.SpanID]bool{}
 	for _, e := range events {
@@ -122,7 +153,7 @@ func links(events []*sluice.Event) []trace.Link {
 			continue
 		}
 		seen[at.SpanID()] = true
-		if list = append(list, trace.Link{SpanContext: at}); len(list) == maxLinks {
+		if list = append(list, trace.Link{SpanContext: at, Attributes: ofEvent(system, e)}); len(list) == maxLinks {
 			break
 		}
 	}

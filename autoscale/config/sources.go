@@ -82,7 +82,7 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 		if err != nil {
 			return nil, nil, err
 		}
-		return lag.New(parts.Source, parts.Checkpoints, p.Group, &lag.Config{Start: p.Start()}), parts.Close, nil
+		return lag.New(parts.Source, parts.Checkpoints, parts.Group, &lag.Config{Start: p.Start()}), parts.Close, nil
 	}
 }
 

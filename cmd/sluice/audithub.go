@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 type auditFlags struct {
@@ -67,7 +68,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	if err != nil {
 		return err
 	}
-	if flags.consumerGroup == p.Group.Name {
+	if p.System == pipeline.EventHubs && flags.consumerGroup == p.Group.Name {
 		return usage.Errorf("--consumer-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", flags.consumerGroup)
 	}
 	var read atomic.Int64

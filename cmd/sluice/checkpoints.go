@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 func (a *app) checkpoints() *cobra.Command {
@@ -31,8 +32,8 @@ func withTable(ctx context.Context, config, stage string, fn func(context.Contex
 	}
 	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, &checkpoint.Table{
-		Group: p.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
-		AtLeastOnce: p.AtLeastOnce(),
+		Noun: p.System.Noun(), Group: parts.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
+		AtLeastOnce: p.AtLeastOnce(), ManyReaders: p.System == pipeline.Kafka,
 	})
 }
 
@@ -56,7 +57,7 @@ the owner's lease expires.`,
 					return err
 				}
 				if hub != nil {
-					a.log.Warn("hub unreachable, lag unknown", "error", hub)
+					a.log.Warn(t.Noun+" unreachable, lag unknown", "error", hub)
 				}
 				if asJSON {
 					return results.JSON(a.out, results.DescribeCheckpoints(rows))

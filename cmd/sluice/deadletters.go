@@ -116,7 +116,7 @@ func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *p
 		return err
 	}
 	defer pipelines.CloseParts(ctx, parts)
-	return fn(ctx, p, parts, &deadletters.Admin{Group: p.Group, DeadLetters: parts.DeadLetters})
+	return fn(ctx, p, parts, &deadletters.Admin{Group: parts.Group, DeadLetters: parts.DeadLetters})
 }
 
 func (a *app) deadLettersList() *cobra.Command {

@@ -104,9 +104,9 @@ func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipelin
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
 	c, err := parts.Consumer(ctx, &pipeline.Options{
 		Observer: m,
-		Source: &deadletters.OfflineSource{Source: parts.Source, Group: p.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
+		Source: &deadletters.OfflineSource{Source: parts.Source, Group: parts.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {
 			once.Do(func() {
-				a.log.Info("hub unreachable, retrying from stored bodies", "error", err)
+				a.log.Info(p.System.Noun()+" unreachable, retrying from stored bodies", "error", err)
 			})
 		}},
 	})

@@ -36,7 +36,7 @@ one line.`,
 				}
 			}
 			for _, p := range stages {
-				fmt.Fprintf(a.out, "%s: valid: %shub %s, consumer group %s\n", args[0], prefix(p, stages), p.Group.Topic, p.Group.Name)
+				fmt.Fprintf(a.out, "%s: valid: %s%s %s, consumer group %s\n", args[0], prefix(p, stages), p.System.Noun(), p.Group.Topic, p.Group.Name)
 			}
 			return nil
 		}),

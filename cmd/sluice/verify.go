@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 // reportTo is where reports are sent.
@@ -103,7 +104,7 @@ func verifyTargets(flags *verifyFlags, opts verify.Options) (*verify.Targets, er
 		if err != nil {
 			return nil, err
 		}
-		if strings.EqualFold(flags.consumerGroup, p.Group.Name) { // Azure ignores the case
+		if p.System == pipeline.EventHubs && strings.EqualFold(flags.consumerGroup, p.Group.Name) { // Azure ignores the case
 			return nil, usage.Errorf("--consumer-group %s is the pipeline's own consumer group, whose readers would be disconnected: name another group", flags.consumerGroup)
 		}
 		if err := targets.AddPipeline(p.Connections(), flags.consumerGroup); err != nil {

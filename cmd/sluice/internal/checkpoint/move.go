@@ -89,7 +89,7 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	if s.holder.Live() {
 		reader = s.holder.Owner
 	}
-	if t.DryRun && reader != "" {
+	if t.DryRun && reader != "" && !t.ManyReaders {
 		quiet := *t
 		quiet.Source = quietSource{t.Source, reader}
 		t = &quiet
@@ -209,7 +209,7 @@ func known(topic sluice.Topic, partition string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("hub %s has no partition %s: its partitions are %s", topic.Topic, partition, strings.Join(topic.Partitions, ", "))
+	return fmt.Errorf("%s has no partition %s: its partitions are %s", topic.Topic, partition, strings.Join(topic.Partitions, ", "))
 }
 
 func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo, error) {

@@ -20,12 +20,15 @@ type Store interface {
 
 // Table is the checkpoints of one consumer group and what goes with them.
 type Table struct {
+	Noun        string // what the log is called: hub or topic
 	Group       sluice.Group
 	Source      driver.Source
 	Leases      driver.LeaseStore
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
 	AtLeastOnce bool // the delivery: it skips events that are dead letters
+	// ManyReaders says that a reader of the log ends no other reader's link.
+	ManyReaders bool
 	// DryRun says that nothing will be set: what is planned leaves live owners alone.
 	DryRun bool
 }

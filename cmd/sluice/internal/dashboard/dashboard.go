@@ -164,7 +164,7 @@ func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (
 			return rowaudit.Run(ctx, p.Pipeline, group, audit.Config{Progress: progress})
 		}
 	}
-	if group == p.Pipeline.Group.Name {
+	if p.Pipeline.System == pipeline.EventHubs && group == p.Pipeline.Group.Name {
 		return nil, "", usage.Errorf("--web-audit-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", group)
 	}
 	return func(ctx context.Context, progress func(int64)) (*audit.Report, error) {

@@ -123,7 +123,7 @@ func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
 	if m.provider == nil {
 		return nil, nil
 	}
-	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: p.Group, Meter: m.provider})
+	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: p.Group, System: string(p.System), Meter: m.provider})
 	if err != nil {
 		return nil, err
 	}

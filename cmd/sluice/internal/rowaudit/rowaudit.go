@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// Run compares the events of the pipeline's hub with its rows and dead letters. It reads the hub
+// Run compares the events of the pipeline's log with its rows and dead letters. It reads the log
 // with the given consumer group, which must be the audit's own. Run sets cfg.Start and
 // cfg.StampsFrom.
 func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg audit.Config) (*audit.Report, error) {
@@ -29,8 +29,16 @@ func Run(ctx context.Context, p *pipeline.Pipeline, consumerGroup string, cfg au
 		defer cancel()
 		_ = source.Close(closing)
 	}()
+	group := p.Group
+	if group.Namespace == "" { // only the log knows it
+		topic, err := source.Describe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		group.Namespace = topic.Namespace
+	}
 	cfg.Start, cfg.StampsFrom = p.Start(), p.StampsFrom()
-	return audit.Run(ctx, source, ledger, p.Group, &cfg)
+	return audit.Run(ctx, source, ledger, group, &cfg)
 }
 
 // open opens the database of a pipeline's rows, and the ledger in it.

@@ -260,10 +260,13 @@ func (t *Targets) addCosmos(a CosmosAddress) (err error) {
 
 // AddPipeline adds what a pipeline connects to. The hub is read in a consumer group of its own.
 func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) error {
-	err := t.addHub(HubAddress{
-		ConnectionString: c.Hub.Connection, Host: c.Hub.Host, Hub: c.Hub.Name, ConsumerGroup: consumerGroup,
-		TLSConfig: c.Hub.Config.TLSConfig, OverWebSocket: c.Hub.Config.OverWebSocket, Proxy: c.Hub.Config.Proxy,
-	})
+	var err error
+	if h := c.Hub; h != nil {
+		err = t.addHub(HubAddress{
+			ConnectionString: h.Connection, Host: h.Host, Hub: h.Name, ConsumerGroup: consumerGroup,
+			TLSConfig: h.Config.TLSConfig, OverWebSocket: h.Config.OverWebSocket, Proxy: h.Config.Proxy,
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}

@@ -1,0 +1,192 @@
+package pipeline
+
+import (
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/kafka"
+)
+
+// kafkaTopic is a topic of Kafka in the file, as a source.
+type kafkaTopic struct {
+	cluster         *kafkaCluster
+	name            string
+	consumerGroup   string
+	namespace       string // of checkpoints; empty: the cluster's id
+	readUncommitted bool
+	progressGroup   string // the group of Kafka in which progress is published; empty: none
+}
+
+// defaultGroup is the name of a topic's checkpoints if the file has none.
+const defaultGroup = "sluice"
+
+// readSourceTopic reads source.kafka.
+func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
+	p.places.source = n.Place()
+	t := &kafkaTopic{consumerGroup: defaultGroup}
+	var isolation string
+	c := p.readCluster(n, strictyaml.Keys{
+		"topic":                func(n strictyaml.Node) { readTopicName(n, &t.name) },
+		"group":                func(n strictyaml.Node) { n.Text(&t.consumerGroup) },
+		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&t.namespace) },
+		"isolation":            func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
+		"progress_group":       func(n strictyaml.Node) { n.Text(&t.progressGroup) },
+	})
+	if c == nil {
+		return
+	}
+	t.cluster, t.readUncommitted = c, isolation == "read_uncommitted"
+	p.shared.cluster = c // the default of the target
+	p.setSource(t)
+}
+
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+// readTopicName reads a name as Kafka allows it.
+func readTopicName(n strictyaml.Node, to *string) {
+	var name string
+	if !n.Text(&name) {
+		return
+	}
+	if !topicName.MatchString(name) || name == "." || name == ".." {
+		n.Fail("%s: not a name of a topic: write up to 249 letters, digits, dots, - and _", n.Shown())
+		return
+	}
+	*to = name
+}
+
+func (t *kafkaTopic) system() System { return Kafka }
+
+func (t *kafkaTopic) group() sluice.Group {
+	return sluice.Group{Namespace: t.namespace, Topic: t.name, Name: t.consumerGroup}
+}
+
+func (t *kafkaTopic) address() address { return address{Kafka, t.cluster.brokers, t.name} }
+
+// kafkaCluster is a cluster of Kafka in the file, with the credentials for it.
+type kafkaCluster struct {
+	brokers []string // host:port, in lower case
+	tls     *tls.Config
+	sasl    *kafkaSASL // nil: none
+
+	mu     sync.Mutex // held while a client is opened or closed
+	client *kafka.Client
+	users  int // of client
+}
+
+// readCluster reads the cluster, and more keys of the same mapping, which need a topic. It
+// returns the shared cluster if the mapping names none, and nil if there is a problem.
+func (p *Pipeline) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCluster {
+	own := &kafkaCluster{}
+	if !own.read(n, more, "topic") {
+		return nil
+	}
+	if len(own.brokers) > 0 {
+		return own
+	}
+	if p.shared.cluster == nil {
+		n.Fail("brokers are missing: write ${KAFKA_BROKERS}, or host:port, host:port")
+	}
+	return p.shared.cluster
+}
+
+// read reads the cluster. All keys of a cluster may be missing.
+func (c *kafkaCluster) read(n strictyaml.Node, more strictyaml.Keys, required ...string) bool {
+	keys := strictyaml.Keys{
+		"brokers": c.readBrokers,
+		"tls":     c.readTLS,
+		"sasl":    c.readSASL,
+	}
+	maps.Copy(keys, more)
+	if !n.Object(keys, required...) {
+		return false
+	}
+	if len(c.brokers) == 0 && (n.Has("tls") || n.Has("sasl")) {
+		return n.Fail("tls and sasl go with brokers: write brokers here too")
+	}
+	if c.sasl != nil && c.sasl.entra {
+		if n.Has("tls") && c.tls == nil {
+			return n.Fail("sasl.entra needs tls: true: Event Hubs accepts no other connections")
+		}
+		if c.tls == nil {
+			c.tls = newTLS()
+		}
+	}
+	return true
+}
+
+func (c *kafkaCluster) readBrokers(n strictyaml.Node) {
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	brokers, err := kafka.ParseBrokers(strings.ToLower(text))
+	if err != nil {
+		n.Fail("%w", err)
+		return
+	}
+	slices.Sort(brokers)
+	c.brokers = slices.Compact(brokers)
+}
+
+// readTLS reads true, false, or the settings of TLS.
+func (c *kafkaCluster) readTLS(n strictyaml.Node) {
+	if !n.IsMapping() {
+		var on bool
+		if n.Bool(&on) && on {
+			c.tls = newTLS()
+		}
+		return
+	}
+	config := newTLS()
+	var certificate, key string
+	ok := n.Object(strictyaml.Keys{
+		"ca_file": func(n strictyaml.Node) {
+			var path string
+			if !n.Text(&path) {
+				return
+			}
+			trusting, err := tlsConfigWithRoots(path)
+			if err != nil {
+				n.Fail("%w", err)
+				return
+			}
+			config.RootCAs = trusting.RootCAs
+		},
+		"cert_file":   func(n strictyaml.Node) { n.Text(&certificate) },
+		"key_file":    func(n strictyaml.Node) { n.Text(&key) },
+		"server_name": func(n strictyaml.Node) { n.Text(&config.ServerName) },
+	})
+	if !ok {
+		return
+	}
+	if (certificate != "") != (key != "") {
+		n.Fail("needs cert_file and key_file together: the certificate of this client, and its key")
+		return
+	}
+	if certificate != "" {
+		// Read for each connection, because certificates are renewed.
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(certificate, key)
+			if err != nil {
+				return nil, fmt.Errorf("certificate of this client: %w", err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(nil); err != nil {
+			n.Fail("%w", err)
+			return
+		}
+		config.GetClientCertificate = load
+	}
+	c.tls = config
+}
+
+func newTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

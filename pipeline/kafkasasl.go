@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/sluice-go/sluice/internal/strictyaml"
+)
+
+// kafkaSASL is how a client authenticates to Kafka: one of the mechanisms.
+type kafkaSASL struct {
+	plain *userPassword
+	scram *userPassword
+	hash  string // of scram: sha-256 or sha-512
+	token func(context.Context) (string, error)
+	entra bool // OAUTHBEARER with Entra ID's default credential
+	// extensions go with each token.
+	extensions map[string]string
+}
+
+type userPassword struct{ user, password string }
+
+// The names of SCRAM's hashes.
+const (
+	sha256 = "sha-256"
+	sha512 = "sha-512"
+)
+
+func (c *kafkaCluster) readSASL(n strictyaml.Node) {
+	s := &kafkaSASL{hash: sha512}
+	found := 0
+	ok := n.Object(strictyaml.Keys{
+		"plain": func(n strictyaml.Node) { found++; s.plain = readUser(n, nil) },
+		"scram": func(n strictyaml.Node) {
+			found++
+			s.scram = readUser(n, strictyaml.Keys{"hash": func(n strictyaml.Node) { n.OneOf(&s.hash, sha256, sha512) }})
+		},
+		"oauthbearer": func(n strictyaml.Node) { found++; s.readToken(n) },
+		"entra": func(n strictyaml.Node) {
+			found++
+			var credential string
+			s.entra = n.Object(strictyaml.Keys{"credential": func(n strictyaml.Node) { n.OneOf(&credential, "default") }}, "credential")
+		},
+	})
+	if ok && found != 1 {
+		n.Fail("needs one of plain, scram, oauthbearer and entra")
+		return
+	}
+	c.sasl = s
+}
+
+// readUser reads a user's name and password, and more keys.
+func readUser(n strictyaml.Node, more strictyaml.Keys) *userPassword {
+	u := &userPassword{}
+	keys := strictyaml.Keys{
+		"user":     func(n strictyaml.Node) { n.Text(&u.user) },
+		"password": func(n strictyaml.Node) { readSecret(n, "KAFKA_PASSWORD", &u.password) },
+	}
+	for key, read := range more {
+		keys[key] = read
+	}
+	n.Object(keys, "user", "password")
+	return u
+}
+
+// readSecret reads a value that must not stand in the file itself.
+func readSecret(n strictyaml.Node, variable string, to *string) bool {
+	if n.Literal() != "" {
+		return n.Fail("is a secret: put it into an environment variable and write ${%s}", variable)
+	}
+	return n.Text(to)
+}
+
+// readToken reads where tokens come from: a file, or an authorization server.
+func (s *kafkaSASL) readToken(n strictyaml.Node) {
+	var file string
+	var server tokenServer
+	ok := n.Object(strictyaml.Keys{
+		"token_file":    func(n strictyaml.Node) { n.Text(&file) },
+		"token_url":     func(n strictyaml.Node) { server.readURL(n) },
+		"client_id":     func(n strictyaml.Node) { n.Text(&server.id) },
+		"client_secret": func(n strictyaml.Node) { readSecret(n, "KAFKA_CLIENT_SECRET", &server.secret) },
+		"scope":         func(n strictyaml.Node) { n.Text(&server.scope) },
+		"extensions": func(n strictyaml.Node) {
+			s.extensions = map[string]string{}
+			n.Each(func(name string, n strictyaml.Node) {
+				var value string
+				if n.Text(&value) {
+					s.extensions[name] = value
+				}
+			})
+		},
+	})
+	switch {
+	case !ok:
+	case file != "" && server == (tokenServer{}):
+		s.token = tokenFile(file)
+	case file == "" && server.url != "" && server.id != "" && server.secret != "":
+		s.token = (&cachedToken{server: server}).token
+	default:
+		n.Fail("needs token_file, or token_url, client_id and client_secret (with scope if the server wants it)")
+	}
+}

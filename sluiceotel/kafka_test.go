@@ -1,0 +1,84 @@
+package sluiceotel_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluiceotel"
+)
+
+// texts are attributes as text, sorted.
+func texts(list []attribute.KeyValue) []string {
+	var all []string
+	for _, a := range list {
+		all = append(all, fmt.Sprintf("%s=%s", a.Key, a.Value.Emit()))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestKafkaAttributes: spans and metrics have the names that OpenTelemetry's conventions give them
+// for Kafka.
+func TestKafkaAttributes(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	cfg := &sluiceotel.TraceConfig{Provider: trace.NewTracerProvider(trace.WithSpanProcessor(spans)), System: sluiceotel.Kafka}
+	parent := map[string]any{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	tombstone := &sluice.Event{Partition: "1", Sequence: 41, Key: "a", Properties: parent}
+	binary := &sluice.Event{Partition: "1", Sequence: 42, Key: "\xff", Body: []byte{}}
+	empty := &sluice.Event{Partition: "1", Sequence: 43, EmptyKey: true, Body: []byte("x")}
+
+	h := sluice.Handler[int](func(context.Context, int, sluice.Batch) error { return nil }).With(sluiceotel.Trace[int](cfg))
+	if err := h(t.Context(), 0, sluice.Batch{Group: group, Partition: "1", Events: []*sluice.Event{tombstone, binary}}); err != nil {
+		t.Fatal(err)
+	}
+	records := sluiceotel.TraceRecords(cfg, sluice.EventAsRecord)
+	for _, e := range []*sluice.Event{tombstone, binary, empty} {
+		if _, err := records(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := spans.Ended()
+	if links := ended[0].Links(); len(links) != 1 || fmt.Sprint(texts(links[0].Attributes)) != "[messaging.kafka.message.key=a messaging.kafka.message.tombstone=true messaging.kafka.offset=41]" {
+		t.Errorf("links %+v", links)
+	}
+	for i, want := range [][]string{
+		{"messaging.destination.name=flights", "messaging.consumer.group.name=g", "messaging.destination.partition.id=1", "messaging.batch.message_count=2"},
+		{"messaging.kafka.offset=41", "messaging.kafka.message.key=a", "messaging.kafka.message.tombstone=true"},
+		{"messaging.kafka.offset=42"},
+		{"messaging.kafka.offset=43", "messaging.kafka.message.key="},
+	} {
+		got := texts(ended[i].Attributes())
+		for _, a := range append(want, "messaging.system=kafka", "messaging.operation.type=process") {
+			if !slices.Contains(got, a) {
+				t.Errorf("span %d has %v, and not %s", i, got, a)
+			}
+		}
+	}
+	if got := texts(ended[2].Attributes()); slices.ContainsFunc(got, func(a string) bool {
+		return a == "messaging.kafka.message.tombstone=true" || a == "messaging.kafka.message.key=\xff"
+	}) {
+		t.Errorf("an empty value and a binary key are %v", got)
+	}
+
+	o, reader := observer(t, &sluiceotel.Config{System: sluiceotel.Kafka})
+	o.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "1", Events: 1})
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+			if system, _ := sum.DataPoints[0].Attributes.Value("messaging.system"); system.AsString() != "kafka" {
+				t.Errorf("%s is of the system %q", m.Name, system.AsString())
+			}
+		}
+	}
+}
