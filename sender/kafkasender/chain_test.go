@@ -15,19 +15,8 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/sender"
-	"github.com/sluice-go/sluice/sender/kafkasender"
 	"github.com/sluice-go/sluice/sluicetest"
 )
-
-// sendTo makes a transport to a topic.
-func sendTo(t testing.TB, client *kafka.Client, topic string) *kafkasender.Transport {
-	t.Helper()
-	transport, err := kafkasender.New(client, topic, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return transport
-}
 
 func sourceOf(t testing.TB, client *kafka.Client, topic, group string) *kafka.Source {
 	t.Helper()
@@ -70,7 +59,7 @@ func TestChain(t *testing.T) {
 			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
 			stage := func(owner string) (kill func()) {
 				client := c.client(t)
-				sink := sender.NewSink(sendTo(t, client, "clean"), &sender.SinkConfig{StampKey: key, Timeout: 3 * time.Second})
+				sink := sender.NewSink(newTransport(t, client, "clean", nil), &sender.SinkConfig{StampKey: key, Timeout: 3 * time.Second})
 				delivery := sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil)
 				consumer, err := sluice.New(sourceOf(t, client, "raw", "clean"), leases, delivery, &sluice.Config{Owner: owner})
 				if err != nil {
@@ -102,7 +91,7 @@ func TestChain(t *testing.T) {
 			go func() { ran <- consumer.Run(t.Context()) }()
 
 			kill := stage("0")
-			raw := newSink(t, sendTo(t, client, "raw"), &sender.SinkConfig{Timeout: time.Hour})
+			raw := newSink(t, newTransport(t, client, "raw", nil), &sender.SinkConfig{Timeout: time.Hour})
 			for i := range events {
 				raw.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("key-", i%31), Body: []byte(strconv.Itoa(i)), Properties: map[string]any{"city": "Lyon"}}, func(r sluice.WriteResult) {
 					if r.Err != nil {

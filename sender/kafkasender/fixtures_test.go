@@ -20,29 +20,63 @@ import (
 
 const topic = "flights"
 
-// fakeCluster is brokers in memory, on a network in memory, so that it works in a bubble of synctest.
-type fakeCluster struct {
-	*kfake.Cluster
-	network kfake.VirtualNetwork
+// network is the way to a cluster. It can fail.
+type network struct {
+	through func(ctx context.Context, network, address string) (net.Conn, error)
 	away    atomic.Bool // refuses connections
 
 	mu        sync.Mutex
 	connected []*lossyConn
 }
 
-// start starts a cluster of three brokers that has the topic with so many partitions.
-func start(t testing.TB, partitions int32, options ...kfake.Opt) *fakeCluster {
+// dial connects to a broker.
+func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if n.away.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	conn, err := n.through(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	lossy := &lossyConn{Conn: conn}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.connected = append(n.connected, lossy)
+	return lossy, nil
+}
+
+// goAway makes the brokers unreachable.
+func (n *network) goAway() (comeBack func()) {
+	n.away.Store(true)
+	n.loseAnswers()
+	return func() { n.away.Store(false) }
+}
+
+// loseAnswers closes every present connection instead of delivering the next answer.
+func (n *network) loseAnswers() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.connected {
+		conn.mu.Lock()
+		conn.deaf = true
+		conn.mu.Unlock()
+	}
+	n.connected = nil
+}
+
+// client connects to a cluster.
+func (n *network) client(t testing.TB, brokers ...string) *kafka.Client {
 	t.Helper()
-	c := &fakeCluster{}
-	options = append([]kfake.Opt{
-		kfake.ListenFn(c.network.Listen), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(partitions, topic),
-	}, options...)
-	var err error
-	if c.Cluster, err = kfake.NewCluster(options...); err != nil {
+	client, err := kafka.Open(brokers, &kafka.Config{Dial: n.dial})
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Cluster.Close)
-	return c
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return client
 }
 
 // lossyConn is a connection that can lose what the broker answers.
@@ -63,59 +97,43 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// dial connects to a broker.
-func (c *fakeCluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if c.away.Load() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-	}
-	conn, err := c.network.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	lossy := &lossyConn{Conn: conn}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.connected = append(c.connected, lossy)
-	return lossy, nil
+// fakeCluster is brokers in memory, on a network in memory, so that it works in a bubble of synctest.
+type fakeCluster struct {
+	*kfake.Cluster
+	network
 }
 
-// goAway makes the brokers unreachable.
-func (c *fakeCluster) goAway() (comeBack func()) {
-	c.away.Store(true)
-	c.loseAnswers()
-	return func() { c.away.Store(false) }
-}
-
-// loseAnswers closes every present connection instead of delivering the next answer.
-func (c *fakeCluster) loseAnswers() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.connected {
-		conn.mu.Lock()
-		conn.deaf = true
-		conn.mu.Unlock()
+// start starts a cluster of three brokers that has the topic with so many partitions.
+func start(t testing.TB, partitions int32, options ...kfake.Opt) *fakeCluster {
+	t.Helper()
+	virtual := &kfake.VirtualNetwork{}
+	c := &fakeCluster{network: network{through: virtual.DialContext}}
+	options = append([]kfake.Opt{
+		kfake.ListenFn(virtual.Listen), kfake.Ports(9092, 9093, 9094), kfake.SeedTopics(partitions, topic),
+	}, options...)
+	var err error
+	if c.Cluster, err = kfake.NewCluster(options...); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(c.Cluster.Close)
+	return c
 }
 
 // client connects to the cluster.
 func (c *fakeCluster) client(t testing.TB) *kafka.Client {
 	t.Helper()
-	client, err := kafka.Open([]string{"localhost:9092"}, &kafka.Config{Dial: c.dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := client.Close(context.Background()); err != nil {
-			t.Errorf("close the client: %v", err)
-		}
-	})
-	return client
+	return c.network.client(t, "localhost:9092")
 }
 
 // transport makes a transport to the topic.
 func (c *fakeCluster) transport(t testing.TB, cfg *kafkasender.Config) *kafkasender.Transport {
 	t.Helper()
-	transport, err := kafkasender.New(c.client(t), topic, cfg)
+	return newTransport(t, c.client(t), topic, cfg)
+}
+
+func newTransport(t testing.TB, client *kafka.Client, topic string, cfg *kafkasender.Config) *kafkasender.Transport {
+	t.Helper()
+	transport, err := kafkasender.New(client, topic, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +150,15 @@ func (c *fakeCluster) stored(t testing.TB, want int) []*kgo.Record {
 	return records
 }
 
-// read reads the topic, until a second brings nothing more.
 func (c *fakeCluster) read(t testing.TB) (records []*kgo.Record) {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers("localhost:9092"), kgo.Dialer(c.network.DialContext), kgo.ConsumeTopics(topic),
+	return read(t, c.through, topic, "localhost:9092")
+}
+
+// read reads a topic, until a second brings nothing more.
+func read(t testing.TB, dial func(ctx context.Context, network, address string) (net.Conn, error), topic string, brokers ...string) (records []*kgo.Record) {
+	t.Helper()
+	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.Dialer(dial), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())
 	if err != nil {
 		t.Fatal(err)

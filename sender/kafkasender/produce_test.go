@@ -143,10 +143,13 @@ func TestUnknown(t *testing.T) {
 		send(first, false, sender.OutcomeAccepted)
 		c.stored(t, 1)
 		send(second, true, sender.OutcomeUnknown)
-		late := seen[len(seen)-1]
+		late, arrive := seen[len(seen)-1], kafkasender.Late(transport, second)
 		send(batchOf(t, transport, "0", message(3)), false, sender.OutcomeAccepted)
 		if b := seen[len(seen)-1]; b.ProducerID != late.ProducerID || b.ProducerEpoch != late.ProducerEpoch+1 || b.FirstSequence != 0 {
 			t.Errorf("after a batch of epoch %d comes number %d of epoch %d", late.ProducerEpoch, b.FirstSequence, b.ProducerEpoch)
+		}
+		if err := arrive(t.Context()); !errors.Is(err, kerr.InvalidProducerEpoch) {
+			t.Errorf("the late batch: %v", err)
 		}
 		c.stored(t, 3)
 		send(second, false, sender.OutcomeAccepted) // again: it can't be recognized any more

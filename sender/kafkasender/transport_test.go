@@ -55,8 +55,13 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestRecords checks what becomes of each part of a message.
-func TestRecords(t *testing.T) {
+// recordCase is a message and what is stored of it.
+type recordCase struct {
+	message sender.Message
+	want    kgo.Record
+}
+
+func recordCases() map[string]recordCase {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	header := func(pairs ...string) (list []kgo.RecordHeader) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -64,10 +69,7 @@ func TestRecords(t *testing.T) {
 		}
 		return list
 	}
-	for name, c := range map[string]struct {
-		message sender.Message
-		want    kgo.Record
-	}{
+	return map[string]recordCase{
 		"null value": {sender.Message{Key: "k"}, kgo.Record{Key: []byte("k")}},
 		"empty":      {sender.Message{Body: []byte{}}, kgo.Record{Value: []byte{}}},
 		"empty key":  {sender.Message{EmptyKey: true, Body: []byte("b")}, kgo.Record{Key: []byte{}, Value: []byte("b")}},
@@ -95,25 +97,36 @@ func TestRecords(t *testing.T) {
 			kgo.Record{Value: []byte("b"), Headers: slices.Concat(header("b", "1"), []kgo.RecordHeader{{Key: "a"}},
 				header("b", "", "content-type", "kept", "message-id", "mine", "both", "property"))},
 		},
-	} {
+	}
+}
+
+// check compares what is stored with what is wanted.
+func (c *recordCase) check(t *testing.T, r *kgo.Record, sent time.Time) {
+	t.Helper()
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
+	if !reflect.DeepEqual(r.Key, c.want.Key) || !reflect.DeepEqual(r.Value, c.want.Value) || !reflect.DeepEqual(r.Headers, c.want.Headers) {
+		t.Errorf("stored key %q, value %q, headers\n%q, want %q, %q,\n%q", r.Key, r.Value, r.Headers, c.want.Key, c.want.Value, c.want.Headers)
+	}
+	if r.Timestamp.Before(sent.Truncate(time.Millisecond)) || r.Timestamp.After(time.Now()) {
+		t.Errorf("stored with time %v", r.Timestamp)
+	}
+}
+
+// TestRecords checks what becomes of each part of a message.
+func TestRecords(t *testing.T) {
+	for name, c := range recordCases() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := start(t, 1)
 				transport := cluster.transport(t, nil)
-				before := time.Now()
+				sent := time.Now()
 				if outcome, err := transport.Send(t.Context(), batchOf(t, transport, "0", c.message)); outcome != sender.OutcomeAccepted || err != nil {
 					t.Fatal(outcome, err)
 				}
 				for _, r := range cluster.stored(t, 1) {
-					if len(r.Headers) == 0 {
-						r.Headers = nil
-					}
-					if !reflect.DeepEqual(r.Key, c.want.Key) || !reflect.DeepEqual(r.Value, c.want.Value) || !reflect.DeepEqual(r.Headers, c.want.Headers) {
-						t.Errorf("stored key %q, value %q, headers\n%q, want %q, %q,\n%q", r.Key, r.Value, r.Headers, c.want.Key, c.want.Value, c.want.Headers)
-					}
-					if r.Timestamp.Before(before.Truncate(time.Millisecond)) || r.Timestamp.After(time.Now()) {
-						t.Errorf("stored with time %v", r.Timestamp)
-					}
+					c.check(t, r, sent)
 				}
 			})
 		})
