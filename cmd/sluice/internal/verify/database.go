@@ -437,8 +437,8 @@ func (s *databaseSystem) checkPaused(ctx context.Context) Outcome {
 	return held("the next owner had the checkpoint after %v, and the paused transaction could not commit", took)
 }
 
-// apartWithin is how long a step may take beside one that is paused: less than the server waits before
-// it ends that.
+// apartWithin is how long a step may take beside one that is paused, unless the words say more: less than
+// the server waits before it ends that.
 const apartWithin = 3 * time.Second
 
 func (s *databaseSystem) checkApart(ctx context.Context) Outcome {
@@ -455,14 +455,18 @@ func (s *databaseSystem) checkApart(ctx context.Context) Outcome {
 		return failed("beginning a transaction", err)
 	}
 	defer resume()
-	limited, cancel := context.WithTimeout(ctx, apartWithin)
+	within := apartWithin
+	if s.words != nil {
+		within = max(within, s.words.apart)
+	}
+	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err = s.store(limited, second, 11, nil)
 	switch late := resume(); {
 	case err != nil && s.words == nil:
 		return tolerated("a step waits for that of another partition: the database has one writer")
 	case err != nil:
-		return differed("a step of one partition was not committed within %v while one of another partition was in progress: %s", apartWithin, oneLine(err))
+		return differed("a step of one partition was not committed within %v while one of another partition was in progress: %s", within, oneLine(err))
 	case late != nil:
 		return failed("committing the first step", late)
 	}

@@ -36,7 +36,7 @@ var postgresWords = func() words {
 	w.create = "CREATE TABLE {rows} (id bigint PRIMARY KEY, n bigint NOT NULL, name varchar(3), stored_at timestamptz)"
 	w.lock = "UPDATE {rows} SET n = n WHERE id = {id} RETURNING n"
 	w.time = "INSERT INTO {rows} (id, n, stored_at) VALUES ({id}, 0, '2026-01-02 03:04:05.123457+00')"
-	w.patience = "SET lock_timeout = '2s'"
+	w.patience = "SET LOCAL lock_timeout = '2s'"
 	w.session = "SELECT pg_backend_pid()"
 	w.kill = "SELECT pg_terminate_backend({id})"
 	w.mark = func(ctx context.Context, tx *sql.Tx) (xid string, err error) {
@@ -48,6 +48,7 @@ var postgresWords = func() words {
 		return same, err
 	}
 	w.ends = []string{"COMMIT AND CHAIN", "ROLLBACK AND CHAIN"}
+	w.apart = poolLease - 5*time.Second
 	w.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	w.readOnly = true
 	w.duplicate, w.timeout, w.deadlock = []string{"23505"}, []string{"55P03"}, []string{"40P01"}

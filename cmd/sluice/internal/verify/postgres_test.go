@@ -48,6 +48,28 @@ func TestPostgresEndsItsOwnSession(t *testing.T) {
 	expect(t, &databaseSystem{database: s.database, opts: s.opts, words: &own}, "db.killed", Held)
 }
 
+// A setting of a check does not stay with a pooler's session, which other programs use after it.
+func TestPostgresPoolerKeepsNoSetting(t *testing.T) {
+	t.Parallel()
+	through := pgtest.PgBouncer(t, "transaction")(pgtest.Database(t))
+	s := prepared(t, openDatabase(t, OpenPostgres, through, "test"))
+	for _, check := range []string{"db.timeout", "db.killed"} {
+		expect(t, s, check, Held)
+	}
+	db := connect(t, through)
+	for range 5 { // each in a session of its own
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		var limit string
+		if err := tx.QueryRowContext(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&limit); err != nil || limit != "0" {
+			t.Errorf("lock_timeout of a pooled session is %s, %v; want that of the server, 0", limit, err)
+		}
+	}
+}
+
 // Each interruption leaves nothing.
 func TestInterruptedPostgres(t *testing.T) {
 	t.Parallel()

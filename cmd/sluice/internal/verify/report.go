@@ -62,6 +62,19 @@ func (r *Report) missing() bool {
 	})
 }
 
+// unreachable reports whether a system did not answer.
+func (r *Report) unreachable() bool {
+	return slices.ContainsFunc(r.Systems, func(s SystemReport) bool { return s.unreached() != nil })
+}
+
+// unreached returns the first right that is not known because the system did not answer.
+func (s *SystemReport) unreached() *Right {
+	if i := slices.IndexFunc(s.Rights, func(right Right) bool { return right.Unreachable }); i >= 0 {
+		return &s.Rights[i]
+	}
+	return nil
+}
+
 // Count returns how many checks have one of the verdicts.
 func (r *Report) Count(of ...Verdict) (n int) {
 	for _, s := range r.Systems {
@@ -205,10 +218,11 @@ type systemDocument struct {
 }
 
 type rightDocument struct {
-	Name    string `json:"name"`
-	Granted bool   `json:"granted"`
-	Found   string `json:"found,omitempty"`
-	Next    string `json:"next,omitempty"`
+	Name        string `json:"name"`
+	Granted     bool   `json:"granted"`
+	Unreachable bool   `json:"unreachable,omitempty"`
+	Found       string `json:"found,omitempty"`
+	Next        string `json:"next,omitempty"`
 }
 
 type checkDocument struct {

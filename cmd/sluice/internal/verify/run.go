@@ -41,6 +41,8 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 		}
 	}
 	switch {
+	case report.unreachable():
+		r.skipAll(report, "another system cannot be reached", "")
 	case report.missing():
 		r.skipAll(report, "a right is missing", "get the rights that are listed as missing, and run the command again")
 	case ctx.Err() != nil:
@@ -61,8 +63,12 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 
 func (r *Runner) skipAll(report *Report, why, next string) {
 	for i, s := range r.Systems {
+		outcome := undecided("%s", why).next("%s", next)
+		if unreached := report.Systems[i].unreached(); unreached != nil {
+			outcome = undecided("cannot be reached").next("%s", unreached.Next)
+		}
 		for _, c := range s.Checks() {
-			report.Systems[i].add(c, undecided("%s", why).next("%s", next), 0)
+			report.Systems[i].add(c, outcome, 0)
 		}
 	}
 }

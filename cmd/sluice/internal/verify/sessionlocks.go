@@ -143,11 +143,11 @@ func (s *sessions) rivalInserts(ctx context.Context, end func(a *session) error,
 
 func (s *sessions) checkTimeout(ctx context.Context) Outcome {
 	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Outcome {
-		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
-			return failed("setting the time limit of locks", err)
-		}
 		if err := begun(ctx, a, b); err != nil {
 			return failed("beginning transactions", err)
+		}
+		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
+			return failed("setting the time limit of locks", err)
 		}
 		if _, err := a.exec(ctx, s.words.set, id); err != nil {
 			return failed("changing a row", err)
@@ -209,9 +209,6 @@ func (s *sessions) checkDeadlock(ctx context.Context) Outcome {
 
 func (s *sessions) checkKilled(ctx context.Context) Outcome {
 	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Outcome {
-		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
-			return failed("setting the time limit of locks", err)
-		}
 		if err := a.begin(ctx); err != nil {
 			return failed("beginning a transaction", err)
 		}
@@ -230,6 +227,12 @@ func (s *sessions) checkKilled(ctx context.Context) Outcome {
 			return failed("ending a session", err)
 		}
 		began := time.Now()
+		if err := b.begin(ctx); err != nil { // SQL Server allows no KILL within
+			return failed("beginning a transaction", err)
+		}
+		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
+			return failed("setting the time limit of locks", err)
+		}
 		changed, err := b.exec(ctx, s.words.swap, id)
 		took := time.Since(began).Round(time.Millisecond)
 		switch commit := a.tx.Commit(); {

@@ -38,7 +38,9 @@ type words struct {
 	time   string // inserts a row with the time of instant
 	at     string // → that time
 
-	patience string // has a statement of the session wait two seconds for a lock
+	// patience has the statements of a transaction wait two seconds for a lock. It stands within the
+	// transaction: a pooler keeps what is set outside of it for another program.
+	patience string
 	session  string // → the number of the session
 	kill     string // ends the session {id}
 
@@ -54,6 +56,8 @@ type words struct {
 	readOnly bool           // a transaction can be read-only
 
 	duplicate, timeout, deadlock, tooLong, refused, mayNotKill []string // numbers of errors
+
+	apart time.Duration // how long a step may take beside one that is paused
 
 	next map[string]string // what to do, by check
 }

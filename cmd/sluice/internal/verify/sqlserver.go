@@ -44,6 +44,7 @@ var sqlServerWords = func() words {
 	}
 	w.ends = []string{"EXEC(N'COMMIT; BEGIN TRANSACTION')", "EXEC(N'ROLLBACK; BEGIN TRANSACTION')"}
 	w.aborts = []string{"SET XACT_ABORT ON; " + w.long}
+	w.apart = 10 * time.Second // a wait for a lock ends before it
 	w.snapshot = &sql.TxOptions{Isolation: sql.LevelSnapshot}
 	w.duplicate, w.timeout, w.deadlock = []string{"2601", "2627"}, []string{"1222"}, []string{"1205"}
 	w.tooLong, w.mayNotKill = []string{"2628", "8152"}, []string{"6102"}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -35,9 +36,49 @@ func TestServerTargets(t *testing.T) {
 	for _, address := range []string{
 		"mysql://app:secret@db.example", "mysql://app:secret@db.example/a/b", "mysql://app:sec ret@%zz/x", "sqlserver://app:secret@db.example",
 		"sqlserver://app:secret@db.example?database=x&encrypt=true&credential=default",
+		"postgres://app:p@x/secret@db.example/flights", "mysql://app:p@x?secret@db.example/flights", "sqlserver://app:p@x?secret@db.example?database=flights",
 	} {
 		if err := NewTargets(Options{}, nil).AddStore(address); err == nil || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A system that cannot be reached is one line with the cause and the next step, and so is each other one,
+// which is not checked then.
+func TestUnreachable(t *testing.T) {
+	for _, address := range []string{
+		"postgres://app:secret@127.0.0.1:1/flights", "mysql://app:secret@127.0.0.1:1/flights", "sqlserver://app:secret@127.0.0.1:1?database=flights",
+		"http://127.0.0.1:1/devstoreaccount1/container", "http://127.0.0.1:1/dbs/flights/colls/aircraft", "postgres://app:secret@nowhere.invalid/flights",
+	} {
+		targets := NewTargets(Options{ID: "test"}, func(name string) string {
+			return map[string]string{
+				CosmosKeyVariable: "a2V5",
+				StorageVariable:   "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/devstoreaccount1",
+			}[name]
+		})
+		if err := errors.Join(targets.AddStore(address), targets.AddStore("sqlite:"+t.TempDir()+"/x.db")); err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		report, err := (&Runner{Systems: targets.Systems}).Run(t.Context())
+		targets.Close()
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		var text strings.Builder
+		report.Redact(targets.Secrets)
+		if err := report.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(text.String())
+		lines := strings.Split(text.String(), "\n")
+		if len(lines) != 8 || !strings.HasPrefix(lines[1], "  cannot be reached: ") || !strings.Contains(lines[1], "check ") || lines[4] != "  not checked: another system cannot be reached" {
+			t.Errorf("%s: the report is\n%s", address, text.String())
+		}
+		if strings.Contains(text.String(), "secret") || report.ExitCode() != ExitUndecided {
+			t.Errorf("%s: exit code %d, report\n%s", address, report.ExitCode(), text.String())
 		}
 	}
 }

@@ -27,11 +27,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, s := range r.Systems {
 		fmt.Fprintf(&b, "%s\n", s.System)
-		writeRights(&b, s.Rights)
-		for _, section := range sections {
-			writeSection(&b, &s, section.title, section.of)
-		}
-		writeMeasures(&b, &s)
+		writeSystem(&b, &s)
 		b.WriteByte('\n')
 	}
 	for _, line := range r.Left {
@@ -41,6 +37,37 @@ func (r *Report) WriteText(w io.Writer) error {
 		r.Count(Held), r.Count(Differed), r.Count(Tolerated), r.Count(Undecided), r.Count(Skipped), humanize.Span(r.Took))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeSystem(b *strings.Builder, s *SystemReport) {
+	if right := s.unreached(); right != nil {
+		fmt.Fprintf(b, "  cannot be reached: %s\n", strings.TrimSuffix(right.Found+": "+right.Next, ": "))
+		return
+	}
+	writeRights(b, s.Rights)
+	if why := s.unchecked(); why != nil {
+		fmt.Fprintf(b, "  not checked: %s\n", why.Found)
+		if why.Next != "" {
+			fmt.Fprintf(b, "    next: %s\n", why.Next)
+		}
+		return
+	}
+	for _, section := range sections {
+		writeSection(b, s, section.title, section.of)
+	}
+	writeMeasures(b, s)
+}
+
+// unchecked returns the outcome of all checks if none was made, for one reason.
+func (s *SystemReport) unchecked() *Outcome {
+	if len(s.Checks) == 0 {
+		return nil
+	}
+	first := &s.Checks[0].Outcome
+	if first.Verdict != Undecided || slices.ContainsFunc(s.Checks, func(c Result) bool { return c.Found != first.Found || c.Next != first.Next }) {
+		return nil
+	}
+	return first
 }
 
 func writeRights(b *strings.Builder, rights []Right) {

@@ -9,7 +9,9 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 )
@@ -100,18 +102,33 @@ func bind[S any](system S, table []check[S]) []Check {
 
 // Right is something that the credentials must allow.
 type Right struct {
-	Name    string
-	Granted bool
-	Found   string // why it is missing
-	Next    string // how to get it
+	Name        string
+	Granted     bool
+	Unreachable bool   // it is not known, because the system did not answer
+	Found       string // why it is missing
+	Next        string // how to get it
 }
 
 // grant records whether the request that needs the right succeeded.
 func (r *Right) grant(err error, next string) {
 	r.Granted = err == nil
-	if err != nil {
-		r.Found, r.Next = oneLine(err), next
+	if err == nil {
+		return
 	}
+	r.Found, r.Next = oneLine(err), next
+	if r.Unreachable = unreachable(err); r.Unreachable {
+		r.Next = "check host and port, whether the server runs, and the firewalls between"
+		if strings.Contains(r.Found, ": check ") { // the error says it
+			r.Next = ""
+		}
+	}
+}
+
+// unreachable reports whether a request failed because nobody answered.
+func unreachable(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return ok && op.Op == "dial" || unknown || errors.Is(err, context.DeadlineExceeded)
 }
 
 // System is what is checked: a hub, a database, a container.
