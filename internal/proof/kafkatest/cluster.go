@@ -169,6 +169,11 @@ func (c *Cluster) Restart(broker int) error {
 	return err
 }
 
+// Ended reports whether a broker has ended by itself. Kill it before Restart.
+func (c *Cluster) Ended(broker int) bool {
+	return errors.Is(c.node(broker).Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
+
 // Pause stops a broker by SIGSTOP. Its connections stay open, and nothing answers.
 func (c *Cluster) Pause(broker int) error {
 	n := c.node(broker)

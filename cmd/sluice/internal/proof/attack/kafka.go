@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -23,16 +24,17 @@ import (
 // write.
 var Kafka = &Source{
 	Name:   "Apache Kafka, three brokers",
-	faults: []Fault{KillBroker, PauseBroker, CutBroker, MoveLeader},
-	make:   func(w *world) source { return &cluster{world: w, ledger: &ledger{}} },
+	faults: []Fault{KillBroker, PauseBroker, CutBroker, FillBroker, MoveLeader},
+	make:   func(w *world) source { return &cluster{world: w, topic: hubName, ledger: &ledger{}} },
 }
 
 const (
-	topic     = "flights"
 	brokers   = 3
 	producers = 3
 	// routes are those of the consumers, of commands, and of the producers.
 	routes = consumers + 2
+	// brokerDisk is the size in MB of a broker's disk where the plan fills them.
+	brokerDisk = 512
 )
 
 // cluster is a cluster of brokers. Each broker has a listener for each route, behind a link of that
@@ -40,21 +42,27 @@ const (
 type cluster struct {
 	world   *world
 	kafka   *kafkatest.Cluster
+	topic   string
 	routes  [routes][]*tcplink.Link
 	given   int               // of the routes
 	between [][]*tcplink.Link // by broker
 	sender  []*tcplink.Link
+	disks   []*smallDisk // by broker; none if they are not filled
 	ledger  *ledger
 	starts  int
 }
 
 func (c *cluster) start(ctx context.Context) (err error) {
-	if c.kafka, err = kafkatest.Start(c.config()); err != nil {
+	cfg := c.config()
+	if c.world.Plan.Strike[FillBroker] > 0 {
+		cfg.Data = c.mount
+	}
+	if c.kafka, err = kafkatest.Start(cfg); err != nil {
 		return err
 	}
 	c.starts = brokers
 	c.world.secrets.kafka = c.kafka.Password()
-	if err := c.kafka.CreateTopic(ctx, topic, partitions); err != nil {
+	if err := c.kafka.CreateTopic(ctx, c.topic, partitions); err != nil {
 		return err
 	}
 	c.sender, err = c.route()
@@ -86,6 +94,20 @@ func (c *cluster) config() *kafkatest.Config {
 	return cfg
 }
 
+// mount makes a disk of a broker.
+func (c *cluster) mount(int) (string, error) {
+	dir, err := os.MkdirTemp("", "sluice-attack-broker-")
+	if err != nil {
+		return "", err
+	}
+	disk, err := mountSmallDisk(dir, brokerDisk)
+	if err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	c.disks = append(c.disks, disk)
+	return dir, nil
+}
+
 func (c *cluster) route() ([]*tcplink.Link, error) {
 	if c.given == routes {
 		return nil, errors.New("all routes to Kafka are in use")
@@ -95,7 +117,7 @@ func (c *cluster) route() ([]*tcplink.Link, error) {
 }
 
 func (c *cluster) env(links []*tcplink.Link) []string {
-	return []string{"KAFKA_BROKERS=" + strings.Join(addresses(links), ","), "KAFKA_TOPIC=" + topic, "KAFKA_PASSWORD=" + c.kafka.Password()}
+	return []string{"KAFKA_BROKERS=" + strings.Join(addresses(links), ","), "KAFKA_TOPIC=" + c.topic, "KAFKA_PASSWORD=" + c.kafka.Password()}
 }
 
 func addresses(links []*tcplink.Link) (list []string) {
@@ -146,6 +168,8 @@ func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err e
 			l.Recover()
 		}
 		return nil
+	case FillBroker:
+		return c.fill(ctx, broker)
 	case MoveLeader:
 		return c.move(ctx, random.IntN(partitions), broker)
 	}
@@ -156,10 +180,30 @@ func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err e
 func (c *cluster) move(ctx context.Context, partition, to int) error {
 	within, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if err := c.kafka.AwaitSynced(within, topic, partition); err != nil {
+	if err := c.kafka.AwaitSynced(within, c.topic, partition); err != nil {
 		return err
 	}
-	return c.kafka.Move(within, topic, partition, to)
+	return c.kafka.Move(within, c.topic, partition, to)
+}
+
+// fill fills a broker's disk until the broker ends, which it does when it has no directory to write
+// to, and starts it again when there is space.
+func (c *cluster) fill(ctx context.Context, broker int) error {
+	disk := c.disks[broker-1]
+	if err := disk.fill(); err != nil {
+		return err
+	}
+	if !until(ctx, time.Minute, func() bool { return c.kafka.Ended(broker) }) {
+		return fmt.Errorf("broker %d goes on with a full disk", broker)
+	}
+	if err := disk.free(brokerDisk); err != nil {
+		return err
+	}
+	if err := c.kafka.Kill(broker); err != nil { // it has ended
+		return err
+	}
+	c.starts++
+	return c.kafka.Restart(broker)
 }
 
 func (c *cluster) misconfigured(ctx context.Context, database string) {
@@ -180,7 +224,7 @@ func (c *cluster) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for p := range partitions {
-		if err := c.kafka.AwaitSynced(ctx, topic, p); err != nil {
+		if err := c.kafka.AwaitSynced(ctx, c.topic, p); err != nil {
 			return err
 		}
 	}
@@ -198,18 +242,18 @@ func (c *cluster) settle(ctx context.Context) error {
 // ends returns the ends of the partitions. It fails while a transaction holds back readers of
 // committed events.
 func (c *cluster) ends(ctx context.Context) ([]int64, error) {
-	all, err := c.kafka.Admin().ListEndOffsets(ctx, topic)
+	all, err := c.kafka.Admin().ListEndOffsets(ctx, c.topic)
 	if err != nil {
 		return nil, err
 	}
-	stable, err := c.kafka.Admin().ListCommittedOffsets(ctx, topic)
+	stable, err := c.kafka.Admin().ListCommittedOffsets(ctx, c.topic)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]int64, partitions)
+	list := make([]int64, len(all[c.topic]))
 	for p := range list {
-		end, _ := all.Lookup(topic, int32(p))
-		committed, _ := stable.Lookup(topic, int32(p))
+		end, _ := all.Lookup(c.topic, int32(p))
+		committed, _ := stable.Lookup(c.topic, int32(p))
 		if err := errors.Join(end.Err, committed.Err); err != nil {
 			return nil, err
 		}
@@ -234,6 +278,9 @@ func (c *cluster) close() error {
 		for _, l := range links {
 			l.Close()
 		}
+	}
+	for _, d := range c.disks {
+		err = errors.Join(err, d.close(), os.Remove(d.dir))
 	}
 	return err
 }

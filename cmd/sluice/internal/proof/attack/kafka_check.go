@@ -75,7 +75,7 @@ func (c *cluster) readAll(ctx context.Context, ends []int64, isolation kgo.Isola
 			starts[int32(p)] = kgo.NewOffset().At(0)
 		}
 	}
-	client, err := c.client(c.world.clean.log, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: starts}), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
+	client, err := c.client(c.world.clean.log, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.topic: starts}), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords())
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ const (
 	KillBroker  Fault = "broker killed (SIGKILL), started again"
 	PauseBroker Fault = "broker paused, up to twice its session's timeout"
 	CutBroker   Fault = "broker cut off from the other brokers"
+	FillBroker  Fault = "broker's disk filled until the broker ended, started again with space"
 	MoveLeader  Fault = "leader of a partition moved"
 	Crash       Fault = "database server stopped as by a crash, started again"
 	Reset       Fault = "connections reset"
@@ -38,7 +39,7 @@ const (
 )
 
 // Faults are all faults, in the order of a report.
-var Faults = []Fault{Kill, KillHub, KillBroker, PauseBroker, CutBroker, MoveLeader, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
+var Faults = []Fault{Kill, KillHub, KillBroker, PauseBroker, CutBroker, FillBroker, MoveLeader, PauseBegin, PauseWrite, PauseCommit, PauseAny, Jump, Crash, Reset, BlackHole, Unplug, CutBefore, LoseReply, DeliverLate}
 
 // Plan says how often each fault strikes, and how much load there is.
 type Plan struct {
@@ -61,6 +62,7 @@ var groups = map[string][]share{
 	"kills":      {{Kill, 5}, {KillHub, 1}},
 	"consumers":  {{Kill, 1}},
 	"brokers":    {{KillBroker, 4}, {PauseBroker, 2}, {CutBroker, 2}, {MoveLeader, 4}},
+	"disks":      {{FillBroker, 1}},
 	"pauses":     {{PauseBegin, 7}, {PauseWrite, 2}, {PauseCommit, 2}, {PauseAny, 1}},
 	"jumps":      {{Jump, 1}},
 	"crashes":    {{Crash, 1}},
@@ -73,8 +75,9 @@ var groups = map[string][]share{
 
 // Set changes the plan by words like "kills=30 seed=7". They are seed, events,
 // rate, fenced, kills (of consumers and of the hub), consumers (killed), brokers (a third each killed
-// and without their leaders, a sixth each paused and cut off), pauses, jumps, crashes, resets, blackholes, unplugs, commits
-// (a third each cut off, answer dropped and late), and late (of commits).
+// and without their leaders, a sixth each paused and cut off), disks (of brokers, filled), pauses, jumps,
+// crashes, resets, blackholes, unplugs, commits (a third each cut off, answer dropped and late), and late
+// (of commits).
 func (p *Plan) Set(text string) error {
 	for word := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(word, "=")

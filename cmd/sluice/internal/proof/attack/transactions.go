@@ -224,7 +224,7 @@ func (p *producer) write(ctx context.Context, bodies [][]byte) error {
 	}
 	pause := p.random.IntN(2 * len(bodies))
 	for i, body := range bodies {
-		r := &kgo.Record{Topic: topic, Value: body}
+		r := &kgo.Record{Topic: p.cluster.topic, Value: body}
 		if i%3 > 0 {
 			r.Key = fmt.Appendf(nil, "key-%d", p.random.IntN(100))
 		}
