@@ -125,6 +125,9 @@ func (s *sending) judge(ctx context.Context, l *leaders, answer *kmsg.ProduceRes
 		meaning = sender.OutcomeUnknown
 	}
 	switch meaning {
+	case outcomeReplaced:
+		s.batch.sent.unknown = true
+		return s.moved(ctx, l, s.failed(code))
 	case outcomeMoved:
 		return s.moved(ctx, l, s.failed(code))
 	case outcomeFenced:
@@ -153,7 +156,7 @@ func (s *sending) judge(ctx context.Context, l *leaders, answer *kmsg.ProduceRes
 }
 
 // moved looks up the leader after the batch could not be sent to it, or it said that it leads no
-// more. Nothing was stored.
+// more.
 func (s *sending) moved(ctx context.Context, l *leaders, err error) (sender.Outcome, error) {
 	newer, failed := s.transport.lookUpLeaders(ctx, l)
 	if failed != nil {
@@ -179,10 +182,12 @@ func refused(err error) (sender.Outcome, error) {
 	return sender.OutcomeBusy, err
 }
 
-// Outcomes after which the batch, which was not stored, is sent once more: to the present leader,
-// with a new epoch, or without compression.
+// Outcomes after which the batch is sent once more: to the present leader, with a new epoch, or
+// without compression. It was not stored, except perhaps by a leader that was replaced, or whose disk
+// failed, while it waited for the replicas.
 const (
 	outcomeMoved sender.Outcome = -2 - iota
+	outcomeReplaced
 	outcomeFenced
 	outcomeCodec
 )
@@ -193,13 +198,13 @@ var meanings = map[error]sender.Outcome{
 	nil:                          sender.OutcomeAccepted,
 	kerr.DuplicateSequenceNumber: sender.OutcomeAccepted,
 
-	kerr.NotLeaderForPartition:   outcomeMoved,
+	kerr.NotLeaderForPartition:   outcomeReplaced,
 	kerr.LeaderNotAvailable:      outcomeMoved,
 	kerr.FencedLeaderEpoch:       outcomeMoved,
 	kerr.UnknownLeaderEpoch:      outcomeMoved,
 	kerr.ReplicaNotAvailable:     outcomeMoved,
 	kerr.BrokerNotAvailable:      outcomeMoved,
-	kerr.KafkaStorageError:       outcomeMoved,
+	kerr.KafkaStorageError:       outcomeReplaced,
 	kerr.UnknownTopicOrPartition: outcomeMoved,
 	kerr.UnknownTopicID:          outcomeMoved,
 	kerr.InconsistentTopicID:     outcomeMoved,

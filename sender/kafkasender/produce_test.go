@@ -32,8 +32,9 @@ func TestOutcomes(t *testing.T) {
 		{kerr.NotEnoughReplicas, 1, sender.OutcomeBusy, "NOT_ENOUGH_REPLICAS"},
 		{kerr.ThrottlingQuotaExceeded, 1, sender.OutcomeBusy, ""},
 		{kerr.CorruptMessage, 1, sender.OutcomeBusy, ""},
-		{kerr.NotLeaderForPartition, 1, sender.OutcomeBusy, ""}, // the leader is the same by the metadata
-		{kerr.KafkaStorageError, 1, sender.OutcomeBusy, ""},
+		{kerr.NotLeaderForPartition, 1, sender.OutcomeAccepted, ""}, // and repeated: it may be stored
+		{kerr.NotLeaderForPartition, -1, sender.OutcomeUnknown, ""}, // the leader is the same by the metadata
+		{kerr.KafkaStorageError, 1, sender.OutcomeAccepted, ""},
 		{kerr.UnknownTopicOrPartition, 1, sender.OutcomeBusy, ""}, // the topic is there by the metadata
 		{kerr.MessageTooLarge, 1, sender.OutcomeTooLarge, ""},
 		{kerr.RecordListTooLarge, 1, sender.OutcomeTooLarge, ""},
@@ -155,6 +156,38 @@ func TestUnknown(t *testing.T) {
 		send(second, false, sender.OutcomeAccepted) // again: it can't be recognized any more
 		c.stored(t, 4)
 	})
+}
+
+// TestReplacedLeader sends a batch to a leader that is replaced, as it says also if the batch was stored
+// before. The next batch must not have its number: a log that has stored the first one would take it for
+// the same.
+func TestReplacedLeader(t *testing.T) {
+	for _, code := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
+		synctest.Test(t, func(t *testing.T) {
+			c := start(t, 1)
+			transport := c.transport(t, nil)
+			var seen kmsg.RecordBatch
+			c.observe(func(r *kmsg.ProduceRequest) {
+				if err := seen.ReadFrom(r.Topics[0].Partitions[0].Records); err != nil {
+					t.Error(err)
+				}
+			})
+			fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: code, Count: -1})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			given := batchOf(t, transport, "0", message(1))
+			if outcome, err := transport.Send(ctx, given); outcome != sender.OutcomeUnknown {
+				t.Errorf("%v: outcome %d, %v, want %d", code, outcome, err, sender.OutcomeUnknown)
+			}
+			fault.Remove()
+			if outcome, err := transport.Send(t.Context(), batchOf(t, transport, "0", message(2))); outcome != sender.OutcomeAccepted {
+				t.Error(outcome, err)
+			}
+			if seen.ProducerEpoch != 1 || seen.FirstSequence != 0 {
+				t.Errorf("%v: the next batch has number %d of epoch %d, want 0 of 1", code, seen.FirstSequence, seen.ProducerEpoch)
+			}
+		})
+	}
 }
 
 // TestLeaderMoves moves the partition to other brokers.
