@@ -169,12 +169,12 @@ type aborted struct {
 	producers    map[int64]bool                                       // with an aborted transaction at this place
 }
 
-func newAborted(list []kmsg.FetchResponseTopicPartitionAbortedTransaction) aborted {
+func newAborted(list []kmsg.FetchResponseTopicPartitionAbortedTransaction) *aborted {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b kmsg.FetchResponseTopicPartitionAbortedTransaction) int {
 		return int(max(-1, min(1, a.FirstOffset-b.FirstOffset)))
 	})
-	return aborted{transactions: list}
+	return &aborted{transactions: list}
 }
 
 // has reports whether a batch is part of an aborted transaction. It must be called for every batch

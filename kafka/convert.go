@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// converter makes events of records. It copies what they keep into slabs: an event that is held for
-// long keeps at most slabSize bytes of others in memory, and not the response of the broker.
+// converter makes events of records.
 type converter struct {
 	partition string
+	shared    bool // events may share the memory of the records
+	left      int  // bytes of the batch that were not copied yet
 	slab      []byte
-	left      int // bytes of the batch that were not copied yet
 	events    []driver.Event
 	names     map[string]string // of headers, so that each is stored once
 }
@@ -25,15 +25,17 @@ const (
 	maxNames  = 1000
 )
 
-// begin prepares for the records of a batch.
-func (c *converter) begin(bytes int) { c.left, c.slab, c.events = bytes, nil, nil }
+// begin prepares for the records of a batch. If shared, their memory is the events'. Else what they
+// keep is copied into slabs: an event that is held for long keeps its slab in memory.
+func (c *converter) begin(bytes int, shared bool) {
+	c.shared, c.left, c.slab, c.events = shared, bytes, nil, nil
+}
 
 // event returns the event of a record. The count is how many records of the batch are left, with this
 // one.
 func (c *converter) event(r *record, appendTime bool, offset string, count int) (*driver.Event, bool) {
 	if len(c.events) == 0 {
-		together := max(1, slabSize/(eventSize+c.left/count))
-		c.events = make([]driver.Event, min(together, count))
+		c.events = make([]driver.Event, min(slabSize/eventSize, count))
 	}
 	e := &c.events[0]
 	c.events = c.events[1:]
@@ -49,11 +51,11 @@ func (c *converter) event(r *record, appendTime bool, offset string, count int) 
 	return e, c.headers(e, r)
 }
 
-// copy returns a copy of bytes, nil if they are.
+// copy returns bytes that stay as they are, nil if they are.
 func (c *converter) copy(b []byte) []byte {
 	switch {
-	case b == nil:
-		return nil
+	case b == nil || c.shared:
+		return b
 	case len(b) == 0:
 		return []byte{}
 	case len(b) >= slabSize/2:
@@ -68,7 +70,7 @@ func (c *converter) copy(b []byte) []byte {
 	return c.slab[at:len(c.slab):len(c.slab)]
 }
 
-// text returns bytes as a string. Nothing writes to the copy that it shares with the slab.
+// text returns bytes as a string. Nothing writes to the memory that it shares.
 func (c *converter) text(b []byte) string {
 	if len(b) == 0 {
 		return ""

@@ -75,7 +75,7 @@ func (d *decoder) decodeRecords(b *batch, after int64, limit int) error {
 	if b.count > len(data)/7 {
 		return errRecord
 	}
-	d.converter.begin(len(data))
+	d.converter.begin(len(data), b.codec == codecNone)
 	began, bytes := len(d.pending), d.bytes
 	last := after
 	for i := range b.count {

@@ -42,15 +42,12 @@ var advice = map[error]string{
 	kerr.PolicyViolation:            "a policy of the broker forbids it",
 }
 
-// explain turns an error of a request into one clear line that begins with what was asked. It is a
-// [driver.ErrRefused] if another attempt cannot help.
-func (s *Source) explain(thing string, err error) error { return s.client.explain(thing, err) }
+// explain is the client's Explain.
+func (s *Source) explain(thing string, err error) error { return s.client.Explain(thing, err) }
 
 // Explain turns an error of a request over [Client.Requests] into one clear line that begins with
 // what was asked and shows no secret. It is a [driver.ErrRefused] if another attempt cannot help.
-func (c *Client) Explain(thing string, err error) error { return c.explain(thing, err) }
-
-func (c *Client) explain(thing string, err error) error {
+func (c *Client) Explain(thing string, err error) error {
 	if err == nil || isOurs(err) {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Open implements [driver.Source]. It asks the leader of the partition whether its log holds what is
@@ -109,18 +108,11 @@ type reader struct {
 	past     history   // of the number before it
 	chunks   []*chunk  // fetched and not yet taken by Read
 	buffered int       // bytes of chunks, and of the one that Read is at
+	largest  int       // bytes of the largest batch of the last fetch, 0 if unknown
 	failure  error     // why nothing follows chunks
 	served   time.Time // when the leader last answered
 	wait     time.Duration
 	atVoid   bool // the leader has nothing at next, though its log ends later; see confirmVoid
-}
-
-// chunk is what one fetch returned for the partition.
-type chunk struct {
-	data    []byte // record batches
-	aborted aborted
-	void    int64 // if data is empty: the number up to which there is nothing
-	past    history
 }
 
 func newReader(s *Source, partition int32, after driver.Position) *reader {
@@ -256,70 +248,6 @@ func (r *reader) attach(l leader) error {
 	}
 	r.fetcher, r.epoch = f, l.epoch
 	return nil
-}
-
-// wants reports whether the reader has room for what another fetch may return.
-func (r *reader) wants() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failure == nil && !r.atVoid && r.life.Err() == nil && (r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)
-}
-
-// fetchBytes is how much of the partition one fetch may return, but for a batch that is larger.
-func (r *reader) fetchBytes() int { return min(1<<20, r.source.cfg.PrefetchBytes) }
-
-// ask returns the reader's part of a request.
-func (r *reader) ask() kmsg.FetchRequestTopicPartition {
-	p := kmsg.NewFetchRequestTopicPartition()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset = r.partition, r.epoch, r.next
-	p.PartitionMaxBytes = int32(r.fetchBytes())
-	return p
-}
-
-// answer takes what a broker returned for the partition. If alone, no partition before it in the
-// answer had data, so that it had room for at least one batch.
-func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, alone bool) {
-	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-		r.lost(err)
-		return
-	}
-	c := &chunk{aborted: newAborted(p.AbortedTransactions)}
-	r.mu.Lock()
-	next, past, size := r.next, r.past, 0
-	for rest := p.RecordBatches; ; {
-		b, after, err := nextBatch(rest)
-		if errors.Is(err, errPartial) {
-			break
-		}
-		if b.last >= next {
-			past, next = past.advance(&b, next), b.last+1
-		}
-		size += len(rest) - len(after)
-		rest = after
-		if err != nil {
-			size = len(p.RecordBatches) // decoding reports the error
-			break
-		}
-	}
-	r.served, r.wait = time.Now(), retryFirst
-	if size > 0 {
-		c.data = slices.Clone(p.RecordBatches[:size]) // the response has other partitions too
-		r.chunks = append(r.chunks, c)
-		r.buffered += size
-		r.next, r.past = next, past
-	}
-	end := r.source.endIn(p)
-	r.atVoid = alone && len(p.RecordBatches) == 0 && end > r.next
-	void := r.atVoid
-	r.mu.Unlock()
-	switch {
-	case void:
-		r.source.client.start(func() { r.confirmVoid(end) })
-	case size > 0:
-		r.notify()
-	}
 }
 
 // notify wakes Read.

@@ -1,0 +1,115 @@
+package kafka
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// wants reports whether the reader has room for what another fetch may return.
+func (r *reader) wants() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure == nil && !r.atVoid && r.life.Err() == nil && (r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)
+}
+
+// fetchBytes is how much of the partition one fetch may return, but for a batch that is larger.
+func (r *reader) fetchBytes() int { return min(1<<20, r.source.cfg.PrefetchBytes) }
+
+// ask returns the reader's part of a request. A broker fills up what was asked for with the
+// beginning of a batch, which is of no use; so a multiple of large batches is asked for.
+func (r *reader) ask() kmsg.FetchRequestTopicPartition {
+	p := kmsg.NewFetchRequestTopicPartition()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset = r.partition, r.epoch, r.next
+	size := r.fetchBytes()
+	if r.largest > 0 && r.largest <= size {
+		size -= size % r.largest
+	}
+	p.PartitionMaxBytes = int32(size)
+	return p
+}
+
+// answer takes what a broker returned for the partition. If alone, no partition before it in the
+// answer had data, so that it had room for at least one batch.
+func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, alone bool) {
+	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+		r.lost(err)
+		return
+	}
+	r.mu.Lock()
+	f := newFetched(p, r.next, r.past)
+	r.served, r.wait = time.Now(), retryFirst
+	r.next, r.past, r.largest = f.next, f.past, f.largest
+	r.chunks = append(r.chunks, f.chunks...)
+	r.buffered += f.size
+	end := r.source.endIn(p)
+	r.atVoid = alone && len(p.RecordBatches) == 0 && end > r.next
+	void := r.atVoid
+	r.mu.Unlock()
+	switch {
+	case void:
+		r.source.client.start(func() { r.confirmVoid(end) })
+	case f.size > 0:
+		r.notify()
+	}
+}
+
+// chunk is some record batches that one fetch returned for the partition.
+type chunk struct {
+	data    []byte
+	aborted *aborted // of all chunks of the fetch
+	void    int64    // if data is empty: the number up to which there is nothing
+	past    history  // of void
+}
+
+// chunkSize is about how many bytes a chunk has, but for a batch that is larger. An event that is held
+// for long keeps its chunk in memory.
+const chunkSize = 128 << 10
+
+// fetched is what one fetch returned for a partition.
+type fetched struct {
+	chunks  []*chunk
+	size    int     // bytes of all
+	next    int64   // number to fetch next
+	past    history // of the number before it
+	largest int     // bytes of the largest batch
+}
+
+// newFetched copies the batches of an answer, since the response has other partitions too. What the
+// broker cut off at the end is left out.
+func newFetched(p *kmsg.FetchResponseTopicPartition, next int64, past history) fetched {
+	f := fetched{next: next, past: past}
+	aborted := newAborted(p.AbortedTransactions)
+	data := p.RecordBatches
+	for size := 0; ; {
+		b, rest, err := nextBatch(data[size:])
+		if err == errPartial {
+			f.add(data[:size], aborted)
+			return f
+		}
+		if b.last >= f.next {
+			f.past, f.next = f.past.advance(&b, f.next), b.last+1
+		}
+		if err != nil { // which decoding reports
+			f.add(data, aborted)
+			return f
+		}
+		batch := len(data) - size - len(rest)
+		f.largest = max(f.largest, batch)
+		if size += batch; size >= chunkSize {
+			f.add(data[:size], aborted)
+			data, size = rest, 0
+		}
+	}
+}
+
+func (f *fetched) add(data []byte, aborted *aborted) {
+	if len(data) > 0 {
+		f.chunks = append(f.chunks, &chunk{data: slices.Clone(data), aborted: aborted})
+		f.size += len(data)
+	}
+}
