@@ -94,7 +94,7 @@ func checkBroker(broker string) (string, error) {
 	}):
 		return "", errors.New("not a host: write it like HOST:9092")
 	case strings.Contains(name, ":") && net.ParseIP(name) == nil || strings.Contains(name, "%"):
-		return "", errors.New("not a host: write an IPv6 address in brackets")
+		return "", errors.New("not HOST or HOST:PORT, or an IPv6 address that is not in brackets")
 	case strings.HasSuffix(broker, ":"):
 		return "", errors.New("no port after the colon")
 	case port == "":

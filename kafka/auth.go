@@ -11,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -89,7 +90,7 @@ func EntraID(credential azcore.TokenCredential) *Authentication {
 }
 
 func bearer(limit time.Duration, token func(context.Context) (string, error)) sasl.Mechanism {
-	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+	return bearerMechanism{oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		text, err := token(ctx)
@@ -100,7 +101,35 @@ func bearer(limit time.Duration, token func(context.Context) (string, error)) sa
 			return oauth.Auth{}, &tokenError{errors.New("the token is empty or has control characters")}
 		}
 		return oauth.Auth{Token: text}, nil
-	})
+	})}
+}
+
+// bearerMechanism is franz-go's, except that a broker that refuses a token can say why: it says that in
+// a challenge, which the client has to answer before the broker ends the authentication (RFC 7628,
+// section 3.2.3).
+type bearerMechanism struct{ sasl.Mechanism }
+
+// Authenticate implements [sasl.Mechanism].
+func (m bearerMechanism) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	s, first, err := m.Mechanism.Authenticate(ctx, host)
+	return &bearerSession{Session: s}, first, err
+}
+
+type bearerSession struct {
+	sasl.Session
+	refused bool
+}
+
+// Challenge implements [sasl.Session].
+func (s *bearerSession) Challenge(challenge []byte) (done bool, answer []byte, err error) {
+	switch {
+	case s.refused:
+		return false, nil, kerr.SaslAuthenticationFailed
+	case len(challenge) > 0:
+		s.refused = true
+		return false, []byte{1}, nil
+	}
+	return s.Session.Challenge(challenge)
 }
 
 // tokenError is the error of what should have returned a token.

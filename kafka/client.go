@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -217,12 +216,10 @@ func request[Response any](ctx context.Context, c *Client, broker int32, r kgoRe
 // anyBroker stands for any broker of the cluster.
 const anyBroker int32 = -1
 
-// secret reports whether a text is one that must not be printed.
+// hide replaces the client's secrets in a text.
 func (c *Client) hide(text string) string {
-	for _, secret := range slices.Compact(c.secrets) {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "***")
-		}
+	for _, secret := range c.secrets {
+		text = strings.ReplaceAll(text, secret, "***")
 	}
 	return text
 }

@@ -37,13 +37,6 @@ func lossy(t *testing.T, three *kafkatest.Cluster, name string) *cluster {
 	return newCluster(t, three.Brokers(), name)
 }
 
-func numbered(prefix string, n int) (bodies []string) {
-	for i := range n {
-		bodies = append(bodies, fmt.Sprintf("%s%d ", prefix, i))
-	}
-	return bodies
-}
-
 // wantTruncated opens a reader at a position and wants to learn what was lost.
 func wantTruncated(t *testing.T, s *Source, at driver.Position, end int64) {
 	t.Helper()
@@ -109,11 +102,11 @@ func testTruncationBack(t *testing.T, three *kafkatest.Cluster) {
 	suite.NoError(t, "sync", three.AwaitSynced(ctx, c.topic, 0))
 	p, err := three.Partition(ctx, c.topic, 0)
 	suite.NoError(t, "partition", err)
-	first, second := p.Leader, int(p.Replicas[0]+p.Replicas[1])-p.Leader
+	first, second := int(p.Leader), int(p.Replicas[0]+p.Replicas[1])-int(p.Leader)
 	led := func(by, isr int) func() bool {
 		return func() bool {
 			p, err := three.Partition(ctx, c.topic, 0)
-			return err == nil && p.Leader == by && len(p.Synced) == isr
+			return err == nil && int(p.Leader) == by && len(p.ISR) == isr
 		}
 	}
 	suite.NoError(t, "pause", three.Pause(second))
@@ -159,15 +152,15 @@ func testLeaderMoves(t *testing.T, three *kafkatest.Cluster) {
 	}
 	p, err := three.Partition(t.Context(), c.topic, 0)
 	suite.NoError(t, "partition", err)
-	suite.NoError(t, "kill", three.Kill(p.Leader))
+	suite.NoError(t, "kill", three.Kill(int(p.Leader)))
 	sendAndRead("leader killed")
-	suite.NoError(t, "restart", three.Restart(p.Leader))
+	suite.NoError(t, "restart", three.Restart(int(p.Leader)))
 	suite.NoError(t, "sync", three.AwaitSynced(t.Context(), c.topic, 0))
-	suite.NoError(t, "move", three.Move(t.Context(), c.topic, 0, p.Leader))
+	suite.NoError(t, "move", three.Move(t.Context(), c.topic, 0, int(p.Leader)))
 	sendAndRead("leader back")
-	suite.NoError(t, "pause", three.Pause(p.Leader))
+	suite.NoError(t, "pause", three.Pause(int(p.Leader)))
 	sendAndRead("leader paused")
-	suite.NoError(t, "continue", three.Continue(p.Leader))
+	suite.NoError(t, "continue", three.Continue(int(p.Leader)))
 	sendAndRead("leader continued")
 	latest, err := s.Seek(suite.Context(t), "0", sluice.Latest(), 1)
 	if err != nil || latest.Sequence != end {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 
@@ -56,7 +57,7 @@ func (c *Client) Explain(thing string, err error) error {
 		return &refusedError{fmt.Sprintf("%s: %s (the broker says: %s)", thing, what, c.oneLine(err.Error())), err}
 	}
 	var certificate *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
+	var remote *net.OpError
 	var token *tokenError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
@@ -64,16 +65,18 @@ func (c *Client) Explain(thing string, err error) error {
 		return fmt.Errorf("%s: %w", thing, err)
 	case errors.As(err, &certificate):
 		return &refusedError{fmt.Sprintf("%s: the broker's certificate is not valid here (%s): trust its authority, or use the name that it names", thing, c.oneLine(certificate.Err.Error())), err}
-	case errors.As(err, &record):
-		return &refusedError{fmt.Sprintf("%s: the broker does not speak TLS at this port: use that of its TLS listener, or no TLS", thing), err}
+	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(remote.Err.Error(), "certificate"):
+		return &refusedError{fmt.Sprintf("%s: the broker refuses the client's certificate (%s): give one that it trusts", thing, c.oneLine(remote.Err.Error())), err}
+	case strings.Contains(err.Error(), "tls alert record"):
+		return &refusedError{fmt.Sprintf("%s: the broker expects TLS at this port: connect over TLS, or to another listener", thing), err}
 	case errors.As(err, &token):
 		text := fmt.Sprintf("%s: no token: %s", thing, c.oneLine(token.Error()))
 		if errors.Is(err, driver.ErrRefused) {
 			return &refusedError{text, err}
 		}
 		return errors.New(text)
-	case errors.As(err, &eof):
-		return fmt.Errorf("%s: the broker closed the connection: check the port, and whether it requires TLS or authentication", thing)
+	case errors.Is(err, io.EOF), errors.As(err, &eof):
+		return fmt.Errorf("%s: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set", thing)
 	case code != nil:
 		return fmt.Errorf("%s: the broker says: %s", thing, c.oneLine(err.Error()))
 	case isTimeout(err):

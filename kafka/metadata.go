@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,6 +14,7 @@ import (
 
 // topicInfo is what the cluster says about a topic.
 type topicInfo struct {
+	at         time.Time // when it was asked for
 	cluster    string
 	id         [16]byte // zero if the brokers have no topic ids
 	partitions []partitionInfo
@@ -43,6 +45,7 @@ type topicRequests struct {
 
 // topicRequest is the requests for one topic. They are few, and never removed.
 type topicRequest struct {
+	last *topicInfo    // the last answer, under topicRequests.mu
 	turn chan struct{} // held while one is at the brokers
 	next *topicCall    // the one that waits for its turn, under topicRequests.mu
 }
@@ -70,6 +73,20 @@ func (t *topicRequests) get(ctx context.Context, c *Client, topic string) (*topi
 		return nil, ctx.Err()
 	}
 }
+
+// recent returns the last answer about a topic if it is not older than recentFor, else it asks.
+func (t *topicRequests) recent(ctx context.Context, c *Client, topic string) (*topicInfo, error) {
+	t.mu.Lock()
+	if r := t.topics[topic]; r != nil && r.last != nil && time.Since(r.last.at) < recentFor {
+		defer t.mu.Unlock()
+		return r.last, nil
+	}
+	t.mu.Unlock()
+	return t.get(ctx, c, topic)
+}
+
+// recentFor is how long an answer serves requests that notice by themselves if the leader has changed.
+const recentFor = 10 * time.Second
 
 // join returns the call that waits for its turn, or a new one.
 func (t *topicRequests) join(c *Client, topic string) (*topicCall, error) {
@@ -102,10 +119,16 @@ func (t *topicRequests) send(c *Client, topic string, r *topicRequest, call *top
 	r.next = nil
 	t.mu.Unlock()
 	call.info, call.err = c.metadata(topic)
+	if call.err == nil {
+		t.mu.Lock()
+		r.last = call.info
+		t.mu.Unlock()
+	}
 }
 
 // metadata asks the cluster for a topic.
 func (c *Client) metadata(topic string) (*topicInfo, error) {
+	began := time.Now()
 	req := kmsg.NewPtrMetadataRequest()
 	req.AllowAutoTopicCreation = false
 	one := kmsg.NewMetadataRequestTopic()
@@ -122,7 +145,7 @@ func (c *Client) metadata(topic string) (*topicInfo, error) {
 	if err := kerr.ErrorForCode(about.ErrorCode); err != nil {
 		return nil, err
 	}
-	info := &topicInfo{id: about.TopicID, partitions: make([]partitionInfo, len(about.Partitions)), brokers: map[int32]string{}}
+	info := &topicInfo{at: began, id: about.TopicID, partitions: make([]partitionInfo, len(about.Partitions)), brokers: map[int32]string{}}
 	if resp.ClusterID != nil {
 		info.cluster = *resp.ClusterID
 	}

@@ -22,15 +22,16 @@ type leader struct {
 	epoch     int32
 }
 
-// withLeader asks for the leader of a partition and calls ask with it, again after a while if the
-// leader has changed or does not answer, until ctx ends or the timeout is over.
-func (s *Source) withLeader(ctx context.Context, partition int32, ask func(context.Context, leader) error) error {
+// withLeader calls ask with the leader of a partition, again after a while if the leader has changed
+// or does not answer, until ctx ends or the timeout is over. The first time the leader is one that was
+// known recently, unless fresh.
+func (s *Source) withLeader(ctx context.Context, partition int32, fresh bool, ask func(context.Context, leader) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.client.timeout, errTimeout)
 	defer cancel()
 	var last error
 	began := time.Now()
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		l, err := s.leader(ctx, partition)
+		l, err := s.leader(ctx, partition, fresh || last != nil)
 		if err == nil {
 			err = ask(ctx, l)
 		}
@@ -60,17 +61,20 @@ const (
 // errTimeout ends a context after Config.Timeout.
 var errTimeout = errors.New("timeout")
 
-// leader asks who leads a partition.
-func (s *Source) leader(ctx context.Context, partition int32) (leader, error) {
-	info, err := s.client.topics.get(ctx, s.client, s.topic)
+// leader returns who leads a partition.
+func (s *Source) leader(ctx context.Context, partition int32, fresh bool) (leader, error) {
+	ask := s.client.topics.recent
+	if fresh {
+		ask = s.client.topics.get
+	}
+	info, err := ask(ctx, s.client, s.topic)
 	if err != nil {
 		return leader{}, err
 	}
-	return s.leaderIn(info, partition)
-}
-
-func (s *Source) leaderIn(info *topicInfo, partition int32) (leader, error) {
 	if int(partition) >= len(info.partitions) {
+		if !fresh {
+			return s.leader(ctx, partition, true)
+		}
 		return leader{}, &refusedError{text: fmt.Sprintf("%s: no such partition: the topic has %d", s.partitionName(strconv.Itoa(int(partition))), len(info.partitions))}
 	}
 	p := info.partitions[partition]
@@ -156,7 +160,7 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 		return driver.Bounds{}, err
 	}
 	var b driver.Bounds
-	err = s.withLeader(ctx, n, func(ctx context.Context, l leader) error {
+	err = s.withLeader(ctx, n, false, func(ctx context.Context, l leader) error {
 		first, end, err := s.both(ctx, l, earliestOffset, latestOffset)
 		if err != nil {
 			return err

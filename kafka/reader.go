@@ -30,7 +30,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 	if err := s.register(r); err != nil {
 		return nil, err
 	}
-	err = s.withLeader(ctx, n, func(ctx context.Context, l leader) error {
+	err = s.withLeader(ctx, n, true, func(ctx context.Context, l leader) error {
 		if err := s.sameTopic(l.info); err != nil {
 			return err
 		}
@@ -324,7 +324,7 @@ func (r *reader) relocate(cause error) {
 func (r *reader) locate() error {
 	ctx, cancel := context.WithTimeout(r.life, r.source.client.timeout)
 	defer cancel()
-	l, err := r.source.leader(ctx, r.partition)
+	l, err := r.source.leader(ctx, r.partition, true)
 	if err != nil {
 		return err
 	}

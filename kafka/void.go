@@ -55,7 +55,7 @@ func (r *reader) confirmVoid(end int64) {
 func (r *reader) localStart() (int64, error) {
 	ctx, cancel := context.WithTimeout(r.life, r.source.client.timeout)
 	defer cancel()
-	l, err := r.source.leader(ctx, r.partition)
+	l, err := r.source.leader(ctx, r.partition, false)
 	if err != nil {
 		return 0, err
 	}
