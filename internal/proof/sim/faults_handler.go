@@ -106,20 +106,35 @@ func (w *world) takeDown(part string, span time.Duration) {
 	w.fired["outage of the "+part]++
 }
 
-// convicted counts the events that became dead letters because of one outage of the environment, and
-// records a violation if they are too many. The engine may convict some when there is no other event
-// to try. The lock is held.
+// conviction is the events of a partition that became dead letters because of one outage of the
+// environment, under one assignment.
+type conviction struct {
+	events map[eventID]bool
+	since  time.Time
+}
+
+// convicted notes an event that became a dead letter because of an outage of the environment, and
+// records a violation if they are too many. The engine may convict some when there is no other event to
+// try; AtLeastOnce also while the partition is held, one at a time, see heldAttempts there. The lock is
+// held.
 func (w *world) convicted(id eventID, outage string) {
-	events := w.blame.environment[outage]
-	if events == nil {
-		events = map[eventID]bool{}
-		w.blame.environment[outage] = events
+	c, ok := w.blame.convictions[outage]
+	if !ok {
+		c = conviction{map[eventID]bool{}, time.Now()}
+		w.blame.convictions[outage] = c
 	}
-	events[id] = true
-	if len(events) > mostConvicted {
-		w.stale = append(w.stale, fmt.Sprintf("event %v is the %d. dead letter of its partition because of one outage of the environment, more than %d", id, len(events), mostConvicted))
+	c.events[id] = true
+	most := mostConvicted
+	if w.cfg.Stream != nil {
+		most += int(time.Since(c.since) / heldFor)
+	}
+	if n := len(c.events); n > most {
+		w.stale = append(w.stale, fmt.Sprintf("event %v is the %d. dead letter of its partition because of one outage of the environment, more than %d", id, n, most))
 	}
 }
+
+// heldFor is the shortest time that the attempts at an event take while AtLeastOnce holds its partition.
+const heldFor = 15 * time.Second
 
 // mostConvicted is how many events of a partition may fail in a row before the partition
 // waits.

@@ -34,13 +34,13 @@ type blame struct {
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
 	held       map[eventID]string   // the keys of those that were held back
 
-	why         map[eventID]string          // the error with which it became a dead letter
-	environment map[string]map[eventID]bool // dead letters because of one outage of the environment, by partition and assignment
-	assignments map[string]int              // how many of each partition have begun: after a loss of the leases, two may have one epoch
+	why         map[eventID]string    // the error with which it became a dead letter
+	convictions map[string]conviction // by partition, outage and assignment
+	assignments map[string]int        // how many of each partition have begun: after a loss of the leases, two may have one epoch
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, held: map[eventID]string{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, environment: map[string]map[eventID]bool{}, assignments: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, held: map[eventID]string{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, convictions: map[string]conviction{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
