@@ -4,10 +4,11 @@ MODULES     = ./... ./autoscale/... ./cmd/sluice/...
 TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
+PEERS       = ./cmd/sluice/internal/proof/peers
 GO_NEXT    ?= go1.27.3
 FUZZTIME   ?= 2m
 
-.PHONY: build test test-next setup lint bench soak mutants fuzz clean
+.PHONY: build test test-next setup lint bench bench-peers soak mutants fuzz clean
 
 build: ## the binary, in bin/: static, and without the paths of this machine
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
@@ -50,6 +51,13 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	go run $(BENCH) cosmos -modes point -events 1000000
 	go run $(BENCH) cosmos -modes bulk -events 1000000 -ru 50000
 	go test -tags postgres,azurite -run '^$$' -bench . -benchmem $(MODULES)
+
+bench-peers: ## Sluice on Kafka beside a loop by hand, Bento, Kafka Connect, the parallel consumer and Watermill: the last table of docs/performance.md, also in bin/peers.json
+	@scripts/install-postgres
+	@scripts/install-kafka
+	@scripts/install-peers
+	@mkdir -p bin
+	go run $(PEERS) -json bin/peers.json
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak

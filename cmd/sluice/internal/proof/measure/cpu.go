@@ -62,3 +62,10 @@ func Processor() string {
 	}
 	return ""
 }
+
+// CPUOfOne is the processor time that a process has used, without its children that
+// still run.
+func CPUOfOne(pid int) time.Duration {
+	used, _ := procTimes(pid)
+	return used
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/kafka"
+	"github.com/sluice-go/sluice/pgstore"
+)
+
+// runSluice consumes with the defaults of Sluice, except that it acquires its
+// partitions within a second and that its leases are as short as the peers' sessions.
+func runSluice(ctx context.Context, j *job) (err error) {
+	client, err := kafka.Open(j.brokers, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+	source, err := client.Source(j.topic, j.group, nil)
+	if err != nil {
+		return err
+	}
+	store, err := pgstore.Open(ctx, j.database, &pgstore.Config{LeaseFor: leaseFor})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, writeBatch), &sluice.Config{
+		LeaseFor: leaseFor, AssignEvery: 100 * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-ctx.Done()
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = consumer.Stop(stopping) // Run returns what went wrong
+	}()
+	return consumer.Run(context.WithoutCancel(ctx))
+}
+
+func writeBatch(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+	partition, err := strconv.ParseInt(b.Partition, 10, 32)
+	if err != nil {
+		return err
+	}
+	return insert(ctx, tx, len(b.Events), func(i int) (int32, int64, []byte) {
+		return int32(partition), b.Events[i].Sequence, b.Events[i].Body
+	})
+}

@@ -1,0 +1,32 @@
+// Command peers measures Sluice on Kafka beside what else moves events from Kafka to
+// PostgreSQL, in one run, by turns, and counts what each of them loses and doubles
+// when it is killed.
+//
+//	make bench-peers                                       # installs what it needs, then runs all
+//	go run ./cmd/sluice/internal/proof/peers -only 'sluice|loop' -rounds 9
+//
+// The peers are a loop written by hand over the same clients (consumer/loop.go),
+// Bento, Kafka Connect with Debezium's JDBC sink, Confluent's parallel consumer, and
+// Watermill. Their programs are below programs/, a module of its own that go.work does
+// not name, and in config/; scripts/install-peers builds them.
+//
+// # Speed
+//
+// A real broker holds events of 1 KB in four partitions. Each run has a process, a
+// consumer group and a database of its own, and writes partition, offset and body of
+// each event to a table without an index. PostgreSQL stores the time of each commit,
+// so the clock is the database's, and the same for all: it runs from the moment when
+// every partition has rows to the last commit. Start-up and the forming of a group do
+// not count, neither as time nor as processor time. A run ends when all rows are
+// there, or after a time.
+//
+// # Kills
+//
+// The topic's events are written in transactions, of which a tenth is aborted. Each
+// consumer is killed by SIGKILL several times on its way and started again. Afterwards
+// the rows are compared with what a reader of committed events finds in the topic:
+// events without a row are lost, events with several are doubled, and rows of other
+// events are of aborted transactions.
+//
+// Reading order: main.go, peer.go, speed.go, kills.go; then consumer/ and config/.
+package main

@@ -1,0 +1,204 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
+)
+
+const partitions = 4
+
+// lab is a broker, a database server and the peers.
+type lab struct {
+	options
+	broker   *kafkatest.Cluster
+	postgres *pgtest.Server
+	dir      string // for what the peers write
+	peers    []*peer
+	runs     int
+	report   *report
+}
+
+// newLab starts the servers. The database has every commit on disk, and the files of
+// its write-ahead log as later runs find them.
+func newLab(ctx context.Context, o options) (l *lab, err error) {
+	l = &lab{options: o, report: newReport()}
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if o.programs, err = filepath.Abs(o.programs); err != nil {
+		return nil, err
+	}
+	l.peers = allPeers(o)
+	if len(l.peers) == 0 {
+		return nil, fmt.Errorf("no peer's name matches %q", o.only)
+	}
+	for _, p := range l.peers {
+		if err := p.installed(); err != nil {
+			return nil, err
+		}
+	}
+	if l.dir, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
+		return nil, err
+	}
+	if l.broker, err = kafkatest.Start(&kafkatest.Config{Java: []string{"-Xms1g", "-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {
+		return nil, err
+	}
+	l.postgres, err = pgtest.Start(&pgtest.Config{Durable: true, Settings: []string{
+		"min_wal_size = '2GB'", "max_wal_size = '4GB'", "track_commit_timestamp = on",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return l, l.warm(ctx)
+}
+
+// warm writes more than a run does, so that the first one finds the files of the log too.
+func (l *lab) warm(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, l.postgres.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&l.report.Machine.PostgreSQL); err != nil {
+		return err
+	}
+	fill := fmt.Sprintf("CREATE TABLE warm AS SELECT repeat('x', 1000) FROM generate_series(1, %d)", l.events*2)
+	for _, statement := range []string{fill, "DROP TABLE warm", "CHECKPOINT"} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lab) close() {
+	var errs error
+	if l.postgres != nil {
+		errs = errors.Join(errs, l.postgres.Close())
+	}
+	if l.broker != nil {
+		errs = errors.Join(errs, l.broker.Close())
+	}
+	if l.dir != "" {
+		errs = errors.Join(errs, os.RemoveAll(l.dir))
+	}
+	if errs != nil {
+		fmt.Fprintln(os.Stderr, "peers: cleaning up:", errs)
+	}
+}
+
+func (l *lab) run(ctx context.Context) error {
+	if l.rounds > 0 {
+		if err := l.measureSpeed(ctx); err != nil {
+			return err
+		}
+	}
+	if l.kills > 0 {
+		return l.countKills(ctx)
+	}
+	return nil
+}
+
+func (l *lab) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// target is a fresh database with the table that a run writes to.
+type target struct {
+	lab  *lab
+	name string
+	url  string
+	db   *pgxpool.Pool
+}
+
+func (l *lab) newTarget(ctx context.Context) (*target, error) {
+	l.runs++
+	t := &target{lab: l, name: fmt.Sprintf("run_%d", l.runs)}
+	admin, err := pgx.Connect(ctx, l.postgres.URL("postgres"))
+	if err != nil {
+		return nil, err
+	}
+	_, err = admin.Exec(ctx, "CHECKPOINT") // so that no run writes what an earlier one has left
+	if err := errors.Join(err, admin.Close(ctx)); err != nil {
+		return nil, fmt.Errorf("CHECKPOINT: %w", err)
+	}
+	if t.url, err = l.postgres.CreateDatabase(ctx, t.name); err != nil {
+		return nil, err
+	}
+	if t.db, err = pgxpool.New(ctx, t.url); err != nil {
+		return nil, err
+	}
+	_, err = t.db.Exec(ctx, `CREATE TABLE events (hub_partition integer, sequence_number bigint, body text)`)
+	if err != nil {
+		t.drop()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *target) drop() {
+	t.db.Close()
+	if err := t.lab.postgres.DropDatabase(context.Background(), t.name); err != nil {
+		t.lab.progress("drop database: %v", err)
+	}
+}
+
+// size is that of the table in bytes. It costs next to nothing.
+func (t *target) size(ctx context.Context) (bytes int64, err error) {
+	err = t.db.QueryRow(ctx, `SELECT pg_relation_size('events')`).Scan(&bytes)
+	return bytes, err
+}
+
+func (t *target) rows(ctx context.Context) (rows int, err error) {
+	err = t.db.QueryRow(ctx, `SELECT count(*) FROM events`).Scan(&rows)
+	return rows, err
+}
+
+// environment is what a peer is started with: the program's own and the job.
+func (t *target) environment(topic string) ([]string, error) {
+	u, err := url.Parse(t.url)
+	if err != nil {
+		return nil, err
+	}
+	password, _ := u.User.Password()
+	return append(os.Environ(),
+		"KAFKA_BROKERS="+strings.Join(t.lab.broker.Brokers(), ","),
+		"KAFKA_TOPIC="+topic,
+		"KAFKA_GROUP="+t.name,
+		"PARTITIONS="+strconv.Itoa(partitions),
+		"DATABASE_URL="+t.url,
+		"DATABASE_JDBC=jdbc:postgresql://"+u.Host+u.Path+"?reWriteBatchedInserts=true",
+		"DATABASE_USER="+u.User.Username(),
+		"DATABASE_PASSWORD="+password,
+	), nil
+}
+
+// databasePid is the first process of the database server.
+func (l *lab) databasePid() int {
+	data, _ := os.ReadFile(filepath.Join(l.postgres.Dir(), "data", "postmaster.pid"))
+	line, _, _ := strings.Cut(string(data), "\n")
+	pid, _ := strconv.Atoi(line)
+	return pid
+}
+
+func (l *lab) brokerPid() int {
+	pid, _ := l.broker.Pid(1)
+	return pid
+}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+var everything = regexp.MustCompile("")
+
+// options are the flags.
+type options struct {
+	only     *regexp.Regexp
+	rounds   int
+	events   int           // of a speed run
+	within   time.Duration // of a speed run, from its first row
+	kills    int
+	killed   int // events of a run with kills
+	json     string
+	profiles string
+	programs string
+}
+
+func run(ctx context.Context, args []string) error {
+	o := options{only: everything}
+	flag := flag.NewFlagSet("peers", flag.ExitOnError)
+	flag.Func("only", "the peers whose name matches a `pattern`", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
+		return err
+	})
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the comparison of speed; 0: none")
+	flag.IntVar(&o.events, "events", 200_000, "events of a run for speed")
+	flag.DurationVar(&o.within, "within", 30*time.Second, "how long a run for speed lasts at most")
+	flag.IntVar(&o.kills, "kills", 5, "how often each peer is killed; 0: no such runs")
+	flag.IntVar(&o.killed, "killed", 200_000, "events of a run with kills")
+	flag.StringVar(&o.json, "json", "", "`file` for the results in JSON")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU and allocation profiles of Sluice and the loop")
+	flag.StringVar(&o.programs, "programs", ".dev/peers", "`directory` of the peers, as scripts/install-peers makes it")
+	_ = flag.Parse(args) // exits on an error
+	if flag.NArg() > 0 || o.rounds < 0 || o.kills < 0 || o.events < partitions || o.killed < partitions {
+		return fmt.Errorf("peers takes flags only, none negative, and at least %d events", partitions)
+	}
+	l, err := newLab(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := l.run(ctx); err != nil {
+		return err
+	}
+	l.report.print(os.Stdout)
+	if o.json == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(l.report, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.json, append(data, '\n'), 0o644)
+}
