@@ -569,3 +569,24 @@ func TestLeaderThatLosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A dead letter whose body is not stored does not become the event that has its number now.
+func TestTruncatedRedrive(t *testing.T) {
+	sparse(t, func(s *scene) {
+		t := s.t
+		s.mix("a reject b")
+		_, end := s.consume("a", mended, sluice.Config{BodyLimit: -1})
+		time.Sleep(time.Minute)
+		end()
+		s.hub.Truncate("0", 1)
+		s.mix("another B C")
+		s.retry()
+		_, end = s.consume("b", mended, sluice.Config{BodyLimit: -1})
+		time.Sleep(time.Minute)
+		end()
+		letters := s.letters(sluice.StatusDead)
+		if len(letters) != 1 || !strings.Contains(letters[0].Error, "event 1: the log has lost it and has another event of this number") || !slices.Equal(s.rows(), []int64{0, 2}) {
+			t.Errorf("rows %v, dead letters %+v", s.rows(), letters)
+		}
+	})
+}

@@ -36,6 +36,12 @@ func (w *world) link() {
 		w.nextStore = &sluicetest.Store{Unsafe: w.cfg.Unsafe, Faults: w}
 	}
 	w.nextHub = sluicetest.NewHub(w.groupOf(ofSecondStage), w.cfg.Chain.Partitions)
+	if w.has(gaps) {
+		w.nextHub.Sparse()
+		for n := range w.cfg.Chain.Partitions {
+			w.nextHub.Append(fmt.Sprint(n), w.empties(eventID{"onward", fmt.Sprint(n), 0, 0})...)
+		}
+	}
 	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}}
 	for n := range w.cfg.Processes {
 		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, role: ofSecondStage})
@@ -70,6 +76,7 @@ func (p *process) firstStage() sluice.Delivery {
 // refused until it is redriven. A MessageID is the event's place and the message's
 // number.
 func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+	p.w.isEvent(e)
 	n := 1
 	switch kind, _, _ := strings.Cut(string(e.Body), " "); kind {
 	case "none":
@@ -215,7 +222,10 @@ func (w *world) append(partition string, m *sluice.Event) {
 	if !w.cfg.Chain.Unstamped {
 		stamp.SetTo(sent.Properties)
 	}
-	at := w.nextHub.Append(partition, &sent)
+	end, _ := w.nextHub.Bounds(context.Background(), partition)
+	at := sluice.Position{Sequence: end.Last.Sequence + 1}
+	after := w.empties(eventID{"onward", partition, at.Sequence + 1, 0})
+	w.nextHub.Append(partition, append([]*sluice.Event{&sent}, after...)...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forwarded.at[written{partition, at.Sequence, 0}] = s

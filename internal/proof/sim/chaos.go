@@ -71,6 +71,7 @@ type effect struct {
 // handler writes two rows for each event, and fails as the event's body demands.
 func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	one := func(ctx context.Context, b sluice.Batch, tx *sluicetest.Tx, e *sluice.Event) error {
+		p.w.isEvent(e)
 		row := effect{e.Partition, e.Sequence, b.Redriven, b.Epoch, lifeOf(e)}
 		if err := tx.Insert("effects", row); err != nil {
 			return err
@@ -213,6 +214,12 @@ func (w *world) sendEvents(number func(partition string) int) {
 			n := w.sent[partition]
 			if n >= int64(w.cfg.Events) {
 				break
+			}
+			if w.isEmpty(eventID{w.group.Topic, partition, n, w.life}) {
+				batch[partition] = append(batch[partition], &sluice.Event{Control: true})
+				w.sent[partition]++
+				w.fired["numbers without an event"]++
+				continue
 			}
 			e := &sluice.Event{Body: []byte(w.body(n))}
 			if w.cfg.Stream != nil {
@@ -510,6 +517,10 @@ func newWorld(cfg Config) *world {
 	}
 	w.hub, w.copyHub = sluicetest.NewHub(w.group, cfg.Partitions), sluicetest.NewHub(w.group, cfg.Partitions)
 	w.link()
+	if w.has(gaps) {
+		w.hub.Sparse()
+		w.copyHub.Sparse()
+	}
 	w.store.Faults, w.leases = w, w.emptyLeases()
 	w.calm, w.becomeCalm = context.WithCancel(context.Background())
 	w.nextSend, w.nextFault, w.nextWatch = w.start, w.start.Add(5*time.Second), w.start.Add(watchEvery)

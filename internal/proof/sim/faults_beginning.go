@@ -80,7 +80,7 @@ func (w *world) passes(p *process, lease sluice.Lease, from, to sluice.Position)
 	missing := map[int64]bool{}
 	for n := from.Sequence + 1; from != driver.Unset && n <= to.Sequence; n++ {
 		id := eventID{w.group.Topic, lease.Partition, n, life}
-		if w.overtaken[id] && w.written[written{id.partition, n, id.life}] == 0 {
+		if w.overtaken[id] && !w.isEmpty(id) && w.written[written{id.partition, n, id.life}] == 0 {
 			missing[n] = true
 		}
 	}

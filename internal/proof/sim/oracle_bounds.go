@@ -55,7 +55,7 @@ func (r *reader) fetched(events []*sluice.Event) {
 	}
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	ahead := events[len(events)-1].Sequence - r.loadOf(r.partition).handed
+	ahead := r.w.eventsIn(eventID{r.w.group.Topic, r.partition, 0, r.w.life}, r.loadOf(r.partition).handed, events[len(events)-1].Sequence)
 	if most := int64(3 * r.maxBatch); ahead > most {
 		r.w.stale = append(r.w.stale, fmt.Sprintf("partition %s: %d events were read that the handler has not seen, more than %d", r.partition, ahead, most))
 	}

@@ -179,6 +179,9 @@ func (w *world) watchGroup(g sluice.Group, lanes string) {
 		at, ok := position[partition]
 		w.mu.Lock()
 		l := w.laneOf(lanes, partition)
+		if lanes == replayGroup {
+			end.Last.Sequence = w.endOf(partition, end)
+		}
 		if end.Last.Sequence < end.First || ok && at >= end.Last.Sequence {
 			l.moved, l.accused = now, false
 		}

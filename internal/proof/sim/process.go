@@ -372,7 +372,9 @@ func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {
 	})
 	if err == nil {
 		r.last = events[len(events)-1].Sequence
-		r.hasRead(r.partition)
+		if slices.ContainsFunc(events, func(e *sluice.Event) bool { return !e.Control }) {
+			r.hasRead(r.partition)
+		}
 	}
 	return events, err
 }
@@ -596,6 +598,7 @@ func (w *world) checkedCommit(p *process, step driver.Step, apply func() error) 
 		redriven, asked := w.redrivesOf(step), time.Now()
 		err := apply()
 		if err == nil {
+			w.movedAlone(step.Lease, step.From, step.To)
 			w.checkStep(step, redriven)
 			if !first {
 				w.passes(p, step.Lease, step.From, step.To)

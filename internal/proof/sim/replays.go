@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // replayGroup is the consumer group of the processes that replay the log, and the name of its
@@ -77,6 +78,9 @@ func (p *process) applyToMemory(ctx context.Context, b sluice.Batch) error {
 	w.mu.Lock()
 	m := p.memoryOf(b.Partition)
 	for _, e := range b.Events {
+		if e.Control {
+			w.stale = append(w.stale, fmt.Sprintf("%s replays partition %s: number %d holds no event, and came as one", p.name, e.Partition, e.Sequence))
+		}
 		w.remember(p, m, e, bounds.First)
 	}
 	w.mu.Unlock()
@@ -107,14 +111,15 @@ func (w *world) remember(p *process, m *memory, e *sluice.Event, first int64) {
 		w.stale = append(w.stale, fmt.Sprintf("%s replays partition %s: event %d ", p.name, e.Partition, e.Sequence)+fmt.Sprintf(format, args...))
 	}
 	life := lifeOf(e)
+	id := eventID{w.group.Topic, e.Partition, 0, life}
 	switch {
 	case m.broken:
 		complain("was applied after a failure, without Released")
-	case !m.loaded && life == w.life && e.Sequence > first && !w.cfg.Free:
+	case !m.loaded && life == w.life && w.eventsIn(id, first-1, e.Sequence) > 1 && !w.cfg.Free:
 		complain("was the first, although the log begins with event %d", first)
 	case m.loaded && life != m.life:
 		complain("of incarnation %d was applied after events of incarnation %d", life, m.life)
-	case m.loaded && e.Sequence != m.last+1:
+	case m.loaded && (e.Sequence <= m.last || w.eventsIn(id, m.last, e.Sequence) != 1):
 		complain("was applied after event %d", m.last)
 	}
 	m.loaded, m.life, m.last = true, life, e.Sequence
@@ -144,7 +149,13 @@ func (p *process) noteEnd(partition string) {
 	bounds, _ := p.w.copyHub.Bounds(context.Background(), partition)
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.ends[partition] = eventID{"", partition, bounds.Last.Sequence, p.w.life}
+	p.ends[partition] = eventID{"", partition, p.w.endOf(partition, bounds), p.w.life}
+}
+
+// endOf returns the number of the last event of the log's present incarnation within bounds. The lock
+// is held.
+func (w *world) endOf(partition string, b driver.Bounds) int64 {
+	return w.lastEvent(eventID{w.group.Topic, partition, b.Last.Sequence, w.life})
 }
 
 // discard notes that the engine has a memory discarded.
@@ -207,7 +218,10 @@ func (w *world) unreplayed() (list []string) {
 	last := w.replayed()
 	for _, partition := range topic.Partitions {
 		bounds, _ := w.copyHub.Bounds(context.Background(), partition)
-		if n, ok := last[partition]; bounds.First <= bounds.Last.Sequence && (!ok || n != bounds.Last.Sequence) {
+		w.mu.Lock()
+		end := w.endOf(partition, bounds)
+		w.mu.Unlock()
+		if n, ok := last[partition]; bounds.First <= end && (!ok || n != end) {
 			list = append(list, partition)
 		}
 	}

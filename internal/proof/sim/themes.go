@@ -35,9 +35,10 @@ const (
 	beginnings                        // the log's beginning moves while a process looks for it; half of these logs report it with the next event only
 	resizes                           // the topic is recreated with another number of partitions, and described without some of them
 	deployments                       // processes are restarted with other settings, and with the other delivery
+	gaps                              // numbers of the logs hold no event
 )
 
-var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays", "beginnings", "resizes", "deployments"}
+var themeNames = [...]string{"hangs", "silent-readers", "hanging-handlers", "exits", "api-outages", "environments", "time-limits", "retention", "recreations", "stale-logs", "operators", "hanging-sinks", "double-answers", "lease-clocks", "twins", "cut-offs", "new-leases", "fixed-numbers", "replays", "beginnings", "resizes", "deployments", "gaps"}
 
 // The themes that seeds draw, by the kind of world.
 const (
@@ -72,6 +73,7 @@ var themeSites = map[string][]string{
 	"beginnings":       {"beginning that moves after a seek", "beginning that moves after an opening"},
 	"resizes":          {"topic recreated with fewer partitions", "partition that comes back", "partition released because it is gone", "description without a partition", "topic recreated"},
 	"deployments":      {"deployment"},
+	"gaps":             {"numbers without an event", "checkpoint moved over numbers without an event"},
 	"replays":          {"replay that fails", "replay that starts over"},
 	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
 }
