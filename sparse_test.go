@@ -590,3 +590,46 @@ func TestTruncatedRedrive(t *testing.T) {
 		}
 	})
 }
+
+// A dead letter of an event that a later leader has written is no loss, although the checkpoint is of
+// an earlier one.
+func TestDeadLetterAfterAnotherLeader(t *testing.T) {
+	sparse(t, func(s *scene) {
+		t := s.t
+		s.mix("slow a b")
+		s.hub.Truncate("0", 3)
+		s.mix("c reject d")
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if e.Sequence == 0 {
+				return time.Hour
+			}
+			return time.Millisecond
+		}
+		w.says = func(e *sluice.Event, _ int) error {
+			if e.Sequence == 4 {
+				return sluice.Reject(errors.New("no"))
+			}
+			return nil
+		}
+		for _, cfg := range []*sluice.AtLeastOnceConfig{nil, {MaxEvents: 2}} {
+			ctx, kill := context.WithCancel(t.Context())
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), &sluice.Config{Observer: s}))
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(ctx) }()
+			time.Sleep(20 * time.Second)
+			kill()
+			<-ran
+			time.Sleep(time.Minute)
+		}
+		w.takes = nil
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
+			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.position("0"), s.letters(), w.tries(4))
+		}
+	})
+}

@@ -33,7 +33,7 @@ func patiently(ctx context.Context, request func() error) error {
 const driverTries = 4
 
 // answers are the errors of the driver after which the engine does not try again.
-var answers = []error{driver.ErrStolen, driver.ErrPastEnd, driver.ErrRetention, driver.ErrUndecodable, driver.ErrRecreated, driver.ErrRefused}
+var answers = []error{driver.ErrStolen, driver.ErrPastEnd, driver.ErrRetention, driver.ErrUndecodable, driver.ErrRecreated, driver.ErrTruncated, driver.ErrRefused}
 
 // again repeats what failed for another reason than an answer of the hub, as the engine does: links
 // end now and then.
