@@ -42,7 +42,7 @@ func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, alone bool) {
 	}
 	r.mu.Lock()
 	f := newFetched(p, r.next, r.past)
-	r.served, r.wait = time.Now(), retryFirst
+	r.failing, r.wait = time.Time{}, retryFirst
 	r.next, r.past, r.largest = f.next, f.past, f.largest
 	r.chunks = append(r.chunks, f.chunks...)
 	r.buffered += f.size

@@ -135,7 +135,8 @@ func (r *reader) key() partitionKey { return partitionKey{r.source.topic, r.part
 // fetch sends one request for the readers and gives them what comes.
 func (f *fetcher) fetch(readers []*reader, all bool) {
 	req, ids := f.request(readers, all)
-	resp, err := request[*kmsg.FetchResponse](f.client.life, f.client, f.key.broker, req)
+	_, unnamed := ids[[16]byte{}]
+	resp, err := request[*kmsg.FetchResponse](f.client.life, f.client, f.key.broker, fetchRequest{req, unnamed})
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
@@ -145,6 +146,11 @@ func (f *fetcher) fetch(readers []*reader, all bool) {
 		}
 		return
 	}
+	f.give(readers, req, resp, ids)
+}
+
+// give gives the readers what a broker answered.
+func (f *fetcher) give(readers []*reader, req *kmsg.FetchRequest, resp *kmsg.FetchResponse, ids map[[16]byte]string) {
 	answers := make(map[partitionKey]*kmsg.FetchResponseTopicPartition, len(readers))
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
@@ -156,17 +162,44 @@ func (f *fetcher) fetch(readers []*reader, all bool) {
 			answers[partitionKey{name, t.Partitions[j].Partition}] = &t.Partitions[j]
 		}
 	}
-	first := resp.ThrottleMillis == 0
+	asked := make(map[partitionKey]*reader, len(readers))
 	for _, r := range readers {
-		if p := answers[r.key()]; p != nil {
-			r.answer(p, first)
-			first = first && len(p.RecordBatches) == 0
+		asked[r.key()] = r
+	}
+	throttled := resp.ThrottleMillis > 0 // then a broker may leave out all
+	first := !throttled
+	for i := range req.Topics { // the broker has room for them in this order
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			key := partitionKey{t.Topic, t.Partitions[j].Partition}
+			switch p := answers[key]; {
+			case p != nil:
+				asked[key].answer(p, first)
+				first = first && len(p.RecordBatches) == 0
+			case !throttled:
+				asked[key].lost(fmt.Errorf("broker %d: %w", f.key.broker, errIncomplete))
+			}
 		}
 	}
 }
 
 // firstByTopicID is the first version of fetch requests that name topics by their ids.
 const firstByTopicID = 13
+
+// fetchRequest is a fetch request that names topics by their names if one has no id. A broker may
+// know the later version and have no ids, for example while a cluster is upgraded.
+type fetchRequest struct {
+	*kmsg.FetchRequest
+	byName bool
+}
+
+// MaxVersion implements [kmsg.Request].
+func (r fetchRequest) MaxVersion() int16 {
+	if r.byName {
+		return firstByTopicID - 1
+	}
+	return r.FetchRequest.MaxVersion()
+}
 
 // request returns a request for the readers, and the names of the topics by their ids.
 func (f *fetcher) request(readers []*reader, all bool) (*kmsg.FetchRequest, map[[16]byte]string) {

@@ -96,6 +96,9 @@ func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Positi
 		return false, nil
 	case err != nil:
 		return false, err
+	case end.offset < 0 && l.epoch >= 0 && l.epoch < h.epoch && h.from >= 0:
+		// The leader itself is of an earlier epoch: it is the leader of another log.
+		return true, &driver.TruncatedError{Partition: l.name(), Position: after, End: h.from}
 	case end.offset < 0:
 		return false, nil
 	}

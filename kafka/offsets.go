@@ -88,6 +88,10 @@ const (
 	newestTime     = -3 // the record with the highest timestamp
 )
 
+// firstVersion is the first version of ListOffsets that knows a value in place of a timestamp. An
+// earlier one takes it for a timestamp, and answers with the oldest record.
+var firstVersion = map[int64]int16{newestTime: 7, earliestLocal: 8}
+
 // listed is the answer of ListOffsets: a number with the epoch of its leader (-1 if unknown), and for
 // a record its timestamp. The number is -1 if there is no such record.
 type listed struct {
@@ -121,6 +125,9 @@ func (s *Source) listIn(ctx context.Context, l leader, isolation int8, timestamp
 	of := resp.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(of.ErrorCode); err != nil {
 		return listed{}, err
+	}
+	if resp.Version < firstVersion[timestamp] {
+		return listed{}, kerr.UnsupportedVersion
 	}
 	if resp.Version == 0 {
 		if len(of.OldStyleOffsets) == 0 {

@@ -110,7 +110,7 @@ type reader struct {
 	buffered int       // bytes of chunks, and of the one that Read is at
 	largest  int       // bytes of the largest batch of the last fetch, 0 if unknown
 	failure  error     // why nothing follows chunks
-	served   time.Time // when the leader last answered
+	failing  time.Time // since when the leader has not served the partition; zero: it does
 	wait     time.Duration
 	atVoid   bool // the leader has nothing at next, though its log ends later; see confirmVoid
 }
@@ -119,7 +119,7 @@ func newReader(s *Source, partition int32, after driver.Position) *reader {
 	r := &reader{source: s, partition: partition, arrived: make(chan struct{}, 1)}
 	r.life, r.end = context.WithCancel(s.client.life)
 	r.next, r.past = after.Sequence+1, historyOf(after.Offset)
-	r.served, r.wait = time.Now(), retryFirst
+	r.wait = retryFirst
 	r.decoder = decoder{
 		converter: converter{partition: strconv.Itoa(int(partition))},
 		at:        after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
@@ -283,6 +283,10 @@ func (r *reader) lost(err error) {
 		r.fail(r.source.explain(r.name(), err))
 		return
 	}
+	if r.overdue(err) {
+		r.giveUp(err, err)
+		return
+	}
 	r.mu.Lock()
 	f := r.fetcher
 	r.fetcher = nil
@@ -300,7 +304,7 @@ func (r *reader) lost(err error) {
 func (r *reader) relocate(cause error) {
 	for {
 		r.mu.Lock()
-		wait, served := r.wait, r.served
+		wait := r.wait
 		r.wait = min(2*r.wait, retryMost)
 		r.mu.Unlock()
 		if pause(r.life, wait) != nil {
@@ -313,11 +317,31 @@ func (r *reader) relocate(cause error) {
 		case !passes(err):
 			r.fail(r.explainLive(err))
 			return
-		case time.Since(served) > r.source.client.timeout, isUnknownTopic(err) && time.Since(served) > unknownFor:
-			r.fail(fmt.Errorf("%w; the partition was last served %v ago (first error: %s)", r.source.explain(r.name(), err), time.Since(served).Round(time.Second), r.source.client.oneLine(cause.Error())))
+		case r.overdue(err):
+			r.giveUp(err, cause)
 			return
 		}
 	}
+}
+
+// overdue reports whether the partition was not served for too long. The time counts from the first
+// failure after the last answer: before that it may not have been asked for.
+func (r *reader) overdue(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failing.IsZero() {
+		r.failing = time.Now()
+	}
+	silent := time.Since(r.failing)
+	return silent > r.source.client.timeout || isUnknownTopic(err) && silent > unknownFor
+}
+
+// giveUp fails with an error that is overdue, and with the first one.
+func (r *reader) giveUp(err, cause error) {
+	r.mu.Lock()
+	silent := time.Since(r.failing).Round(time.Second)
+	r.mu.Unlock()
+	r.fail(fmt.Errorf("%w; the partition was not served for %v (first error: %s)", r.source.explain(r.name(), err), silent, r.source.client.oneLine(cause.Error())))
 }
 
 // locate asks for the leader, checks the position against its log, and has it fetched from.

@@ -113,6 +113,9 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 	if err != nil {
 		return driver.Topic{}, err
 	}
+	if s.cfg.Namespace == "" && info.cluster == "" {
+		return driver.Topic{}, &refusedError{text: s.name() + ": the brokers name no cluster id, under which checkpoints are stored: set SourceConfig.Namespace (checkpoint_namespace in a pipeline)"}
+	}
 	s.mu.Lock()
 	s.described, s.cluster = info.id, info.cluster
 	s.mu.Unlock()
