@@ -23,7 +23,20 @@
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
 //	    websocket: false                # true: over WebSockets on port 443, for networks that allow only HTTPS
 //	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128; that of HTTPS_PROXY by default
-//	  from: raw                         # the hub that the stage reads which sends to this one: its stamps are believed, see Stages
+//	  kafka:                            # instead of eventhub: a topic of Kafka
+//	    brokers: ${KAFKA_BROKERS}       # host:port of one or more brokers, separated by commas
+//	    topic: flights
+//	    group: sluice                   # the name of checkpoints and dead letters; Sluice joins no consumer group of Kafka
+//	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the cluster's id by default
+//	    isolation: read_committed       # or read_uncommitted: also records of open and aborted transactions
+//	    progress_group: flights         # publish checkpoints as this consumer group's offsets, for tools that show its lag; none by default
+//	    tls: false                      # true, or {ca_file: ca.pem, cert_file: client.pem, key_file: client.key, server_name: kafka.example.com}
+//	    sasl:                           # none by default; one of
+//	      plain: {user: me, password: …}      # with password: ${KAFKA_PASSWORD} on a line of its own, as below
+//	      scram: {user: me, password: …, hash: sha-512}   # or sha-256
+//	      oauthbearer: {token_file: /run/token}   # or token_url, client_id, client_secret and scope of an OAuth 2.0 server
+//	      entra: {credential: default}  # Entra ID, for the Kafka endpoint of Event Hubs
+//	  from: raw                         # the hub or topic that the stage reads which sends to this one: its stamps are believed, see Stages
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}
@@ -35,7 +48,7 @@
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH, or postgres://, mysql:// or mariadb:// and user:${PASSWORD}@host/database,
 //	                                    # or sqlserver://user:${PASSWORD}@host?database=name; docs/databases.md says what differs
 //	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default
-//	target:                             # required: insert, statement, cosmos, eventhub or servicebus
+//	target:                             # required: insert, statement, cosmos, eventhub, servicebus or kafka
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -71,9 +84,13 @@
 //	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy
 //	    queue: orders                   # or topic
 //	    session: body.origin            # or key; only and body as for eventhub
+//	  kafka:                            # a topic of Kafka: sends at least once
+//	    brokers: ${NEXT_BROKERS}        # with tls and sasl as for the source; the source's by default
+//	    topic: clean
+//	    key: body.origin                # only and body as for eventhub
 //
-// These keys are only for targets outside a database (cosmos, eventhub and
-// servicebus):
+// These keys are only for targets outside a database (cosmos, eventhub,
+// servicebus and kafka):
 //
 //	leases:                             # required: where leases, checkpoints and dead letters are stored
 //	  sql: ${DATABASE_URL}              # or
@@ -99,11 +116,13 @@
 // # Stages
 //
 // A file may hold several pipelines, called stages, which feed each other through
-// hubs. Keys at the top of the file then apply to every stage that does not set
+// hubs or topics. Keys at the top of the file then apply to every stage that does not set
 // the key itself:
 //
 //	eventhub:                           # the namespace of the hubs: connection, or namespace with credential; tls_ca_file
 //	  connection: ${EVENTHUB_CONNECTION_STRING}
+//	kafka:                              # the cluster of the topics: brokers; tls, sasl
+//	  brokers: ${KAFKA_BROKERS}
 //	partitions: all                     # also lease, batch, retry, stamp_key, old_stamp_key
 //	database: ${DATABASE_URL}           # for a target in a database; for others, where leases, checkpoints and dead letters are stored
 //	stages:
@@ -112,7 +131,7 @@
 //	    target: {eventhub: {hub: clean}}
 //
 // The file lists the stages in the order in which events pass through them. An
-// eventhub or servicebus target stamps each message with the event that it is
+// eventhub, servicebus or kafka target stamps each message with the event that it is
 // made of, see [sluice.StampOf]. A stage with a target in a database drops
 // messages that were sent twice, and so does a rollup. So each event has its
 // effect at the end of the chain exactly once.
@@ -135,23 +154,29 @@
 //
 // # Where values come from
 //
-//   - partition, sequence, offset, enqueued, key, message_id, correlation_id,
-//     content_type: the event's fields of these names;
+//   - partition, sequence, offset, enqueued, created, key, message_id,
+//     correlation_id, content_type: the event's fields of these names;
 //   - body: the whole body, unchanged (types bytes and text) or checked to be JSON
 //     (type json);
 //   - body.a.b[0]["any key"]: a value in the JSON of the body. The whole body must
 //     then be JSON. If an object has a key twice, the last one counts;
-//   - properties.NAME: the application property of that name.
+//   - properties.NAME: the application property of that name; in Kafka the last
+//     header of that name.
+//
+// In Kafka, sequence is the record's offset, and offset the leader epoch. created
+// is the sender's time, in a topic that keeps it; there enqueued is the same time.
+// A null value (tombstone) makes the body, and every value in it, null. Keys and
+// headers that become bytes are the bytes themselves, not base64.
 //
 // An event whose value is missing or null becomes a dead letter, unless the
 // column has a default, or `required: false`, which makes the value NULL. Fields
-// that senders may leave out (offset, key, message_id, correlation_id,
+// that senders may leave out (offset, created, key, message_id, correlation_id,
 // content_type) are not required unless the file says so.
 //
 // # Types
 //
 // A column's type is text by default, except bigint for sequence, timestamp for
-// enqueued and bytes for body. Values are never rounded, truncated or guessed. An
+// enqueued and created, and bytes for body. Values are never rounded, truncated or guessed. An
 // event with a value that does not fit the type exactly becomes a dead letter,
 // whose error names the column, the path and the value.
 //

@@ -350,7 +350,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5")); err != nil {
+		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -361,8 +361,9 @@ func FuzzParse(f *testing.F) {
 	f.Add(strings.Replace(sound, sound[strings.Index(sound, "  insert:"):], "  statement: {sql: 'INSERT INTO t VALUES (:a, ''x'')', parameters: {a: {from: key, default: ''}}}", 1))
 	f.Add(soundCosmos)
 	f.Add(soundStages)
+	f.Add(soundTopics)
 	f.Add("a: &a [*a, ? {b: c}, !!x y, ${Z:-d}]\n--- |\n  text")
-	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret)
+	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret, "KAFKA_BROKERS=h:9092", "KAFKA_PASSWORD="+secret)
 	f.Fuzz(func(t *testing.T, file string) {
 		all, err := ParseFile("p.yaml", []byte(file), lookup)
 		if err == nil {
