@@ -37,7 +37,10 @@ func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
 		"group":                func(n strictyaml.Node) { n.Text(&t.consumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&t.namespace) },
 		"isolation":            func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
-		"progress_group":       func(n strictyaml.Node) { n.Text(&t.progressGroup) },
+		"progress_group": func(n strictyaml.Node) {
+			p.keyNodes.progressGroup = &n
+			n.Text(&t.progressGroup)
+		},
 	})
 	if c == nil {
 		return

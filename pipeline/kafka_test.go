@@ -296,6 +296,10 @@ func TestKafkaStages(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, c.want)
 		}
 	}
+	memory := "  figures:\n    source: {kafka: {topic: clean, group: f, progress_group: f}}\n    memory: {group: {hour: hour(body.departure)}, figures: {n: count}}\n    target: {kafka: {topic: figures}}\n"
+	if _, err := ParseFile("p.yaml", []byte(soundTopics+memory), kafkaEnvironment()); err == nil || err.Error() != "p.yaml:19:46: stages.figures.source.kafka.progress_group: cannot be combined with memory, which has no checkpoints to publish: remove it" {
+		t.Errorf("got %v", err)
+	}
 	// Names that differ in case are two topics and two groups, and a cluster is one whichever of its
 	// brokers are named.
 	if _, err := ParseFile("p.yaml", []byte(editText(t, soundTopics, "kafka: {topic: clean}", "kafka: {topic: Flights}")), kafkaEnvironment()); err != nil {

@@ -132,12 +132,33 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if parts.rollup != nil {
 		source = parts.rollup.wrapSource(source)
 	}
+	if cfg.Observer, err = parts.publishProgress(ctx, cfg.Observer); err != nil {
+		return nil, p.problem(p.places.source, err)
+	}
 	cfg.Partitions = p.Partitions
 	c, err := sluice.New(source, parts.Leases, delivery, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	return c, nil
+}
+
+// publishProgress returns an observer that also publishes progress in a consumer group of Kafka, if
+// the file names one.
+func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observer) (sluice.Observer, error) {
+	topic, ok := parts.pipeline.source.(*kafkaTopic)
+	if !ok || topic.progressGroup == "" {
+		return observer, nil
+	}
+	publisher, err := startPublishing(ctx, topic.progressGroup, parts.Source.(*topicSource), observer)
+	if err != nil {
+		return nil, err
+	}
+	parts.onClose(publisher.close)
+	if observer == nil {
+		return publisher, nil
+	}
+	return sluice.Observers(observer, publisher), nil
 }
 
 // deliver checks the target and returns the delivery.

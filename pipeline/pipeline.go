@@ -49,7 +49,7 @@ type Pipeline struct {
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, database, target strictyaml.Place }
-	keyNodes    struct{ start, partitions, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes    struct{ start, progressGroup, partitions, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is
