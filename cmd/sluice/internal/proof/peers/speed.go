@@ -73,7 +73,7 @@ func (l *lab) runForSpeed(ctx context.Context, p *peer, topic string) (*speed, e
 		return nil, err
 	}
 	if l.profiles != "" {
-		prefix, err := filepath.Abs(filepath.Join(l.profiles, strings.ReplaceAll(p.Name, " ", "-")+"-"))
+		prefix, err := filepath.Abs(filepath.Join(l.profiles, strings.ReplaceAll(p.Name, " ", "-")+"-"+t.name+"-"))
 		if err != nil {
 			return nil, err
 		}

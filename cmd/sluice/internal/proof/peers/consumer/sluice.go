@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
 // runSluice consumes with the defaults of Sluice, except that it acquires its
-// partitions within a second and that its leases are as short as the peers' sessions.
+// partitions quickly and starts them together, as the peers do, and that its leases are
+// as short as the peers' sessions.
 func runSluice(ctx context.Context, j *job) (err error) {
 	client, err := kafka.Open(j.brokers, nil)
 	if err != nil {
@@ -30,7 +33,7 @@ func runSluice(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	defer store.Close()
-	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, writeBatch), &sluice.Config{
+	consumer, err := sluice.New(startTogether(source, j.partitions), store.Leases(), sluice.Transactional(store, writeBatch), &sluice.Config{
 		LeaseFor: leaseFor, AssignEvery: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -53,4 +56,29 @@ func writeBatch(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 	return insert(ctx, tx, len(b.Events), func(i int) (int32, int64, []byte) {
 		return int32(partition), b.Events[i].Sequence, b.Events[i].Body
 	})
+}
+
+// togetherSource opens no partition until all are about to be opened.
+type togetherSource struct {
+	driver.Source
+	left atomic.Int32
+	all  chan struct{}
+}
+
+func startTogether(s driver.Source, partitions int) *togetherSource {
+	t := &togetherSource{Source: s, all: make(chan struct{})}
+	t.left.Store(int32(partitions))
+	return t
+}
+
+func (t *togetherSource) Open(ctx context.Context, partition string, after driver.Position, epoch int64) (driver.Reader, error) {
+	if t.left.Add(-1) == 0 {
+		close(t.all)
+	}
+	select {
+	case <-t.all:
+		return t.Source.Open(ctx, partition, after, epoch)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
