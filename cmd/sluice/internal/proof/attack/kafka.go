@@ -53,6 +53,18 @@ type cluster struct {
 }
 
 func (c *cluster) start(ctx context.Context) (err error) {
+	if err := c.boot(); err != nil {
+		return err
+	}
+	if err := c.kafka.CreateTopic(ctx, c.topic, partitions); err != nil {
+		return err
+	}
+	c.sender, err = c.route()
+	return err
+}
+
+// boot starts the brokers.
+func (c *cluster) boot() (err error) {
 	cfg := c.config()
 	if c.world.Plan.Strike[FillBroker] > 0 {
 		cfg.Data = c.mount
@@ -62,11 +74,7 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	}
 	c.starts = brokers
 	c.world.secrets.kafka = c.kafka.Password()
-	if err := c.kafka.CreateTopic(ctx, c.topic, partitions); err != nil {
-		return err
-	}
-	c.sender, err = c.route()
-	return err
+	return nil
 }
 
 func (c *cluster) config() *kafkatest.Config {
