@@ -193,7 +193,7 @@ func TestPartitionsAdded(t *testing.T) {
 
 // Compaction removes events before and behind a checkpoint. Each that is left takes effect once; a new
 // consumer sees the last event of each key; and its checkpoint reaches the end.
-func TestCompaction(t *testing.T) {
+func TestConsumerOfCompactedTopic(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
 	c := newCluster(t, kafkatest.Shared(t).Brokers(), topic)
