@@ -3,11 +3,14 @@
 package kafkatest
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
@@ -111,6 +114,7 @@ func TestSecured(t *testing.T) {
 			"SCRAM-SHA-512": user.AsSha512Mechanism(), "OAUTHBEARER": oauth.Auth{Token: token}.AsMechanism(),
 		}
 	}
+	forged := token[:len(token)-8] + "AAAAAAAA"
 	type way struct {
 		listener Listener
 		options  []kgo.Opt
@@ -132,12 +136,18 @@ func TestSecured(t *testing.T) {
 	for name, m := range mechanisms("wrong", expired) {
 		ways[name+", refused"] = way{SASL, []kgo.Opt{kgo.SASL(m)}, false}
 	}
+	ways["OAUTHBEARER, a signature of nobody"] = way{SASL, []kgo.Opt{kgo.SASL(oauth.Auth{Token: forged}.AsMechanism())}, false}
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			cl := client(t, c.Secured(w.listener), append(w.options, kgo.RequestRetries(0), kgo.RetryTimeout(5*time.Second))...)
 			err := cl.Ping(t.Context())
 			if (err == nil) != w.allowed {
 				t.Fatalf("%v; allowed: %v", err, w.allowed)
+			}
+			// An answer to OAUTHBEARER that holds anything is a refusal (RFC 7628).
+			refused := errors.Is(err, kerr.SaslAuthenticationFailed) || err != nil && strings.Contains(err.Error(), "unexpected data in oauth response")
+			if want := strings.Contains(name, "refused") || strings.Contains(name, "nobody"); refused != want {
+				t.Errorf("%v; refused by SASL: want %v", err, want)
 			}
 			if w.allowed {
 				produce(t, cl, topic, 1)

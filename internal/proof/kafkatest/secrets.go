@@ -115,6 +115,8 @@ func (s *secrets) properties(listeners map[string]listener, keys string) []strin
 		"ssl.truststore.certificates=" + value(s.client.CertPEM),
 		"listener.name.mtls.ssl.client.auth=required",
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+		// The default checks no signature where the keys are those of a listener.
+		"sasl.oauthbearer.jwt.validator.class=" + module + "oauthbearer.BrokerJwtValidator",
 	}
 	for name, l := range listeners {
 		if !strings.HasPrefix(l.protocol, "SASL_") {
@@ -126,10 +128,10 @@ func (s *secrets) properties(listeners map[string]listener, keys string) []strin
 			name+`scram-sha-256.sasl.jaas.config=`+module+`scram.ScramLoginModule required;`,
 			name+`scram-sha-512.sasl.jaas.config=`+module+`scram.ScramLoginModule required;`,
 			name+`oauthbearer.sasl.jaas.config=`+module+`oauthbearer.OAuthBearerLoginModule required;`,
-			name+`oauthbearer.sasl.server.callback.handler.class=`+module+`oauthbearer.OAuthBearerValidatorCallbackHandler`,
 			name+`oauthbearer.sasl.oauthbearer.jwks.endpoint.url=file://`+keys,
 			name+`oauthbearer.sasl.oauthbearer.expected.audience=`+Audience,
 			name+`oauthbearer.sasl.oauthbearer.expected.issuer=`+issuer,
+			name+`oauthbearer.sasl.server.callback.handler.class=`+module+`oauthbearer.OAuthBearerValidatorCallbackHandler`,
 		)
 	}
 	return lines
