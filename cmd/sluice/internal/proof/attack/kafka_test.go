@@ -22,7 +22,7 @@ func kafka(t *testing.T, program, words, keys string) attack.Config {
 
 // TestKafka attacks consumers of a cluster, its brokers, and PostgreSQL.
 func TestKafka(t *testing.T) {
-	words := "events=60000 rate=1000 consumers=8 brokers=12 pauses=5 fenced=1 jumps=2 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24 disks=1 " + os.Getenv("SLUICE_ATTACK")
+	words := "events=40000 rate=700 consumers=8 brokers=9 pauses=5 fenced=1 jumps=2 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24 disks=1 " + os.Getenv("SLUICE_ATTACK")
 	if os.Geteuid() != 0 {
 		fmt.Println("left out: full disks of brokers, which need root to mount a small disk")
 		words += " disks=0"
