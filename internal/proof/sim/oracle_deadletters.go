@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,6 @@ type blame struct {
 	// unrecorded are the leases whose owner could not record an attempt.
 	unrecorded map[sluice.Lease]bool
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
-	held       map[eventID]string   // the keys of those that were held back
 
 	why         map[eventID]string    // the error with which it became a dead letter
 	convictions map[string]conviction // by partition, outage and assignment
@@ -40,7 +40,7 @@ type blame struct {
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, held: map[eventID]string{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, convictions: map[string]conviction{}, assignments: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, convictions: map[string]conviction{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -112,29 +112,35 @@ func (w *world) stored(by string, assignment int, list []sluice.DeadLetter) {
 			w.convicted(id, fmt.Sprint(id.topic, "/", id.partition, " ", w.windows[environment], assignment, by))
 		}
 		w.blame.parked[key] = append(w.blame.parked[key], id)
-		switch held := strings.HasPrefix(list[i].Error, "held back"); {
-		case held && w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold:
-			w.blame.held[id] = key
-		case held, !w.deserved(&list[i]):
+		if !w.deserved(&list[i]) {
 			w.stale = append(w.stale, fmt.Sprintf("event %v (%s) did not fail by itself, but is a dead letter after %d attempts: %s", id, w.blame.kinds[id], list[i].Attempts, list[i].Error))
 		}
 	}
 }
 
-// checkHeldBack returns the dead letters that were held back although no other event of their key was a
-// dead letter. The other one may have been stored later.
+// checkHeldBack returns the dead letters that are held back although no other event of their key was a
+// dead letter. The other one may have been stored later. If it never was, because its request was lost,
+// an operator's retry has removed the ones behind it.
 func (w *world) checkHeldBack() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var bad []string
-	for id, key := range w.blame.held {
-		if !slices.ContainsFunc(w.blame.parked[key], func(o eventID) bool { return o != id }) {
-			bad = append(bad, fmt.Sprintf("event %v was held back, but no other event of its key is a dead letter", id))
+	for _, g := range w.groups() {
+		list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{})
+		w.mu.Lock()
+		for i := range list {
+			id := w.letterID(&list[i])
+			others := slices.DeleteFunc(slices.Clone(w.blame.parked[keyOf(&list[i])]), func(o eventID) bool { return o == id })
+			again := len(w.blame.parked[keyOf(&list[i])]) - len(others) // its owner may have found the one that the owner before stored
+			if isHeldBack(&list[i]) && len(others) == 0 && again < 2 {
+				bad = append(bad, fmt.Sprintf("event %v is held back, but no other event of its key was a dead letter", id))
+			}
 		}
+		w.mu.Unlock()
 	}
-	slices.Sort(bad)
 	return bad
 }
+
+// isHeldBack reports whether an event is a dead letter because an earlier one of its key is.
+func isHeldBack(d *sluice.DeadLetter) bool { return strings.HasPrefix(d.Error, "held back") }
 
 func keyOf(d *sluice.DeadLetter) string {
 	return d.Group.Topic + "/" + d.Event.Partition + "/" + d.Event.Key
@@ -153,6 +159,8 @@ func (w *world) deserved(d *sluice.DeadLetter) bool {
 		return true
 	case !firstOfChain && slices.Contains(failing, kind):
 		return true
+	case isHeldBack(d): // see checkHeldBack
+		return w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold
 	}
 	return len(w.blame.begun[id]) >= deadliest || w.blame.why[id] == errEnvironment.Error()
 }
