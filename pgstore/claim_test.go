@@ -339,6 +339,45 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// What prevents a start is one line that names server, database, cause and the next step.
+func TestStartErrors(t *testing.T) {
+	url := pgtest.Database(t)
+	s := open(t, url, nil)
+	name := s.Pool().Config().ConnConfig.Database
+	if _, err := s.Pool().Exec(t.Context(), fmt.Sprintf(`
+		DROP ROLE IF EXISTS stranger, crowd;
+		CREATE ROLE stranger LOGIN PASSWORD 'secret';
+		CREATE ROLE crowd LOGIN PASSWORD 'secret' CONNECTION LIMIT 0;
+		REVOKE CONNECT ON DATABASE %s FROM PUBLIC;
+		GRANT CONNECT ON DATABASE %[1]s TO crowd`, name)); err != nil {
+		t.Fatal(err)
+	}
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := func(user string) string {
+		c := *u
+		c.User = neturl.UserPassword(user, "secret")
+		return c.String()
+	}
+	for address, want := range map[string]string{
+		as("stranger"): "(SQLSTATE 42501): grant the user CONNECT on the database",
+		as("crowd"):    "(SQLSTATE 53300): raise max_connections or the role's limit, or lower pool_max_conns",
+		strings.Replace(url, "/"+name, "/nowhere", 1):                      "(SQLSTATE 3D000): create the database, or correct its name",
+		strings.Replace(url, "sslmode=disable", "sslmode=require", 1):      "enable TLS in the server (ssl = on), or correct sslmode",
+		url + "&target_session_attrs=read-only":                            "check which server is the primary",
+		url + "&search_path=nowhere":                                       "name one",
+		strings.Replace(url, "/"+name, "/"+name, 1) + "&no_such_setting=1": "(SQLSTATE 42704): correct the parameter in the URL",
+	} {
+		_, err := pgstore.Open(t.Context(), address, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), u.Host) || !strings.Contains(err.Error(), "database ") ||
+			strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("error is %v, want one line that names server and database, with %q", err, want)
+		}
+	}
+}
+
 func TestWrongPassword(t *testing.T) {
 	u, err := neturl.Parse(pgtest.Database(t))
 	if err != nil {
@@ -349,7 +388,7 @@ func TestWrongPassword(t *testing.T) {
 	if err == nil {
 		t.Fatal("opened with a wrong password")
 	}
-	for _, part := range []string{u.Host, "database test_", "as sluice", "password authentication failed", "28P01"} {
+	for _, part := range []string{u.Host, "database test_", "as sluice", "password authentication failed", "28P01): check user and password"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %q, want it to name %q", err, part)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,9 @@ func TestURLErrors(t *testing.T) {
 		"postgres://user:x/" + secret + "@host:5432/db",
 		"postgres://user:x?" + secret + "@host:5432/db",
 		"postgres://user:x#" + secret + "@host:port/db",
+		"postgres://user:p@x/" + secret + "@host:5432/db",
+		"postgres://user:p@x?" + secret + "@host:5432/db",
+		"postgres://user:p@x:1/" + secret + "@host:5432/db",
 		"postgres://user:%zz" + secret + "@host:5432/db",
 		"postgres://a@user:" + secret + "@host:" + secret + "/db",
 		"postgres://user:first@x:" + secret + "@host/db",
@@ -83,15 +85,15 @@ func TestUnreachable(t *testing.T) {
 		url  string
 		want []string
 	}{
-		{"postgres://user:" + secret + "@" + addr + "/flights", []string{addr, "database flights", "as user", "connection refused"}},
+		{"postgres://user:" + secret + "@" + addr + "/flights", []string{addr, "database flights", "as user", "connection refused: check host and port, and whether the server runs"}},
 		{"postgres://user:" + secret + "@" + addr + ",[::1]:" + port + "/flights", []string{addr, "[::1]:" + port, "refused"}},
-		{"host=/nonexistent port=5433 user=u dbname=flights password=" + secret, []string{"/nonexistent/.s.PGSQL.5433", "no such file"}},
+		{"host=/nonexistent port=5433 user=u dbname=flights password=" + secret, []string{"/nonexistent/.s.PGSQL.5433", "no such file or directory: check host and port"}},
 		// Two dots: no name server is asked.
-		{"postgres://user:" + secret + "@host..invalid/flights", []string{"host..invalid:5432", "not known"}},
-		{"postgres://user:" + secret + "@" + deaf.Addr().String() + "/flights?sslmode=disable", []string{deaf.Addr().String(), "in time"}},
+		{"postgres://user:" + secret + "@host..invalid/flights", []string{"host..invalid:5432", "not known: no such host: correct the host"}},
+		{"postgres://user:" + secret + "@" + deaf.Addr().String() + "/flights?sslmode=disable", []string{deaf.Addr().String(), "in time: check host, port and firewalls"}},
 	} {
 		within := time.Minute
-		if slices.Contains(c.want, "in time") {
+		if strings.Contains(c.url, deaf.Addr().String()) {
 			within = 300 * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), within)

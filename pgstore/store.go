@@ -180,14 +180,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) (string, er
 		return "", err
 	}
 	defer conn.Release()
-	if err := postgres.Check(conn.Conn()); err != nil {
-		return "", err
-	}
-	schema, err = postgres.Migrate(ctx, conn.Conn(), schema, postgres.Migrations)
-	if err != nil {
-		return "", fmt.Errorf("prepare Sluice's tables: %w", err)
-	}
-	return schema, nil
+	return postgres.Prepare(ctx, conn.Conn(), schema)
 }
 
 // Pool returns the connections of the steps, for other queries. Steps cannot use a connection while

@@ -3,12 +3,14 @@ package pipeline
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"go.opentelemetry.io/otel/trace"
@@ -16,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/databasetoken"
+	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -58,17 +61,27 @@ func (d postgresDatabase) reader() (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgx.ParseConfig(address)
+	pc, err := internalpostgres.ParseURL(address)
 	if err != nil {
-		// The driver's error may show the URL, which may contain a password.
-		return nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with special characters of the password as %XX")
+		return nil, err
 	}
-	return stdlib.OpenDB(*cfg, stdlib.OptionBeforeConnect(func(ctx context.Context, cc *pgx.ConnConfig) (err error) {
+	return sql.OpenDB(postgresReader{stdlib.GetConnector(*pc.ConnConfig, stdlib.OptionBeforeConnect(func(ctx context.Context, cc *pgx.ConnConfig) (err error) {
 		if password != nil {
 			cc.Password, err = password(ctx)
 		}
 		return err
-	})), nil
+	}))}), nil
+}
+
+// postgresReader says in errors which database it could not connect to, and what to do.
+type postgresReader struct{ sqldriver.Connector }
+
+func (c postgresReader) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if failed, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		err = internalpostgres.ConnectError(failed)
+	}
+	return conn, err
 }
 
 func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {

@@ -116,3 +116,30 @@ func BenchmarkPostgres(b *testing.B) {
 		})
 	}
 }
+
+// TestPostgresReader: what reads a database takes the same URL as a pipeline. It says in one line which
+// server and database it cannot connect to, why, and what to do.
+func TestPostgresReader(t *testing.T) {
+	address := pgtest.Database(t)
+	db, err := OpenReader(address + "&pool_max_conns=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.PingContext(t.Context()); err != nil {
+		t.Errorf("with pool_max_conns: %v", err)
+	}
+	for address, want := range map[string]string{
+		"postgres://app:" + secret + "@127.0.0.1:1/flights": "connect to PostgreSQL at 127.0.0.1:1, database flights, as app: connection refused: check host and port, and whether the server runs",
+		"postgres://app:p@x/" + secret + "@h/flights":       "special characters",
+	} {
+		db, err := OpenReader(address)
+		if err == nil {
+			defer db.Close()
+			err = db.PingContext(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), secret) {
+			t.Errorf("got %v, want one line with %q", err, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 // row, and none of the rows is written.
 func TestMariaDBLoadRefused(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, p BIGINT, CHECK (n < 100), FOREIGN KEY (p) REFERENCES parents (id))")
+	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, p BIGINT, at TIMESTAMP NOT NULL, CHECK (n < 100), FOREIGN KEY (p) REFERENCES parents (id))")
 	suite.NoError(t, "create table", err)
 	const bad = 150
 	for what, change := range map[string]func(row []any){
@@ -122,14 +123,16 @@ func TestMariaDBLoadRefused(t *testing.T) {
 		"a number that is too high": func(row []any) { row[2] = 1000 },
 		"a violated check":          func(row []any) { row[2] = 100 },
 		"a missing parent":          func(row []any) { row[3] = 1 },
+		"NULL for a time":           func(row []any) { row[4] = nil },
 	} {
 		rows := make([][]any, 300)
 		for i := range rows {
-			rows[i] = []any{i, "abc", 1, nil}
+			rows[i] = []any{i, "abc", 1, nil, time.Unix(int64(i), 0)}
 		}
 		change(rows[bad])
+		columns := []string{"k", "v", "n", "p", "at"}
 		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
-			done, err := tx.dialect.bulk(ctx, tx.tx, "refusing", []string{"k", "v", "n", "p"}, rows)
+			done, err := tx.dialect.bulk(ctx, tx.tx, "refusing", columns, rows)
 			var n int
 			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM refusing").Scan(&n); done || err != nil || n != 0 {
 				t.Errorf("%s: loaded %t, %d rows, %v; want none", what, done, n, err)
@@ -137,10 +140,19 @@ func TestMariaDBLoadRefused(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return tx.Insert(ctx, "refusing", []string{"k", "v", "n", "p"}, rows)
+			return tx.Insert(ctx, "refusing", columns, rows)
 		})
 		if row, ok := errors.AsType[*RowError](err); !ok || row.Row != bad {
 			t.Errorf("%s: %v; want a RowError of row %d", what, err, bad)
+		}
+	}
+	for _, kind := range []string{"TIMESTAMP", "DATETIME", "BIGINT", "TEXT", "BLOB", "ENUM('a')", "BIT(1)", "JSON"} {
+		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE OR REPLACE TABLE no_nulls (v "+kind+" NOT NULL)"))
+		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+			return tx.Insert(ctx, "no_nulls", []string{"v"}, slices.Repeat([][]any{{nil}}, loadRows))
+		})
+		if row, ok := errors.AsType[*RowError](err); !ok || row.Row != 0 {
+			t.Errorf("NULL for every %s: %v; want a RowError of row 0", kind, err)
 		}
 	}
 	err = inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
@@ -148,6 +160,22 @@ func TestMariaDBLoadRefused(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "nowhere") || !strings.Contains(err.Error(), "create what is missing") {
 		t.Errorf("a missing table: %v", err)
+	}
+}
+
+// TestMariaDBLoadTruncates: the driver's parameter timeTruncate holds for LOAD DATA too.
+func TestMariaDBLoadTruncates(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t)+"?timeTruncate=1s", nil)
+	suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE TABLE times (at DATETIME(6), text VARCHAR(40))"))
+	instant := time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+	for _, n := range []int{1, loadRows} {
+		suite.NoError(t, "insert", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+			return tx.Insert(ctx, "times", []string{"at", "text"}, slices.Repeat([][]any{{instant, instant}}, n))
+		}))
+	}
+	var kinds, rows int
+	if _, err := one(t.Context(), s.reader, "SELECT COUNT(DISTINCT at, text), COUNT(*) FROM times WHERE at = '2026-01-02 03:04:05'", nil, &kinds, &rows); err != nil || kinds != 1 || rows != 1+loadRows {
+		t.Errorf("%d kinds of %d rows, %v; want 1 of %d", kinds, rows, err, 1+loadRows)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/microsoft/go-mssqldb/msdsn"
+
+	"github.com/sluice-go/sluice/internal/databaseurl"
 )
 
 // CheckSQLServer returns why [OpenSQLServer] would fail, as far as that can be found without creating
@@ -81,7 +83,7 @@ func mssqlName(params msdsn.Config) string {
 // mssqlParams makes the driver's parameters from a URL.
 func mssqlParams(address string, c ServerConfig) (msdsn.Config, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "sqlserver" || u.Hostname() == "" || mssqlCutPassword(u, address) {
+	if err != nil || u.Scheme != "sqlserver" || u.Hostname() == "" || databaseurl.CutPassword(u) {
 		// The error of url.Parse contains the password.
 		return msdsn.Config{}, errors.New("SQL Server URL: cannot be read: it must have the form sqlserver://user:password@host:1433?database=name, with special characters of the password as %XX")
 	}
@@ -132,13 +134,6 @@ func mssqlUnknown(u *url.URL) string {
 		return ""
 	}
 	return names[i]
-}
-
-// mssqlCutPassword reports whether a password seems to end before its end, because of a special character:
-// the rest would be taken for an instance or a parameter, and shown in errors.
-func mssqlCutPassword(u *url.URL, address string) bool {
-	beforeValues, _, _ := strings.Cut(address, "=")
-	return strings.Contains(u.Path, "@") || u.Fragment != "" || u.User == nil && strings.Contains(beforeValues, "@")
 }
 
 // mssqlCheck refuses servers and databases that are too old.

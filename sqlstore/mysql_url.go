@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluice-go/sluice/internal/databaseurl"
 )
 
 // connectTimeout bounds an attempt to connect where the address does not.
@@ -181,8 +183,7 @@ func parseMySQLAddress(address string) (*mysql.Config, error) {
 		return mysql.ParseDSN(address)
 	}
 	u, err := url.Parse(address)
-	// A password with a special character may look like the path.
-	if err != nil || scheme != "mysql" && scheme != "mariadb" || strings.ContainsAny(strings.TrimPrefix(u.Path, "/"), "/@") || u.Fragment != "" {
+	if err != nil || scheme != "mysql" && scheme != "mariadb" || databaseurl.CutPassword(u) || strings.Contains(strings.TrimPrefix(u.Path, "/"), "/") {
 		return nil, errMySQLURL
 	}
 	parameters, roots, err := splitParameters(u.RawQuery)

@@ -64,14 +64,7 @@ func (c *postgresConnector) prepare(ctx context.Context, schema string) (string,
 		return "", err
 	}
 	defer conn.Close()
-	pg := conn.(*postgresConn).pgx()
-	if err := postgres.Check(pg); err != nil {
-		return "", err
-	}
-	if schema, err = postgres.Migrate(ctx, pg, schema, postgres.Migrations); err != nil {
-		return "", fmt.Errorf("prepare Sluice's tables: %w", err)
-	}
-	return schema, nil
+	return postgres.Prepare(bounded, conn.(*postgresConn).pgx(), schema)
 }
 
 // Connect opens a connection.

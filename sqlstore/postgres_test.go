@@ -467,10 +467,10 @@ func TestPostgresErrors(t *testing.T) {
 	suite.NoError(t, "read the URL", err)
 	u.User = url.UserPassword("sluice", "canary")
 	for _, c := range []struct{ address, want string }{
-		{u.String(), "password authentication failed"},
-		{"postgres://u:canary@127.0.0.1:1/db", "connection refused"},
+		{u.String(), "28P01): check user and password"},
+		{"postgres://u:canary@127.0.0.1:1/db", "connection refused: check host and port, and whether the server runs"},
 		{"postgres://u:canary@host/db?sslmode=strict", "sslmode"},
-		{address + "&search_path=nowhere", "search_path"},
+		{address + "&search_path=nowhere", u.Host + ", database " + strings.Trim(u.Path, "/") + ", as sluice: no schema in the role's search_path exists: name one"},
 	} {
 		_, err := OpenPostgres(t.Context(), c.address, nil)
 		saysAll(t, c.want, err, c.want)

@@ -11,13 +11,11 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -107,9 +105,6 @@ func (f *importFlags) rows() (importSource, error) {
 
 func (s tableSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
 	found, err := azurecheckpoints.ReadTable(ctx, s.db, s.table, cmp.Or(s.topic, group.Topic))
-	if refused, ok := errors.AsType[*pgconn.ConnectError](err); ok { // it takes a line for each address
-		err = postgres.ConnectError(refused)
-	}
 	if err != nil {
 		return found, fmt.Errorf("read checkpoints of another consumer: %w", err)
 	}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	neturl "net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluice-go/sluice/internal/databaseurl"
 )
 
 // oldestServer is the oldest major version of PostgreSQL that has
@@ -36,15 +36,33 @@ type Settings struct {
 	Password func(context.Context) (string, error)
 }
 
-// Parse makes a pool's configuration from a URL. Client and server are set to detect within the
-// lease's length that the other is gone. Its errors are one line without the password.
-func Parse(url string, settings Settings) (*pgxpool.Config, error) {
-	if cutPassword(url) {
+// ParseURL makes a pool's configuration from a URL as it is, for programs that only read the database.
+// Its errors are one line without the password.
+func ParseURL(url string) (*pgxpool.Config, error) {
+	pc, err := parseURL(url)
+	if err == nil {
+		pc.ConnConfig.ConnectTimeout = cmp.Or(pc.ConnConfig.ConnectTimeout, connectTimeout)
+	}
+	return pc, err
+}
+
+func parseURL(url string) (*pgxpool.Config, error) {
+	if u, err := neturl.Parse(url); err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && databaseurl.CutPassword(u) {
 		return nil, &parseError{reason: urlForm}
 	}
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, &parseError{reason: parseReason(url, err)}
+	}
+	return pc, nil
+}
+
+// Parse makes the configuration of a store's pool from a URL. Client and server are set to detect within
+// the lease's length that the other is gone. Its errors are those of [ParseURL].
+func Parse(url string, settings Settings) (*pgxpool.Config, error) {
+	pc, err := parseURL(url)
+	if err != nil {
+		return nil, err
 	}
 	cc := pc.ConnConfig
 	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, min(connectTimeout, settings.RequestTimeout))
@@ -92,7 +110,7 @@ func askPassword(password func(context.Context) (string, error)) func(context.Co
 	return func(ctx context.Context, cc *pgx.ConnConfig) error {
 		text, err := password(ctx)
 		if err != nil {
-			return &connectError{text: where(&cc.Config) + "get the password: " + oneLine(err.Error()), err: err}
+			return &connectError{text: "connect to " + place(&cc.Config) + ": get the password: " + oneLine(err.Error()), err: err}
 		}
 		cc.Password = text
 		return nil
@@ -130,17 +148,6 @@ func (e *parseError) Error() string { return "PostgreSQL URL: " + e.reason }
 
 const urlForm = "cannot be read: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password"
 
-// cutPassword reports whether the password of a URL seems to end before its end, because of a special
-// character: the rest would be taken for a database or a parameter, and shown in errors.
-func cutPassword(url string) bool {
-	u, err := neturl.Parse(url)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return false
-	}
-	beforeValues, _, _ := strings.Cut(url, "=")
-	return u.Fragment != "" || u.User == nil && strings.Contains(beforeValues, "@")
-}
-
 // parseReason says what is wrong with a URL, if that is possible without revealing a part of its
 // password. In a URL that cannot be split into its parts, any text may be one.
 func parseReason(url string, err error) string {
@@ -168,76 +175,3 @@ func parseReason(url string, err error) string {
 var lineBreaks = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
 
 func oneLine(s string) string { return lineBreaks.ReplaceAllString(strings.TrimSpace(s), "; ") }
-
-// ConnectError returns the error of an attempt to connect as one line that names host, port, database,
-// user and cause.
-func ConnectError(failed *pgconn.ConnectError) error {
-	return &connectError{text: where(failed.Config) + cause(failed), err: failed.Unwrap()}
-}
-
-// NoConnection returns an error for a pool that had no connection in time.
-func NoConnection(c *pgconn.Config, err error) error {
-	return &connectError{text: where(c) + "no connection in time", err: err}
-}
-
-// where begins the text of an error about connections.
-func where(c *pgconn.Config) string {
-	at := []string{address(c.Host, c.Port)}
-	for _, f := range c.Fallbacks {
-		if a := address(f.Host, f.Port); !slices.Contains(at, a) {
-			at = append(at, a)
-		}
-	}
-	return fmt.Sprintf("connect to PostgreSQL at %s, database %s, as %s: ", strings.Join(at, " or "), c.Database, c.User)
-}
-
-func address(host string, port uint16) string {
-	if strings.HasPrefix(host, "/") {
-		return fmt.Sprintf("%s/.s.PGSQL.%d", host, port)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-type connectError struct {
-	text string
-	err  error
-}
-
-func (e *connectError) Error() string { return e.text }
-func (e *connectError) Unwrap() error { return e.err }
-
-// cause returns what a failed attempt to connect comes down to.
-func cause(failed *pgconn.ConnectError) string {
-	var refused *pgconn.PgError
-	var resolve *net.DNSError
-	var op *net.OpError
-	switch {
-	case RefusedParameter(failed):
-		errors.As(failed, &refused)
-		return fmt.Sprintf("%s (SQLSTATE %s): a pooler such as PgBouncer refuses it: remove it from the URL, and set it for the role instead", oneLine(refused.Message), refused.Code)
-	case errors.As(failed, &refused):
-		return fmt.Sprintf("%s (SQLSTATE %s)", oneLine(refused.Message), refused.Code)
-	case errors.Is(failed, context.DeadlineExceeded):
-		return "no answer in time"
-	case errors.As(failed, &resolve):
-		return "host name is not known: " + resolve.Err
-	case errors.As(failed, &op) && op.Err != nil:
-		return strings.TrimPrefix(op.Err.Error(), "connect: ")
-	}
-	return oneLine(failed.Unwrap().Error())
-}
-
-// Check refuses servers that lack what the stores need.
-func Check(conn *pgx.Conn) error {
-	version := conn.PgConn().ParameterStatus("server_version")
-	digits, _, _ := strings.Cut(version, ".")
-	if major, err := strconv.Atoi(digits); err == nil && major < oldestServer {
-		return fmt.Errorf("PostgreSQL is version %s: Sluice needs %d or later", version, oldestServer)
-	}
-	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
-	case "", "UTF8", "SQL_ASCII":
-		return nil
-	default:
-		return fmt.Errorf("database %s is encoded in %s, which cannot hold every event: create it with ENCODING 'UTF8'", conn.Config().Database, encoding)
-	}
-}

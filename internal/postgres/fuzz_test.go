@@ -35,7 +35,7 @@ func FuzzURL(f *testing.F) {
 		if pc.ConnConfig.ConnectTimeout <= 0 || pc.ConnConfig.DialFunc == nil || pc.ConnConfig.RuntimeParams["tcp_user_timeout"] == "" {
 			t.Fatalf("%q: a connection that may hang: %+v", given, pc.ConnConfig.RuntimeParams)
 		}
-		where, elsewhere := where(&pc.ConnConfig.Config), pc.ConnConfig.Host+pc.ConnConfig.Database+pc.ConnConfig.User
+		where, elsewhere := place(&pc.ConnConfig.Config), pc.ConnConfig.Host+pc.ConnConfig.Database+pc.ConnConfig.User
 		for _, other := range pc.ConnConfig.Fallbacks {
 			elsewhere += other.Host
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/databasetoken"
+	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -62,9 +63,9 @@ func OpenPostgres(url string, opts Options) (System, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := internalpostgres.ParseURL(url)
 	if err != nil {
-		return nil, errors.New("not a URL that PostgreSQL's clients understand: write postgres://user:password@host:5432/database, with %-encoding for special characters in the password")
+		return nil, err
 	}
 	c := cfg.ConnConfig
 	schema := "sluice_verify_" + opts.ID
