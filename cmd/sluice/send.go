@@ -17,17 +17,23 @@ func (a *app) send() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send {--hub | --queue | --topic} NAME [FILE… | --generate N]",
 		Short: "Send records from files, or generated documents, to an event hub, a queue or a topic",
-		Long: `Send records to an event hub, or to a queue or topic of Service Bus. The input is
-newline-delimited JSON, a JSON array, or CSV with a header, whose rows become JSON
-objects. The first character of the input decides which. With "-", or without a file,
-records are read from standard input.
+		Long: `Send records to an event hub, to a queue or topic of Service Bus, or to a topic of
+Kafka. The input is newline-delimited JSON, a JSON array, or CSV with a header, whose
+rows become JSON objects. The first character of the input decides which. With "-", or
+without a file, records are read from standard input.
 
 Batches are as large as the service allows. Records with the same key, or with the
 same session, keep their order. Records with neither are spread over the partitions.
 
+For Kafka, --to is kafka://HOST:9092, or kafka+tls://HOST:9093 over TLS; several brokers
+are separated by commas. How to authenticate is in the environment: KAFKA_SASL (plain,
+scram-sha-256, scram-sha-512 or entra), KAFKA_USER and KAFKA_PASSWORD. KAFKA_CA_FILE has
+the certificates to trust, KAFKA_CERT_FILE and KAFKA_KEY_FILE those of this client.
+
 ` + aboutGenerate,
 		Example: `  sluice send --hub flights --key-field origin flights.csv
   sluice send --queue orders --session-field customer orders.ndjson
+  sluice send --to kafka://127.0.0.1:9092 --topic flights --create 4 flights.csv
   sluice send --hub docs --generate 4200000 --replicas 4 --batch 500`,
 	}
 	cmd.RunE = a.runE(func(ctx context.Context, files []string) error {
@@ -59,10 +65,11 @@ same session, keep their order. Records with neither are spread over the partiti
 }
 
 func addDestination(f *pflag.FlagSet, d *upload.Destination) {
-	f.StringVar(&d.Connection, "to", "", "`connection` string, or env:NAME for that in an environment variable\n(default env:"+upload.EventHubVariable+", for queues and topics env:"+upload.ServiceBusVariable+")")
+	f.StringVar(&d.Connection, "to", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+", for queues and topics env:"+upload.ServiceBusVariable+")")
 	f.StringVar(&d.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
 	f.StringVar(&d.Queue, "queue", "", "`name` of a Service Bus queue")
-	f.StringVar(&d.Topic, "topic", "", "`name` of a Service Bus topic")
+	f.StringVar(&d.Topic, "topic", "", "`name` of a Service Bus topic, or of a topic of Kafka")
+	f.Int32Var(&d.Create, "create", 0, "create the topic of Kafka with this `number` of partitions if it does not exist")
 	f.StringVar(&d.KeyField, "key-field", "", "`field` whose value is the partition key")
 	f.StringVar(&d.SessionField, "session-field", "", "`field` whose value is the session id, for a queue or topic")
 }
@@ -83,6 +90,12 @@ func checkDestination(cmd *cobra.Command, d *upload.Destination) error {
 		}
 	}
 	switch {
+	case d.SessionField != "" && d.IsKafka():
+		return usage.Errorf("--session-field: Kafka has no sessions: use --key-field")
+	case cmd.Flags().Changed("create") && !d.IsKafka():
+		return usage.Errorf("--create needs an address of Kafka in --to, like kafka://127.0.0.1:9092")
+	case cmd.Flags().Changed("create") && d.Create < 1:
+		return usage.Errorf("--create %d: must be positive", d.Create)
 	case d.SessionField != "" && !d.IsServiceBus():
 		return usage.Errorf("--session-field needs --queue or --topic; for an event hub use --key-field")
 	case d.SessionField != "" && d.KeyField != "":

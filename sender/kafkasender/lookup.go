@@ -180,7 +180,7 @@ func isUnknownTopic(err error) bool {
 // advice is what to do about errors that concern a sender.
 var advice = map[error]string{
 	kerr.TopicAuthorizationFailed:   "grant the operations Describe and Write on the topic",
-	kerr.ClusterAuthorizationFailed: "grant the operation IdempotentWrite on the cluster",
+	kerr.ClusterAuthorizationFailed: "grant the operation Write on the topic, and before Kafka 3.0 IdempotentWrite on the cluster",
 }
 
 // explain says in one line what failed and, if a retry does not cure it, what to do. Then it is a
@@ -188,14 +188,20 @@ var advice = map[error]string{
 func (t *Transport) explain(what string, err error) error {
 	what += " topic " + t.name
 	if next := advice[codeOf(err)]; next != "" {
-		return fmt.Errorf("%s: not authorised: %s: %w: %w", what, next, err, sender.ErrPermanent)
+		return permanentError{fmt.Errorf("%s: not authorised: %s (the broker says: %w)", what, next, err)}
 	}
 	err = t.client.Explain(what, err)
 	if errors.Is(err, driver.ErrRefused) {
-		return fmt.Errorf("%w: %w", err, sender.ErrPermanent)
+		return permanentError{err}
 	}
 	return err
 }
+
+// permanentError is a [sender.ErrPermanent] whose text is that of another error.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error        { return e.error }
+func (e permanentError) Is(target error) bool { return target == sender.ErrPermanent }
 
 // codeOf returns the broker's error in err, nil if there is none.
 func codeOf(err error) error {

@@ -99,7 +99,7 @@ func (s *sending) attempt(ctx context.Context) (sender.Outcome, error) {
 		return refused(err)
 	}
 	if int(p.number) >= len(l.brokers) {
-		return refused(fmt.Errorf("topic %s has only %d partitions now, it has been created again: start the program again: %w", t.name, len(l.brokers), sender.ErrPermanent))
+		return refused(permanentError{fmt.Errorf("topic %s has only %d partitions now, it has been created again: start the program again", t.name, len(l.brokers))})
 	}
 	leader := l.brokers[p.number]
 	if leader < 0 {

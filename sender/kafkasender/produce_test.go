@@ -42,7 +42,7 @@ func TestOutcomes(t *testing.T) {
 		{kerr.InvalidTimestamp, 1, sender.OutcomeRejected, ""},
 		{kerr.PolicyViolation, 1, sender.OutcomeRejected, ""},
 		{kerr.TopicAuthorizationFailed, 1, sender.OutcomeDenied, "topic flights: not authorised: grant the operations Describe and Write on the topic"},
-		{kerr.ClusterAuthorizationFailed, 1, sender.OutcomeDenied, "grant the operation IdempotentWrite on the cluster"},
+		{kerr.ClusterAuthorizationFailed, 1, sender.OutcomeDenied, "grant the operation Write on the topic, and before Kafka 3.0 IdempotentWrite on the cluster"},
 		{kerr.RequestTimedOut, 1, sender.OutcomeAccepted, ""}, // and repeated
 		{kerr.NotEnoughReplicasAfterAppend, 3, sender.OutcomeAccepted, ""},
 		{kerr.UnknownServerError, 2, sender.OutcomeAccepted, ""},

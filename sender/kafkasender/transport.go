@@ -115,7 +115,7 @@ func (t *Transport) NewBatch(ctx context.Context, partition string) (sender.Batc
 	}
 	n, err := strconv.Atoi(partition)
 	if err != nil || n < 0 || n >= len(list) {
-		return nil, fmt.Errorf("topic %s has no partition %s, it has %d: %w", t.name, partition, len(list), sender.ErrPermanent)
+		return nil, permanentError{fmt.Errorf("topic %s has no partition %s, it has %d", t.name, partition, len(list))}
 	}
 	l, err := t.lookUpLimits(ctx)
 	if err != nil {

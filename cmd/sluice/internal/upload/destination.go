@@ -1,5 +1,5 @@
-// Package upload sends the records of files, or generated documents, to an event hub, or to a
-// queue or topic of Service Bus.
+// Package upload sends the records of files, or generated documents, to an event hub, to a queue or
+// topic of Service Bus, or to a topic of Kafka.
 package upload
 
 import (
@@ -28,18 +28,28 @@ const (
 
 // Destination is where messages are sent: a hub, a queue or a topic.
 type Destination struct {
-	// Connection is the connection string, or env:NAME for that of an environment variable.
-	// Default: that of [EventHubVariable] or [ServiceBusVariable].
+	// Connection is the connection string, an address of Kafka such as kafka://127.0.0.1:9092, or
+	// env:NAME for one of these in an environment variable. Default: that of [EventHubVariable] or
+	// [ServiceBusVariable].
 	Connection string
 	// Hub, Queue or Topic is the name of the entity. A hub's can be in the connection string.
 	Hub, Queue, Topic string
 	// KeyField or SessionField is the name of the field whose value is the partition key or the
 	// session id.
 	KeyField, SessionField string
+	// Create is how many partitions a topic of Kafka gets if it does not exist. Default: it must
+	// exist.
+	Create int32
 }
 
-// IsServiceBus reports whether the destination is a queue or a topic.
-func (d *Destination) IsServiceBus() bool { return d.Queue != "" || d.Topic != "" }
+// IsKafka reports whether the destination is a topic of Kafka.
+func (d *Destination) IsKafka() bool {
+	text, err := d.connectionString()
+	return err == nil && isKafkaURL(text)
+}
+
+// IsServiceBus reports whether the destination is a queue or a topic of Service Bus.
+func (d *Destination) IsServiceBus() bool { return (d.Queue != "" || d.Topic != "") && !d.IsKafka() }
 
 // kind is what the destination is: hub, queue or topic.
 func (d *Destination) kind() string {
@@ -63,7 +73,7 @@ func (d *Destination) connectionString() (string, error) {
 	from := d.Connection
 	switch {
 	case from != "":
-	case d.IsServiceBus():
+	case d.Queue != "" || d.Topic != "":
 		from = "env:" + ServiceBusVariable
 	default:
 		from = "env:" + EventHubVariable
@@ -96,6 +106,9 @@ type connections struct {
 // connection string fails before anything is sent. batch limits the messages of a batch; 0 means
 // as many as fit.
 func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, error) {
+	if d.IsKafka() {
+		return d.connectKafka(ctx, n, batch)
+	}
 	connection, err := d.connectionString()
 	if err != nil {
 		return nil, err
@@ -167,6 +180,8 @@ func (c *connections) close(ctx context.Context) {
 func (d *Destination) explain(err error) error {
 	var bus *azservicebus.Error
 	switch {
+	case d.IsKafka():
+		return err // it says already what to do
 	case errors.Is(err, sender.ErrPermanent):
 	case errors.As(err, &bus) && bus.Code == azservicebus.CodeConnectionLost:
 		return fmt.Errorf("%s: connect: %s", d, strings.TrimPrefix(bus.Error(), "(connlost): "))

@@ -15,6 +15,8 @@ import (
 type FeedConfig struct {
 	// KeyField is the name of the field whose value is the key. Default: records have no key.
 	KeyField string
+	// LongKeys says that keys may have any length. Default: as in Event Hubs.
+	LongKeys bool
 	// Rate limits how many records are yielded per second. Default: no limit.
 	Rate float64
 	// TooLarge is called for each record that is too large to read. It is left out.
@@ -96,7 +98,7 @@ func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) 
 		}
 		keyed := Record{Record: r}
 		if f.cfg.KeyField != "" {
-			if keyed.Key, err = key(r.Body, f.cfg.KeyField); err != nil {
+			if keyed.Key, err = key(r.Body, f.cfg.KeyField, f.cfg.LongKeys); err != nil {
 				return fmt.Errorf("%s: %w", r.Place, err)
 			}
 		}

@@ -16,7 +16,7 @@ func FuzzKey(f *testing.F) {
 	f.Add(`{"id":"\ud800\u0000"}`, "id")
 	f.Add(`[1]`, "")
 	f.Fuzz(func(t *testing.T, body, field string) {
-		k, err := key([]byte(body), field)
+		k, err := key([]byte(body), field, false)
 		if err != nil {
 			return
 		}

@@ -11,8 +11,8 @@ import (
 const maxKey = 128
 
 // key returns the value of a field of a JSON object as a key: a string without its quotes, a
-// number or a boolean as it is written.
-func key(body []byte, field string) (string, error) {
+// number or a boolean as it is written. Unless it may be long, it has up to maxKey characters.
+func key(body []byte, field string, long bool) (string, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(body, &object); err != nil {
 		return "", fmt.Errorf("key field %s: the record is not a JSON object", field)
@@ -33,7 +33,7 @@ func key(body []byte, field string) (string, error) {
 	if k == "" {
 		return "", fmt.Errorf("key field %s is empty", field)
 	}
-	if n := len([]rune(k)); n > maxKey {
+	if n := len([]rune(k)); n > maxKey && !long {
 		return "", fmt.Errorf("key field %s has %d characters: the limit is %d", field, n, maxKey)
 	}
 	return k, nil

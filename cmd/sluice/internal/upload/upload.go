@@ -41,7 +41,7 @@ func (u *Uploader) Files(ctx context.Context, names []string) error {
 	}
 	defer to.close(ctx)
 	f := &files{Uploader: u}
-	if f.feed, err = NewFeed(&FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, Rate: u.Rate, TooLarge: f.tooLarge}); err != nil {
+	if f.feed, err = NewFeed(&FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, TooLarge: f.tooLarge}); err != nil {
 		return err
 	}
 	cfg := senderConfig()

@@ -1,0 +1,83 @@
+//go:build kafka
+
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+)
+
+// TestSendToBroker sends to a broker of Apache Kafka, over each of its listeners.
+func TestSendToBroker(t *testing.T) {
+	const n, partitions = 2000, 3
+	c := kafkatest.New(t, &kafkatest.Config{Secure: true})
+	dir := t.TempDir()
+	keep := func(name string, pem []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cert, key := c.ClientCertificate()
+	ca := "KAFKA_CA_FILE=" + keep("ca.pem", c.Certificate())
+	own := []string{ca, "KAFKA_CERT_FILE=" + keep("cert.pem", cert), "KAFKA_KEY_FILE=" + keep("key.pem", key)}
+	login := func(mechanism, password string, more ...string) []string {
+		return append(more, "KAFKA_SASL="+mechanism, "KAFKA_USER="+kafkatest.User, "KAFKA_PASSWORD="+password)
+	}
+	plain := "kafka://" + strings.Join(c.Brokers(), ",")
+	to := func(scheme string, l kafkatest.Listener) string { return scheme + "://" + strings.Join(c.Secured(l), ",") }
+	file := writeLines(t, customers(n))
+
+	for name, way := range map[string]struct {
+		to  string
+		env []string
+	}{
+		"plain":         {plain, nil},
+		"TLS":           {to("kafka+tls", kafkatest.TLS), []string{ca}},
+		"mutual TLS":    {to("kafka+tls", kafkatest.MTLS), own},
+		"PLAIN":         {to("kafka+tls", kafkatest.SASLTLS), login("plain", c.Password(), ca)},
+		"SCRAM-SHA-256": {to("kafka", kafkatest.SASL), login("scram-sha-256", c.Password())},
+		"SCRAM-SHA-512": {to("kafka+tls", kafkatest.SASLTLS), login("SCRAM-SHA-512", c.Password(), ca)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := "send-" + strings.ReplaceAll(name, " ", "-")
+			must(t, "", way.env, "send", "--to", way.to, "--topic", topic, "--create", "3", "--key-field", "customer", file)
+			checkSent(t, recordsOf(t, c.Brokers(), topic), n, partitions)
+		})
+	}
+
+	topic := c.Topic(t, 1)
+	for name, way := range map[string]struct {
+		to, topic string
+		env       []string
+		want      []string
+	}{
+		"unknown topic":      {plain, "fligths", nil, []string{"topic fligths: not found", "pass --create N"}},
+		"no such name":       {plain, "fli/ghts", nil, []string{"no topic can have this name"}},
+		"no TLS there":       {"kafka+tls" + strings.TrimPrefix(plain, "kafka"), topic, nil, []string{"topic " + topic, "TLS"}},
+		"TLS only":           {to("kafka", kafkatest.TLS), topic, nil, []string{"topic " + topic, "TLS"}},
+		"no trust":           {to("kafka+tls", kafkatest.TLS), topic, nil, []string{"certificate is not valid here"}},
+		"no certificate":     {to("kafka+tls", kafkatest.MTLS), topic, []string{ca}, []string{"topic " + topic}},
+		"wrong password":     {to("kafka", kafkatest.SASL), topic, login("plain", "hunter2"), []string{"authentication refused", "check the user and the password"}},
+		"no authentication":  {to("kafka", kafkatest.SASL), topic, nil, []string{"topic " + topic, "authentication"}},
+		"mechanism unwanted": {plain, topic, login("plain", c.Password()), []string{"the broker expects no authentication at this port"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, errs := invoke(t, "", way.env, slices.Concat([]string{"send", "--to", way.to, "--topic", way.topic, file})...)
+			if code != 1 || strings.Count(errs, "\n") != 1 || strings.Contains(errs, c.Password()) || strings.Contains(errs, "hunter2") {
+				t.Errorf("exit code %d: %s", code, errs)
+			}
+			for _, part := range way.want {
+				if !strings.Contains(errs, part) {
+					t.Errorf("no %q in %s", part, errs)
+				}
+			}
+		})
+	}
+}
