@@ -39,7 +39,7 @@
 // [sender.Report] has it under PossibleDuplicates. A message that is sent again in another batch, as
 // a consumer does with a [sender.Sink], can be stored twice: sender.Stamped is for that.
 //
-// Before another batch follows a batch whose outcome is unknown, the producer's epoch is raised. From
-// then on the broker refuses the old one, should it still be on its way. So the messages of a key
-// keep their order.
+// Before another batch follows a batch that was not accepted, the producer's epoch is raised. From then
+// on the broker refuses the old one, should it still be on its way. So the messages of a key keep their
+// order, and no batch is taken for another.
 package kafkasender

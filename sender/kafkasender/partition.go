@@ -18,7 +18,7 @@ type partition struct {
 	id       int64 // of the producer; -1: none yet
 	epoch    int16
 	sequence int32 // of the next record
-	// unsettled is a batch that has the number sequence and may be stored; nil: none.
+	// unsettled is a batch that has the number sequence and was not accepted; nil: none.
 	unsettled *recordBatch
 }
 
@@ -29,8 +29,9 @@ type batchNumber struct {
 	sequence int32 // of the first record
 }
 
-// give gives a batch its number. A batch whose outcome is unknown keeps the one that it has, unless
-// another batch came after it.
+// give gives a batch its number. A batch that was not accepted keeps the one that it has, unless
+// another batch came after it. That batch never gets the same number, even if the broker said that it
+// refused the one before: a log that had stored it would take the two for one.
 func (p *partition) give(ctx context.Context, t *Transport, b *recordBatch) error {
 	if p.unsettled != nil && p.unsettled != b {
 		p.raiseEpoch()
@@ -45,6 +46,7 @@ func (p *partition) give(ctx context.Context, t *Transport, b *recordBatch) erro
 	if n := (batchNumber{p.id, p.epoch, p.sequence}); b.sent.number != n || !b.sent.ready {
 		b.sent.setNumber(n)
 	}
+	p.unsettled = b
 	return nil
 }
 

@@ -29,16 +29,14 @@ func (t *Transport) Send(ctx context.Context, batch sender.Batch) (sender.Outcom
 	}
 	s := sending{transport: t, partition: p, batch: b, pause: clock.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}}
 	outcome, err := s.run(ctx)
-	switch {
-	case outcome == sender.OutcomeAccepted:
+	if outcome == sender.OutcomeAccepted {
 		p.settle(b)
 		b.recycle()
 		return outcome, nil
-	case b.sent.unknown:
-		p.unsettled = b
-		return sender.OutcomeUnknown, err
 	}
-	p.unsettled = nil
+	if b.sent.unknown {
+		outcome = sender.OutcomeUnknown
+	}
 	return outcome, err
 }
 

@@ -190,6 +190,41 @@ func TestReplacedLeader(t *testing.T) {
 	}
 }
 
+// TestRefusedNumber checks that no batch gets the number of another that the broker refused.
+func TestRefusedNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 1)
+		transport := c.transport(t, nil)
+		var numbers []string
+		c.observe(func(r *kmsg.ProduceRequest) {
+			var b kmsg.RecordBatch
+			if err := b.ReadFrom(r.Topics[0].Partitions[0].Records); err != nil {
+				t.Error(err)
+			}
+			numbers = append(numbers, fmt.Sprintf("%d of %d", b.FirstSequence, b.ProducerEpoch))
+		})
+		accept := func(b sender.Batch) {
+			t.Helper()
+			if outcome, err := transport.Send(t.Context(), b); outcome != sender.OutcomeAccepted {
+				t.Error(outcome, err)
+			}
+		}
+		accept(batchOf(t, transport, "0", message(1)))
+		again := batchOf(t, transport, "0", message(2))
+		for _, b := range []sender.Batch{again, again, batchOf(t, transport, "0", message(3))} {
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas})
+			if outcome, err := transport.Send(t.Context(), b); outcome != sender.OutcomeBusy {
+				t.Error(outcome, err)
+			}
+		}
+		accept(again)
+		accept(batchOf(t, transport, "0", message(4)))
+		if want := []string{"0 of 0", "1 of 0", "1 of 0", "0 of 1", "0 of 2", "1 of 2"}; !slices.Equal(numbers, want) {
+			t.Errorf("numbers %q, want %q", numbers, want)
+		}
+	})
+}
+
 // TestLeaderMoves moves the partition to other brokers.
 func TestLeaderMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
