@@ -15,10 +15,11 @@
 // A real broker holds events of 1 KB in four partitions. Each run has a process, a
 // consumer group and a database of its own, and writes partition, offset and body of
 // each event to a table without an index. PostgreSQL stores the time of each commit,
-// so the clock is the database's, and the same for all: it runs from the moment when
-// every partition has rows to the last commit. Start-up and the forming of a group do
-// not count, neither as time nor as processor time. A run ends when all rows are
-// there, or after a time.
+// so the clock is the database's, and the same for all: it runs from the moment when a
+// quarter of the rows and some of every partition are there to the last commit. So
+// start-up, the forming of a group and most of what Java compiles do not count, neither
+// as time nor as the consumer's processor time. A run ends when all rows are there, or
+// after a time.
 //
 // # Kills
 //

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // killed is what was counted after a run with kills.
@@ -132,21 +134,17 @@ func (l *lab) follow(ctx context.Context, t *target, r *process, began, goal int
 
 // places returns how many rows the events have that have any.
 func (t *target) places(ctx context.Context) (map[place]int, error) {
-	rows, err := t.db.Query(ctx, `SELECT hub_partition, sequence_number, count(*) FROM events GROUP BY 1, 2`)
+	rows, err := t.db.Query(ctx, `SELECT hub_partition, sequence_number FROM events`)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	places := map[place]int{}
-	for rows.Next() {
-		var p place
-		var n int
-		if err := rows.Scan(&p.partition, &p.offset, &n); err != nil {
-			return nil, err
-		}
-		places[p] = n
-	}
-	return places, rows.Err()
+	var p place
+	_, err = pgx.ForEachRow(rows, []any{&p.partition, &p.offset}, func() error {
+		places[p]++
+		return nil
+	})
+	return places, err
 }
 
 func (k *killed) count(want map[place]struct{}, got map[place]int) {

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	})
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the comparison of speed; 0: none")
-	flag.IntVar(&o.events, "events", 200_000, "events of a run for speed")
+	flag.IntVar(&o.events, "events", 400_000, "events of a run for speed")
 	flag.DurationVar(&o.within, "within", 30*time.Second, "how long a run for speed lasts at most")
 	flag.IntVar(&o.kills, "kills", 5, "how often each peer is killed; 0: no such runs")
 	flag.IntVar(&o.killed, "killed", 200_000, "events of a run with kills")

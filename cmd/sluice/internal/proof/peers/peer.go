@@ -49,6 +49,7 @@ func allPeers(o options) []*peer {
 			Config: []string{"connect.properties", "sink.properties"}, Promise: atLeastOnce},
 		{Name: "Bento, sql_insert", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento.yaml"}, Config: []string{"bento.yaml"}, Promise: atLeastOnce},
 		{Name: "Bento, sql_raw", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento-json.yaml"}, Config: []string{"bento-json.yaml"}, Promise: atLeastOnce},
+		{Name: "Bento, sql_insert without batches", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento-plain.yaml"}, Config: []string{"bento-plain.yaml"}, Promise: atLeastOnce},
 		{Name: "Watermill", Version: "1.5.1, kafka 3.1.2", Command: []string{"./watermill"}, Promise: atLeastOnce},
 	}
 	var list []*peer

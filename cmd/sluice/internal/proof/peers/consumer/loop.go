@@ -41,7 +41,7 @@ func runLoop(ctx context.Context, j *job) error {
 	var writers sync.WaitGroup
 	fetched := make([]chan []*kgo.Record, j.partitions)
 	for p := range fetched {
-		fetched[p] = make(chan []*kgo.Record, 1) // the next records are fetched while a batch is written
+		fetched[p] = make(chan []*kgo.Record, 2) // the next records are fetched while a batch is written
 		writers.Go(func() {
 			if err := write(ctx, pool, int32(p), fetched[p]); err != nil {
 				cancel(fmt.Errorf("partition %d: %w", p, err))
@@ -108,10 +108,13 @@ func poll(ctx context.Context, client *kgo.Client, fetched []chan []*kgo.Record,
 	}
 }
 
-// write writes a partition's records. What one fetch has brought is a batch: about
-// as many events as Sluice takes at once.
+// enough is how many records a batch has if more were fetched: as many as Sluice takes.
+const enough = 1000
+
+// write writes a partition's records in batches. What one fetch has brought is not divided.
 func write(ctx context.Context, pool *pgxpool.Pool, partition int32, fetched <-chan []*kgo.Record) error {
 	for batch := range fetched {
+		batch = more(batch, fetched)
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			err := insert(ctx, tx, len(batch), func(i int) (int32, int64, []byte) { return partition, batch[i].Offset, batch[i].Value })
 			if err != nil {
@@ -125,4 +128,20 @@ func write(ctx context.Context, pool *pgxpool.Pool, partition int32, fetched <-c
 		}
 	}
 	return nil
+}
+
+// more adds what else was fetched until the batch has enough.
+func more(batch []*kgo.Record, fetched <-chan []*kgo.Record) []*kgo.Record {
+	for len(batch) < enough {
+		select {
+		case records, ok := <-fetched:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, records...)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
