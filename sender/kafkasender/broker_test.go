@@ -305,7 +305,7 @@ func awaitOtherLeader(ctx context.Context, c *kafkatest.Cluster, topic string, p
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick.C {
 		at, err := c.Partition(ctx, topic, partition)
-		if err == nil && at.Leader > 0 && at.Leader != broker {
+		if err == nil && at.Leader > 0 && int(at.Leader) != broker {
 			return nil
 		}
 	}
