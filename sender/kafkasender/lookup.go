@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,7 +109,7 @@ func (t *Transport) metadataOnce(ctx context.Context) ([]int32, error) {
 	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
 		return nil, t.explain("look up", err)
 	}
-	brokers := make([]int32, len(found.Partitions))
+	brokers := slices.Repeat([]int32{-1}, len(found.Partitions))
 	for _, p := range found.Partitions {
 		if p.Partition < 0 || int(p.Partition) >= len(brokers) {
 			return nil, fmt.Errorf("look up topic %s: the answer has partition %d of %d", t.name, p.Partition, len(brokers))
