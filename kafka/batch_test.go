@@ -71,23 +71,26 @@ func compress(codec int16, data []byte) []byte {
 
 // decodeAll decodes an answer to a fetch after a position, as a reader does.
 func decodeAll(p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*driver.Event, *decoder, error) {
-	f := newFetched(p, after+1, history{-1, -1})
+	f := newFetched(p, 0, after+1, history{-1, -1})
 	d := &decoder{converter: converter{partition: "0"}, at: after, returned: after, past: history{-1, -1}}
+	var all []*driver.Event
 	for _, c := range f.chunks {
-		for d.chunk = c; ; {
-			more, err := d.decode(limit)
+		for d.chunk = c; d.chunk != nil; {
+			more, err := d.decode(7, limit)
+			all = append(all, d.pending...)
+			d.pending, d.bytes = nil, 0
 			if err != nil {
-				return d.pending, d, err
+				return all, d, err
 			}
 			if !more {
-				break
+				d.chunk = nil
 			}
 		}
 	}
 	if d.at != f.next-1 || d.past != f.past {
 		return nil, d, fmt.Errorf("decoded up to %d of %v, fetched up to %d of %v", d.at, d.past, f.next-1, f.past)
 	}
-	return d.pending, d, nil
+	return all, d, nil
 }
 
 // theirs decodes the same with franz-go.
@@ -212,7 +215,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What cannot be decoded is named, with the last number of its batch, and nothing of it is returned.
+// What cannot be decoded is named, with the last number of its batch, and what comes before is returned.
 func TestUndecodable(t *testing.T) {
 	good := testBatch{first: 10, records: []kgo.Record{{Value: []byte("a")}, {Offset: 1, Value: []byte("b")}}}
 	bad := testBatch{first: 20, records: []kgo.Record{{Value: []byte("c")}, {Offset: 4, Value: []byte("d")}}}
@@ -278,19 +281,31 @@ func TestJavaSnappy(t *testing.T) {
 	}
 }
 
-// Few bytes stay in memory of what an event was fetched with.
+// Few bytes stay in memory of what an event was fetched with: its chunk, or a response of which much is
+// the partition's.
 func TestChunks(t *testing.T) {
 	var data []byte
 	for i := range 1000 {
 		data = append(data, testBatch{first: int64(i), records: []kgo.Record{{Value: make([]byte, 1000)}}}.encode()...)
 	}
-	f := newFetched(&kmsg.FetchResponseTopicPartition{RecordBatches: append(data, data[:100]...)}, 0, history{-1, -1})
+	f := newFetched(&kmsg.FetchResponseTopicPartition{RecordBatches: append(data, data[:100]...)}, 1<<30, 0, history{-1, -1})
 	if f.next != 1000 || f.size != len(data) || f.largest != len(data)/1000 {
 		t.Errorf("fetched up to %d, %d bytes, of %d at most; want 1000, %d, %d", f.next, f.size, f.largest, len(data), len(data)/1000)
 	}
 	for _, c := range f.chunks {
-		if len(c.data) > chunkSize+f.largest || cap(c.data) > len(c.data)+len(c.data)/4 {
+		if len(c.data) > chunkSize+f.largest || &c.data[0] == &data[0] || cap(c.data) > len(c.data)+len(c.data)/4 {
 			t.Errorf("a chunk of %d bytes in memory for %d", len(c.data), cap(c.data))
+		}
+	}
+}
+
+// A response of which much is the partition's is not copied.
+func TestSharedResponse(t *testing.T) {
+	data := testBatch{records: []kgo.Record{{Value: make([]byte, 2*chunkSize)}}}.encode()
+	for response, want := range map[int]bool{len(data): true, 8 * len(data): true, 8*len(data) + 1: false} {
+		f := newFetched(&kmsg.FetchResponseTopicPartition{RecordBatches: data}, response, 0, history{-1, -1})
+		if shares := &f.chunks[0].data[0] == &data[0]; shares != want {
+			t.Errorf("of a response of %d bytes %d are the partition's; shared: %v, want %v", response, len(data), shares, want)
 		}
 	}
 }

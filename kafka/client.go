@@ -194,7 +194,7 @@ func request[Response any](ctx context.Context, c *Client, broker int32, r kgoRe
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
 	var answer any
 	var err error
@@ -203,7 +203,10 @@ func request[Response any](ctx context.Context, c *Client, broker int32, r kgoRe
 	} else {
 		answer, err = c.requests.Broker(int(broker)).Request(ctx, r)
 	}
-	if err != nil {
+	switch {
+	case err != nil && context.Cause(ctx) == errTimeout:
+		return none, errTimeout
+	case err != nil:
 		return none, err
 	}
 	response, ok := answer.(Response)

@@ -31,15 +31,15 @@ func (c *converter) begin(bytes int, shared bool) {
 	c.shared, c.left, c.slab, c.events = shared, bytes, nil, nil
 }
 
-// event returns the event of a record. The count is how many records of the batch are left, with this
+// event returns the event of a record, without its offset. The count is how many records of the batch are left, with this
 // one.
-func (c *converter) event(r *record, appendTime bool, offset string, count int) (*driver.Event, bool) {
+func (c *converter) event(r *record, appendTime bool, count int) (*driver.Event, bool) {
 	if len(c.events) == 0 {
 		c.events = make([]driver.Event, min(slabSize/eventSize, count))
 	}
 	e := &c.events[0]
 	c.events = c.events[1:]
-	e.Partition, e.Sequence, e.Offset = c.partition, r.number, offset
+	e.Partition, e.Sequence = c.partition, r.number
 	if r.timestamp >= 0 {
 		e.Enqueued = time.UnixMilli(r.timestamp).UTC()
 		if !appendTime {

@@ -6,11 +6,16 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// decoder makes events of what was fetched, a batch at a time.
+// decoder makes events of what was fetched, as many at a time as are wanted.
 type decoder struct {
 	converter   converter
 	chunk       *chunk // nil if Read needs another one
 	held        int    // bytes of it
+	batch       batch  // that is being decoded
+	batchPast   history
+	records     []byte // of it, not yet decoded
+	left        int    // how many these are
+	last        int64  // the last number of them that was decoded
 	at          int64  // the last number that was decoded
 	returned    int64  // the last number that Read has returned
 	past        history
@@ -21,49 +26,54 @@ type decoder struct {
 	decodeError error
 }
 
-// decode decodes the next batch of the chunk, and reports whether there are more.
-func (d *decoder) decode(limit int) (more bool, err error) {
-	if len(d.chunk.data) == 0 {
+// decode decodes the chunk until there are so many events, or so many bytes of them as a Read may
+// return. It reports whether the chunk has more.
+func (d *decoder) decode(max, limit int) (more bool, err error) {
+	if len(d.chunk.data) == 0 && d.left == 0 {
 		d.pass(d.chunk.void, d.chunk.past)
 		return false, nil
 	}
+	for len(d.pending) < max && d.bytes < driver.ReadBytes {
+		if d.left == 0 {
+			if len(d.chunk.data) == 0 {
+				return false, nil
+			}
+			if err := d.begin(limit); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if err := d.decodeRecord(); err != nil {
+			return false, d.undecodable(&d.batch, err)
+		}
+		if d.left--; d.left == 0 {
+			d.pass(d.batch.last, d.batchPast)
+		}
+	}
+	return d.left > 0 || len(d.chunk.data) > 0, nil
+}
+
+// begin begins with the next batch of the chunk. One without events is passed.
+func (d *decoder) begin(limit int) error {
 	b, rest, err := nextBatch(d.chunk.data)
 	if err != nil {
-		return false, d.undecodable(&b, err)
+		return d.undecodable(&b, err)
 	}
 	d.chunk.data = rest
 	if b.last <= d.at {
-		return len(rest) > 0, nil
+		return nil
 	}
 	past := d.past.advance(&b, d.at+1)
 	if d.past.from >= 0 && past.epoch >= 0 && past.epoch < d.past.epoch {
-		return false, fmt.Errorf("topic partition %s: event %d is of leader epoch %d, and the one before of %d: reading again from the checkpoint", d.converter.partition, b.first, past.epoch, d.past.epoch)
+		return fmt.Errorf("topic partition %s: event %d is of leader epoch %d, and the one before of %d: reading again from the checkpoint", d.converter.partition, b.first, past.epoch, d.past.epoch)
 	}
-	from := d.at
-	d.pass(b.last, past)
 	if d.chunk.aborted.has(&b) {
-		return len(rest) > 0, nil
+		d.pass(b.last, past)
+		return nil
 	}
-	if err := d.decodeRecords(&b, from, limit); err != nil {
-		d.at = from
-		return false, d.undecodable(&b, err)
-	}
-	return len(rest) > 0, nil
-}
-
-// pass takes note that a number is the last that was decoded.
-func (d *decoder) pass(number int64, past history) {
-	d.at = number
-	if past != d.past {
-		d.past, d.offset = past, past.String()
-	}
-}
-
-// decodeRecords makes events of a batch's records after a number.
-func (d *decoder) decodeRecords(b *batch, after int64, limit int) error {
 	data, err := b.records(d.space, limit)
 	if err != nil {
-		return err
+		return d.undecodable(&b, err)
 	}
 	if b.codec != codecNone {
 		d.space = data[:0]
@@ -73,46 +83,56 @@ func (d *decoder) decodeRecords(b *batch, after int64, limit int) error {
 	}
 	// A record takes seven bytes at least.
 	if b.count > len(data)/7 {
-		return errRecord
+		return d.undecodable(&b, errRecord)
+	}
+	if b.count == 0 {
+		d.pass(b.last, past)
+		return nil
 	}
 	d.converter.begin(len(data), b.codec == codecNone)
-	began, bytes := len(d.pending), d.bytes
-	last := after
-	for i := range b.count {
-		var r record
-		if r, data, err = b.nextRecord(data); err != nil {
-			break
-		}
-		switch {
-		case b.control:
-			d.chunk.aborted.marker(b, &r)
-			continue
-		case r.number <= after:
-			d.converter.left -= len(r.value)
-			continue
-		case r.number <= last:
-			err = errRecord
-		}
-		if err != nil {
-			break
-		}
-		last = r.number
-		e, ok := d.converter.event(&r, b.appendTime, d.offset, b.count-i)
-		if !ok {
-			err = errRecord
-			break
-		}
-		d.pending = append(d.pending, e)
-		d.bytes += e.Size()
-	}
-	if err != nil {
-		d.pending, d.bytes = d.pending[:began], bytes
-	}
-	return err
+	d.batch, d.batchPast, d.records, d.left, d.last = b, past, data, b.count, b.first-1
+	return nil
 }
 
 // maxSpace is how large a space for decompression is kept.
 const maxSpace = 4 << 20
+
+// pass takes note that a number is the last that was decoded.
+func (d *decoder) pass(number int64, past history) {
+	d.at = number
+	if past != d.past {
+		d.past, d.offset = past, past.String()
+	}
+}
+
+// decodeRecord makes an event of the next record, unless it is a marker, or before the position.
+func (d *decoder) decodeRecord() error {
+	r, rest, err := d.batch.nextRecord(d.records)
+	if err != nil {
+		return err
+	}
+	d.records = rest
+	switch {
+	case d.batch.control:
+		d.chunk.aborted.marker(&d.batch, &r)
+		return nil
+	case r.number <= d.last:
+		return errRecord
+	}
+	d.last = r.number
+	if r.number <= d.at {
+		return nil
+	}
+	e, ok := d.converter.event(&r, d.batch.appendTime, d.left)
+	if !ok {
+		return errRecord
+	}
+	d.pass(r.number, d.batchPast)
+	e.Offset = d.offset
+	d.pending = append(d.pending, e)
+	d.bytes += e.Size()
+	return nil
+}
 
 // undecodable returns the error of a batch. It names the batch's last number, after which an operator
 // can continue.
@@ -142,4 +162,14 @@ func (d *decoder) pop(max int) []*driver.Event {
 	d.bytes -= bytes
 	d.returned = events[n-1].Sequence
 	return events
+}
+
+// marker returns a marker of the last number that was decoded, if that is after the last event and all
+// that was fetched is decoded.
+func (d *decoder) marker() *driver.Event {
+	if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned {
+		return nil
+	}
+	d.returned = d.at
+	return &driver.Event{Partition: d.converter.partition, Sequence: d.at, Offset: d.offset, Control: true}
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -15,33 +16,42 @@ func (r *reader) wants() bool {
 	return r.failure == nil && !r.atVoid && r.life.Err() == nil && (r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)
 }
 
-// fetchBytes is how much of the partition one fetch may return, but for a batch that is larger.
-func (r *reader) fetchBytes() int { return min(1<<20, r.source.cfg.PrefetchBytes) }
+// fetchBytes is how much of the partition one fetch may return, but for a batch that is larger. A
+// reader asks when it has so much room: fewer requests, for more partitions each, cost the broker less.
+func (r *reader) fetchBytes() int { return max(1, r.source.cfg.PrefetchBytes/2) }
 
 // ask returns the reader's part of a request. A broker fills up what was asked for with the
-// beginning of a batch, which is of no use; so a multiple of large batches is asked for.
+// beginning of a batch, which is of no use; so a multiple of large batches is asked for, with some
+// room for larger ones.
 func (r *reader) ask() kmsg.FetchRequestTopicPartition {
 	p := kmsg.NewFetchRequestTopicPartition()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset = r.partition, r.epoch, r.next
 	size := r.fetchBytes()
-	if r.largest > 0 && r.largest <= size {
+	if r.largest > size/16 && r.largest <= size {
 		size -= size % r.largest
+		size += size / 16
 	}
 	p.PartitionMaxBytes = int32(size)
 	return p
 }
 
-// answer takes what a broker returned for the partition. If alone, no partition before it in the
-// answer had data, so that it had room for at least one batch.
-func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, alone bool) {
+// answer takes what a broker returned for the partition, in a response with so many bytes of record
+// batches. If alone, no partition before it in the response had data, so that it had room for at least
+// one batch.
+func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, response int, alone bool) {
 	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 		r.lost(err)
 		return
 	}
 	r.mu.Lock()
-	f := newFetched(p, r.next, r.past)
+	f := newFetched(p, response, r.next, r.past)
+	if alone && f.size == 0 && len(p.RecordBatches) > 0 {
+		r.mu.Unlock()
+		r.lost(errCutOff)
+		return
+	}
 	r.failing, r.wait = time.Time{}, retryFirst
 	r.next, r.past, r.largest = f.next, f.past, f.largest
 	r.chunks = append(r.chunks, f.chunks...)
@@ -58,6 +68,9 @@ func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, alone bool) {
 	}
 }
 
+// errCutOff is the error of an answer that no reader gets on with.
+var errCutOff = errors.New("the broker's answer has only part of a record batch")
+
 // chunk is some record batches that one fetch returned for the partition.
 type chunk struct {
 	data    []byte
@@ -66,9 +79,13 @@ type chunk struct {
 	past    history  // of void
 }
 
-// chunkSize is about how many bytes a chunk has, but for a batch that is larger. An event that is held
-// for long keeps its chunk in memory.
-const chunkSize = 128 << 10
+// An event that is held for long keeps its chunk in memory. A chunk shares the response's memory if
+// that is small, or if much of it is the partition's. Else it is a copy of about chunkSize bytes, but
+// for a batch that is larger.
+const (
+	chunkSize     = 128 << 10
+	shareOfOthers = 8 // how many times a partition's bytes a shared response may have
+)
 
 // fetched is what one fetch returned for a partition.
 type fetched struct {
@@ -77,12 +94,13 @@ type fetched struct {
 	next    int64   // number to fetch next
 	past    history // of the number before it
 	largest int     // bytes of the largest batch
+	shared  bool    // the chunks share the response's memory
 }
 
-// newFetched copies the batches of an answer, since the response has other partitions too. What the
-// broker cut off at the end is left out.
-func newFetched(p *kmsg.FetchResponseTopicPartition, next int64, past history) fetched {
-	f := fetched{next: next, past: past}
+// newFetched takes the batches of an answer, in a response with so many bytes. What the broker cut off
+// at the end is left out.
+func newFetched(p *kmsg.FetchResponseTopicPartition, response int, next int64, past history) fetched {
+	f := fetched{next: next, past: past, shared: response <= max(chunkSize, shareOfOthers*len(p.RecordBatches))}
 	aborted := newAborted(p.AbortedTransactions)
 	data := p.RecordBatches
 	for size := 0; ; {
@@ -100,7 +118,7 @@ func newFetched(p *kmsg.FetchResponseTopicPartition, next int64, past history) f
 		}
 		batch := len(data) - size - len(rest)
 		f.largest = max(f.largest, batch)
-		if size += batch; size >= chunkSize {
+		if size += batch; size >= chunkSize && !f.shared {
 			f.add(data[:size], aborted)
 			data, size = rest, 0
 		}
@@ -108,8 +126,12 @@ func newFetched(p *kmsg.FetchResponseTopicPartition, next int64, past history) f
 }
 
 func (f *fetched) add(data []byte, aborted *aborted) {
-	if len(data) > 0 {
-		f.chunks = append(f.chunks, &chunk{data: slices.Clone(data), aborted: aborted})
-		f.size += len(data)
+	if len(data) == 0 {
+		return
 	}
+	f.size += len(data)
+	if !f.shared {
+		data = slices.Clone(data)
+	}
+	f.chunks = append(f.chunks, &chunk{data: data, aborted: aborted})
 }

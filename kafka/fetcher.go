@@ -151,6 +151,7 @@ func (f *fetcher) fetch(readers []*reader, all bool) {
 
 // give gives the readers what a broker answered.
 func (f *fetcher) give(readers []*reader, req *kmsg.FetchRequest, resp *kmsg.FetchResponse, ids map[[16]byte]string) {
+	bytes := 0
 	answers := make(map[partitionKey]*kmsg.FetchResponseTopicPartition, len(readers))
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
@@ -160,6 +161,7 @@ func (f *fetcher) give(readers []*reader, req *kmsg.FetchRequest, resp *kmsg.Fet
 		}
 		for j := range t.Partitions {
 			answers[partitionKey{name, t.Partitions[j].Partition}] = &t.Partitions[j]
+			bytes += len(t.Partitions[j].RecordBatches)
 		}
 	}
 	asked := make(map[partitionKey]*reader, len(readers))
@@ -174,7 +176,7 @@ func (f *fetcher) give(readers []*reader, req *kmsg.FetchRequest, resp *kmsg.Fet
 			key := partitionKey{t.Topic, t.Partitions[j].Partition}
 			switch p := answers[key]; {
 			case p != nil:
-				asked[key].answer(p, first)
+				asked[key].answer(p, bytes, first)
 				first = first && len(p.RecordBatches) == 0
 			case !throttled:
 				asked[key].lost(fmt.Errorf("broker %d: %w", f.key.broker, errIncomplete))

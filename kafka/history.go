@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/driver"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // history is what a position keeps of the log's history: the epoch of the leader who wrote the
@@ -62,12 +65,12 @@ func (h history) advance(b *batch, next int64) history {
 // check asks a leader whether its log holds what is before and after a position. The error is a
 // [driver.TruncatedError], a [driver.RetentionError] or a [driver.ErrPastEnd] if it does not.
 func (s *Source) check(ctx context.Context, l leader, after driver.Position) error {
-	known, err := s.checkHistory(ctx, l, after)
+	// What is committed may go back for a moment when the leader changes, the high watermark not.
+	first, err := s.listIn(ctx, l, readUncommitted, earliestOffset)
 	if err != nil {
 		return err
 	}
-	// What is committed may go back for a moment when the leader changes, the high watermark not.
-	first, err := s.listIn(ctx, l, readUncommitted, earliestOffset)
+	known, err := s.checkHistory(ctx, l, after, first.offset)
 	switch {
 	case err != nil:
 		return err
@@ -83,12 +86,15 @@ func (s *Source) check(ctx context.Context, l leader, after driver.Position) err
 	return err
 }
 
-// checkHistory asks a leader whether its log has the history of a position, and reports whether that
-// is known. The error is a [driver.TruncatedError] if not.
-func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Position) (known bool, err error) {
+// checkHistory asks a leader whether its log, which begins at first, has the history of a position,
+// and reports whether that is known. The error is a [driver.TruncatedError] if it has not.
+func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Position, first int64) (known bool, err error) {
 	h := historyOf(after.Offset)
 	if h.epoch < 0 || after.Sequence < 0 {
 		return false, nil
+	}
+	truncated := func(end int64) (bool, error) {
+		return true, &driver.TruncatedError{Partition: l.name(), Position: after, End: end}
 	}
 	end, err := s.epochEnd(ctx, l, h.epoch)
 	switch {
@@ -98,27 +104,74 @@ func (s *Source) checkHistory(ctx context.Context, l leader, after driver.Positi
 		return false, err
 	case end.offset < 0 && l.epoch >= 0 && l.epoch < h.epoch && h.from >= 0:
 		// The leader itself is of an earlier epoch: it is the leader of another log.
-		return true, &driver.TruncatedError{Partition: l.name(), Position: after, End: h.from}
+		return truncated(h.from)
 	case end.offset < 0:
 		return false, nil
 	}
-	if lost := h.lostFrom(end, after.Sequence); lost >= 0 {
-		return true, &driver.TruncatedError{Partition: l.name(), Position: after, End: lost}
+	lost, unclear := h.lostFrom(end, after.Sequence)
+	if unclear && first <= after.Sequence {
+		epoch, err := s.epochAt(ctx, l, max(h.from, first))
+		if err != nil {
+			return false, err
+		}
+		if epoch >= 0 && epoch < h.epoch {
+			lost = h.from
+		}
+	}
+	if lost >= 0 {
+		return truncated(lost)
 	}
 	return true, nil
 }
 
 // lostFrom returns the first number that a log lost of what led to a position, -1 if it lost nothing.
-// The end is the log's answer about the epoch.
-func (h history) lostFrom(end listed, position int64) int64 {
+// The end is the log's answer about the epoch. It is unclear if the log names no record of the epoch,
+// and goes on past the position: then leaders of other epochs wrote the numbers of the epoch, or
+// compaction removed all of its records before the replica was copied. The first batch that is left
+// shows which.
+func (h history) lostFrom(end listed, position int64) (lost int64, unclear bool) {
+	other := h.from >= 0 && end.epoch < h.epoch
 	switch {
-	case h.from >= 0 && end.epoch < h.epoch:
-		// The log has no record of that epoch: leaders of other epochs wrote all it has.
-		return min(h.from, end.offset)
-	case end.offset <= position:
-		return end.offset
+	case end.offset > position:
+		return -1, other
+	case other:
+		return min(h.from, end.offset), false
 	}
-	return -1
+	return end.offset, false
+}
+
+// epochAt fetches the first batch that ends at or after a number, and returns its epoch; -1 if there
+// is none.
+func (s *Source) epochAt(ctx context.Context, l leader, number int64) (int32, error) {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes, req.SessionEpoch = 1, -1 // a broker returns one batch at least
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic, topic.TopicID = s.topic, l.info.id
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset, p.PartitionMaxBytes = l.partition, l.epoch, number, 1
+	topic.Partitions = append(topic.Partitions, p)
+	req.Topics = append(req.Topics, topic)
+	resp, err := request[*kmsg.FetchResponse](ctx, s.client, l.broker, fetchRequest{req, l.info.id == [16]byte{}})
+	if err != nil {
+		return 0, s.silent(l, err)
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return 0, errIncomplete
+	}
+	answer := resp.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return 0, err
+	}
+	for data := answer.RecordBatches; ; {
+		b, rest, err := nextBatch(data)
+		switch {
+		case err != nil:
+			return -1, nil
+		case b.last >= number:
+			return b.epoch, nil
+		}
+		data = rest
+	}
 }
 
 // pastEndError says that a position is after the newest record.

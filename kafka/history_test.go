@@ -23,20 +23,21 @@ func TestLost(t *testing.T) {
 		endEpoch   int32
 		end, after int64
 		lost       int64
+		unclear    bool
 	}{
-		"the epoch goes on":                         {history{5, 80}, 5, 200, 99, -1},
-		"the epoch ends right after it":             {history{5, 80}, 5, 100, 99, -1},
-		"the epoch ends before it":                  {history{5, 80}, 5, 99, 99, 99},
-		"an earlier epoch ends before it":           {history{5, 80}, 4, 70, 99, 70},
-		"an earlier epoch goes on past it":          {history{5, 80}, 4, 120, 99, 80},
-		"a seek named an epoch without records":     {history{6, -1}, 5, 100, 99, -1},
-		"a seek named an epoch, and the log is cut": {history{6, -1}, 5, 90, 99, 90},
-		"all is lost":                               {history{0, 0}, 0, 0, 99, 0},
-		"the position is before the records of now": {history{5, 80}, 5, 81, 80, -1},
-		"the first record of the epoch is lost":     {history{5, 80}, 4, 80, 80, 80},
+		"the epoch goes on":                         {history{5, 80}, 5, 200, 99, -1, false},
+		"the epoch ends right after it":             {history{5, 80}, 5, 100, 99, -1, false},
+		"the epoch ends before it":                  {history{5, 80}, 5, 99, 99, 99, false},
+		"an earlier epoch ends before it":           {history{5, 80}, 4, 70, 99, 70, false},
+		"an earlier epoch goes on past it":          {history{5, 80}, 4, 120, 99, -1, true},
+		"a seek named an epoch without records":     {history{6, -1}, 5, 100, 99, -1, false},
+		"a seek named an epoch, and the log is cut": {history{6, -1}, 5, 90, 99, 90, false},
+		"all is lost":                               {history{0, 0}, 0, 0, 99, 0, false},
+		"the position is before the records of now": {history{5, 80}, 5, 81, 80, -1, false},
+		"the first record of the epoch is lost":     {history{5, 80}, 4, 80, 80, 80, false},
 	} {
-		if got := c.h.lostFrom(listed{c.end, -1, c.endEpoch}, c.after); got != c.lost {
-			t.Errorf("%s: lost from %d, want %d", name, got, c.lost)
+		if got, unclear := c.h.lostFrom(listed{c.end, -1, c.endEpoch}, c.after); got != c.lost || unclear != c.unclear {
+			t.Errorf("%s: lost from %d, unclear: %v; want %d, %v", name, got, unclear, c.lost, c.unclear)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -39,10 +41,10 @@ func (s *Source) withLeader(ctx context.Context, partition int32, fresh bool, as
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			if last == nil || context.Cause(ctx) != errTimeout {
-				last = ctx.Err()
+			if context.Cause(ctx) != errTimeout {
+				return ctx.Err()
 			}
-			return last
+			return cmp.Or(last, error(errTimeout))
 		case !passes(err), isUnknownTopic(err) && time.Since(began) > unknownFor:
 			return err
 		}
@@ -59,7 +61,13 @@ const (
 )
 
 // errTimeout ends a context after Config.Timeout.
-var errTimeout = errors.New("timeout")
+var errTimeout net.Error = timeoutError{}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
 
 // leader returns who leads a partition.
 func (s *Source) leader(ctx context.Context, partition int32, fresh bool) (leader, error) {

@@ -156,22 +156,21 @@ func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 // take returns the events that are there, at most max, and of several at most [driver.ReadBytes]. If
 // all are returned and numbers without events follow, a marker of the last is added.
 func (r *reader) take(max int) []*driver.Event {
-	for len(r.decoder.pending) < max && r.decoder.bytes < driver.ReadBytes && r.decoder.decodeError == nil {
-		if r.decoder.chunk == nil && !r.nextChunk() {
+	d := &r.decoder
+	for len(d.pending) < max && d.bytes < driver.ReadBytes && d.decodeError == nil {
+		if d.chunk == nil && !r.nextChunk() {
 			break
 		}
-		more, err := r.decoder.decode(r.source.cfg.MaxBatchBytes)
-		if err != nil {
-			r.decoder.decodeError = err
-		}
-		if !more {
-			r.decoder.chunk = nil
+		var more bool
+		if more, d.decodeError = d.decode(max, r.source.cfg.MaxBatchBytes); !more {
+			d.chunk = nil
 		}
 	}
-	events := r.decoder.pop(max)
-	if len(r.decoder.pending) == 0 && len(events) < max && r.decoder.at > r.decoder.returned && (len(events) == 0 || r.decoder.chunk == nil) {
-		events = append(events, &driver.Event{Partition: r.decoder.converter.partition, Sequence: r.decoder.at, Offset: r.decoder.offset, Control: true})
-		r.decoder.returned = r.decoder.at
+	events := d.pop(max)
+	if len(events) < max {
+		if m := d.marker(); m != nil {
+			events = append(events, m)
+		}
 	}
 	return events
 }
@@ -346,8 +345,16 @@ func (r *reader) giveUp(err, cause error) {
 
 // locate asks for the leader, checks the position against its log, and has it fetched from.
 func (r *reader) locate() error {
-	ctx, cancel := context.WithTimeout(r.life, r.source.client.timeout)
+	ctx, cancel := context.WithTimeoutCause(r.life, r.source.client.timeout, errTimeout)
 	defer cancel()
+	err := r.follow(ctx)
+	if err != nil && context.Cause(ctx) == errTimeout {
+		return errTimeout
+	}
+	return err
+}
+
+func (r *reader) follow(ctx context.Context) error {
 	l, err := r.source.leader(ctx, r.partition, true)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func TestAppendTime(t *testing.T) {
 }
 
 // Compaction takes records away, also the last ones: what is left is read, and all numbers are passed.
-func TestCompaction(t *testing.T) {
+func TestCompactedLog(t *testing.T) {
 	c := kinds["Kafka"](t, "cleanup.policy=compact", "segment.ms=200", "min.cleanable.dirty.ratio=0.001", "delete.retention.ms=0", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
 	s := c.source(t, nil)
 	live := openAt(t, s, driver.Origin)

@@ -37,7 +37,8 @@ type SourceConfig struct {
 	ReadUncommitted bool
 	// PrefetchBytes is how many bytes of a partition, as the broker sends them, are held ahead of
 	// Read; what one fetch returns may be more. When they are used up the partition is not fetched
-	// until Read returns some. Default: 4 MiB.
+	// until Read returns some. A response that has several partitions stays in memory for the last of
+	// them, up to eight times these bytes. Default: 4 MiB.
 	PrefetchBytes int
 	// MaxBatchBytes is how many bytes a record batch may decompress to. A larger one is a
 	// [driver.UndecodableError], and its partition halts. Default: 64 MiB.
