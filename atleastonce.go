@@ -40,7 +40,7 @@ const (
 	// of its key, of the same partition and incarnation of the topic, is left but
 	// discarded ones: its redrive fails otherwise. So a redrive of all of them
 	// applies them in order, also over restarts, unless Order is OrderNone or
-	// the records have keys of their own ([Keyed]).
+	// the records have keys of their own ([Keyed]). An empty key holds nothing.
 	KeyHold
 )
 

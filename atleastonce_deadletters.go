@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sluice-go/sluice/driver"
@@ -46,13 +47,14 @@ func (d *deadLetterWriter) expect(e *inFlightEvent) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failing[e.event.Key]++
+	d.failing[storedKey(e.event.Key)]++
 }
 
 // isHeld reports whether a partition key is held back.
 func (d *deadLetterWriter) isHeld(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	key = storedKey(key)
 	return d.held[key] || d.failing[key] > 0
 }
 
@@ -67,7 +69,7 @@ func (d *deadLetterWriter) holding() bool {
 func (d *deadLetterWriter) setHeld(keys []driver.HeldKey) {
 	held := make(map[string]bool, len(keys))
 	for _, k := range keys {
-		held[k.Key] = true
+		held[storedKey(k.Key)] = true
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +110,7 @@ func (d *deadLetterWriter) added(events []*inFlightEvent) {
 			d.stored = slices.Insert(d.stored, i, e.event.Sequence)
 		}
 		if d.hold {
-			key := e.event.Key
+			key := storedKey(e.event.Key)
 			d.held[key] = true
 			if d.failing[key]--; d.failing[key] == 0 {
 				delete(d.failing, key)
@@ -159,4 +161,11 @@ func (w *atLeastOnceWorker[R]) storeDeadLetters(ctx context.Context) {
 		}
 		wake(w.wakeup) // there is room
 	}
+}
+
+// storedKey returns a partition key as every store keeps it. Keys that are no texts may become one, so
+// that one holds the events of the other too.
+func storedKey(key string) string {
+	const instead = "\uFFFD"
+	return strings.ReplaceAll(strings.ToValidUTF8(key, instead), "\x00", instead)
 }

@@ -286,7 +286,7 @@ func (w *atLeastOnceWorker[R]) recordsOf(e *inFlightEvent) ([]recordTask[R], err
 			if w.key != nil {
 				t.key = w.key(r)
 			}
-			t.ordered = t.key != ""
+			t.ordered = t.key != "" || w.key == nil && e.event.EmptyKey
 		case OrderPartition:
 			t.ordered = true
 		}

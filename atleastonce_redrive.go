@@ -32,7 +32,7 @@ type redriveQueue struct {
 // incarnations have no order.
 type redriveKey struct{ incarnation, key string }
 
-func redriveKeyOf(d *DeadLetter) redriveKey { return redriveKey{d.Incarnation, d.Event.Key} }
+func redriveKeyOf(d *DeadLetter) redriveKey { return redriveKey{d.Incarnation, storedKey(d.Event.Key)} }
 
 func (q *redriveQueue) init() {
 	q.running, q.holding = map[int64]*DeadLetter{}, map[redriveKey]int64{}
@@ -98,7 +98,7 @@ func (q *redriveQueue) found(due []DeadLetter, held []driver.HeldKey, asked bool
 	maps.DeleteFunc(q.holding, func(key redriveKey, n int64) bool { return !q.runs(key, n) })
 	first := make(map[redriveKey]int64, len(held))
 	for _, h := range held {
-		first[redriveKey{h.Incarnation, h.Key}] = h.First
+		first[redriveKey{h.Incarnation, storedKey(h.Key)}] = h.First
 	}
 	for i := range due {
 		d := &due[i]

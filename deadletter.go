@@ -26,11 +26,11 @@ func (a *assignment) newDeadLetter(e *Event, failure error, attempts int) DeadLe
 		Group: a.topic.Group, Incarnation: a.incarnation, FailedAt: a.c.cfg.Clock.Wall().UTC(),
 		Error: errorText(failure), Attempts: attempts, Status: StatusDead, Event: *e, HasBody: true,
 	}
-	properties, err := property.Encode(e.Properties)
+	properties, err := property.EncodeEvent(e)
 	size := len(e.Body) + len(properties) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
 	longest := max(len(e.MessageID), len(e.CorrelationID), len(e.ContentType))
 	if limit := a.c.cfg.BodyLimit; err != nil || limit < 0 || size > limit || longest > maxText {
-		d.HasBody, d.Event.Body, d.Event.Properties = false, nil, nil
+		d.HasBody, d.Event.Body, d.Event.Properties, d.Event.Headers = false, nil, nil, nil
 		d.Event.MessageID, d.Event.CorrelationID, d.Event.ContentType = beginning(e.MessageID), beginning(e.CorrelationID), beginning(e.ContentType)
 	}
 	return d

@@ -32,7 +32,7 @@ func (s *Store) storeBody(ctx context.Context, r *index, d *driver.DeadLetter, e
 	if !d.HasBody {
 		return nil
 	}
-	content, err := property.Encode(d.Event.Properties)
+	content, err := property.EncodeEvent(&d.Event)
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,10 @@ func (s *Store) readBody(ctx context.Context, r *index, e *entry, d *driver.Dead
 	if e.Head < 0 || int64(len(content)) < e.Head {
 		return fmt.Errorf("blob %s: %d bytes, and the properties should have %d", name, len(content), e.Head)
 	}
-	if d.Event.Properties, err = property.Decode(content[:e.Head]); err != nil {
+	d.Event.Body = content[e.Head:]
+	if err := property.DecodeEvent(content[:e.Head], &d.Event); err != nil {
 		return fmt.Errorf("blob %s: %w", name, err)
 	}
-	d.Event.Body = content[e.Head:]
 	return nil
 }
 

@@ -28,8 +28,8 @@ type DeadLetter struct {
 	NextAttempt time.Time // with StatusRedrive; zero otherwise
 
 	// Event is the event itself. If HasBody is false, the body was over the limit or is not to be
-	// stored: Body and Properties are missing, texts may be cut, and a redrive reads the event from the
-	// log again.
+	// stored: Body, Properties and Headers are missing, texts may be cut, and a redrive reads the event
+	// from the log again.
 	Event   Event
 	HasBody bool
 }
@@ -60,7 +60,8 @@ type DeadLetterCount struct {
 // DeadLetterStore gives operators access to dead letters: the commands and the dashboard use it.
 // Implementations are safe for concurrent use.
 type DeadLetterStore interface {
-	// List returns the selected dead letters, lowest ID first, without bodies and properties.
+	// List returns the selected dead letters, lowest ID first, without bodies, properties and headers. A
+	// key that is no text may be changed.
 	List(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetter, error)
 	// Count returns how many dead letters are selected, by partition and status, without
 	// those combinations that have none, in no order. The filter's Limit is ignored.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/property"
@@ -28,7 +29,7 @@ func (s *Store) park(b *pgx.Batch, group driver.Group, partition string, d *driv
 	if hasBody {
 		// If the properties cannot be encoded, neither they nor the body are
 		// stored: a redrive then reads the whole event from the log again.
-		text, err := property.Encode(e.Properties)
+		text, err := property.EncodeEvent(e)
 		if hasBody = err == nil; hasBody {
 			body = append([]byte{}, e.Body...) // not null
 			if text != nil {
@@ -115,12 +116,13 @@ const (
 func scanDeadLetter(row pgx.CollectableRow) (d driver.DeadLetter, err error) {
 	e := &d.Event
 	var enqueued, next *time.Time
-	var properties *string
+	var properties pgtype.Text
 	dest := []any{
 		&d.ID, &d.Incarnation, &e.Partition, &e.Sequence, &e.Offset, &enqueued, &d.FailedAt, &d.Error, &d.Attempts, &d.Status, &next,
 		&e.Key, &e.MessageID, &e.CorrelationID, &e.ContentType, &d.HasBody,
 	}
-	if len(row.FieldDescriptions()) > len(dest) {
+	withContent := len(row.FieldDescriptions()) > len(dest)
+	if withContent {
 		dest = append(dest, &e.Body, &properties)
 	}
 	if err := row.Scan(dest...); err != nil {
@@ -133,8 +135,8 @@ func scanDeadLetter(row pgx.CollectableRow) (d driver.DeadLetter, err error) {
 	if next != nil {
 		d.NextAttempt = next.UTC()
 	}
-	if properties != nil {
-		if e.Properties, err = property.Decode([]byte(*properties)); err != nil {
+	if withContent && d.HasBody {
+		if err := property.DecodeEvent([]byte(properties.String), e); err != nil {
 			return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
 		}
 	}

@@ -175,6 +175,21 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		}
 		return err
 	})
+	for how, lose := range map[string]func(e *sluice.Event){
+		"loses headers":                   func(e *sluice.Event) { e.Headers = nil },
+		"keeps the last header of a name": func(e *sluice.Event) { e.Headers = e.Headers[min(1, len(e.Headers)):] },
+		"loses the sender's time":         func(e *sluice.Event) { e.Created = time.Time{} },
+		"loses an empty key":              func(e *sluice.Event) { e.EmptyKey = false },
+		"loses a key that is no text":     func(e *sluice.Event) { e.Key = strings.ToValidUTF8(e.Key, "?") },
+		"takes null for empty":            func(e *sluice.Event) { e.Body = append([]byte{}, e.Body...) },
+		"takes empty for null": func(e *sluice.Event) {
+			if len(e.Body) == 0 {
+				e.Body = nil
+			}
+		},
+	} {
+		get(how, func(l *sluice.DeadLetter, err error) error { lose(&l.Event); return err })
+	}
 	get("loses properties without a value", func(l *sluice.DeadLetter, err error) error { delete(l.Event.Properties, "nil"); return err })
 	get("cuts bodies at a NUL", func(l *sluice.DeadLetter, err error) error {
 		l.Event.Body, _, _ = bytes.Cut(l.Event.Body, []byte{0})

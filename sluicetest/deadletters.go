@@ -40,7 +40,7 @@ func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.Dead
 	var list []sluice.DeadLetter
 	for _, l := range s.selected(group, filter) {
 		bare := *l
-		bare.Event.Body, bare.Event.Properties = nil, nil
+		clearContent(&bare.Event)
 		list = append(list, bare)
 	}
 	return list, nil
@@ -156,7 +156,7 @@ func (s *Store) put(l *sluice.DeadLetter) {
 	s.lastID++
 	l.ID = s.lastID
 	if !l.HasBody {
-		l.Event.Body, l.Event.Properties = nil, nil
+		clearContent(&l.Event)
 	}
 	s.deadLetters = append(s.deadLetters, l)
 }
@@ -172,6 +172,11 @@ func settledBy(step driver.Step, l *sluice.DeadLetter) bool {
 // failed updates a dead letter that has failed again.
 func failed(o, again *sluice.DeadLetter) {
 	o.FailedAt, o.Error, o.Attempts, o.Status, o.NextAttempt = again.FailedAt, again.Error, again.Attempts, again.Status, again.NextAttempt
+}
+
+// clearContent removes from an event what is stored with its body.
+func clearContent(e *sluice.Event) {
+	e.Body, e.Properties, e.Headers, e.Created, e.EmptyKey = nil, nil, nil, time.Time{}, false
 }
 
 func copyDeadLetter(l *sluice.DeadLetter) *sluice.DeadLetter {

@@ -26,7 +26,7 @@ func (s *Store) deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 	e := &d.Event
 	var body, properties any
 	if d.HasBody {
-		encoded, err := property.Encode(e.Properties)
+		encoded, err := property.EncodeEvent(e)
 		if err != nil {
 			return nil, err
 		}
@@ -89,9 +89,10 @@ func scanDeadLetter(rows *sql.Rows, heavy bool) (driver.DeadLetter, error) {
 		return d, err
 	}
 	e.Enqueued, d.FailedAt, d.NextAttempt, d.Status = enqueued.Time, failed.Time, next.Time, driver.DeadLetterStatus(status)
-	var err error
-	if e.Properties, err = property.Decode([]byte(properties.String)); err != nil {
-		return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
+	if heavy && d.HasBody {
+		if err := property.DecodeEvent([]byte(properties.String), e); err != nil {
+			return d, fmt.Errorf("dead letter %d: %w", d.ID, err)
+		}
 	}
 	return d, nil
 }

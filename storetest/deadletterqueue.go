@@ -47,8 +47,8 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			retried := want
 			retried.Status, retried.NextAttempt = driver.StatusRedrive, due[0].NextAttempt
 			sameDeadLetter(t, "due", due[0], retried)
-			want.Event.Body, want.Event.Properties = nil, nil
-			sameDeadLetter(t, "list, without body and properties", listed, want)
+			want.Event.Body, want.Event.Properties, want.Event.Headers, want.Event.Created = nil, nil, nil, time.Time{}
+			sameDeadLetter(t, "list, without body, properties and headers", listed, want)
 		}},
 		{Name: "Bare", Run: func(t testing.TB, h DeadLetterQueueHarness) {
 			bare := deadLetterOf("0", 5)
@@ -56,8 +56,9 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 			bare.Event.Enqueued = time.Time{}
 			empty := deadLetterOf("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
-			listed := h.park(t, bare, empty)
-			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
+			null, odd := nullDeadLetter(7), oddDeadLetter(8)
+			listed := h.park(t, bare, empty, null, odd)
+			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty, 7: null, 8: odd} {
 				want.ID = listed[sequence].ID
 				sameDeadLetter(t, "get", h.get(t, want.ID), want)
 			}

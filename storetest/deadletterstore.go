@@ -60,8 +60,8 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			suite.NoError(t, "get", err)
 			want.ID = listed.ID
 			sameDeadLetter(t, "get", got, want)
-			want.Event.Body, want.Event.Properties = nil, nil
-			sameDeadLetter(t, "list, without body and properties", listed, want)
+			want.Event.Body, want.Event.Properties, want.Event.Headers, want.Event.Created = nil, nil, nil, time.Time{}
+			sameDeadLetter(t, "list, without body, properties and headers", listed, want)
 		}},
 		{Name: "Bare", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
@@ -70,8 +70,9 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			bare.Event.Enqueued = time.Time{}
 			empty := deadLetterOf("0", 6)
 			empty.Event.Body, empty.Error, empty.Attempts = []byte{}, "", 0
-			listed := h.park(t, a, bare, empty)
-			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty} {
+			null, odd := nullDeadLetter(7), oddDeadLetter(8)
+			listed := h.park(t, a, bare, empty, null, odd)
+			for sequence, want := range map[int64]driver.DeadLetter{5: bare, 6: empty, 7: null, 8: odd} {
 				got, err := h.DeadLetters.Get(suite.Context(t), testGroup, listed[sequence].ID)
 				suite.NoError(t, "get", err)
 				want.ID = listed[sequence].ID
@@ -380,13 +381,34 @@ func fullDeadLetter(sequence int64) driver.DeadLetter {
 		"float32": float32(1.1), "float64": math.Pi, "infinite": math.Inf(-1),
 		"bytes": []byte{0, 255}, "time": time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 	}
+	l.Event.Created = time.Date(2026, 1, 2, 2, 59, 0, 123_000_000, time.UTC)
+	l.Event.Headers = []driver.Header{
+		{Name: "text", Value: []byte("1")}, {Name: "bytes", Value: []byte{0, 255}}, {Name: "text", Value: []byte("√")},
+		{Name: "null"}, {Name: "empty", Value: []byte{}}, {Name: "", Value: []byte("no name")}, {Name: "\xff\x00", Value: []byte("no text")},
+	}
+	return l
+}
+
+// nullDeadLetter is of an event with a null value and an empty key.
+func nullDeadLetter(sequence int64) driver.DeadLetter {
+	l := deadLetterOf("0", sequence)
+	l.Event.Body, l.Event.EmptyKey = nil, true
+	return l
+}
+
+// oddDeadLetter is of an event whose key is no text, and which has a property that sounds like a
+// store's own.
+func oddDeadLetter(sequence int64) driver.DeadLetter {
+	l := deadLetterOf("0", sequence)
+	l.Event.Key = "\x00\xff"
+	l.Event.Properties = map[string]any{"sluice-event": "text"}
 	return l
 }
 
 // sameDeadLetter notes the fields in which a dead letter is not the one wanted.
 func sameDeadLetter(t testing.TB, what string, got, want driver.DeadLetter) {
 	t.Helper()
-	for _, times := range [][2]*time.Time{{&got.FailedAt, &want.FailedAt}, {&got.NextAttempt, &want.NextAttempt}, {&got.Event.Enqueued, &want.Event.Enqueued}} {
+	for _, times := range [][2]*time.Time{{&got.FailedAt, &want.FailedAt}, {&got.NextAttempt, &want.NextAttempt}, {&got.Event.Enqueued, &want.Event.Enqueued}, {&got.Event.Created, &want.Event.Created}} {
 		if !times[0].Equal(*times[1]) {
 			t.Errorf("%s: got time %v, want %v", what, times[0], times[1])
 		}
@@ -394,6 +416,9 @@ func sameDeadLetter(t testing.TB, what string, got, want driver.DeadLetter) {
 	}
 	if !bytes.Equal(got.Event.Body, want.Event.Body) {
 		t.Errorf("%s: got a body of %d bytes, want %d, the same", what, len(got.Event.Body), len(want.Event.Body))
+	}
+	if want.HasBody && (got.Event.Body == nil) != (want.Event.Body == nil) {
+		t.Errorf("%s: the body is null: %v, want %v", what, got.Event.Body == nil, want.Event.Body == nil)
 	}
 	for name, value := range want.Event.Properties {
 		if w, isTime := value.(time.Time); isTime {

@@ -20,6 +20,15 @@ func Encode(properties map[string]any) ([]byte, error) {
 	if len(properties) == 0 {
 		return nil, nil
 	}
+	out, err := tagged(properties)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// tagged returns properties with the types that JSON does not have as tagged values.
+func tagged(properties map[string]any) (map[string]any, error) {
 	out := make(map[string]any, len(properties))
 	for k, v := range properties {
 		w, err := tag(v)
@@ -28,7 +37,7 @@ func Encode(properties map[string]any) ([]byte, error) {
 		}
 		out[k] = w
 	}
-	return json.Marshal(out)
+	return out, nil
 }
 
 func tag(v any) (any, error) {
@@ -58,6 +67,11 @@ func Decode(data []byte) (map[string]any, error) {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return nil, fmt.Errorf("properties: %w", err)
 	}
+	return untagged(in)
+}
+
+// untagged is the inverse of tagged. It changes the map.
+func untagged(in map[string]any) (map[string]any, error) {
 	for k, v := range in {
 		switch v := v.(type) {
 		case nil, string, bool:
