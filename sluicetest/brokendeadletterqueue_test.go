@@ -140,7 +140,10 @@ func TestLetterSuiteCatches(t *testing.T) {
 		return true
 	})
 	park("loses headers", func(_ *Store, l *sluice.DeadLetter) bool { l.Event.Headers = nil; return true })
-	park("takes null for empty", func(_ *Store, l *sluice.DeadLetter) bool { l.Event.Body = append([]byte{}, l.Event.Body...); return true })
+	park("takes null for empty", func(_ *Store, l *sluice.DeadLetter) bool {
+		l.Event.Body = append([]byte{}, l.Event.Body...)
+		return true
+	})
 	park("loses properties", func(_ *Store, l *sluice.DeadLetter) bool { l.Event.Properties = nil; return true })
 	park("cuts bodies at a NUL", func(_ *Store, l *sluice.DeadLetter) bool {
 		l.Event.Body, _, _ = bytes.Cut(l.Event.Body, []byte{0})
