@@ -31,7 +31,9 @@ func TestSendToBroker(t *testing.T) {
 		return append(more, "KAFKA_SASL="+mechanism, "KAFKA_USER="+kafkatest.User, "KAFKA_PASSWORD="+password)
 	}
 	plain := "kafka://" + strings.Join(c.Brokers(), ",")
-	to := func(scheme string, l kafkatest.Listener) string { return scheme + "://" + strings.Join(c.Secured(l), ",") }
+	to := func(scheme string, l kafkatest.Listener) string {
+		return scheme + "://" + strings.Join(c.Secured(l), ",")
+	}
 	file := writeLines(t, customers(n))
 
 	for name, way := range map[string]struct {
