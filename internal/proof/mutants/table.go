@@ -212,7 +212,7 @@ var table = []Mutant{
 		Old: "		w.deadLetters.put(e)\n", New: "		w.deadLetters.put(e)\n		w.complete(e)\n",
 		Test: streams, Env: untilCaught},
 	{Name: "keys have no order", File: "atleastonce_records.go",
-		Old: "			t.ordered = t.key != \"\"\n", New: "",
+		Old: "			t.ordered = t.key != \"\" || w.key == nil && e.event.EmptyKey\n", New: "",
 		Test: streams, Env: untilCaught},
 	{Name: "KeyHold holds nothing", File: "atleastonce_records.go",
 		Old: "return w.cfg.OnDeadLetter == KeyHold && ", New: "return false && w.cfg.OnDeadLetter == KeyHold && ",
