@@ -25,7 +25,7 @@ type Address struct {
 // ParseURL parses an address. It holds no user and no password: a command line and a log show it.
 func ParseURL(text string) (Address, error) {
 	if len(text) > maxAddresses {
-		return Address{}, fmt.Errorf("Kafka address of %d bytes: give at most %d", len(text), maxAddresses)
+		return Address{}, fmt.Errorf("address of Kafka has %d bytes: give at most %d", len(text), maxAddresses)
 	}
 	scheme, rest, found := strings.Cut(text, "://")
 	var a Address

@@ -34,7 +34,7 @@ func TestParseURL(t *testing.T) {
 		"kafka://host/a/b":                       "topic: not a name: Kafka's names have letters, digits, \".\", \"_\" and \"-\", 249 at most",
 		"kafka://host/..":                        "topic: not a name: Kafka's names have letters, digits, \".\", \"_\" and \"-\", 249 at most",
 		"kafka://" + strings.Repeat("h,", 200):   "200 brokers: give at most 100; a few suffice, they name the others",
-		"kafka://" + strings.Repeat("h", 20_000): "Kafka address of 20008 bytes: give at most 16384",
+		"kafka://" + strings.Repeat("h", 20_000): "address of Kafka has 20008 bytes: give at most 16384",
 	} {
 		if got, err := ParseURL(text); err == nil || err.Error() != want || strings.Contains(err.Error(), secret) {
 			t.Errorf("%.60s: %+v, %v; want %s", text, got, err, want)

@@ -19,7 +19,7 @@ import (
 func texts(list []attribute.KeyValue) []string {
 	var all []string
 	for _, a := range list {
-		all = append(all, fmt.Sprintf("%s=%s", a.Key, a.Value.Emit()))
+		all = append(all, fmt.Sprintf("%s=%s", a.Key, a.Value.String()))
 	}
 	slices.Sort(all)
 	return all

@@ -173,11 +173,6 @@ func (t *Transport) maxMessageBytes(ctx context.Context) (int, error) {
 	return defaultMaxBytes, nil
 }
 
-// isUnknownTopic reports whether err is a broker's answer that there is no such topic.
-func isUnknownTopic(err error) bool {
-	return err != nil && codeOf(err) == kerr.UnknownTopicOrPartition
-}
-
 // advice is what to do about errors that concern a sender.
 var advice = map[error]string{
 	kerr.TopicAuthorizationFailed:   "grant the operations Describe and Write on the topic",
