@@ -63,8 +63,15 @@ func oddBytes(r *rand.Rand) []byte {
 	return b
 }
 
-// TestMariaDBLoadsWhatInsertWrites: LOAD DATA writes the values that INSERT does.
+// TestMariaDBLoadsWhatInsertWrites: LOAD DATA writes the values that INSERT does, with NULL among them or
+// not.
 func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
+	for _, nulls := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NULL %t", nulls), func(t *testing.T) { loadsWhatInsertWrites(t, nulls) })
+	}
+}
+
+func loadsWhatInsertWrites(t *testing.T, nulls bool) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
 	var declared, columns []string
 	for _, l := range loads {
@@ -76,7 +83,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 	for i := range rows {
 		for _, l := range loads {
 			value := l.value(r)
-			if r.IntN(10) == 0 {
+			if r.IntN(10) == 0 && nulls {
 				value = nil
 			}
 			rows[i] = append(rows[i], value)
@@ -113,7 +120,7 @@ func TestMariaDBLoadsWhatInsertWrites(t *testing.T) {
 // row, and none of the rows is written.
 func TestMariaDBLoadRefused(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, p BIGINT, at TIMESTAMP NOT NULL, CHECK (n < 100), FOREIGN KEY (p) REFERENCES parents (id))")
+	_, err := s.DB().ExecContext(t.Context(), "CREATE TABLE refusing (k BIGINT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, p BIGINT, at DATETIME NOT NULL, CHECK (n < 100), FOREIGN KEY (p) REFERENCES parents (id))")
 	suite.NoError(t, "create table", err)
 	const bad = 150
 	for what, change := range map[string]func(row []any){
@@ -127,7 +134,7 @@ func TestMariaDBLoadRefused(t *testing.T) {
 	} {
 		rows := make([][]any, 300)
 		for i := range rows {
-			rows[i] = []any{i, "abc", 1, nil, time.Unix(int64(i), 0)}
+			rows[i] = []any{i, "abc", 1, nil, time.Unix(int64(1+i), 0)}
 		}
 		change(rows[bad])
 		columns := []string{"k", "v", "n", "p", "at"}
@@ -144,15 +151,6 @@ func TestMariaDBLoadRefused(t *testing.T) {
 		})
 		if row, ok := errors.AsType[*RowError](err); !ok || row.Row != bad {
 			t.Errorf("%s: %v; want a RowError of row %d", what, err, bad)
-		}
-	}
-	for _, kind := range []string{"TIMESTAMP", "DATETIME", "BIGINT", "TEXT", "BLOB", "ENUM('a')", "BIT(1)", "JSON"} {
-		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE OR REPLACE TABLE no_nulls (v "+kind+" NOT NULL)"))
-		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
-			return tx.Insert(ctx, "no_nulls", []string{"v"}, slices.Repeat([][]any{{nil}}, loadRows))
-		})
-		if row, ok := errors.AsType[*RowError](err); !ok || row.Row != 0 {
-			t.Errorf("NULL for every %s: %v; want a RowError of row 0", kind, err)
 		}
 	}
 	err = inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
@@ -176,6 +174,29 @@ func TestMariaDBLoadTruncates(t *testing.T) {
 	var kinds, rows int
 	if _, err := one(t.Context(), s.reader, "SELECT COUNT(DISTINCT at, text), COUNT(*) FROM times WHERE at = '2026-01-02 03:04:05'", nil, &kinds, &rows); err != nil || kinds != 1 || rows != 1+loadRows {
 		t.Errorf("%d kinds of %d rows, %v; want 1 of %d", kinds, rows, err, 1+loadRows)
+	}
+}
+
+// TestMariaDBLoadsNull: a column that is NOT NULL takes NULL from LOAD DATA only if it does from INSERT, as
+// MariaDB's TIMESTAMP does.
+func TestMariaDBLoadsNull(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	for _, kind := range []string{"TIMESTAMP", "DATETIME", "BIGINT", "TEXT", "BLOB", "ENUM('a')", "BIT(1)", "JSON"} {
+		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "DROP TABLE IF EXISTS no_nulls"))
+		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE TABLE no_nulls (v "+kind+" NOT NULL)"))
+		refused := map[int]bool{}
+		for _, rows := range []int{1, loadRows} {
+			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+				return tx.Insert(ctx, "no_nulls", []string{"v"}, slices.Repeat([][]any{{nil}}, rows))
+			})
+			row, named := errors.AsType[*RowError](err)
+			if refused[rows] = named; err != nil && (!named || row.Row != 0) {
+				t.Errorf("NULL for %d of %s: %v", rows, kind, err)
+			}
+		}
+		if refused[1] != refused[loadRows] || !refused[1] && kind != "TIMESTAMP" {
+			t.Errorf("NULL for %s: INSERT refuses it: %t, LOAD DATA: %t", kind, refused[1], refused[loadRows])
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, 
 	if err != nil {
 		return nil, outage(ctx, mysqlDialect{}, mysqlName(mc), "connect", err)
 	}
+	d.unit = mysqlTimeUnit(mc)
 	return openServer(ctx, mysqlName(mc), mysqlConnector{connector}, d, c)
 }
 
@@ -96,7 +97,8 @@ var mysqlVersion = regexp.MustCompile(`^(\d{1,3})\.(\d{1,3})\.(\d{1,3})`)
 
 type mysqlDialect struct {
 	collation string
-	load      bool // the server takes LOAD DATA LOCAL
+	load      bool          // the server takes LOAD DATA LOCAL
+	unit      time.Duration // that the driver cuts times to; 0: none
 }
 
 func (mysqlDialect) statements() *statements         { return mysqlStatements }

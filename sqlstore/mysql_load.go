@@ -32,8 +32,8 @@ const (
 type mysqlLoad struct {
 	table string // quoted
 	into  string // what follows the file's name
-	kinds []loadKind
 	rows  [][]any
+	unit  time.Duration // that times are cut to; 0: none
 }
 
 // mysqlLoading is the text of such a statement.
@@ -54,7 +54,7 @@ func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, columns
 			return false, nil
 		}
 	}
-	_, err = q.ExecContext(ctx, mysqlLoading, mysqlLoad{quoteTable(d, table), d.loadInto(table, columns, kinds), kinds, rows})
+	_, err = q.ExecContext(ctx, mysqlLoading, mysqlLoad{quoteTable(d, table), d.loadInto(table, columns, kinds, rows), rows, d.unit})
 	if errors.Is(err, errNotLoaded) {
 		return false, nil
 	}
@@ -62,12 +62,17 @@ func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, columns
 }
 
 // loadInto is the end of a LOAD DATA statement. Numbers and bytes pass through variables: a column of
-// type BIT, ENUM or YEAR stores another value for the text of a number than for the number.
-func (d mysqlDialect) loadInto(table string, columns []string, kinds []loadKind) string {
+// type BIT, ENUM or YEAR stores another value for the text of a number than for the number. So does a
+// column with NULL: from a file it is the current time, without a warning, in a TIMESTAMP that is NOT NULL,
+// https://dev.mysql.com/doc/refman/8.4/en/load-data.html.
+func (d mysqlDialect) loadInto(table string, columns []string, kinds []loadKind, rows [][]any) string {
 	var list, set []string
 	for i, name := range columns {
 		name = d.quote(name)
 		convert := loadConversions[kinds[i]]
+		if convert == "" && slices.ContainsFunc(rows, func(row []any) bool { return row[i] == nil }) {
+			convert = "?"
+		}
 		if convert == "" {
 			list = append(list, name)
 			continue
@@ -147,6 +152,7 @@ func kindOf(value any) loadKind {
 // loadReader has rows as the lines of a file.
 type loadReader struct {
 	rows [][]any
+	unit time.Duration // that times are cut to; 0: none
 	line []byte
 	read int // of line
 }
@@ -158,7 +164,7 @@ func (r *loadReader) Read(p []byte) (n int, err error) {
 			if len(r.rows) == 0 {
 				break
 			}
-			r.line, r.read, r.rows = appendLine(r.line[:0], r.rows[0]), 0, r.rows[1:]
+			r.line, r.read, r.rows = appendLine(r.line[:0], r.rows[0], r.unit), 0, r.rows[1:]
 		}
 		copied := copy(p[n:], r.line[r.read:])
 		n, r.read = n+copied, r.read+copied
@@ -169,10 +175,13 @@ func (r *loadReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func appendLine(line []byte, row []any) []byte {
+func appendLine(line []byte, row []any, unit time.Duration) []byte {
 	for i, value := range row {
 		if i > 0 {
 			line = append(line, '\t')
+		}
+		if t, ok := value.(time.Time); ok {
+			value = t.Truncate(unit)
 		}
 		line = appendField(line, value)
 	}
@@ -302,7 +311,7 @@ func (c *mysqlConn) load(ctx context.Context, l mysqlLoad) (driver.Result, error
 		return nil, err
 	}
 	for chunk := range slices.Chunk(l.rows, loadMost) {
-		loaded, err := c.loadChunk(ctx, l.into, chunk)
+		loaded, err := c.loadChunk(ctx, l, chunk)
 		switch {
 		case err != nil:
 			return nil, err
@@ -314,11 +323,11 @@ func (c *mysqlConn) load(ctx context.Context, l mysqlLoad) (driver.Result, error
 }
 
 // loadChunk reports whether the server has taken all rows as they are.
-func (c *mysqlConn) loadChunk(ctx context.Context, into string, rows [][]any) (loaded bool, err error) {
+func (c *mysqlConn) loadChunk(ctx context.Context, l mysqlLoad, rows [][]any) (loaded bool, err error) {
 	name := "sluice_" + rand.Text()
-	mysql.RegisterReaderHandler(name, func() io.Reader { return &loadReader{rows: rows} })
+	mysql.RegisterReaderHandler(name, func() io.Reader { return &loadReader{rows: rows, unit: l.unit} })
 	defer mysql.DeregisterReaderHandler(name)
-	result, err := c.mysqlDriverConn.ExecContext(ctx, "LOAD DATA LOCAL INFILE 'Reader::"+name+"'"+into, nil)
+	result, err := c.mysqlDriverConn.ExecContext(ctx, "LOAD DATA LOCAL INFILE 'Reader::"+name+"'"+l.into, nil)
 	if err != nil {
 		if _, answered := errors.AsType[*mysql.MySQLError](err); answered && mysqlRefused[mysqlDialect{}.fault(err)] {
 			return false, nil

@@ -130,6 +130,15 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 	return mc, nil
 }
 
+// mysqlTimeUnit returns the driver's parameter timeTruncate, for which its configuration has no field.
+func mysqlTimeUnit(mc *mysql.Config) time.Duration {
+	text := mc.FormatDSN()
+	_, parameters, _ := strings.Cut(text[strings.LastIndex(text, "/"):], "?") // what comes before may contain them
+	values, _ := url.ParseQuery(parameters)                                   // the driver's own text
+	unit, _ := time.ParseDuration(values.Get("timeTruncate"))
+	return unit
+}
+
 // setDefaults sets the parameters that are not set.
 func setDefaults(params, defaults map[string]string) {
 	for name, value := range defaults {
