@@ -151,7 +151,7 @@ func TestUntilCaughtUpFailsSoonWhereAPersonMustAct(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, "", env, "send", "--hub", "flights", records)
-	expect("sluice: partition 0: hub flights was recreated")
+	expect("sluice: partition 0: topic flights was recreated")
 	must(t, "", env, "checkpoints", "set", "--config", example(t), "--all", "--to", "earliest")
 	must(t, "", env, "run", example(t), "--until-caught-up")
 }

@@ -83,6 +83,7 @@ func TestViolations(t *testing.T) {
 		{from: "emulator", to: "", want: []string{"the emulator shares no code"}},
 		{from: "sluicetest", to: "autoscale", want: []string{"sluicetest and storetest import", "the library's module imports neither"}},
 		{from: "storetest", to: "internal/proof/sim", want: []string{"sluicetest and storetest import"}},
+		{from: "sender/kafkasender", to: "pgstore", want: []string{"sender/kafkasender imports the root"}},
 		{from: "health", to: "eventhub", want: []string{"an observer imports"}},
 		{from: "audit", to: "sqlstore", want: []string{"audit imports the root", "(through " + module + "/audit): web imports"}},
 		{from: "web", to: "pgstore", want: []string{"web imports"}},
