@@ -19,11 +19,10 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
-	@scripts/install-kafka
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-interop
@@ -53,8 +52,8 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	go test -tags postgres,azurite -run '^$$' -bench . -benchmem $(MODULES)
 
 bench-peers: ## Sluice on Kafka beside a loop by hand, Bento, Kafka Connect, the parallel consumer and Watermill: the last table of docs/performance.md, also in bin/peers.json
-	@scripts/install-postgres
 	@scripts/install-kafka
+	@scripts/install-postgres
 	@scripts/install-peers
 	@mkdir -p bin
 	go run $(PEERS) -json bin/peers.json
