@@ -19,10 +19,11 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
+	@scripts/install-kafka
 	@scripts/install-azurite
 	@scripts/install-attack-tools
 	@scripts/install-interop
@@ -51,12 +52,12 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	go run $(BENCH) cosmos -modes bulk -events 1000000 -ru 50000
 	go test -tags postgres,azurite -run '^$$' -bench . -benchmem $(MODULES)
 
-bench-peers: ## Sluice on Kafka beside a loop by hand, Bento, Kafka Connect, the parallel consumer and Watermill: the last table of docs/performance.md, also in bin/peers.json
+bench-peers: ## Sluice on Kafka beside a loop by hand, Redpanda Connect, Kafka Connect, the parallel consumer and Watermill, a quarter of an hour: the tables "On Kafka" of docs/performance.md, also in bin/peers.json. PEERS_FLAGS='-docs docs/performance.md' replaces them there
 	@scripts/install-kafka
 	@scripts/install-postgres
 	@scripts/install-peers
 	@mkdir -p bin
-	go run $(PEERS) -json bin/peers.json
+	go run $(PEERS) -json bin/peers.json $(PEERS_FLAGS)
 
 soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
 	@scripts/soak

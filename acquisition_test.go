@@ -260,7 +260,7 @@ func (s *shrinking) Describe(ctx context.Context) (sluice.Topic, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	if s.gone(s.n) {
+	if err == nil && s.gone(s.n) {
 		topic.Partitions = topic.Partitions[:len(topic.Partitions)-1]
 	}
 	return topic, err

@@ -278,6 +278,7 @@ func (a *assignment) watchEnd() {
 		b, err := a.c.source.Bounds(ctx, a.lease.Partition)
 		cancel()
 		if err == nil {
+			a.tracks.setHeld(b.Held)
 			a.lag.bounds.Store(&b)
 			a.lag.answers.Add(1)
 			failing = 0

@@ -215,3 +215,15 @@ func FencingTokenOf(ctx context.Context) FencingToken {
 	}
 	return FencingToken{}
 }
+
+// IncarnationOf returns the incarnation of the topic that the event which is being written is of.
+// It is that of the [FencingToken], unless the event is a dead letter of an earlier incarnation
+// that is redriven. With group, partition and sequence number it identifies the event. It works
+// in the contexts that [AtLeastOnce] calls records and [Sink].Submit with; for any other it
+// returns "".
+func IncarnationOf(ctx context.Context) string {
+	if em, ok := ctx.Value(emissionKey{}).(*emission); ok {
+		return em.incarnation
+	}
+	return ""
+}

@@ -302,7 +302,8 @@ func (w *atLeastOnceWorker[R]) recordCtxOf(e *inFlightEvent) context.Context {
 	}
 	// A dead letter may be of an earlier incarnation of the topic.
 	return context.WithValue(w.recordCtx, emissionKey{}, &emission{
-		FencingToken: FencingTokenOf(w.recordCtx), source: sourceOf(w.a.topic.Group, e.redrive.Incarnation), watermark: &w.watermark, redrive: true,
+		FencingToken: FencingTokenOf(w.recordCtx), source: idSourceOf(&w.a.topic, e.redrive.Incarnation), incarnation: e.redrive.Incarnation,
+		watermark: &w.watermark, redrive: true,
 	})
 }
 

@@ -42,6 +42,16 @@ func newWarehouse(t *testing.T) *warehouse {
 	return w
 }
 
+// hangsAt makes event n take an hour, and the others a millisecond.
+func (w *warehouse) hangsAt(n int64) {
+	w.takes = func(e *sluice.Event) time.Duration {
+		if e.Sequence == n {
+			return time.Hour
+		}
+		return time.Millisecond
+	}
+}
+
 func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -46,7 +46,9 @@ type atLeastOnceWorker[R any] struct {
 	start     Position               // the checkpoint at the claim
 	admitted  Position               // events up to here were admitted
 	loaded    bool                   // the dead letters and held keys of earlier assignments are loaded
-	skip      []driver.SequenceRange // after the checkpoint and done by an earlier assignment
+	done      []driver.SequenceRange // after the checkpoint and done by an earlier assignment
+	parked    []driver.ParkedEvent   // the events of earlier assignments' dead letters after the checkpoint
+	skip      []driver.SequenceRange // all of these
 	doneUpTo  Position               // in a sparse topic: the last of these but dead letters, with the checkpoint's offset
 	maxEvents int                    // in flight
 	maxBytes  int64                  // of them
@@ -177,14 +179,15 @@ func (w *atLeastOnceWorker[R]) drain(cause error) {
 // new: no other consumer moves the checkpoint in this epoch.
 func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 	if w.admitted == driver.Unset {
-		w.start, w.admitted, w.skip = cp.Position, cp.Position, cp.Done
+		w.start, w.admitted, w.done = cp.Position, cp.Position, cp.Done
 		if n := len(cp.Done); n > 0 && w.a.topic.Sparse {
 			w.doneUpTo = Position{Sequence: cp.Done[n-1].Last, Offset: cp.Position.Offset}
 		}
 		w.startAt(cp.Position)
 		w.recordCtx = context.WithValue(w.a.work, emissionKey{}, &emission{
 			FencingToken: FencingToken{Lease: w.a.lease, Incarnation: w.a.incarnation},
-			source:       sourceOf(w.a.topic.Group, w.a.incarnation),
+			source:       idSourceOf(&w.a.topic, w.a.incarnation),
+			incarnation:  w.a.incarnation,
 			watermark:    &w.watermark,
 		})
 	}
@@ -212,8 +215,15 @@ func (w *atLeastOnceWorker[R]) startAt(at Position) {
 // position implements worker.
 func (w *atLeastOnceWorker[R]) position() Position { return w.admitted }
 
-// interrupted implements worker.
-func (w *atLeastOnceWorker[R]) interrupted(error) bool { return false }
+// interrupted implements worker. A checkpoint that is set after a loss must not pass events that are
+// still in flight, or that were not read again.
+func (w *atLeastOnceWorker[R]) interrupted(err error) bool {
+	if lost, is := errors.AsType[*TruncatedError](err); is {
+		low, _, _, _ := w.inFlight.progress()
+		lost.Before = max(0, lost.End-1-low.Sequence)
+	}
+	return false
+}
 
 // recreated implements worker. What is in flight must not count in the new incarnation, also
 // where the database has lost the checkpoint, so that the claim begins one. Only the epoch of
@@ -238,7 +248,7 @@ func (w *atLeastOnceWorker[R]) prepare() error {
 // loadDeadLetters loads what earlier assignments have stored: dead letters, which
 // count as done, and held keys.
 func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
-	var parked []int64
+	var parked []driver.ParkedEvent
 	err := w.a.request(w.a.idle, "look for dead letters", func(ctx context.Context) (err error) {
 		parked, err = w.store.Parked(ctx, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, driver.Origin.Sequence)
 		return err
@@ -246,16 +256,18 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	if err != nil {
 		return err
 	}
-	earlier := slices.Clone(w.skip)
-	behind, _ := slices.BinarySearch(parked, w.start.Sequence+1)
-	for _, n := range parked[behind:] {
-		w.skip = append(w.skip, driver.SequenceRange{First: n, Last: n})
+	numbers := make([]int64, len(parked))
+	for i := range parked {
+		numbers[i] = parked[i].Position.Sequence
 	}
-	slices.SortFunc(w.skip, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
-	w.deadLetters.load(parked)
-	w.watermark.Store(newWatermark(w.start.Sequence, parked))
-	if !w.a.topic.Sparse { // there they may have another offset than the checkpoint
-		earlier = slices.Clone(w.skip)
+	behind, _ := slices.BinarySearch(numbers, w.start.Sequence+1)
+	w.parked = parked[behind:]
+	w.skip = w.doneAndParked()
+	w.deadLetters.load(numbers)
+	w.watermark.Store(newWatermark(w.start.Sequence, numbers))
+	earlier := slices.Clone(w.skip)
+	if w.a.topic.Sparse { // dead letters may have another offset than the checkpoint there
+		earlier = slices.Clone(w.done)
 	}
 	// Last: with what earlier assignments have done there is something to store, and
 	// the watermark of that checkpoint must name their dead letters.
@@ -273,6 +285,37 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 		}
 	}
 	w.loaded = true
+	return nil
+}
+
+// doneAndParked returns what need not be done after the checkpoint, ascending.
+func (w *atLeastOnceWorker[R]) doneAndParked() []driver.SequenceRange {
+	all := slices.Clone(w.done)
+	for _, p := range w.parked {
+		all = append(all, driver.SequenceRange{First: p.Position.Sequence, Last: p.Position.Sequence})
+	}
+	slices.SortFunc(all, func(a, b driver.SequenceRange) int { return cmp.Compare(a.First, b.First) })
+	return all
+}
+
+// setLostAside sets the dead letters aside whose events the log has lost, if others with their numbers
+// are to be admitted.
+func (w *atLeastOnceWorker[R]) setLostAside(events []*Event) error {
+	if !w.a.topic.Sparse || len(w.parked) == 0 {
+		return nil
+	}
+	lost := lostAmong(w.parked, events)
+	if len(lost) == 0 {
+		return nil
+	}
+	if err := w.a.setAside(w.store, lost); err != nil {
+		return err
+	}
+	for _, p := range lost {
+		w.deadLetters.removed(p.Position.Sequence)
+	}
+	w.parked = without(w.parked, lost)
+	w.skip = w.doneAndParked()
 	return nil
 }
 
@@ -350,6 +393,9 @@ func (w *atLeastOnceWorker[R]) room() int {
 // admit puts events on the work list and makes their records.
 func (w *atLeastOnceWorker[R]) admit(events []*Event) error {
 	if err := w.checkHistory(events); err != nil {
+		return err
+	}
+	if err := w.setLostAside(events); err != nil {
 		return err
 	}
 	admitted := make([]inFlightEvent, len(events))

@@ -1,11 +1,12 @@
 package sluice
 
-// Batch is a run of events of one partition in the log's order, never empty. All of it
-// takes effect in one transaction, or none of it.
+// Batch is a run of events of one partition in the log's order, never empty. With
+// [Transactional] all of it takes effect in one transaction, or none of it.
 type Batch struct {
-	Group     Group
-	Partition string
-	Epoch     int64 // of the lease under which the batch is delivered
-	Redriven  bool  // the single event is a dead letter being redriven, out of the partition's order
-	Events    []*Event
+	Group       Group
+	Incarnation string // of the topic, when the events were sent
+	Partition   string
+	Epoch       int64 // of the lease under which the batch is delivered
+	Redriven    bool  // the single event is a dead letter being redriven, out of the partition's order
+	Events      []*Event
 }

@@ -59,8 +59,9 @@ type Config struct {
 	// AssignEvery is the time between two attempts to acquire a partition, at most
 	// one partition each. Default: 1 s.
 	AssignEvery time.Duration
-	// MaxBatch is the largest number of events in a batch. After an outage batches of
-	// Transactional are smaller for a while. Default: 1,000.
+	// MaxBatch is the largest number of events in a batch. Transactional and Batches take
+	// more than 1,000 only while their transactions, or calls of the handler, last less
+	// than a twentieth of LeaseFor, and fewer for a while after an outage. Default: 4,000.
 	MaxBatch int
 	// PrefetchBytes is how many bytes of events (bodies and properties) a partition
 	// reads ahead of the delivery, besides what the [Source] itself prefetches, and
@@ -124,7 +125,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
-	c.MaxBatch = cmp.Or(c.MaxBatch, 1000)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 4000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Attempts = cmp.Or(c.Attempts, 3)
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)

@@ -22,6 +22,8 @@
 //   - [Transactional] commits the handler's writes, the checkpoint and the dead letters
 //     in one transaction, fenced by the lease's epoch. Effects are exactly once under
 //     crashes, paused processes, network cuts and lost replies.
+//   - [Batches] calls a handler with one batch at a time for each partition, at least once
+//     and in order, and moves the checkpoint when it has returned. It needs no SQL.
 //   - [AtLeastOnce] streams into stores that cannot join such a transaction, such as
 //     Cosmos DB: many events in flight, completed in any order, at an exact rate, with a
 //     checkpoint that covers only what is written.
@@ -51,6 +53,6 @@
 //
 // consumer.go acquires partitions and balance.go divides them. assignment.go holds one
 // partition; reading.go claims its checkpoint, reads the log and drives the delivery's
-// worker. The workers are in transactional*.go, atleastonce*.go and replay.go. The seams
-// to logs and stores are in package driver.
+// worker. The workers are in transactional*.go (batches.go is its store for Batches),
+// atleastonce*.go and replay.go. The seams to logs and stores are in package driver.
 package sluice

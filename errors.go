@@ -141,8 +141,8 @@ func (e *RetryError) Unwrap() error { return e.Err }
 
 // RetryAfter marks err as one that passes, for example because a store throttles or a
 // request timed out: there is another attempt after d, as often as needed, and none is
-// counted. With [Transactional] the whole partition waits for d, and with back-off if d is
-// 0. With [AtLeastOnce] the record waits, for [AtLeastOnceConfig.RetryAfter] if d is 0.
+// counted. With [Transactional] and [Batches] the whole partition waits for d, and with
+// back-off if d is 0. With [AtLeastOnce] the record waits, for [AtLeastOnceConfig.RetryAfter] if d is 0.
 // RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {

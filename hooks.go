@@ -18,7 +18,8 @@ type Hooks struct {
 	// released or lost. cause says why; it is nil after a graceful stop and for a
 	// partition that is handed over to another consumer.
 	Released func(ctx context.Context, lease Lease, cause error) error
-	// Batch is called after a commit with the events that it covered.
+	// Batch is called after a commit with the events that it covered; with Batches, after
+	// the handler has returned.
 	Batch func(ctx context.Context, b Batch) error
 	// Error is called with the error of each observation of the partition that is
 	// KindFailed, KindLost, KindFenced, KindUnknown, KindStopped or KindStalled.

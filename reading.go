@@ -273,6 +273,9 @@ func (a *assignment) describe() (topic Topic, err error) {
 // [RecreatedError] where the topic was recreated since: its partition may be gone, and a
 // broker refuses that in words of its own.
 func (a *assignment) reread(d *DeadLetter) (*Event, error) {
+	if topic, _, lost := driver.CutLost(d.Incarnation); lost && topic == a.incarnation && a.topic.Sparse {
+		return nil, lostEventError(d)
+	}
 	recreated := &RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
 	if d.Incarnation != a.incarnation {
 		return nil, recreated
@@ -317,10 +320,15 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	case found.Sequence != d.Event.Sequence:
 		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: found.Sequence}
 	case a.topic.Sparse && anotherHistory(found.Position(), d.Event.Position()):
-		return nil, fmt.Errorf("event %d: the log has lost it and has another event of this number: %w", d.Event.Sequence, ErrTruncated)
+		return nil, lostEventError(d)
 	default:
 		return found, nil
 	}
+}
+
+// lostEventError is the error of a dead letter without a body whose event the log has lost.
+func lostEventError(d *DeadLetter) error {
+	return fmt.Errorf("event %d: the log has lost it and has another event of this number: %w", d.Event.Sequence, ErrTruncated)
 }
 
 // anotherHistory reports whether two positions of a sparse topic are known to be of different

@@ -184,7 +184,7 @@ func (w *replayWorker) apply(events []*Event) error {
 				break
 			}
 		}
-		b := Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events[:n]}
+		b := Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events[:n]}
 		began := w.a.c.cfg.Clock.Elapsed()
 		applying := w.a.delivery.doing(activityReplayer, events[0].Sequence, n)
 		err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) })

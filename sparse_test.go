@@ -240,12 +240,7 @@ func TestSparseStreamRestarts(t *testing.T) {
 		t := s.t
 		s.mix("slow - a - b - c - -")
 		w := newWarehouse(t)
-		w.takes = func(e *sluice.Event) time.Duration {
-			if e.Sequence == 0 {
-				return time.Hour
-			}
-			return time.Millisecond
-		}
+		w.hangsAt(0)
 		ctx, kill := context.WithCancel(t.Context())
 		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
@@ -489,12 +484,7 @@ func TestTruncatedStream(t *testing.T) {
 				t := s.t
 				s.mix("a slow b c - d")
 				w := newWarehouse(t)
-				w.takes = func(e *sluice.Event) time.Duration {
-					if e.Sequence == 1 {
-						return time.Hour
-					}
-					return time.Millisecond
-				}
+				w.hangsAt(1)
 				ctx, kill := context.WithCancel(t.Context())
 				first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
 				ran := make(chan error, 1)
@@ -534,12 +524,7 @@ func TestLeaderThatLosesNothing(t *testing.T) {
 		s.hub.Truncate("0", 3)
 		s.mix("c d -")
 		w := newWarehouse(t)
-		w.takes = func(e *sluice.Event) time.Duration {
-			if e.Sequence == 0 {
-				return time.Hour
-			}
-			return time.Millisecond
-		}
+		w.hangsAt(0)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 4 {
 				return sluice.Reject(errors.New("no"))
@@ -598,12 +583,7 @@ func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 		s.hub.Truncate("0", 3)
 		s.mix("c reject d")
 		w := newWarehouse(t)
-		w.takes = func(e *sluice.Event) time.Duration {
-			if e.Sequence == 0 {
-				return time.Hour
-			}
-			return time.Millisecond
-		}
+		w.hangsAt(0)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 4 {
 				return sluice.Reject(errors.New("no"))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // activity is something that can hold a partition up, in words.
@@ -33,7 +35,8 @@ var (
 	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
 	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
 	activityHookQueue = &activity{"hook Renewed or Error has not returned", "look for a lock or a call without a time limit; later calls wait and are dropped"}
-	activityRead      = &activity{"reader has not returned", ""} // which is normal while no events come: see silenceWatch
+	activityRead      = &activity{"reader has not returned", ""}                     // which is normal while no events come: see silenceWatch
+	activityHeld      = &activity{"the log has held back events", "look at the log"} // see driver.HeldBack
 	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
 )
 
@@ -110,12 +113,32 @@ type tracks struct {
 	sink      track // the records that the sink has
 	hookQueue track // the goroutine that runs the hooks Renewed and Error
 	reader    track // the goroutine that fetches: driver.Reader.Read
+	held      track // what the log holds back from the reader
 }
 
 // delaying returns the tracks whose activities end. That of the reader does not: it waits
 // for events.
 func (t *tracks) delaying() []*track {
 	return []*track{&t.delivery, &t.waiting, &t.storing, &t.sink, &t.hookQueue}
+}
+
+// watchHeld has the track of what the log holds back follow the lag: it moves if the end that readers
+// can reach does.
+func (t *tracks) watchHeld(lag *lagTracker) {
+	t.held.polled(activityHeld, func() (changes uint64, busy bool) {
+		b := lag.bounds.Load()
+		if b == nil || b.Held == nil || lag.read.Load() < b.Last.Sequence {
+			return 0, false
+		}
+		return uint64(b.Last.Sequence), true
+	})
+}
+
+// setHeld says what the log holds back.
+func (t *tracks) setHeld(held *driver.HeldBack) {
+	if held != nil {
+		t.held.current.Store(&activity{held.What, held.Check})
+	}
 }
 
 // stallWatch watches the tracks of one assignment. Only the watching goroutine uses it.
@@ -144,7 +167,8 @@ const stopReportAfter = 5 * time.Second
 func (a *assignment) watchStalls(ctx context.Context) {
 	cfg := &a.c.cfg
 	w := stallWatch{a: a}
-	for _, t := range a.tracks.delaying() {
+	a.tracks.watchHeld(&a.lag)
+	for _, t := range append(a.tracks.delaying(), &a.tracks.held) {
 		w.tracks = append(w.tracks, watchedTrack{track: t, since: cfg.Clock.Elapsed(), reportAt: cfg.StallAfter})
 	}
 	silence := silenceWatch{a: a}

@@ -89,8 +89,8 @@ func (s silentStore) Due(ctx context.Context, g sluice.Group, partition string, 
 	return answered(ctx, s.u, "due", func() ([]sluice.DeadLetter, error) { return s.Store.Due(ctx, g, partition, limit) })
 }
 
-func (s silentStore) Parked(ctx context.Context, g sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
-	return answered(ctx, s.u, "parked", func() ([]int64, error) { return s.Store.Parked(ctx, g, partition, incarnation, after) })
+func (s silentStore) Parked(ctx context.Context, g sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	return answered(ctx, s.u, "parked", func() ([]driver.ParkedEvent, error) { return s.Store.Parked(ctx, g, partition, incarnation, after) })
 }
 
 func (s silentStore) Held(ctx context.Context, g sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {

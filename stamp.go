@@ -188,9 +188,10 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // emission is what the contexts hold in which [AtLeastOnce] makes and submits records.
 type emission struct {
 	FencingToken
-	source    string                     // of the causation ids
-	watermark *atomic.Pointer[watermark] // as of now
-	redrive   bool                       // of a dead letter
+	source      *idSource
+	incarnation string                     // of the topic, that the event is of
+	watermark   *atomic.Pointer[watermark] // as of now
+	redrive     bool                       // of a dead letter
 }
 
 // watermark says how far an emitter's checkpoint was stored, and which of the events up to
@@ -255,15 +256,66 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 	}
 	mark := em.watermark.Load()
 	return Stamp{
-		ID:    CausationID{Source: em.source, Partition: e.Partition, Sequence: e.Sequence, N: n},
+		ID:    CausationID{Source: em.source.of(e), Partition: e.Partition, Sequence: e.Sequence, N: n},
 		Epoch: em.Lease.Epoch, Low: mark.low, Parked: mark.parked, Redrive: em.redrive,
 	}, true
+}
+
+// ForeignStamp reports whether a stamp is of another stage than the one whose records and
+// submissions have ctx. It is false if [StampOf] does not work in ctx.
+func ForeignStamp(ctx context.Context, s Stamp) bool {
+	em, ok := ctx.Value(emissionKey{}).(*emission)
+	return ok && !em.source.has(s.ID.Source)
 }
 
 // maxTopicLen is how much of a topic's name causation ids carry, in bytes.
 const maxTopicLen = 64
 
-// sourceOf returns [CausationID].Source.
+// idSource names the source in the causation ids of what an emitter reads. In a topic that is Sparse it
+// depends on the event's history: a log that loses events gives their numbers to others, whose messages
+// must not be taken for theirs. It is safe for concurrent use.
+type idSource struct {
+	stage  string // what the sources of all events have in common
+	sparse bool
+	last   atomic.Pointer[historySource] // of the last event
+}
+
+type historySource struct{ history, source string }
+
+// idSourceOf returns the source of the events of an incarnation. Dead letters may be of an earlier one,
+// or of lost events.
+func idSourceOf(topic *Topic, incarnation string) *idSource {
+	if topic.Sparse {
+		incarnation, _, _ = driver.CutLost(incarnation)
+	}
+	return &idSource{stage: sourceOf(topic.Group, incarnation), sparse: topic.Sparse}
+}
+
+// of returns [CausationID].Source.
+func (s *idSource) of(e *Event) string {
+	if !s.sparse {
+		return s.stage
+	}
+	history := e.Position().History()
+	if history == "" {
+		return s.stage
+	}
+	last := s.last.Load()
+	if last == nil || last.history != history {
+		digest := sha256.Sum256([]byte(history))
+		last = &historySource{history, fmt.Sprintf("%s.%x", s.stage, digest[:4])}
+		s.last.Store(last)
+	}
+	return last.source
+}
+
+// has reports whether a source is one that of returns.
+func (s *idSource) has(source string) bool {
+	rest, is := strings.CutPrefix(source, s.stage)
+	return is && (rest == "" || s.sparse && rest[0] == '.')
+}
+
+// sourceOf returns what [CausationID].Source begins with.
 func sourceOf(group Group, incarnation string) string {
 	h := sha256.New()
 	for _, part := range []string{group.Namespace, group.Topic, group.Name, incarnation} {

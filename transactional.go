@@ -12,7 +12,7 @@ import (
 )
 
 // Delivery is how events take effect. Its constructor's name is the guarantee:
-// [Transactional], [AtLeastOnce] or [Replay].
+// [Transactional], [Batches], [AtLeastOnce] or [Replay].
 type Delivery interface {
 	// check returns what is wrong with its configuration.
 	check() error
@@ -43,6 +43,7 @@ func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delive
 type transactional[Tx any] struct {
 	store   driver.TxStore[Tx]
 	handler Handler[Tx]
+	batches *batchStore // of Batches, which is the store then; nil for Transactional
 }
 
 func (d *transactional[Tx]) check() error {
@@ -60,14 +61,17 @@ func (d *transactional[Tx]) deliver(a *assignment) error {
 }
 
 // transactionalWorker delivers one partition's events during one assignment,
-// batch by batch, on one goroutine. transactional_apply.go splits batches that fail,
-// transactional_commit.go commits them, transactional_brake.go decides whether an event
-// is to blame, transactional_suspect.go finds events that end the process, and
-// transactional_redrive.go redrives dead letters.
+// batch by batch, on one goroutine. transactional_limit.go says how many events a batch
+// has, transactional_apply.go splits batches that fail, transactional_commit.go commits
+// them, transactional_brake.go decides whether an event is to blame,
+// transactional_suspect.go finds events that end the process, and
+// transactional_redrive.go redrives dead letters. [Batches] has the same worker over a
+// store of its own (batches.go).
 type transactionalWorker[Tx any] struct {
 	a       *assignment
 	store   driver.TxStore[Tx]
 	handler Handler[Tx]
+	batches *batchStore // see transactional
 
 	pos         Position       // the checkpoint, as far as is known
 	record      attemptLog     // of the event after pos, or of a dead letter on redrive
@@ -75,7 +79,7 @@ type transactionalWorker[Tx any] struct {
 	suspectUpTo int64          // events up to this one are suspected of killing the process; Unset's if none
 	suspects    int            // and so many events after it, whose numbers are not known yet
 	outage      *clock.Backoff // between tries while the database, or what the handler needs, fails
-	limit       int            // how many events a transaction may take
+	limit       batchLimit
 	brake       brake
 	batch       []*Event        // the events taken from the buffer last
 	taken       int64           // the last of them, and of the duplicates among them
@@ -83,7 +87,9 @@ type transactionalWorker[Tx any] struct {
 	buffer      *prefetchBuffer // those after them
 	dedup       deduplicator
 
-	deadLettersBelow int64 // see driver.Checkpoint
+	deadLettersBelow int64                // see driver.Checkpoint
+	parked           []driver.ParkedEvent // in a sparse topic: the events of dead letters after the position of the claim
+	parkedLoaded     bool
 	redrives         redrivePace
 	redriven         int // dead letters
 	redriveFailures  int
@@ -92,8 +98,8 @@ type transactionalWorker[Tx any] struct {
 func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
 	return &transactionalWorker[Tx]{
 		dedup: deduplicator{belief: newStampBelief(a.c.cfg.StampsFrom)},
-		a:     a, store: d.store, handler: d.handler,
-		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: a.c.cfg.MaxBatch,
+		a:     a, store: d.store, handler: d.handler, batches: d.batches,
+		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: newBatchLimit(&a.c.cfg),
 	}
 }
 
@@ -111,6 +117,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 	}
 	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
 	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow
+	w.parked, w.parkedLoaded = nil, false
 	w.suspect(cp)
 	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
@@ -146,7 +153,7 @@ func (w *transactionalWorker[Tx]) recreated() bool { return true }
 // deliver implements worker.
 func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	w.buffer = buffer
-	var look, calm, gaps interval
+	var look, calm, gaps, save interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.idle)
 	cfg := &w.a.c.cfg
@@ -156,6 +163,9 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	}
 	if w.a.topic.Sparse {
 		ticking.Go(func() { gaps.run(ctx, cfg.Clock, passEvery, buffer.ready) })
+	}
+	if w.batches != nil && w.batches.every > 0 {
+		ticking.Go(func() { save.run(ctx, cfg.Clock, w.batches.every, buffer.ready) })
 	}
 	defer ticking.Wait()
 	defer cancel()
@@ -197,7 +207,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
 			w.clearSuspicion()
 		}
-		if now := cfg.Clock.Elapsed(); now-checked >= cfg.LeaseFor {
+		if now := cfg.Clock.Elapsed(); save.fired() || now-checked >= cfg.LeaseFor {
 			if err := w.checkFence(); err != nil {
 				return err
 			}
@@ -211,7 +221,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 }
 
 // checkFence commits an empty step. The owner of a partition without events notices in this
-// way that an operator has set its checkpoint.
+// way that an operator has set its checkpoint. The step stores what Batches have done.
 func (w *transactionalWorker[Tx]) checkFence() error {
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos}, Batch{})
 	if errors.Is(err, errReclaimed) {
@@ -226,6 +236,9 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 	w.tail = driver.Unset
 	if w.a.topic.Sparse {
 		if w.setBack() {
+			if err := w.setLostAside(events); err != nil {
+				return err
+			}
 			return w.deliverApart(events)
 		}
 		w.tail = w.buffer.behind()
@@ -250,7 +263,7 @@ func (w *transactionalWorker[Tx]) deliverRun(events []*Event) error {
 
 // withoutDuplicates returns the events that are not duplicates of earlier ones.
 func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
-	if !slices.ContainsFunc(events, carriesStamp) {
+	if w.batches != nil || !slices.ContainsFunc(events, carriesStamp) {
 		return events, nil
 	}
 	if len(w.dedup.belief) == 0 {

@@ -14,6 +14,11 @@ import (
 // So an event that has used up its attempts becomes a dead letter only after another
 // event was seen to succeed. If none does, and brakeAfter events in a row have failed, the
 // partition is held: events wait until one succeeds.
+//
+// Batches handle no event before its turn, and nothing of it is rolled back. So the event that
+// succeeded last is repeated instead. If it fails too, something that every event needs is
+// broken: the partition is held at once. Nothing has succeeded yet: an event has heldAttempts
+// more.
 
 // brakeAfter is how many events in a row fail, without one success, until the partition
 // is held.
@@ -29,7 +34,8 @@ const (
 // brake counts events that fail. Its zero value is ready to use.
 type brake struct {
 	failed  map[int64]bool // numbers of the events that failed in a row, without one success
-	witness *Event         // the last event that succeeded in a dry run
+	witness *Event         // the last event that succeeded in a dry run; of Batches, the last that succeeded
+	held    bool           // of Batches: no event succeeds, or is known to have
 }
 
 // note counts an event that fails, once.
@@ -41,9 +47,12 @@ func (b *brake) note(e *Event) {
 }
 
 // release begins to count again, because an event has succeeded.
-func (b *brake) release() { clear(b.failed) }
+func (b *brake) release() {
+	clear(b.failed)
+	b.held = false
+}
 
-func (b *brake) tripped() bool { return len(b.failed) >= brakeAfter }
+func (b *brake) tripped() bool { return b.held || len(b.failed) >= brakeAfter }
 
 // doubt decides about an event that has used up its attempts. If another event succeeds,
 // the failure is its own if one more attempt fails. It is also its own if there is no
@@ -59,6 +68,9 @@ func (w *transactionalWorker[Tx]) doubt(t *trial) error {
 		t.confirmed = true
 		t.retry()
 		return nil
+	case w.batches != nil:
+		w.brake.held = true
+		return w.hold(t)
 	case w.brake.tripped():
 		return w.hold(t)
 	}
@@ -66,9 +78,9 @@ func (w *transactionalWorker[Tx]) doubt(t *trial) error {
 	return nil
 }
 
-// findWitness reports whether one of the events after e succeeds.
+// findWitness reports whether an event other than e succeeds.
 func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
-	for _, other := range w.after(e, brakeAfter) {
+	for _, other := range w.others(e, brakeAfter) {
 		if w.brake.tripped() {
 			break
 		}
@@ -82,10 +94,16 @@ func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
 	return false, nil
 }
 
-// after returns up to n events at hand that come after e, the last witness first.
-// Those that are suspected of killing the process are left out.
-func (w *transactionalWorker[Tx]) after(e *Event, n int) []*Event {
+// others returns up to n events at hand that come after e, the last witness first.
+// Those that are suspected of killing the process are left out. Of Batches it is the witness alone.
+func (w *transactionalWorker[Tx]) others(e *Event, n int) []*Event {
 	var list []*Event
+	if w.batches != nil {
+		if w.brake.witness != nil {
+			list = append(list, w.brake.witness)
+		}
+		return list
+	}
 	from := max(e.Sequence, w.suspectUpTo)
 	if witness := w.brake.witness; witness != nil && witness.Sequence > from {
 		list = append(list, witness)
@@ -113,9 +131,12 @@ func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
 		w.brake.release()
 		return true, nil
 	case errors.As(err, &failed):
-		w.brake.witness = nil
-		if faultOf(failed.Err) == faultEvent {
+		own := faultOf(failed.Err) == faultEvent
+		if own {
 			w.brake.note(e)
+		}
+		if w.batches == nil || !own { // a handler that rejects repetitions shows nothing
+			w.brake.witness = nil
 		}
 		return false, nil
 	}
@@ -127,8 +148,11 @@ func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
 func (w *transactionalWorker[Tx]) hold(t *trial) error {
 	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
 	wait := w.a.c.backoff(w.a.rand)
-	for w.brake.tripped() {
-		w.failed(w.batchOf([]*Event{t.event}), heldError(len(w.brake.failed), t.failure))
+	for n := 0; w.brake.tripped(); n++ {
+		if w.batches != nil && w.brake.witness == nil && n >= heldAttempts {
+			break // no event before this one can be tried, and none after it may be
+		}
+		w.failed(w.batchOf([]*Event{t.event}), w.brake.heldError(t.failure))
 		if err := w.a.pause(wait.Next()); err != nil {
 			return err
 		}
@@ -152,7 +176,7 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 // first may fail by its own fault: the next round is up to RetryMax away.
 func (w *transactionalWorker[Tx]) sample(e *Event) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
-	began, others := elapsed(), w.after(e, 2*w.a.c.cfg.MaxBatch)
+	began, others := elapsed(), w.others(e, 2*w.a.c.cfg.MaxBatch)
 	for range min(samples, len(others)) {
 		i := w.a.rand.IntN(len(others))
 		found, err := w.dryRun(others[i])
@@ -165,6 +189,12 @@ func (w *transactionalWorker[Tx]) sample(e *Event) error {
 }
 
 // heldError is reported while a partition is held.
-func heldError(failed int, last error) error {
-	return fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", failed, last)
+func (b *brake) heldError(last error) error {
+	switch {
+	case !b.held:
+		return fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", len(b.failed), last)
+	case b.witness == nil:
+		return fmt.Errorf("partition is held: nothing has succeeded since it was acquired, so the event may be bad, or something that every event needs is broken: repair it; the event is tried %d more times before it becomes a dead letter; last error: %w", heldAttempts, last)
+	}
+	return fmt.Errorf("partition is held: event %d, which had succeeded, fails too when it is repeated, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", b.witness.Sequence, last)
 }

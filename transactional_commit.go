@@ -27,15 +27,19 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 		}
 	}
 	b := w.batchOf(good)
+	began := w.a.c.cfg.Clock.Elapsed()
 	if err := w.advance(w.upTo(events[len(events)-1]), dead, len(events), b); err != nil {
 		if errors.Is(err, errReclaimed) {
-			w.shrink(len(events))
+			w.limit.shrink(len(events))
 		}
 		return err
 	}
-	w.grow()
+	w.limit.adapt(len(events), w.a.c.cfg.Clock.Elapsed()-began)
 	if len(good) > 0 {
 		w.brake.release()
+		if w.batches != nil {
+			w.brake.witness = good[len(good)-1]
+		}
 	}
 	for _, d := range dead {
 		w.a.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
@@ -62,7 +66,11 @@ func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events
 		return err
 	}
 	w.dedup.committed(&step)
-	w.a.observe(Observation{
+	report := w.a.observe
+	if w.batches != nil {
+		report = w.batches.report
+	}
+	report(Observation{
 		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
 		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
 	})
@@ -90,7 +98,7 @@ func (w *transactionalWorker[Tx]) skip(to Position) error {
 
 // batchOf returns events as the handler gets them.
 func (w *transactionalWorker[Tx]) batchOf(events []*Event) Batch {
-	return Batch{Group: w.a.topic.Group, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events}
+	return Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events}
 }
 
 // handle returns the handler applied to a batch, nil for an empty batch.
@@ -236,15 +244,8 @@ func (w *transactionalWorker[Tx]) batchLimit() int {
 	if w.pos.Sequence < w.suspectUpTo || w.suspects > 0 {
 		return 1
 	}
-	return w.limit
+	return w.limit.now
 }
-
-// shrink halves the next transaction after one of n events was not done: what is too
-// much for one transaction may fit into two, and an event that no transaction gets past
-// is found and named. Each success doubles the limit again.
-func (w *transactionalWorker[Tx]) shrink(n int) { w.limit = max(n/2, 1) }
-
-func (w *transactionalWorker[Tx]) grow() { w.limit = min(2*w.limit, w.a.c.cfg.MaxBatch) }
 
 // reclaim asks the database where the checkpoint stands, for as long as that
 // takes. If the checkpoint has moved backwards the log must be read from there:

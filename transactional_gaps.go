@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"context"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -32,6 +33,27 @@ func (w *transactionalWorker[Tx]) pass(to Position) error {
 		return nil
 	}
 	return w.skip(to)
+}
+
+// setLostAside sets the dead letters aside whose events the log has lost, if others with their numbers
+// are to be applied after a checkpoint that was set back.
+func (w *transactionalWorker[Tx]) setLostAside(events []*Event) error {
+	if !w.parkedLoaded {
+		err := w.a.request(w.a.work, "look for dead letters", func(ctx context.Context) (err error) {
+			w.parked, err = w.store.Parked(ctx, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, w.pos.Sequence)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		w.parkedLoaded = true
+	}
+	lost := lostAmong(w.parked, events)
+	if err := w.a.setAside(w.store, lost); err != nil {
+		return err
+	}
+	w.parked = without(w.parked, lost)
+	return nil
 }
 
 // deliverApart applies events after a checkpoint that was set back. A step removes older dead

@@ -416,3 +416,49 @@ func TestBatchShrinks(t *testing.T) {
 		})
 	}
 }
+
+// Transactions of a backlog grow while they are short, and become smaller again when they take long.
+func TestBatchGrows(t *testing.T) {
+	each := func(d time.Duration) func(int) time.Duration {
+		return func(int) time.Duration { return d }
+	}
+	for _, c := range []struct {
+		name  string
+		max   int
+		each  func(handled int) time.Duration // how long an event takes
+		sizes []int
+	}{
+		{"short", 0, each(0), []int{1000, 2000, 4000, 4000, 4000, 4000, 1000}},
+		{"long", 0, each(2 * time.Millisecond), slices.Repeat([]int{1000}, 20)},
+		{"neither", 0, each(time.Millisecond), []int{1000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 1000}},
+		{"long after a time", 0, func(handled int) time.Duration {
+			return time.Duration(handled/7000) * 2 * time.Millisecond
+		}, []int{1000, 2000, 4000, 4000, 2000, 2000, 2000, 1000, 1000, 1000}},
+		{"few at a time", 600, each(0), append(slices.Repeat([]int{600}, 33), 200)},
+		{"many at a time", 9000, each(0), []int{1000, 2000, 4000, 8000, 5000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.send("0", slices.Repeat([]string{"good"}, 20_000)...)
+				var sizes []int
+				handled := 0
+				handler := func(_ context.Context, _ *sluicetest.Tx, b sluice.Batch) error {
+					time.Sleep(1 + time.Duration(len(b.Events))*c.each(handled)) // meanwhile the next events are read
+					handled += len(b.Events)
+					sizes = append(sizes, len(b.Events))
+					return nil
+				}
+				con := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, handler), &sluice.Config{Owner: "a", Observer: s, MaxBatch: c.max}))
+				ctx, cancel := context.WithCancel(s.t.Context())
+				done := make(chan error)
+				go func() { done <- con.Run(ctx) }()
+				time.Sleep(5 * time.Minute)
+				cancel()
+				<-done
+				if !slices.Equal(sizes, c.sizes) {
+					t.Errorf("transactions of %v events, want %v", sizes, c.sizes)
+				}
+			})
+		})
+	}
+}

@@ -190,7 +190,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 		}
 	}
 	b := w.batchOf([]*Event{&e})
-	b.Redriven = true
+	b.Redriven, b.Incarnation = true, d.Incarnation
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
 	var failed *driver.HandlerError
 	switch {

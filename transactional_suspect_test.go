@@ -223,7 +223,13 @@ func (s *scene) lifeWith(n int, handler sluice.Handler[*sluicetest.Tx], deadly f
 		}
 		return handler(ctx, tx, b)
 	}
-	c := must(sluice.New(s.hub, s.leases, sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), &sluice.Config{Partitions: 1, Owner: owner, Observer: s}))
+	return s.diesIn(sluice.Transactional(&mortal{Store: s.store, dead: dead}, h), sluice.Config{Partitions: 1, Owner: owner}, dead)
+}
+
+// diesIn runs a process until it is dead, or for two minutes. It reports whether it has died.
+func (s *scene) diesIn(delivery sluice.Delivery, cfg sluice.Config, dead chan struct{}) bool {
+	cfg.Observer = s
+	c := must(sluice.New(s.hub, s.leases, delivery, &cfg))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()

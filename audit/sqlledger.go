@@ -33,7 +33,8 @@ type Dialect struct {
 	// NoReadOnly: the driver has no read-only transactions.
 	NoReadOnly bool
 
-	group string // condition with namespace, topic and consumer group; empty: these columns'
+	group     string // condition with namespace, topic and consumer group; empty: these columns'
+	partition string // the column partition; empty: its name
 }
 
 // SQLite returns the dialect of SQLite, for a database in write-ahead log mode.
@@ -48,7 +49,7 @@ func PostgreSQL() Dialect {
 
 // MySQL returns the dialect of MySQL and MariaDB.
 func MySQL() Dialect {
-	return Dialect{Placeholder: func(int) string { return "?" }, Isolation: sql.LevelRepeatableRead}
+	return Dialect{Placeholder: func(int) string { return "?" }, Isolation: sql.LevelRepeatableRead, partition: "`partition`"} // a reserved word
 }
 
 // SQLServer returns the dialect of SQL Server. The database must allow snapshots: ALTER DATABASE … SET
@@ -94,13 +95,13 @@ type sqlView struct {
 
 func (v *sqlView) Close() error { return v.tx.Rollback() }
 
-// Checkpoint implements [View]. The column partition is qualified because MySQL reserves the word.
+// Checkpoint implements [View].
 func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error) {
 	g := v.topic.Group
 	p := sluice.Checkpoint{Group: g, Partition: v.partition}
 	var updated any // SQLite keeps text
 	err := v.tx.QueryRowContext(ctx, v.ledger.numbered(`SELECT incarnation, sequence_number, owner, epoch, updated_at FROM sluice_checkpoints
-WHERE {group} AND sluice_checkpoints.partition = ?`), g.Namespace, g.Topic, g.Name, v.partition).
+WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition).
 		Scan(&p.Incarnation, &p.Position.Sequence, &p.Owner, &p.Epoch, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, false, nil
@@ -120,7 +121,7 @@ func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 		g := v.topic.Group
 		rows, err := v.tx.QueryContext(ctx, fmt.Sprintf(v.ledger.numbered(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
-WHERE {group} AND incarnation = ? AND sluice_dead_letters.partition = ?
+WHERE {group} AND incarnation = ? AND {partition} = ?
 ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence),
 			v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
 		if err != nil {
@@ -148,10 +149,11 @@ ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.ta
 	}
 }
 
-// numbered replaces {group} of a statement with its condition, and each ? with the database's
+// numbered replaces {group} of a statement with its condition, {partition} with that column, and each ? with the database's
 // placeholder. The statements have no other question marks.
 func (l *SQLLedger) numbered(text string) string {
 	text = strings.Replace(text, "{group}", cmp.Or(l.dialect.group, "namespace = ? AND topic = ? AND consumer_group = ?"), 1)
+	text = strings.Replace(text, "{partition}", cmp.Or(l.dialect.partition, "partition"), 1)
 	var b strings.Builder
 	for n := 1; ; n++ {
 		before, after, found := strings.Cut(text, "?")

@@ -41,29 +41,56 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 
 // Advance implements [driver.CheckpointStore].
 func (s *Store) Advance(ctx context.Context, lease driver.Lease, incarnation string, to driver.Position, done []driver.SequenceRange) error {
-	err := s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
-		p := c.checkpoint
+	err := s.editOwn(ctx, lease, func(p *driver.Checkpoint) error {
 		switch {
-		case p == nil:
-			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
-		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
-			return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
 		case p.Incarnation != incarnation:
 			return fmt.Errorf("partition %s: its checkpoint is of incarnation %s, not %s: %w", lease.Partition, p.Incarnation, incarnation, driver.ErrFenced)
 		case p.Position.Sequence > to.Sequence:
 			return fmt.Errorf("partition %s: its checkpoint is at %v, after %v: %w", lease.Partition, p.Position, to, driver.ErrFenced)
+		case p.Position.Sequence != to.Sequence:
+			p.Claims, p.Attempt = 1, driver.AttemptRecord{}
 		}
-		next := *p
-		if p.Position.Sequence != to.Sequence {
-			next.Claims = 1
-		}
-		next.Position, next.Done = to, done
-		return s.writeUnder(ctx, c, lease, &next)
+		p.Position, p.Done = to, done
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("advance checkpoint of partition %s: %w", lease.Partition, refused(err, lease))
+		return fmt.Errorf("advance checkpoint of partition %s: %w", lease.Partition, err)
 	}
 	return nil
+}
+
+// RecordAttempt implements [driver.CheckpointStore]. It cuts an error's text that takes more than
+// maxText.
+func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
+	err := s.editOwn(ctx, lease, func(p *driver.Checkpoint) error {
+		if p.Position.Sequence != at.Sequence {
+			return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, p.Position, at, driver.ErrFenced)
+		}
+		p.Attempt = attempt
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record attempt on partition %s: %w", lease.Partition, err)
+	}
+	return nil
+}
+
+// editOwn changes a checkpoint that has the lease's owner and epoch.
+func (s *Store) editOwn(ctx context.Context, lease driver.Lease, change func(p *driver.Checkpoint) error) error {
+	err := s.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
+		switch p := c.checkpoint; {
+		case p == nil:
+			return fmt.Errorf("partition %s has no checkpoint: %w", lease.Partition, driver.ErrFenced)
+		case p.Epoch != lease.Epoch || p.Owner != lease.Owner:
+			return &driver.FencedError{Partition: lease.Partition, Epoch: p.Epoch, Owner: p.Owner}
+		}
+		next := *c.checkpoint
+		if err := change(&next); err != nil {
+			return err
+		}
+		return s.writeUnder(ctx, c, lease, &next)
+	})
+	return refused(err, lease)
 }
 
 // Leave implements [driver.CheckpointStore].

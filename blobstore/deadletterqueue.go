@@ -263,19 +263,54 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 }
 
 // Parked implements [driver.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
 	r, err := s.open(ctx, group, partition)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters of partition %s: %w", partition, err)
 	}
-	var numbers []int64
-	for _, e := range r.entries {
-		if e.Incarnation == clean(incarnation) && e.Sequence > after {
-			numbers = append(numbers, e.Sequence)
+	var parked []driver.ParkedEvent
+	for i := range r.entries {
+		if e := &r.entries[i]; e.Incarnation == clean(incarnation) && e.Sequence > after {
+			parked = append(parked, e.parked())
 		}
 	}
-	slices.Sort(numbers)
-	return numbers, nil
+	slices.SortFunc(parked, func(a, b driver.ParkedEvent) int { return cmp.Compare(a.Position.Sequence, b.Position.Sequence) })
+	return parked, nil
+}
+
+// SetAside implements [driver.DeadLetterQueue]. The IDs stay. An ID may have been given again to
+// another event, so the position counts too.
+func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	if len(lost) == 0 {
+		return ctx.Err()
+	}
+	incarnation = clean(incarnation)
+	var bodies []string
+	var last *index
+	err := s.change(ctx, group, partition, func(_ context.Context, r *index) (changed bool, _ error) {
+		last, bodies = r, nil
+		places := r.places()
+		r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
+			_, there := places[identity{e.Sequence, incarnation}]
+			double := there && e.Incarnation != incarnation && slices.Contains(lost, e.parked())
+			if double && e.Body != "" {
+				bodies = append(bodies, e.Body)
+			}
+			changed = changed || double
+			return double
+		})
+		for i := range r.entries {
+			if e := &r.entries[i]; e.Incarnation != incarnation && slices.Contains(lost, e.parked()) {
+				e.Incarnation, changed = incarnation, true
+			}
+		}
+		return changed, nil
+	})
+	if err != nil {
+		return fmt.Errorf("set aside %d dead letters of partition %s: %w", len(lost), partition, err)
+	}
+	s.dropBodies(ctx, last, slices.DeleteFunc(bodies, last.has))
+	return nil
 }
 
 // Held implements [driver.DeadLetterQueue].

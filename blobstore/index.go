@@ -61,6 +61,10 @@ func (e *entry) setFailure(d *driver.DeadLetter) {
 	e.mark(d.Status, d.NextAttempt)
 }
 
+func (e *entry) parked() driver.ParkedEvent {
+	return driver.ParkedEvent{ID: e.ID, Position: driver.Position{Sequence: e.Sequence, Offset: e.Offset}}
+}
+
 func (e *entry) mark(status driver.DeadLetterStatus, next time.Time) {
 	e.Status, e.NextAttempt = status, time.Time{}
 	if status == driver.StatusRedrive {

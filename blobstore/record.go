@@ -60,6 +60,22 @@ func (m metadata) time(name string, t time.Time) {
 	}
 }
 
+// attempt writes an attempt record, with as much of its error as there is room for.
+func (m metadata) attempt(a driver.AttemptRecord) {
+	if a == (driver.AttemptRecord{}) {
+		return
+	}
+	text := []rune(a.Error)
+	for len(url.PathEscape(string(text))) > maxText {
+		text = text[:len(text)*9/10]
+	}
+	m.number("attemptsequence", a.Sequence)
+	m.number("attemptdeadletter", a.DeadLetter)
+	m.number("attempts", int64(a.Attempts))
+	m.number("attemptsunreturned", int64(a.Unreturned))
+	m.text("attempterror", string(text))
+}
+
 func (m metadata) size() (n int) {
 	for name, value := range m {
 		n += len(name) + len(*value)
@@ -140,6 +156,7 @@ func (r *record) encode() metadata {
 		m.text("offset", o)
 	}
 	m.number("claims", int64(c.Claims))
+	m.attempt(c.Attempt)
 	m.time("updated", c.Updated)
 	m.text("done", packRanges(c.Position.Sequence, c.Done, maxMetadata-m.size()-len("done")))
 	return m
@@ -156,6 +173,10 @@ func decode(m map[string]*string) (record, error) {
 			Owner: f.text("owner"), Epoch: f.number("epoch"), Incarnation: f.text("incarnation"),
 			Position: driver.Position{Sequence: f.number("sequencenumber"), Offset: f.text("offset")},
 			Claims:   int(f.number("claims")), Updated: f.time("updated"),
+			Attempt: driver.AttemptRecord{
+				Sequence: f.number("attemptsequence"), DeadLetter: f.number("attemptdeadletter"),
+				Attempts: int(f.number("attempts")), Unreturned: int(f.number("attemptsunreturned")), Error: f.text("attempterror"),
+			},
 		}
 		var err error
 		c.Done, err = unpackRanges(c.Position.Sequence, f.text("done"))

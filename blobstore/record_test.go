@@ -26,7 +26,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		{lease: leaseRecord{owner: "a ü/%\x00", epoch: 3, seconds: 30, renewed: now}},
 		{lease: leaseRecord{owner: "a", epoch: 3}, checkpoint: &driver.Checkpoint{
 			Owner: "b", Epoch: math.MaxInt64, Incarnation: "2026-01-02T03:04:05.678Z", Position: driver.Position{Sequence: math.MaxInt64 - 5, Offset: "12 34"},
-			Claims: 2, Updated: now, Done: []driver.SequenceRange{{First: math.MaxInt64 - 3, Last: math.MaxInt64}},
+			Claims: 2, Updated: now, Attempt: driver.AttemptRecord{Sequence: math.MaxInt64 - 4, DeadLetter: 7, Attempts: 2, Unreturned: 1, Error: "no ü/%\x00"}, Done: []driver.SequenceRange{{First: math.MaxInt64 - 3, Last: math.MaxInt64}},
 		}},
 		{checkpoint: &driver.Checkpoint{Epoch: 1, Position: driver.Unset, Updated: now}},
 	} {
@@ -41,6 +41,7 @@ func TestRecordRoundTrip(t *testing.T) {
 func TestRecordSize(t *testing.T) {
 	long := strings.Repeat("x", maxText)
 	p := &driver.Checkpoint{Owner: long, Epoch: math.MaxInt64, Incarnation: long, Position: driver.Position{Offset: long + "x"}, Claims: math.MaxInt, Updated: time.Now()}
+	p.Attempt = driver.AttemptRecord{Sequence: math.MaxInt64, DeadLetter: math.MaxInt64, Attempts: math.MaxInt, Unreturned: math.MaxInt, Error: strings.Repeat("ü", maxText)}
 	for i := range int64(10_000) {
 		p.Done = append(p.Done, driver.SequenceRange{First: (i + 1) << 49, Last: (i+1)<<49 + 1<<48})
 	}
@@ -50,7 +51,7 @@ func TestRecordSize(t *testing.T) {
 		t.Errorf("%d bytes", m.size())
 	}
 	got, err := decode(asSent(m))
-	if err != nil || len(got.checkpoint.Done) < 250 || got.checkpoint.Position.Offset != "" || got.checkpoint.Owner != long {
+	if err != nil || len(got.checkpoint.Done) < 250 || got.checkpoint.Position.Offset != "" || got.checkpoint.Owner != long || got.checkpoint.Attempt.Unreturned != math.MaxInt {
 		t.Errorf("%d ranges, %v", len(got.checkpoint.Done), err)
 	}
 	t.Logf("%d bytes, %d ranges", m.size(), len(got.checkpoint.Done))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/batchtest"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 )
@@ -73,6 +74,11 @@ func TestCheckpointsUnderOtherLeases(t *testing.T) {
 		through, link := p.linked(t)
 		return storetest.CheckpointHarness{Store: through.open(t), Peer: p.open(t), Features: features, Silence: link.Silence}
 	})
+}
+
+func TestBatches(t *testing.T) {
+	s := newPlace(t).open(t)
+	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases(), LeaseFor: blobstore.MinLease})
 }
 
 func TestLetters(t *testing.T) {

@@ -3,9 +3,9 @@ package cosmos
 import (
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 
+	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -13,32 +13,19 @@ import (
 func conform(t *testing.T, cfg *Config, record func(i int) Document) {
 	storetest.TestSink(t, func(t testing.TB) storetest.SinkHarness[Document] {
 		f := newFake(t)
-		var mu sync.Mutex
-		refused, broken := map[string]bool{}, false
-		door := make(chan struct{})
-		close(door)
+		var trouble suite.Trouble[string]
 		f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
-			mu.Lock()
-			d, bad := door, broken
-			mu.Unlock()
-			<-d
-			if bad {
+			broken := trouble.Begin()
+			if broken {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
-			return bad
+			return broken
 		}
 		f.operation = func(op fakeOperation) map[string]any {
-			mu.Lock()
-			defer mu.Unlock()
-			if id, _ := op.ResourceBody["id"].(string); refused[id] {
+			if id, _ := op.ResourceBody["id"].(string); trouble.Refuses(id) {
 				return map[string]any{"statusCode": 400}
 			}
 			return nil
-		}
-		set := func(fn func()) {
-			mu.Lock()
-			defer mu.Unlock()
-			fn()
 		}
 		return storetest.SinkHarness[Document]{
 			Sink:   f.open(t, cfg),
@@ -49,16 +36,9 @@ func conform(t *testing.T, cfg *Config, record func(i int) Document) {
 				_, ok := f.docs[`["k`+strconv.Itoa(i%97)+`"]/`+strconv.Itoa(i)]
 				return ok
 			},
-			Block: func() (release func()) {
-				d := make(chan struct{})
-				set(func() { door = d })
-				return func() { close(d) }
-			},
-			Refuse: func(i int) { set(func() { refused[strconv.Itoa(i)] = true }) },
-			Break: func() (repair func()) {
-				set(func() { broken = true })
-				return func() { set(func() { broken = false }) }
-			},
+			Block:  trouble.Block,
+			Refuse: func(i int) { trouble.Refuse(strconv.Itoa(i)) },
+			Break:  trouble.Break,
 		}
 	})
 }

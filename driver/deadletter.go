@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -76,7 +77,7 @@ type DeadLetterStore interface {
 	Discard(ctx context.Context, group Group, filter DeadLetterFilter) (int64, error)
 }
 
-// DeadLetterQueue is where the at-least-once delivery stores dead letters and finds those to
+// DeadLetterQueue is where the at-least-once deliveries store dead letters and find those to
 // redrive. Dead letters are stored before the checkpoint passes their events. Operators use
 // [DeadLetterStore]. Implementations are safe for concurrent use.
 type DeadLetterQueue interface {
@@ -90,13 +91,37 @@ type DeadLetterQueue interface {
 	// and attempts of those that failed again. It changes only dead letters marked for redrive and
 	// skips others, which an operator may have changed meanwhile.
 	Settle(ctx context.Context, group Group, redriven []int64, failed []DeadLetter) error
-	// Parked returns the sequence numbers above after of the partition's dead letters of any
-	// status, ascending. After a restart these events count as done.
-	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]int64, error)
+	// Parked returns the events above after of which the partition has dead letters of any status, by
+	// sequence number, ascending. After a restart these events count as done.
+	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]ParkedEvent, error)
+	// SetAside gives dead letters of a partition another incarnation: the log has lost their events, and
+	// others have their numbers. All else stays as it is. It changes all of them, or none. Those that are
+	// gone are skipped. One whose event has a dead letter of that incarnation already is removed.
+	SetAside(ctx context.Context, group Group, partition, incarnation string, lost []ParkedEvent) error
 	// Held returns the partition keys, each once for each incarnation, of the partition's dead
 	// letters that are not discarded. Those whose IDs are in except do not count, nor do those
 	// without a key.
 	Held(ctx context.Context, group Group, partition string, except []int64) ([]HeldKey, error)
+}
+
+// ParkedEvent is the event of a dead letter.
+type ParkedEvent struct {
+	ID       int64    // of the dead letter
+	Position Position // of the event
+}
+
+// LostIncarnation returns the incarnation of the dead letters that [DeadLetterQueue].SetAside keeps
+// apart from those of the events that have their numbers now, given the topic's and the history of the
+// lost events.
+func LostIncarnation(incarnation, history string) string { return incarnation + lostMark + history }
+
+// lostMark is between incarnation and history. Incarnations of a topic that is Sparse have none.
+const lostMark = "/"
+
+// CutLost returns the topic's incarnation and the history of what [LostIncarnation] returned. Any
+// other incarnation is not lost.
+func CutLost(incarnation string) (topic, history string, lost bool) {
+	return strings.Cut(incarnation, lostMark)
 }
 
 // HeldKey is a partition key of dead letters.
@@ -106,7 +131,7 @@ type HeldKey struct {
 	First       int64  // the lowest sequence number of these dead letters
 }
 
-// AtLeastOnceStore is what the at-least-once delivery needs from its store: checkpoints and dead
+// AtLeastOnceStore is what the at-least-once deliveries need from their store: checkpoints and dead
 // letters.
 type AtLeastOnceStore interface {
 	CheckpointStore

@@ -12,9 +12,9 @@
 //   - leases, for every delivery: [LeaseStore];
 //   - a database that handlers write to, for sluice.Transactional: [TxStore]. Its handlers write
 //     through the driver's own type Tx;
-//   - checkpoints and dead letters apart from the effects, for sluice.AtLeastOnce:
+//   - checkpoints and dead letters apart from the effects, for sluice.AtLeastOnce and sluice.Batches:
 //     [AtLeastOnceStore], which is [CheckpointStore] and [DeadLetterQueue]. They may be two drivers;
-//   - the commands and the dashboard, for either delivery: [DeadLetterStore].
+//   - the commands and the dashboard, for these deliveries: [DeadLetterStore].
 //
 // sluice.Replay needs a [Source] and a [LeaseStore] only. A store may implement several of these on
 // one type; Claim, Leave, Read, Reset and Due are the same in all of them.

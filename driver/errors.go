@@ -132,11 +132,18 @@ type TruncatedError struct {
 	Partition string
 	Position  Position // that was to be opened: the checkpoint, or the last event handled
 	End       int64    // the first number that the log no longer has in the history of the position
+	// Before is set by the at-least-once delivery: events of so many numbers before End, which the log
+	// still has, are not all done. The checkpoint is to be set so far before End.
+	Before int64
 }
 
 func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("partition %s: the log lost events %d to %d, which were done, when a leader without them was elected; other events get their numbers: recover the lost events from another record if others need them, then continue with `sluice checkpoints set` at sequence %d",
-		e.Partition, e.End, e.Position.Sequence, e.End)
+	undone := ""
+	if e.Before > 0 {
+		undone = fmt.Sprintf(" (of the events from there to %d some are not done yet)", e.End-1)
+	}
+	return fmt.Sprintf("partition %s: the log lost events %d to %d, which were done, when a leader without them was elected; other events get their numbers: recover the lost events from another record if others need them, then continue with `sluice checkpoints set` at sequence %d%s",
+		e.Partition, e.End, e.Position.Sequence, e.End-e.Before, undone)
 }
 
 // Is reports whether target is [ErrTruncated].

@@ -39,12 +39,27 @@ type Bounds struct {
 	First        int64     // sequence number of the oldest event held
 	Last         Position  // of the newest event
 	LastEnqueued time.Time // when the newest event was enqueued; zero if unknown, or if there never was an event
+	Held         *HeldBack // what the log holds after Last, and readers cannot reach; nil: nothing
+}
+
+// HeldBack is what a log holds back from its readers, such as an open transaction. The engine reports
+// it as a stall if a reader waits there for long.
+type HeldBack struct {
+	Last  int64  // the highest number that the log has; the lag counts to it
+	What  string // what holds the events back: a clause in the perfect tense, to which " for 30s" is added
+	Check string // what an operator should do about it
 }
 
 // Lag returns how many of the events that the partition holds are after the position. Events that
-// retention has removed do not count. In a topic that is Sparse it counts numbers: at least as many
-// as there are events.
-func (b Bounds) Lag(p Position) int64 { return max(0, b.Last.Sequence-max(p.Sequence, b.First-1)) }
+// retention has removed do not count, those that are held back do. In a topic that is Sparse it counts
+// numbers: at least as many as there are events.
+func (b Bounds) Lag(p Position) int64 {
+	last := b.Last.Sequence
+	if b.Held != nil {
+		last = max(last, b.Held.Last)
+	}
+	return max(0, last-max(p.Sequence, b.First-1))
+}
 
 // Source is a partitioned log, read by one consumer group. Implementations are safe for concurrent
 // use.

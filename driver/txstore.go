@@ -107,6 +107,10 @@ type TxStore[Tx any] interface {
 	// bodies, lowest sequence number first, at most limit.
 	Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error)
 
+	// Parked and SetAside are those of [DeadLetterQueue].
+	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]ParkedEvent, error)
+	SetAside(ctx context.Context, group Group, partition, incarnation string, lost []ParkedEvent) error
+
 	// ReadDedup returns the deduplication state that the partition's steps have stored, up to the
 	// step that moved the checkpoint to its position, in the order of the steps.
 	ReadDedup(ctx context.Context, group Group, partition string) ([]DedupState, error)

@@ -36,6 +36,14 @@ const (
 // errPartial means that the data ends within a batch: a broker cuts off what exceeds a limit.
 var errPartial = errors.New("the data ends within a batch")
 
+// lengthOf returns the length of the batch that data begins with, 0 if its length is not in data.
+func lengthOf(data []byte) int {
+	if len(data) < batchPrefix {
+		return 0
+	}
+	return batchPrefix + max(0, int(int32(binary.BigEndian.Uint32(data[8:]))))
+}
+
 // nextBatch returns the first batch of data and what follows it. If its format is an earlier one, only
 // the batch's numbers are known, and the error says so.
 func nextBatch(data []byte) (b batch, rest []byte, err error) {

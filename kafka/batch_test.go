@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -289,14 +290,59 @@ func TestChunks(t *testing.T) {
 		data = append(data, testBatch{first: int64(i), records: []kgo.Record{{Value: make([]byte, 1000)}}}.encode()...)
 	}
 	f := newFetched(&kmsg.FetchResponseTopicPartition{RecordBatches: append(data, data[:100]...)}, 1<<30, 0, history{-1, -1})
-	if f.next != 1000 || f.size != len(data) || f.largest != len(data)/1000 {
-		t.Errorf("fetched up to %d, %d bytes, of %d at most; want 1000, %d, %d", f.next, f.size, f.largest, len(data), len(data)/1000)
+	batch := len(data) / 1000
+	if f.next != 1000 || f.size != len(data) || f.cutOff != batch {
+		t.Errorf("fetched up to %d, %d bytes, a batch of %d cut off; want 1000, %d, %d", f.next, f.size, f.cutOff, len(data), batch)
 	}
 	for _, c := range f.chunks {
-		if len(c.data) > chunkSize+f.largest || &c.data[0] == &data[0] || cap(c.data) > len(c.data)+len(c.data)/4 {
+		if len(c.data) > chunkSize+batch || &c.data[0] == &data[0] || cap(c.data) > len(c.data)+len(c.data)/4 {
 			t.Errorf("a chunk of %d bytes in memory for %d", len(c.data), cap(c.data))
 		}
 	}
+}
+
+// A broker cuts off the batch that does not fit a fetch, and sends it again with the next one. Of what is
+// fetched that is a small part.
+func TestCutOff(t *testing.T) {
+	const largest, small = 1_500_000, 10_000
+	buffer := make([]byte, 4<<20)
+	for name, sizes := range map[string][]int{ // of batches, again and again
+		"small":                       {16_000},
+		"a large and a small one":     {1_000_000, 285_000},
+		"large":                       {700_000},
+		"very large":                  {largest},
+		"large ones, then small ones": append(slices.Repeat([]int{900_000, 400_000}, 100), slices.Repeat([]int{small}, 10_000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &reader{source: &Source{cfg: SourceConfig{PrefetchBytes: 4 << 20}}}
+			var fetched, whole int
+			for r.next < int64(max(1000, len(sizes)-400)) {
+				asked := int(r.ask().PartitionMaxBytes)
+				for at, i := 0, int(r.next); at < asked; i++ {
+					size := sizes[i%len(sizes)]
+					putHeader(buffer[at:], int64(i), size)
+					at += size
+				}
+				r.answer(&kmsg.FetchResponseTopicPartition{RecordBatches: buffer[:asked], LastStableOffset: 1 << 40}, asked, true)
+				fetched, whole = fetched+asked, whole+r.buffered
+				r.chunks, r.buffered = nil, 0
+			}
+			if part := 1 - float64(whole)/float64(fetched); part > 0.12 {
+				t.Errorf("%.2f of what was fetched was cut off", part)
+			}
+			if asked := r.ask().PartitionMaxBytes; sizes[len(sizes)-1] == small && asked != 2<<20 {
+				t.Errorf("small batches: a fetch of %d bytes", asked)
+			}
+		})
+	}
+}
+
+// putHeader writes the header of a batch of a size, as far as a fetcher reads it.
+func putHeader(data []byte, first int64, size int) {
+	clear(data[:batchHeader])
+	binary.BigEndian.PutUint64(data, uint64(first))
+	binary.BigEndian.PutUint32(data[8:], uint32(size-batchPrefix))
+	data[16] = 2
 }
 
 // A response of which much is the partition's is not copied.

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const topicName = "flights"
@@ -23,6 +25,7 @@ const topicName = "flights"
 type cluster struct {
 	brokers []string
 	topic   string
+	client  *kgo.Client
 	admin   *kadm.Client
 }
 
@@ -44,7 +47,7 @@ func newCluster(t testing.TB, brokers []string, topic string) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &cluster{brokers, topic, kadm.NewClient(client)}
+	return &cluster{brokers, topic, client, kadm.NewClient(client)}
 }
 
 // open opens a client, which is closed at the end of the test.
@@ -81,7 +84,7 @@ func (c *cluster) append(ctx context.Context, partition string, events ...*drive
 		return err
 	}
 	// A client of its own, which does not know the topic of before.
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(20),
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(-1),
 		kgo.ProduceRequestTimeout(3*time.Second), kgo.RequestTimeoutOverhead(3*time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		return err
@@ -157,14 +160,48 @@ func (c *cluster) trim(ctx context.Context, partition string, before int64) erro
 	return answers.Error()
 }
 
+// recreate deletes the topic and creates another of its name. It returns once all brokers know that:
+// franz-go's client keeps the first id that a broker names.
 func (c *cluster) recreate(ctx context.Context) error {
+	before, err := c.admin.ListTopics(ctx, c.topic)
+	if err != nil {
+		return err
+	}
 	if _, err := c.admin.DeleteTopic(ctx, c.topic); err != nil {
 		return err
 	}
 	for {
 		_, err := c.admin.CreateTopic(ctx, 2, -1, nil, c.topic)
+		if err == nil {
+			break
+		}
 		if !errors.Is(err, kerr.TopicAlreadyExists) || ctx.Err() != nil {
 			return err
 		}
 	}
+	for _, b := range c.client.DiscoveredBrokers() {
+		for {
+			id, err := c.topicID(ctx, b)
+			if err == nil && id != before[c.topic].ID {
+				break
+			}
+			if clock.Sleep(ctx, 10*time.Millisecond) != nil {
+				return fmt.Errorf("wait until each broker knows that topic %s was created again: %w", c.topic, errors.Join(ctx.Err(), err))
+			}
+		}
+	}
+	return nil
+}
+
+// topicID asks a broker for the topic's id.
+func (c *cluster) topicID(ctx context.Context, b *kgo.Broker) (id kadm.TopicID, err error) {
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = &c.topic
+	req.Topics = append(req.Topics, topic)
+	resp, err := req.RequestWith(ctx, b)
+	if err != nil {
+		return id, err
+	}
+	return resp.Topics[0].TopicID, kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }

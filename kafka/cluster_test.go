@@ -14,19 +14,23 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-	"github.com/sluice-go/sluice/storetest"
 )
 
 func TestThreeBrokers(t *testing.T) {
+	t.Parallel()
 	three := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
 	t.Run("conformance", func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			return harness(newCluster(t, three.Brokers(), three.Topic(t, 2)))
-		})
+		conformance(t, func(t testing.TB) *cluster { return newCluster(t, three.Brokers(), three.Topic(t, 2)) })
 	})
-	t.Run("leader moves", func(t *testing.T) { testLeaderMoves(t, three) })
 	t.Run("truncation", func(t *testing.T) { testTruncation(t, three) })
 	t.Run("truncation back", func(t *testing.T) { testTruncationBack(t, three) })
+}
+
+func TestOtherLeaders(t *testing.T) {
+	t.Parallel()
+	three := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
+	t.Run("leader moves", func(t *testing.T) { testLeaderMoves(t, three) })
+	t.Run("deliveries", func(t *testing.T) { testDeliveries(t, three) })
 }
 
 // lossy returns a topic of one partition on two of three brokers, which loses records when a replica
@@ -110,11 +114,11 @@ func testTruncationBack(t *testing.T, three *kafkatest.Cluster) {
 		}
 	}
 	suite.NoError(t, "pause", three.Pause(second))
-	suite.Eventually(t, "the second replica is out of sync", led(first, 1))
+	eventually(t, "the second replica is out of sync", led(first, 1))
 	c.send(t, numbered("back", 7)...)
 	suite.NoError(t, "kill", three.Kill(first))
 	suite.NoError(t, "continue", three.Continue(second))
-	suite.Eventually(t, "the second replica leads", led(second, 1))
+	eventually(t, "the second replica leads", led(second, 1))
 	c.send(t, numbered("between", 5)...)
 	got, at := readTo(t, openAt(t, s, driver.Position{Sequence: 9}), 14)
 	if got != strings.Join(numbered("between", 5), "") {
@@ -122,7 +126,7 @@ func testTruncationBack(t *testing.T, three *kafkatest.Cluster) {
 	}
 	suite.NoError(t, "kill", three.Kill(second))
 	suite.NoError(t, "restart", three.Restart(first))
-	suite.Eventually(t, "the first replica leads", led(first, 1))
+	eventually(t, "the first replica leads", led(first, 1))
 	wantTruncated(t, s, at, 10)
 	if got, _ := readTo(t, openAt(t, s, driver.Position{Sequence: 9}), 16); got != strings.Join(numbered("back", 7), "") {
 		t.Errorf("read %q from the first leader", got)

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-go/sluice/driver"
 )
@@ -157,8 +158,7 @@ func (d *decoder) pop(max int) []*driver.Event {
 	}
 	// A copy: what stays must not keep the returned events in memory.
 	events := append(make([]*driver.Event, 0, n+1), d.pending[:n]...)
-	clear(d.pending[:n])
-	d.pending = d.pending[n:]
+	d.pending = slices.Delete(d.pending, 0, n)
 	d.bytes -= bytes
 	d.returned = events[n-1].Sequence
 	return events

@@ -24,7 +24,9 @@
 // markers, the records of aborted transactions, and what compaction has removed take numbers. So
 // topics are described as Sparse, and a reader returns a marker where no event follows yet.
 // Transactions are read committed, unless [SourceConfig].ReadUncommitted is set: events come up to
-// the last stable offset, which is where the oldest open transaction begins.
+// the last stable offset, which is where the oldest open transaction begins. What is behind a
+// transaction that its producer has left open is not read, and not counted as lag, until the broker
+// aborts it, after its transaction.timeout.ms; one that hangs, kafka-transactions.sh finds and aborts.
 //
 // # What a position keeps
 //

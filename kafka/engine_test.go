@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -31,6 +32,17 @@ type consumer struct {
 	stopped map[string]error // why a partition is halted
 }
 
+// hurry is how many times as fast as the tests' the time of a consumer runs: it tries a halted partition
+// again every ten seconds, and describes the topic every minute.
+const hurry = 20
+
+// fast is the time of a consumer.
+type fast struct{ clock.System }
+
+func (f fast) Elapsed() time.Duration { return hurry * f.System.Elapsed() }
+
+func (f fast) Sleep(ctx context.Context, d time.Duration) error { return f.System.Sleep(ctx, d/hurry) }
+
 // consume runs a consumer, which is stopped at the test's end.
 func consume(t *testing.T, c *cluster, store *sluicetest.Store) *consumer {
 	t.Helper()
@@ -38,7 +50,7 @@ func consume(t *testing.T, c *cluster, store *sluicetest.Store) *consumer {
 	handler := sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 		return tx.Insert("events", fmt.Sprintf("%s/%d %s", e.Partition, e.Sequence, e.Body))
 	})
-	cfg := &sluice.Config{LeaseFor: 6 * time.Second, RenewEvery: 2 * time.Second, AssignEvery: 50 * time.Millisecond, Observer: sluice.ObserverFunc(run.observe)}
+	cfg := &sluice.Config{Clock: fast{clock.New()}, LeaseFor: 4 * time.Minute, RenewEvery: time.Minute, Observer: sluice.ObserverFunc(run.observe)}
 	consumer, err := sluice.New(run.source, &sluicetest.Leases{}, sluice.Transactional(store, handler), cfg)
 	suite.NoError(t, "new", err)
 	ended := suite.Spawn(t, func() error { return consumer.Run(t.Context()) })
@@ -120,8 +132,7 @@ func (r *consumer) set(t *testing.T, partition string, start driver.Start) {
 	suite.NoError(t, "reset", err)
 }
 
-// eventually waits for a condition longer than the suites do: a halted partition is tried again every
-// 10 s, and a broker may be slow.
+// eventually waits for a condition longer than the suites do: a broker may be slow.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	const patience = 3 * time.Minute
@@ -174,7 +185,8 @@ func TestTopicRecreated(t *testing.T) {
 	}
 }
 
-// A topic is given partitions while a consumer of all partitions runs: it takes them, within a minute.
+// A topic is given partitions while a consumer of all partitions runs: it takes them, within a minute
+// of its time.
 func TestPartitionsAdded(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
@@ -213,7 +225,7 @@ func TestConsumerOfCompactedTopic(t *testing.T) {
 	// A new segment makes what is before it eligible, once its time has come.
 	left := func() (n int) {
 		suite.NoError(t, "append", c.append(t.Context(), "0", &driver.Event{Key: "last", Body: []byte("last")}))
-		bounds, err := c.source(t, nil).Bounds(t.Context(), "0")
+		bounds, err := live.source.Bounds(t.Context(), "0")
 		suite.NoError(t, "bounds", err)
 		n, _ = c.count(t, bounds.Last.Sequence)
 		return n

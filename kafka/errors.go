@@ -34,6 +34,7 @@ var advice = map[error]string{
 	kerr.UnknownTopicID:             "no such topic: check the name, or create it",
 	kerr.InvalidTopicException:      "no topic can have this name: check it",
 	kerr.TopicAuthorizationFailed:   "not authorised: grant the operations Describe and Read on the topic",
+	kerr.GroupAuthorizationFailed:   "not authorised: grant the operations Describe and Read on the group",
 	kerr.ClusterAuthorizationFailed: "not authorised: grant the operation Describe on the cluster",
 	kerr.SaslAuthenticationFailed:   "authentication refused: check the user and the password, or the token",
 	kerr.UnsupportedSaslMechanism:   "the broker does not have this authentication mechanism: use one of those that its listener enables (sasl.enabled.mechanisms)",
@@ -79,6 +80,8 @@ func (c *Client) Explain(thing string, err error) error {
 		return fmt.Errorf("%s: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set", thing)
 	case code != nil:
 		return fmt.Errorf("%s: the broker says: %s", thing, c.oneLine(err.Error()))
+	case errors.As(err, &remote) && remote.Op == "dial":
+		return fmt.Errorf("%s: cannot connect: %s: check the addresses of the brokers, and whether they run", thing, c.oneLine(remote.Error()))
 	case isTimeout(err):
 		return fmt.Errorf("%s: no answer within %v: %s", thing, c.timeout/3, c.oneLine(err.Error()))
 	}
@@ -125,7 +128,7 @@ func isUnknownTopic(err error) bool {
 
 // unsupported reports whether the brokers are too old for a request.
 func unsupported(err error) bool {
-	return err != nil && (errors.Is(err, kerr.UnsupportedVersion) || strings.Contains(err.Error(), "broker is too old"))
+	return err != nil && (errors.Is(err, kerr.UnsupportedVersion) || errors.Is(err, kerr.UnsupportedForMessageFormat) || strings.Contains(err.Error(), "broker is too old"))
 }
 
 // isTimeout reports whether a connection or an answer did not come in time.

@@ -21,17 +21,17 @@ func (r *reader) wants() bool {
 func (r *reader) fetchBytes() int { return max(1, r.source.cfg.PrefetchBytes/2) }
 
 // ask returns the reader's part of a request. A broker fills up what was asked for with the
-// beginning of a batch, which is of no use; so a multiple of large batches is asked for, with some
-// room for larger ones.
+// beginning of a batch, which is of no use. So if the batch that was cut off last would not have fitted
+// anyway, as much is asked for as the whole batches before it had, with some room for larger ones:
+// producers repeat themselves.
 func (r *reader) ask() kmsg.FetchRequestTopicPartition {
 	p := kmsg.NewFetchRequestTopicPartition()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset = r.partition, r.epoch, r.next
 	size := r.fetchBytes()
-	if r.largest > size/16 && r.largest <= size {
-		size -= size % r.largest
-		size += size / 16
+	if r.whole > 0 && r.whole+r.cutOff > size {
+		size = min(size, r.whole+size/16)
 	}
 	p.PartitionMaxBytes = int32(size)
 	return p
@@ -53,7 +53,7 @@ func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, response int, alone
 		return
 	}
 	r.failing, r.wait = time.Time{}, retryFirst
-	r.next, r.past, r.largest = f.next, f.past, f.largest
+	r.next, r.past, r.whole, r.cutOff = f.next, f.past, f.size, f.cutOff
 	r.chunks = append(r.chunks, f.chunks...)
 	r.buffered += f.size
 	end := r.source.endIn(p)
@@ -89,12 +89,12 @@ const (
 
 // fetched is what one fetch returned for a partition.
 type fetched struct {
-	chunks  []*chunk
-	size    int     // bytes of all
-	next    int64   // number to fetch next
-	past    history // of the number before it
-	largest int     // bytes of the largest batch
-	shared  bool    // the chunks share the response's memory
+	chunks []*chunk
+	size   int     // bytes of all
+	next   int64   // number to fetch next
+	past   history // of the number before it
+	cutOff int     // bytes of the batch that was cut off; 0 if none was, or if that is not known
+	shared bool    // the chunks share the response's memory
 }
 
 // newFetched takes the batches of an answer, in a response with so many bytes. What the broker cut off
@@ -107,6 +107,7 @@ func newFetched(p *kmsg.FetchResponseTopicPartition, response int, next int64, p
 		b, rest, err := nextBatch(data[size:])
 		if err == errPartial {
 			f.add(data[:size], aborted)
+			f.cutOff = lengthOf(data[size:])
 			return f
 		}
 		if b.last >= f.next {
@@ -117,7 +118,6 @@ func newFetched(p *kmsg.FetchResponseTopicPartition, response int, next int64, p
 			return f
 		}
 		batch := len(data) - size - len(rest)
-		f.largest = max(f.largest, batch)
 		if size += batch; size >= chunkSize && !f.shared {
 			f.add(data[:size], aborted)
 			data, size = rest, 0

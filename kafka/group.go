@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 
@@ -26,24 +28,39 @@ type ConsumerGroup struct {
 }
 
 // ConsumerGroup asks for a consumer group of Kafka and its offsets in the topic. It changes nothing.
-// A group that does not exist has no members and no positions.
+// A group that does not exist has no members and no positions. Offsets that an open transaction
+// commits are waited for.
 func (s *Source) ConsumerGroup(ctx context.Context, name string) (ConsumerGroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.timeout)
 	defer cancel()
-	var g ConsumerGroup
-	var err error
-	if g.Members, err = s.members(ctx, name); err != nil {
-		return g, s.explain(groupName(name), err)
+	for {
+		g, err := s.askGroup(ctx, name)
+		code := kerrOf(err)
+		// The first group of a cluster waits until the brokers have made the topic of the offsets.
+		if code == nil || !kerr.IsRetriable(code) || pause(ctx, groupPause) != nil {
+			return g, s.explain(groupName(name), err)
+		}
 	}
-	// Offsets that an open transaction commits are not final yet.
+}
+
+// groupPause is the time between two requests about a group.
+const groupPause = 200 * time.Millisecond
+
+func (s *Source) askGroup(ctx context.Context, name string) (g ConsumerGroup, err error) {
+	if g.Members, err = s.members(ctx, name); err != nil {
+		return g, err
+	}
 	found, err := kadm.NewClient(s.client.requests).FetchOffsetsForTopics(kadm.RequireStable(ctx), name, s.topic)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return g, nil
+	}
 	if err != nil {
-		return g, s.explain("offsets of "+groupName(name), err)
+		return g, err
 	}
 	g.Positions = map[string]driver.Position{}
 	for partition, o := range found[s.topic] {
 		if o.Err != nil {
-			return g, s.explain("offsets of "+groupName(name), o.Err)
+			return g, o.Err
 		}
 		if o.At < 0 { // there is none
 			continue
@@ -81,7 +98,9 @@ func (s *Source) CommitOffsets(ctx context.Context, name string, positions map[s
 func (s *Source) members(ctx context.Context, name string) ([]string, error) {
 	admin := kadm.NewClient(s.client.requests)
 	var list []string
-	add := func(client, host string) { list = append(list, s.client.oneLine(client+" at "+host)) }
+	add := func(client, host string) {
+		list = append(list, s.client.oneLine(client+" at "+strings.TrimPrefix(host, "/")))
+	}
 	classic, err := admin.DescribeGroups(ctx, name)
 	if err == nil {
 		err = classic[name].Err

@@ -167,8 +167,8 @@ func (s *Source) both(ctx context.Context, l leader, a, b int64) (at, bt listed,
 }
 
 // Bounds implements [driver.Source]. Unless Config.ReadUncommitted is set, Last is before the oldest
-// open transaction. LastEnqueued is the highest timestamp of the partition, which brokers before 3.0
-// and Event Hubs do not report.
+// open transaction, and Held says what is after it. LastEnqueued is the highest timestamp of the
+// partition, which brokers before 3.0 and Event Hubs do not report.
 func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	n, err := s.number(partition)
 	if err != nil {
@@ -182,6 +182,9 @@ func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, e
 		}
 		// A record may come, and retention may pass, between the two requests.
 		b = driver.Bounds{First: first.offset, Last: before(listed{max(end.offset, first.offset), -1, end.epoch})}
+		if b.Held, err = s.heldBack(ctx, l, end.offset); err != nil {
+			return err
+		}
 		if b.Last.Sequence < b.First {
 			return nil
 		}

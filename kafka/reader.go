@@ -108,7 +108,8 @@ type reader struct {
 	past     history   // of the number before it
 	chunks   []*chunk  // fetched and not yet taken by Read
 	buffered int       // bytes of chunks, and of the one that Read is at
-	largest  int       // bytes of the largest batch of the last fetch, 0 if unknown
+	whole    int       // bytes of the whole batches of the last fetch
+	cutOff   int       // bytes of the batch after them, which it has in part; 0 if unknown
 	failure  error     // why nothing follows chunks
 	failing  time.Time // since when the leader has not served the partition; zero: it does
 	wait     time.Duration

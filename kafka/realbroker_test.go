@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
-	"github.com/sluice-go/sluice/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
@@ -27,11 +26,13 @@ func init() {
 }
 
 func TestOneBroker(t *testing.T) {
-	storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness { return harness(kinds["Kafka"](t)) })
+	t.Parallel()
+	conformance(t, func(t testing.TB) *cluster { return kinds["Kafka"](t) })
 }
 
 // A log that stamps events itself has no times of senders.
 func TestAppendTime(t *testing.T) {
+	t.Parallel()
 	c := kinds["Kafka"](t, "message.timestamp.type=LogAppendTime")
 	sent := time.Now()
 	c.send(t, "a", "b")
@@ -44,6 +45,7 @@ func TestAppendTime(t *testing.T) {
 
 // Compaction takes records away, also the last ones: what is left is read, and all numbers are passed.
 func TestCompactedLog(t *testing.T) {
+	t.Parallel()
 	c := kinds["Kafka"](t, "cleanup.policy=compact", "segment.ms=200", "min.cleanable.dirty.ratio=0.001", "delete.retention.ms=0", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
 	s := c.source(t, nil)
 	live := openAt(t, s, driver.Origin)
@@ -78,6 +80,7 @@ func TestCompactedLog(t *testing.T) {
 // All that a listener of Kafka may ask for is given, and who lacks it is refused in words that say
 // what to do.
 func TestSecured(t *testing.T) {
+	t.Parallel()
 	secured := kafkatest.New(t, &kafkatest.Config{Secure: true, Settings: []string{"connections.max.reauth.ms=4000"}})
 	topic := secured.Topic(t, 2)
 	token := func(valid time.Duration) *Authentication {
@@ -85,8 +88,7 @@ func TestSecured(t *testing.T) {
 	}
 	broken := OAuthBearer(func(context.Context) (string, error) { return "no.valid.token", nil })
 	user, password := kafkatest.User, secured.Password()
-	try := func(listener kafkatest.Listener, cfg *Config) (driver.Reader, error) {
-		cfg.Timeout = 6 * time.Second
+	try := func(t *testing.T, listener kafkatest.Listener, cfg *Config) (driver.Reader, error) {
 		s, err := newCluster(t, secured.Secured(listener), topic).open(t, cfg).Source(topic, "test", nil)
 		suite.NoError(t, "source", err)
 		if _, err := s.Describe(suite.Context(t)); err != nil {
@@ -108,11 +110,12 @@ func TestSecured(t *testing.T) {
 		"short tokens":   {kafkatest.SASL, Config{Authentication: token(3 * time.Second)}},
 		"through a dial": {kafkatest.SASLTLS, Config{Authentication: Plain(user, password), TLS: secured.TLS(false), Dial: new(net.Dialer).DialContext}},
 	} {
-		r, err := try(way.listener, &way.cfg)
+		r, err := try(t, way.listener, &way.cfg)
 		suite.NoError(t, name, err)
 		readers[name] = r
 	}
-	for name, way := range map[string]struct {
+	opened := time.Now()
+	refused := map[string]struct {
 		listener kafkatest.Listener
 		cfg      Config
 		refused  bool
@@ -126,15 +129,22 @@ func TestSecured(t *testing.T) {
 		"wrong password": {kafkatest.SASL, Config{Authentication: SCRAM512(user, "wrong")}, true, "authentication refused: check the user and the password, or the token"},
 		"broken token":   {kafkatest.SASL, Config{Authentication: broken}, true, "authentication refused: check the user and the password, or the token"},
 		"no token":       {kafkatest.SASL, Config{Authentication: OAuthBearer(func(context.Context) (string, error) { return "", errors.New("no network") })}, false, "no token: no network"},
-	} {
-		_, err := try(way.listener, &way.cfg)
-		if err == nil || errors.Is(err, driver.ErrRefused) != way.refused || !strings.Contains(err.Error(), way.want) || strings.ContainsAny(err.Error(), "\n") {
-			t.Errorf("%s: %v; want %q, refused: %v", name, err, way.want, way.refused)
-		}
-		t.Logf("%s: %v", name, err)
 	}
+	t.Run("refused", func(t *testing.T) {
+		for name, way := range refused {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				way.cfg.Timeout = 12 * time.Second // the client tries as long as that again what is not refused
+				_, err := try(t, way.listener, &way.cfg)
+				if err == nil || errors.Is(err, driver.ErrRefused) != way.refused || !strings.Contains(err.Error(), way.want) || strings.ContainsAny(err.Error(), "\n") {
+					t.Errorf("%v; want %q, refused: %v", err, way.want, way.refused)
+				}
+				t.Log(err)
+			})
+		}
+	})
 	// Sessions are authenticated again before they end, while readers are open.
-	time.Sleep(6 * time.Second)
+	time.Sleep(time.Until(opened.Add(6 * time.Second)))
 	c := newCluster(t, secured.Brokers(), topic)
 	c.send(t, "a")
 	for name, r := range readers {

@@ -23,7 +23,7 @@ func (s *Source) Seek(ctx context.Context, partition string, start driver.Start,
 		return driver.Unset, err
 	}
 	at := driver.Unset
-	err = s.withLeader(ctx, n, false, func(ctx context.Context, l leader) (err error) {
+	err = s.withLeader(ctx, n, true, func(ctx context.Context, l leader) (err error) {
 		at, err = find(ctx, l)
 		return err
 	})

@@ -56,6 +56,7 @@ type Source struct {
 	described [16]byte // the topic id of the last Describe; zero before
 	cluster   string   // empty before the first answer
 	readers   map[*reader]struct{}
+	stable    map[int32]int64 // last stable offsets of the partitions that were last seen held back
 	closing   bool
 }
 

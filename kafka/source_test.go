@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"strings"
@@ -38,6 +39,7 @@ func TestNoSuchTopic(t *testing.T) {
 // A topic that was recreated is not opened before it was described again, and a reader of the topic of
 // before ends soon.
 func TestRecreated(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, c *cluster) {
 		s := c.source(t, nil)
 		_, err := s.Describe(suite.Context(t))
@@ -100,12 +102,15 @@ func TestSilentBroker(t *testing.T) {
 func TestPrefetchBytes(t *testing.T) {
 	c, _ := newFake(t)
 	s := c.source(t, &SourceConfig{PrefetchBytes: 100_000})
+	rng := rand.NewChaCha8([32]byte{})
 	const n = 200
 	for _, partition := range []string{"0", "1"} {
 		for range n / 10 {
 			var events []*driver.Event
 			for range 10 {
-				events = append(events, &driver.Event{Body: make([]byte, 5000)})
+				body := make([]byte, 5000) // that compression leaves as large
+				_, _ = rng.Read(body)
+				events = append(events, &driver.Event{Body: body})
 			}
 			suite.NoError(t, "append", c.append(suite.Context(t), partition, events...))
 		}
@@ -293,7 +298,7 @@ func TestExplain(t *testing.T) {
 		{kerr.NotLeaderForPartition, false, "it: the broker says: NOT_LEADER_FOR_PARTITION: This server is not the leader for that topic-partition."},
 		{&kgo.ErrFirstReadEOF{}, false, "it: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set"},
 		{io.EOF, false, "it: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set"},
-		{dial, false, "it: dial tcp: connection refused"},
+		{dial, false, "it: cannot connect: dial tcp: connection refused: check the addresses of the brokers, and whether they run"},
 		{context.Canceled, false, "it: context canceled"},
 		{errClosed, false, "the Kafka client is closed"},
 		{errors.New(strings.Repeat("long ", 200)), false, "it: " + strings.Repeat("long ", 60)[:300] + "…"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,7 @@ func last(t testing.TB, s driver.Source) int64 {
 // Only what is committed is read, in order, and the numbers of the rest are passed, also where they are
 // at the end.
 func TestTransactions(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, c *cluster) {
 		s := c.source(t, nil)
 		r := openAt(t, s, driver.Origin)
@@ -147,8 +149,47 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
+// The log says what an open transaction holds back, whose it is, and how to end it.
+func TestHeldBack(t *testing.T) {
+	onEach(t, func(t *testing.T, c *cluster) {
+		s := c.source(t, nil)
+		c.send(t, "a")
+		bounds := func(s driver.Source) driver.Bounds {
+			t.Helper()
+			b, err := s.Bounds(suite.Context(t), "0")
+			suite.NoError(t, "bounds", err)
+			return b
+		}
+		if b := bounds(s); b.Held != nil || b.Lag(driver.Origin) != 1 {
+			t.Errorf("nothing is open: %+v, %+v", b, b.Held)
+		}
+		tx := c.begin(t, "", "b", "c")
+		first, b := bounds(s), bounds(s)
+		if b.Held == nil || first.Held == nil || b.Held.Last != 2 || b.Last.Sequence != 0 || b.Lag(driver.Origin) != 3 {
+			t.Fatalf("with an open transaction: %+v, %+v", b, b.Held)
+		}
+		for _, want := range []string{"from offset 1 on", "last stable offset 1, high watermark 3"} {
+			if !strings.Contains(first.Held.What, want) {
+				t.Errorf("%q does not have %q", first.Held.What, want)
+			}
+		}
+		if want := " of producer id "; !strings.Contains(b.Held.What, want) && t.Name() != "TestHeldBack/fake" {
+			t.Errorf("%q does not have %q", b.Held.What, want)
+		}
+		if want := fmt.Sprintf(" abort --topic %s --partition 0 --start-offset 1`", s.topic); !strings.Contains(b.Held.Check, want) {
+			t.Errorf("%q does not have %q", b.Held.Check, want)
+		}
+		if b := bounds(c.source(t, &SourceConfig{ReadUncommitted: true})); b.Held != nil || b.Last.Sequence != 2 {
+			t.Errorf("read uncommitted: %+v, %+v", b, b.Held)
+		}
+		tx.end(kgo.TryAbort)
+		suite.Eventually(t, "the end is that of the log", func() bool { b := bounds(s); return b.Held == nil && b.Last.Sequence == 3 })
+	})
+}
+
 // What comes after the beginning of an open transaction waits for its end.
 func TestOpenTransaction(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, c *cluster) {
 		s := c.source(t, nil)
 		r := openAt(t, s, driver.Origin)

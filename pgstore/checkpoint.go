@@ -134,7 +134,7 @@ const recordSQL = `
 UPDATE @sluice_checkpoints SET trial_sequence = $8, trial_dead_letter = $9, trial_attempts = $10, trial_error = $11, trial_unreturned = $12, updated_at = clock_timestamp()
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
 
-// RecordAttempt implements [driver.TxStore].
+// RecordAttempt implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {

@@ -120,17 +120,54 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 }
 
 const parkedSQL = `
-SELECT sequence_number FROM @sluice_dead_letters
+SELECT id, sequence_number, event_offset FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND incarnation = $4 AND partition = $5 AND sequence_number > $6
 ORDER BY sequence_number`
 
 // Parked implements [driver.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
-	numbers, err := collect(ctx, s, pgx.RowTo[int64], parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	parked, err := collect(ctx, s, scanParked, parkedSQL, group.Namespace, group.Topic, group.Name, clean(incarnation), partition, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what is parked of partition %s: %w", partition, err)
 	}
-	return numbers, nil
+	return parked, nil
+}
+
+func scanParked(row pgx.CollectableRow) (p driver.ParkedEvent, err error) {
+	return p, row.Scan(&p.ID, &p.Position.Sequence, &p.Position.Offset)
+}
+
+const (
+	ofLostSQL     = `WHERE d.namespace = $1 AND d.topic = $2 AND d.consumer_group = $3 AND d.partition = $4 AND d.incarnation <> $5 AND d.id = ANY ($6)`
+	lockLostSQL   = `SELECT FROM @sluice_dead_letters AS d ` + ofLostSQL + ` ORDER BY d.id FOR UPDATE`
+	dropDoubleSQL = `
+DELETE FROM @sluice_dead_letters AS d ` + ofLostSQL + ` AND EXISTS (
+  SELECT FROM @sluice_dead_letters AS o
+  WHERE o.namespace = d.namespace AND o.topic = d.topic AND o.consumer_group = d.consumer_group AND o.partition = d.partition
+    AND o.incarnation = $5 AND o.sequence_number = d.sequence_number)`
+	setAsideSQL = `UPDATE @sluice_dead_letters AS d SET incarnation = $5 ` + ofLostSQL
+)
+
+// SetAside implements [driver.DeadLetterQueue] and [driver.TxStore], in one transaction and one round
+// trip.
+func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	if len(lost) == 0 {
+		return ctx.Err()
+	}
+	ids := make([]int64, len(lost))
+	for i := range lost {
+		ids[i] = lost[i].ID
+	}
+	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
+		for _, sql := range []string{lockLostSQL, dropDoubleSQL, setAsideSQL} {
+			b.Queue(s.sql.of(sql), group.Namespace, group.Topic, group.Name, partition, clean(incarnation), ids)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set aside %d dead letters of partition %s: %w", len(lost), partition, err)
+	}
+	return nil
 }
 
 const heldSQL = `

@@ -29,7 +29,7 @@ func (e *RowError) Unwrap() error { return e.Err }
 // Insert writes rows to a table by COPY, the fastest way in. The table is a
 // name, or schema.name; each row has a value for each column, in order. It is
 // all or nothing, as any statement. If PostgreSQL names the row that failed,
-// the error is a [*RowError].
+// the error is a [*RowError]. That a trigger leaves a row out is an error too.
 func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows [][]any) error {
 	return InsertFunc(ctx, tx, table, columns, len(rows), func(i int) ([]any, error) { return rows[i], nil })
 }
@@ -49,7 +49,7 @@ func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, 
 	case err != nil:
 		err = source.blame(err, name[len(name)-1])
 	case taken != int64(n):
-		err = fmt.Errorf("%d of %d rows were taken", taken, n)
+		err = postgres.RowsLeftOut(taken, n)
 	default:
 		return nil
 	}

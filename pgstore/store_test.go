@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/batchtest"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
@@ -167,6 +168,11 @@ func TestCheckpointStore(t *testing.T) {
 			Features: storetest.CheckpointFeatures{Ranges: 10_000},
 		}
 	})
+}
+
+func TestBatches(t *testing.T) {
+	s := open(t, schemas(t)(t), nil)
+	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
 
 // patient waits for locks however busy the machine is.

@@ -86,20 +86,20 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 // checkKeys checks that the keys of the file fit together.
 func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.Node) {
 	s := &p.atLeastOnce
-	inDatabase := p.cosmos == nil && p.messages == nil
+	inDatabase := !p.AtLeastOnce()
 	stored := p.places.database != (strictyaml.Place{})
-	if inDatabase && memory != nil {
+	if p.messages == nil && memory != nil {
 		memory.Fail("its statistics go to a hub, a queue or a topic: write target: {eventhub: {hub: …}}")
 		return
 	}
 	switch {
 	case inDatabase:
 		for _, n := range s.keysGiven {
-			n.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, a target in a database has one transaction for each batch")
+			n.Fail("is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch")
 		}
 	case memory != nil:
 		p.checkRollupKeys()
-	case p.messages != nil && s.rateRU != nil:
+	case p.cosmos == nil && s.rateRU != nil:
 		s.rateRU.Fail("is for Cosmos DB only: write events")
 	}
 	switch {

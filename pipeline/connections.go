@@ -31,11 +31,14 @@ type HubConnection struct {
 
 // KafkaConnection is a topic of Kafka.
 type KafkaConnection struct {
+	Brokers         []string
 	Topic           string
 	ReadUncommitted bool
 	ProgressGroup   string // the group of Kafka in which progress is published; empty: none
 	Encrypted       bool   // TLS is used
 	PlainPassword   bool   // SASL/PLAIN is used
+	User            string // of SASL; empty: none
+	Secrets         []string
 	open            func() (*kafka.Client, error)
 }
 

@@ -199,7 +199,7 @@ func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]docume
 	}
 	if t.conditional {
 		token := sluice.FencingTokenOf(ctx)
-		doc.Source = &cosmos.Source{Topic: token.Lease.Group.Topic + " " + token.Incarnation, Partition: e.Partition, Epoch: token.Lease.Epoch, Sequence: e.Sequence}
+		doc.Source = &cosmos.Source{Topic: token.Lease.Group.Topic + " " + sluice.IncarnationOf(ctx), Partition: e.Partition, Epoch: token.Lease.Epoch, Sequence: e.Sequence}
 	}
 	return []document{doc}, nil
 }

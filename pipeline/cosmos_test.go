@@ -3,15 +3,18 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 const soundCosmos = `name: docs
@@ -113,7 +116,7 @@ func TestCosmosMistakes(t *testing.T) {
 		}
 	}
 	_, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", "batch: 1000\nrate: {events: 5}")), environment())
-	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub, servicebus or kafka target: remove it, a target in a database has one transaction for each batch"; err == nil || err.Error() != want {
+	if want := "p.yaml:11:1: rate: is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch"; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	_, err = Parse("p.yaml", []byte(edit(t, "database: ${DATABASE_URL}\n", "")), environment())
@@ -158,4 +161,62 @@ func TestCosmosRecords(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", c.body, got, c.want)
 		}
 	}
+}
+
+// TestCosmosSourceOfRedrives: the document of a dead letter of an earlier incarnation names that one. Its
+// sequence number must not be compared with those of the recreated hub, whose events would lose.
+func TestCosmosSourceOfRedrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := parseCosmos()
+		if err != nil {
+			t.Fatal(err)
+		}
+		group := sluice.Group{Namespace: "test", Topic: "flights", Name: "g"}
+		hub, store := sluicetest.NewHub(group, 1), &sluicetest.Store{}
+		var sources []string
+		run := func(fails bool) {
+			records := func(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+				docs, err := p.cosmos.documents(ctx, e)
+				if err != nil || fails {
+					return nil, errors.Join(err, sluice.Reject(errors.New("refused")))
+				}
+				sources = append(sources, docs[0].Source.Topic+fmt.Sprint("/", docs[0].Source.Sequence))
+				return []*sluice.Event{e}, nil
+			}
+			sink, err := sluice.Workers(1, func(context.Context, *sluice.Event) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			consumer, err := sluice.New(hub, &sluicetest.Leases{}, sluice.AtLeastOnce(store, records, sink, nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- consumer.Run(t.Context()) }()
+			time.Sleep(time.Minute)
+			if err := errors.Join(consumer.Stop(t.Context()), <-ended); err != nil {
+				t.Fatal(err)
+			}
+		}
+		body := []byte(`{"id":"a","key":"k"}`)
+		hub.Append("0", &sluice.Event{Body: body}, &sluice.Event{Body: body})
+		before, _ := hub.Describe(t.Context())
+		run(true)
+		hub.Recreate()
+		now, _ := hub.Describe(t.Context())
+		if _, err := store.Reset(t.Context(), group, "0", now.Incarnation, sluice.Position{Sequence: -1}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Now()); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		hub.Append("0", &sluice.Event{Body: body})
+		run(false)
+		slices.Sort(sources)
+		want := []string{"flights " + before.Incarnation + "/0", "flights " + before.Incarnation + "/1", "flights " + now.Incarnation + "/0"}
+		slices.Sort(want)
+		if !slices.Equal(sources, want) {
+			t.Errorf("sources %q, want %q", sources, want)
+		}
+	})
 }

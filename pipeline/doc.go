@@ -40,7 +40,7 @@
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}
-//	batch: 1000
+//	batch: 4000                         # events of a batch at most
 //	stamp_key: ${STAMP_KEY}             # signs the stamps of messages that are sent, and checks those of messages that are read; none by default
 //	old_stamp_key: ${OLD_STAMP_KEY}     # while stamp_key is replaced: the key before it, whose stamps are still believed
 //	retry: {attempts: 3, min: 100ms, max: 10s}
@@ -48,7 +48,7 @@
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH, or postgres://, mysql:// or mariadb:// and user:${PASSWORD}@host/database,
 //	                                    # or sqlserver://user:${PASSWORD}@host?database=name; docs/databases.md says what differs
 //	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default
-//	target:                             # required: insert, statement, cosmos, eventhub, servicebus or kafka
+//	target:                             # required: insert, statement, cosmos, eventhub, servicebus, kafka or http
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -88,9 +88,25 @@
 //	    brokers: ${NEXT_BROKERS}        # with tls and sasl as for the source; the source's by default
 //	    topic: clean
 //	    key: body.origin                # only and body as for eventhub
+//	  http:                             # a function or service in any language: posts at least once, see docs/http.md
+//	    url: ${TARGET_URL}              # https, or http
+//	    format: cloudevents             # json, jsonlines
+//	    type: sluice.event              # of the CloudEvents
+//	    batch: {events: 500, bytes: 1MB, wait: 10ms}   # of one request, which has events of one partition
+//	    concurrency: 4                  # requests in flight for one partition
+//	    timeout: 30s                    # of a request
+//	    retry_after: 5m                 # how long a Retry-After of the receiver is obeyed at most
+//	    headers:                        # sent with each request; none by default
+//	      x-functions-key: ${FUNCTION_KEY}
+//	    signature:                      # none by default; Standard Webhooks
+//	      key: ${WEBHOOK_KEY}
+//	      old_key: ${OLD_WEBHOOK_KEY}   # while key is replaced: the key before it
+//	    credential: default             # Entra ID, with
+//	    scope: api://APP/.default
+//	    tls: {ca_file: ca.pem}          # cert_file, key_file, server_name, as for kafka
 //
 // These keys are only for targets outside a database (cosmos, eventhub,
-// servicebus and kafka):
+// servicebus, kafka and http):
 //
 //	leases:                             # required: where leases, checkpoints and dead letters are stored
 //	  sql: ${DATABASE_URL}              # or

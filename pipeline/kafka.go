@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"crypto/tls"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -104,7 +103,7 @@ func (p *Pipeline) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCl
 func (c *kafkaCluster) read(n strictyaml.Node, more strictyaml.Keys, required ...string) bool {
 	keys := strictyaml.Keys{
 		"brokers": c.readBrokers,
-		"tls":     c.readTLS,
+		"tls":     func(n strictyaml.Node) { c.tls = readTLS(n) },
 		"sasl":    c.readSASL,
 	}
 	maps.Copy(keys, more)
@@ -138,58 +137,3 @@ func (c *kafkaCluster) readBrokers(n strictyaml.Node) {
 	slices.Sort(brokers)
 	c.brokers = slices.Compact(brokers)
 }
-
-// readTLS reads true, false, or the settings of TLS.
-func (c *kafkaCluster) readTLS(n strictyaml.Node) {
-	if !n.IsMapping() {
-		var on bool
-		if n.Bool(&on) && on {
-			c.tls = newTLS()
-		}
-		return
-	}
-	config := newTLS()
-	var certificate, key string
-	ok := n.Object(strictyaml.Keys{
-		"ca_file": func(n strictyaml.Node) {
-			var path string
-			if !n.Text(&path) {
-				return
-			}
-			trusting, err := tlsConfigWithRoots(path)
-			if err != nil {
-				n.Fail("%w", err)
-				return
-			}
-			config.RootCAs = trusting.RootCAs
-		},
-		"cert_file":   func(n strictyaml.Node) { n.Text(&certificate) },
-		"key_file":    func(n strictyaml.Node) { n.Text(&key) },
-		"server_name": func(n strictyaml.Node) { n.Text(&config.ServerName) },
-	})
-	if !ok {
-		return
-	}
-	if (certificate != "") != (key != "") {
-		n.Fail("needs cert_file and key_file together: the certificate of this client, and its key")
-		return
-	}
-	if certificate != "" {
-		// Read for each connection, because certificates are renewed.
-		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(certificate, key)
-			if err != nil {
-				return nil, fmt.Errorf("certificate of this client: %w", err)
-			}
-			return &pair, nil
-		}
-		if _, err := load(nil); err != nil {
-			n.Fail("%w", err)
-			return
-		}
-		config.GetClientCertificate = load
-	}
-	c.tls = config
-}
-
-func newTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }

@@ -88,9 +88,19 @@ func (t *kafkaTopic) open(consumerGroup string) (Source, error) {
 
 // setConnections implements [log].
 func (t *kafkaTopic) setConnections(c *Connections) {
-	c.Kafka = &KafkaConnection{Topic: t.name, ReadUncommitted: t.readUncommitted, ProgressGroup: t.progressGroup, open: t.cluster.connect}
-	c.Kafka.Encrypted = t.cluster.tls != nil
-	c.Kafka.PlainPassword = t.cluster.sasl != nil && t.cluster.sasl.plain != nil
+	k := &KafkaConnection{Brokers: t.cluster.brokers, Topic: t.name, ReadUncommitted: t.readUncommitted, ProgressGroup: t.progressGroup, Encrypted: t.cluster.tls != nil, open: t.cluster.connect}
+	if s := t.cluster.sasl; s != nil {
+		k.PlainPassword = s.plain != nil
+		for _, u := range []*userPassword{s.plain, s.scram} {
+			if u != nil {
+				k.User, k.Secrets = u.user, []string{u.password}
+			}
+		}
+		if s.clientSecret != "" {
+			k.Secrets = append(k.Secrets, s.clientSecret)
+		}
+	}
+	c.Kafka = k
 }
 
 // topicTarget is a topic that messages are sent to.

@@ -2,19 +2,20 @@ package pipeline
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/kafka"
 )
 
 // kafkaSASL is how a client authenticates to Kafka: one of the mechanisms.
 type kafkaSASL struct {
-	plain *userPassword
-	scram *userPassword
-	hash  string // of scram: sha-256 or sha-512
-	token func(context.Context) (string, error)
-	entra bool // OAUTHBEARER with Entra ID's default credential
-	// extensions go with each token.
-	extensions map[string]string
+	plain        *userPassword
+	scram        *userPassword
+	hash         string // of scram: sha-256 or sha-512
+	token        func(context.Context) (string, error)
+	entra        bool   // OAUTHBEARER with Entra ID's default credential
+	clientSecret string // of the server that issues tokens; empty: there is none
 }
 
 type userPassword struct{ user, password string }
@@ -72,31 +73,34 @@ func readSecret(n strictyaml.Node, variable string, to *string) bool {
 
 // readToken reads where tokens come from: a file, or an authorization server.
 func (s *kafkaSASL) readToken(n strictyaml.Node) {
-	var file string
-	var server tokenServer
+	var file, server, id, secret, scope string
 	ok := n.Object(strictyaml.Keys{
 		"token_file":    func(n strictyaml.Node) { n.Text(&file) },
-		"token_url":     func(n strictyaml.Node) { server.readURL(n) },
-		"client_id":     func(n strictyaml.Node) { n.Text(&server.id) },
-		"client_secret": func(n strictyaml.Node) { readSecret(n, "KAFKA_CLIENT_SECRET", &server.secret) },
-		"scope":         func(n strictyaml.Node) { n.Text(&server.scope) },
-		"extensions": func(n strictyaml.Node) {
-			s.extensions = map[string]string{}
-			n.Each(func(name string, n strictyaml.Node) {
-				var value string
-				if n.Text(&value) {
-					s.extensions[name] = value
-				}
-			})
-		},
+		"token_url":     func(n strictyaml.Node) { readTokenURL(n, &server) },
+		"client_id":     func(n strictyaml.Node) { n.Text(&id) },
+		"client_secret": func(n strictyaml.Node) { readSecret(n, "KAFKA_CLIENT_SECRET", &secret) },
+		"scope":         func(n strictyaml.Node) { n.Text(&scope) },
 	})
 	switch {
 	case !ok:
-	case file != "" && server == (tokenServer{}):
-		s.token = tokenFile(file)
-	case file == "" && server.url != "" && server.id != "" && server.secret != "":
-		s.token = (&cachedToken{server: server}).token
+	case file != "" && server+id+secret+scope == "":
+		s.token = kafka.TokenFile(file)
+	case file == "" && server != "" && id != "" && secret != "":
+		s.token, s.clientSecret = (&kafka.ClientCredentials{URL: server, ID: id, Secret: secret, Scope: scope}).Token, secret
 	default:
 		n.Fail("needs token_file, or token_url, client_id and client_secret (with scope if the server wants it)")
 	}
+}
+
+func readTokenURL(n strictyaml.Node, to *string) {
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+		n.Fail("%s: write a URL, https://…", n.Shown())
+		return
+	}
+	*to = text
 }

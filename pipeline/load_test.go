@@ -274,7 +274,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "${DATABASE_URL}", "postgres://app:s3cret@db/flights"), nil, `p.yaml:13:1: database: holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database`},
 		// target
 		{edit(t, insert, "  insrt: {}\n"), nil, `p.yaml:15:3: target.insrt: unknown key, did you mean insert?`},
-		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement, cosmos, eventhub, servicebus and kafka`},
+		{edit(t, insert, "  insert: {table: t, columns: {a: key}}\n  statement: {sql: 'SELECT 1'}\n"), nil, `p.yaml:14:1: target: needs one of insert, statement, cosmos, eventhub, servicebus, kafka and http`},
 		{edit(t, "table: flights", "table: a.b.c"), nil, `p.yaml:16:5: target.insert.table: "a.b.c": write table or schema.table`},
 		{edit(t, "table: flights", "table: sluice_checkpoints"), nil, `p.yaml:16:5: target.insert.table: "sluice_checkpoints": names that begin with sluice_ are reserved for Sluice's own tables`},
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": the name has more than 63 bytes`},
@@ -350,7 +350,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092")); err != nil {
+		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092", "TARGET_URL=https://localhost")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -362,13 +362,14 @@ func FuzzParse(f *testing.F) {
 	f.Add(soundCosmos)
 	f.Add(soundStages)
 	f.Add(soundTopics)
+	f.Add(soundHTTP)
 	f.Add("a: &a [*a, ? {b: c}, !!x y, ${Z:-d}]\n--- |\n  text")
 	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret, "KAFKA_BROKERS=h:9092", "KAFKA_PASSWORD="+secret)
 	f.Fuzz(func(t *testing.T, file string) {
 		all, err := ParseFile("p.yaml", []byte(file), lookup)
 		if err == nil {
 			for _, p := range all.Stages {
-				whole := p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil
+				whole := p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil || p.http != nil && p.http.url != ""
 				if p.keyNodes.partitions == nil || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", *p)
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sluice-go/sluice/driver"
 
@@ -81,17 +80,12 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	return parts, nil
 }
 
-// describeFor bounds the time in which a log must say what it is called.
-const describeFor = 15 * time.Second
-
 // completeGroup asks the log for the namespace of the group, if the file has none.
 func (parts *Parts) completeGroup(ctx context.Context) error {
 	if parts.Group.Namespace != "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, describeFor)
-	defer cancel()
-	topic, err := parts.Source.Describe(ctx)
+	topic, err := parts.Source.Describe(ctx) // which bounds its time
 	parts.Group = topic.Group
 	return err
 }
@@ -171,6 +165,8 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, trace
 		return p.messages.deliver(ctx, p, parts)
 	case p.cosmos != nil:
 		return p.cosmos.deliver(ctx, p, parts)
+	case p.http != nil:
+		return p.http.deliver(p, parts)
 	}
 	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
 		return nil, err
@@ -229,6 +225,8 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 		return p.problem(p.places.target, p.messages.check(ctx))
 	case p.cosmos != nil:
 		return p.problem(p.places.target, p.cosmos.check(ctx))
+	case p.http != nil:
+		return p.problem(p.places.target, p.http.check(ctx))
 	}
 	if c == nil {
 		c = emptyCatalog{}

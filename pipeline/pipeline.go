@@ -46,6 +46,7 @@ type Pipeline struct {
 	target      target // in the database, unless one of the following is set
 	cosmos      *cosmosTarget
 	messages    *messageTarget
+	http        *httpTarget
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, database, target strictyaml.Place }
@@ -54,7 +55,7 @@ type Pipeline struct {
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is
 // outside the database of its checkpoints.
-func (p *Pipeline) AtLeastOnce() bool { return p.cosmos != nil || p.messages != nil }
+func (p *Pipeline) AtLeastOnce() bool { return p.cosmos != nil || p.messages != nil || p.http != nil }
 
 // LoadFile reads a pipeline file, with variables from the environment, and checks
 // everything that can be checked without a connection. The error has one line for

@@ -39,9 +39,10 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 		"eventhub":   func(n strictyaml.Node) { found++; p.readEventHubTarget(n) },
 		"servicebus": func(n strictyaml.Node) { found++; p.readServiceBusTarget(n) },
 		"kafka":      func(n strictyaml.Node) { found++; p.readKafkaTarget(n) },
+		"http":       func(n strictyaml.Node) { found++; p.readHTTPTarget(n) },
 	})
 	if ok && found != 1 {
-		n.Fail("needs one of insert, statement, cosmos, eventhub, servicebus and kafka")
+		n.Fail("needs one of insert, statement, cosmos, eventhub, servicebus, kafka and http")
 	}
 	p.Table = p.target.table
 }

@@ -150,11 +150,7 @@ func hasForeignStamp(ctx context.Context, m *Message) bool {
 		maps.Copy(properties, m.Properties)
 	}
 	stamp, there, err := sluice.StampFrom(properties)
-	if !there || err != nil {
-		return false
-	}
-	own, known := sluice.StampOf(ctx, &sluice.Event{}, 0)
-	return known && own.ID.Source != stamp.ID.Source
+	return there && err == nil && sluice.ForeignStamp(ctx, stamp)
 }
 
 // partitionOf is where a message goes. Event Hubs gives an event without a key

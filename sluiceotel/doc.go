@@ -10,7 +10,7 @@
 //
 // All have the attributes messaging.system (see [Config]),
 // messaging.destination.name (the hub or topic), messaging.consumer.group.name and messaging.destination.partition.id, by
-// OpenTelemetry's conventions for messaging. Counters begin at 0 with the
+// OpenTelemetry's conventions for messaging, version 1.43. Counters begin at 0 with the
 // process; only the process that holds a partition exports its position and lag.
 //
 //	messaging.client.consumed.messages  counter    events fetched from the log

@@ -10,6 +10,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluiceotel"
@@ -23,6 +25,34 @@ func texts(list []attribute.KeyValue) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// TestNamesOfTheConventions: the names in the tests and the documentation are those of the conventions'
+// own package. A later version may rename them.
+func TestNamesOfTheConventions(t *testing.T) {
+	for _, c := range []struct {
+		have string
+		want attribute.Key
+	}{
+		{"messaging.system", semconv.MessagingSystemKey},
+		{"messaging.destination.name", semconv.MessagingDestinationNameKey},
+		{"messaging.destination.partition.id", semconv.MessagingDestinationPartitionIDKey},
+		{"messaging.consumer.group.name", semconv.MessagingConsumerGroupNameKey},
+		{"messaging.operation.name", semconv.MessagingOperationNameKey},
+		{"messaging.operation.type", semconv.MessagingOperationTypeKey},
+		{"messaging.batch.message_count", semconv.MessagingBatchMessageCountKey},
+		{"messaging.kafka.offset", semconv.MessagingKafkaOffsetKey},
+		{"messaging.kafka.message.key", semconv.MessagingKafkaMessageKeyKey},
+		{"messaging.kafka.message.tombstone", semconv.MessagingKafkaMessageTombstoneKey},
+		{"messaging.client.consumed.messages", attribute.Key(messagingconv.ClientConsumedMessages{}.Name())},
+		{"messaging.process.duration", attribute.Key(messagingconv.ProcessDuration{}.Name())},
+		{sluiceotel.Kafka, attribute.Key(semconv.MessagingSystemKafka.Value.AsString())},
+		{sluiceotel.EventHubs, attribute.Key(semconv.MessagingSystemEventHubs.Value.AsString())},
+	} {
+		if attribute.Key(c.have) != c.want {
+			t.Errorf("%s is %s in the conventions", c.have, c.want)
+		}
+	}
 }
 
 // TestKafkaAttributes: spans and metrics have the names that OpenTelemetry's conventions give them

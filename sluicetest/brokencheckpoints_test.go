@@ -270,6 +270,24 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 			p.Position = driver.Origin
 		}
 	})
+	add("keeps no attempt record", func(b *bentCheckpoints, _ *Store) {
+		b.record = func(context.Context, sluice.Lease, sluice.Position, driver.AttemptRecord) error { return nil }
+	})
+	add("records an attempt for any owner", func(b *bentCheckpoints, good *Store) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
+			row := b.row(lease)
+			lease.Owner, lease.Epoch = row.Owner, row.Epoch
+			return good.RecordAttempt(ctx, lease, at, attempt)
+		}
+	})
+	add("forgets what is done at an attempt", func(b *bentCheckpoints, good *Store) {
+		b.record = func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
+			err := good.RecordAttempt(ctx, lease, at, attempt)
+			b.edit(lease, func(c *checkpoint) { c.Done = nil })
+			return err
+		}
+	})
+	after("keeps the attempt record when it moves", func(before, row *checkpoint) { row.Attempt = before.Attempt })
 	add("does not say who won", func(b *bentCheckpoints, good *Store) {
 		b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 			p, err := good.Claim(ctx, lease, incarnation)

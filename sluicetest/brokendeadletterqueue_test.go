@@ -22,7 +22,8 @@ type bentQueue struct {
 	park   func(ctx context.Context, deadLetters []sluice.DeadLetter) error
 	due    func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
 	settle func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error
-	parked func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error)
+	aside  func(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error
+	parked func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error)
 	held   func(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error)
 }
 
@@ -47,11 +48,18 @@ func (b *bentQueue) Settle(ctx context.Context, group sluice.Group, applied []in
 	return b.Store.Settle(ctx, group, applied, returned)
 }
 
-func (b *bentQueue) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (b *bentQueue) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
 	if b.parked != nil {
 		return b.parked(ctx, group, partition, incarnation, after)
 	}
 	return b.Store.Parked(ctx, group, partition, incarnation, after)
+}
+
+func (b *bentQueue) SetAside(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	if b.aside != nil {
+		return b.aside(ctx, group, partition, incarnation, lost)
+	}
+	return b.Store.SetAside(ctx, group, partition, incarnation, lost)
 }
 
 func (b *bentQueue) Held(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {
@@ -387,32 +395,71 @@ func TestLetterSuiteCatches(t *testing.T) {
 		}
 	})
 
-	parked := func(how string, bend func(good *Store, incarnation *string, after *int64, list []int64) []int64) {
+	parked := func(how string, bend func(good *Store, incarnation *string, after *int64, list []driver.ParkedEvent) []driver.ParkedEvent) {
 		add(how, func(b *bentQueue, good *Store) {
-			b.parked = func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+			b.parked = func(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
 				bend(good, &incarnation, &after, nil)
 				list, err := good.Parked(ctx, group, partition, incarnation, after)
 				return bend(good, &incarnation, &after, list), err
 			}
 		})
 	}
-	parked("takes what is discarded for not parked", func(good *Store, _ *string, _ *int64, list []int64) []int64 {
-		return slices.DeleteFunc(list, func(n int64) bool {
-			return slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.Event.Sequence == n && l.Status == sluice.StatusDiscarded })
+	parked("takes what is discarded for not parked", func(good *Store, _ *string, _ *int64, list []driver.ParkedEvent) []driver.ParkedEvent {
+		return slices.DeleteFunc(list, func(p driver.ParkedEvent) bool {
+			return slices.ContainsFunc(good.deadLetters, func(l *sluice.DeadLetter) bool { return l.ID == p.ID && l.Status == sluice.StatusDiscarded })
 		})
 	})
-	parked("takes after for inclusive", func(_ *Store, _ *string, after *int64, list []int64) []int64 {
+	parked("takes after for inclusive", func(_ *Store, _ *string, after *int64, list []driver.ParkedEvent) []driver.ParkedEvent {
 		if list == nil && *after > 0 {
 			*after--
 		}
 		return list
 	})
-	parked("returns what is parked in any order", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { slices.Reverse(list); return list })
-	parked("takes all incarnations for the second", func(_ *Store, incarnation *string, _ *int64, list []int64) []int64 {
+	parked("returns what is parked in any order", func(_ *Store, _ *string, _ *int64, list []driver.ParkedEvent) []driver.ParkedEvent {
+		slices.Reverse(list)
+		return list
+	})
+	parked("takes all incarnations for the second", func(_ *Store, incarnation *string, _ *int64, list []driver.ParkedEvent) []driver.ParkedEvent {
 		*incarnation = "incarnation 2"
 		return list
 	})
-	parked("returns 1,000 at most", func(_ *Store, _ *string, _ *int64, list []int64) []int64 { return list[:min(1000, len(list))] })
+	parked("returns 1,000 at most", func(_ *Store, _ *string, _ *int64, list []driver.ParkedEvent) []driver.ParkedEvent {
+		return list[:min(1000, len(list))]
+	})
+
+	aside := func(how string, bend func(good *Store, incarnation string, lost []driver.ParkedEvent) []driver.ParkedEvent) {
+		add(how, func(b *bentQueue, good *Store) {
+			b.aside = func(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+				return good.SetAside(ctx, group, partition, incarnation, bend(good, incarnation, lost))
+			}
+		})
+	}
+	aside("sets nothing aside", func(*Store, string, []driver.ParkedEvent) []driver.ParkedEvent { return nil })
+	aside("sets one aside", func(_ *Store, _ string, lost []driver.ParkedEvent) []driver.ParkedEvent {
+		return lost[:min(1, len(lost))]
+	})
+	aside("removes what it is to set aside", func(good *Store, _ string, lost []driver.ParkedEvent) []driver.ParkedEvent {
+		good.deadLetters = slices.DeleteFunc(good.deadLetters, func(l *sluice.DeadLetter) bool {
+			return slices.ContainsFunc(lost, func(p driver.ParkedEvent) bool { return p.ID == l.ID })
+		})
+		return lost
+	})
+	aside("sets aside by number", func(good *Store, incarnation string, lost []driver.ParkedEvent) []driver.ParkedEvent {
+		for _, l := range good.deadLetters {
+			if slices.ContainsFunc(lost, func(p driver.ParkedEvent) bool { return p.Position.Sequence == l.Event.Sequence }) {
+				l.Incarnation = incarnation
+			}
+		}
+		return nil
+	})
+	aside("keeps a second one of a lost event", func(good *Store, incarnation string, lost []driver.ParkedEvent) []driver.ParkedEvent {
+		for _, l := range good.deadLetters {
+			if slices.ContainsFunc(lost, func(p driver.ParkedEvent) bool { return p.ID == l.ID }) {
+				l.Incarnation = incarnation
+			}
+		}
+		return nil
+	})
 
 	held := func(how string, bend func(good *Store, keys []driver.HeldKey) []driver.HeldKey) {
 		add(how, func(b *bentQueue, good *Store) {

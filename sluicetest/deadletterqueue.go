@@ -1,6 +1,7 @@
 package sluicetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -53,20 +54,46 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 }
 
 // Parked implements [driver.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
+func (s *Store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
 	if err := s.begin(ctx, OpParked, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var numbers []int64
+	var parked []driver.ParkedEvent
 	for _, l := range s.deadLetters {
 		if l.Group == group && l.Event.Partition == partition && l.Incarnation == incarnation && l.Event.Sequence > after {
-			numbers = append(numbers, l.Event.Sequence)
+			parked = append(parked, driver.ParkedEvent{ID: l.ID, Position: l.Event.Position()})
 		}
 	}
-	slices.Sort(numbers)
-	return numbers, nil
+	slices.SortFunc(parked, func(a, b driver.ParkedEvent) int { return cmp.Compare(a.Position.Sequence, b.Position.Sequence) })
+	return parked, nil
+}
+
+// SetAside implements [driver.DeadLetterQueue] and [driver.TxStore].
+func (s *Store) SetAside(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	about := sluice.Lease{Group: group, Partition: partition}
+	if err := s.begin(ctx, OpSetAside, about); err != nil {
+		return err
+	}
+	lost = slices.Clone(lost)
+	return s.write(OpSetAside, about, func() error {
+		there := map[int64]bool{}
+		for _, l := range s.deadLetters {
+			if l.Group == group && l.Event.Partition == partition && l.Incarnation == incarnation {
+				there[l.Event.Sequence] = true
+			}
+		}
+		s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool {
+			if l.Group != group || !slices.ContainsFunc(lost, func(p driver.ParkedEvent) bool { return p.ID == l.ID }) {
+				return false
+			}
+			double := l.Incarnation != incarnation && there[l.Event.Sequence]
+			l.Incarnation = incarnation
+			return double
+		})
+		return nil
+	})
 }
 
 // Held implements [driver.DeadLetterQueue].

@@ -27,6 +27,7 @@ const (
 	OpPark      Op = "park"
 	OpSettle    Op = "settle"
 	OpParked    Op = "parked"
+	OpSetAside  Op = "set aside"
 	OpHeld      Op = "held"
 )
 
@@ -57,7 +58,7 @@ type Faults interface {
 type WriteFaults interface {
 	Faults
 
-	// Write simulates the network for an OpAdvance, OpPark or OpSettle, as Commit
+	// Write simulates the network for an OpAdvance, OpPark, OpSettle or OpSetAside, as Commit
 	// does for a COMMIT: apply may be called at once, later on another goroutine,
 	// or never, and the operation returns the error. The lease is as in Before.
 	Write(op Op, lease sluice.Lease, apply func() error) error

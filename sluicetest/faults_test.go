@@ -82,11 +82,12 @@ func TestOutageOfEveryOperation(t *testing.T) {
 			_, err := store.Discard(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err
 		},
-		OpAdvance: func(ctx context.Context) error { return store.Advance(ctx, a, "incarnation 1", at(10), nil) },
-		OpPark:    func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
-		OpSettle:  func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
-		OpParked:  func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
-		OpHeld:    func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0", nil); return err },
+		OpAdvance:  func(ctx context.Context) error { return store.Advance(ctx, a, "incarnation 1", at(10), nil) },
+		OpPark:     func(ctx context.Context) error { return store.Park(ctx, []sluice.DeadLetter{parked("0", 5)}) },
+		OpSettle:   func(ctx context.Context) error { return store.Settle(ctx, testGroup, []int64{1}, nil) },
+		OpSetAside: func(ctx context.Context) error { return store.SetAside(ctx, testGroup, "0", "", nil) },
+		OpParked:   func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
+		OpHeld:     func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0", nil); return err },
 	}
 	before := h.progress(t)
 	for op, call := range calls {

@@ -265,7 +265,7 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	return nil
 }
 
-// RecordAttempt implements [driver.TxStore].
+// RecordAttempt implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
 		return err

@@ -83,7 +83,7 @@ func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expec
 // notAt is what fenced says of a step's position.
 func notAt(p driver.Position) string { return "not at " + p.String() }
 
-// RecordAttempt implements [driver.TxStore].
+// RecordAttempt implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
 	args := append([]any{attempt.Sequence, attempt.DeadLetter, attempt.Attempts, clean(attempt.Error), attempt.Unreturned}, leaseArgs(lease)...)
 	n, err := s.change(ctx, s.sql.Record, append(args, at.Sequence)...)

@@ -77,13 +77,56 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 }
 
 // Parked implements [driver.DeadLetterQueue].
-func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]int64, error) {
-	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
-	numbers, err := collect(ctx, s.reader, func(n *int64) []any { return []any{n} }, s.sql.Parked, args)
+func (s *Store) Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	parked, err := s.parked(ctx, s.reader, group, partition, incarnation, after)
 	if err != nil {
 		return nil, s.outage(ctx, "read sequence numbers of dead letters of partition "+partition, err)
 	}
-	return numbers, nil
+	return parked, nil
+}
+
+func (s *Store) parked(ctx context.Context, q querier, group driver.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	args := append(key(group, "")[:3], clean(incarnation), clean(partition), after)
+	return collect(ctx, q, func(p *driver.ParkedEvent) []any { return []any{&p.ID, &p.Position.Sequence, &p.Position.Offset} }, s.sql.Parked, args)
+}
+
+// SetAside implements [driver.DeadLetterQueue] and [driver.TxStore], in one transaction.
+func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	if len(lost) == 0 {
+		return ctx.Err()
+	}
+	of := key(group, "")[:3]
+	return s.inTransaction(ctx, "set dead letters aside", func(t *transaction) error {
+		there, err := s.parked(ctx, t, group, partition, incarnation, driver.Unset.Sequence)
+		if err != nil {
+			return err
+		}
+		aside, double := apart(lost, there)
+		if len(double) > 0 {
+			if _, err := changed(ctx, t, s.sql.Drop, slices.Concat(of, []any{array(double)})...); err != nil {
+				return err
+			}
+		}
+		_, err = changed(ctx, t, s.sql.SetAside, slices.Concat([]any{clean(incarnation)}, of, []any{array(aside)})...)
+		return err
+	})
+}
+
+// apart returns the IDs of dead letters to be set aside, and of those whose events have another dead
+// letter there.
+func apart(lost, there []driver.ParkedEvent) (aside, double []int64) {
+	taken := make(map[int64]int64, len(there))
+	for _, p := range there {
+		taken[p.Position.Sequence] = p.ID
+	}
+	for _, p := range lost {
+		if id, is := taken[p.Position.Sequence]; is && id != p.ID {
+			double = append(double, p.ID)
+		} else {
+			aside = append(aside, p.ID)
+		}
+	}
+	return aside, double
 }
 
 // Held implements [driver.DeadLetterQueue].

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/batchtest"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
@@ -99,6 +100,11 @@ func TestMariaDBCheckpointStore(t *testing.T) {
 		link, through := linkTo(t, address)
 		return storetest.CheckpointHarness{Store: openMariaDB(t, through, nil), Peer: openMariaDB(t, address, nil), Silence: link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
+}
+
+func TestMariaDBBatches(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
 
 func TestMariaDBDeadLetterQueue(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/batchtest"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
@@ -111,6 +112,11 @@ func TestSQLServerCheckpointStore(t *testing.T) {
 		w.empty(t)
 		return storetest.CheckpointHarness{Store: w.s, Peer: w.peer, Silence: w.link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
+}
+
+func TestSQLServerBatches(t *testing.T) {
+	s := newMSSQLWorld(t, 30*time.Second).empty(t).s
+	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
 
 func TestSQLServerDeadLetterQueue(t *testing.T) {

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +29,7 @@ func (c *postgresConn) copy(ctx context.Context, b postgresCopy) (driver.Result,
 	source := &copiedRows{rows: b.rows, at: -1}
 	n, err := c.pgx().CopyFrom(ctx, name, b.columns, source)
 	if err == nil && n != int64(len(b.rows)) {
-		err = fmt.Errorf("%d of %d rows were taken", n, len(b.rows))
+		err = postgres.RowsLeftOut(n, len(b.rows))
 	}
 	c.note(err)
 	if row, ok := postgres.CopyRow(err, name[len(name)-1], source.at, len(b.rows)); ok {

@@ -422,6 +422,14 @@ func TestPostgresInsert(t *testing.T) {
 			}
 		}
 	}
+	suite.NoError(t, "create", execute(t.Context(), s.DB(), `
+		CREATE FUNCTION even() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.part % 2 = 0 THEN RETURN NEW; END IF; RETURN NULL; END';
+		CREATE TRIGGER even BEFORE INSERT ON effects FOR EACH ROW EXECUTE FUNCTION even()`))
+	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		return tx.Insert(ctx, "effects", []string{"key", "part"}, [][]any{{"x", 2}, {"x", 3}, {"x", 4}})
+	})
+	mustBlame(t, "a row that a trigger leaves out", err)
+	saysAll(t, "a row that a trigger leaves out", err, "2 of 3 rows were written: a trigger", "use INSERT statements")
 	for _, c := range []struct{ table, column string }{{"nowhere", "key"}, {"effects", "kex"}} {
 		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, c.table, []string{c.column}, [][]any{{"x"}})

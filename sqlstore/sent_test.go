@@ -4,117 +4,16 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
-
-// recorder is a server that records what it is sent. A statement that writes changes so many rows, and
-// one that reads has the rows of answers, or none.
-type recorder struct {
-	dialect dialect
-	changes sqldriver.RowsAffected
-	answers map[string][]sqldriver.Value
-
-	mu    sync.Mutex
-	texts []string
-}
-
-func (r *recorder) record(query string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if query = strings.TrimSpace(query); !slices.Contains(r.texts, query) {
-		r.texts = append(r.texts, query)
-	}
-}
-
-func (r *recorder) Connect(context.Context) (sqldriver.Conn, error) { return recording{r}, nil }
-func (r *recorder) Driver() sqldriver.Driver                        { return nil }
-
-// recording is a connection to a recorder.
-type recording struct{ *recorder }
-
-func (recording) Begin() (sqldriver.Tx, error)                { return recordedTx{}, nil }
-func (recording) Prepare(string) (sqldriver.Stmt, error)      { return nil, sqldriver.ErrSkip }
-func (recording) Close() error                                { return nil }
-func (recording) Ping(context.Context) error                  { return nil }
-func (recording) ResetSession(context.Context) error          { return nil }
-func (recording) IsValid() bool                               { return true }
-func (recording) CheckNamedValue(*sqldriver.NamedValue) error { return nil }
-
-func (recording) BeginTx(context.Context, sqldriver.TxOptions) (sqldriver.Tx, error) {
-	return recordedTx{}, nil
-}
-
-func (c recording) ExecContext(_ context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	if query != mssqlCopy { // the driver makes the statement
-		c.record(query)
-	}
-	return c.changes, nil
-}
-
-func (c recording) QueryContext(_ context.Context, query string, _ []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	c.record(query)
-	return &recordedRows{row: c.answers[query]}, nil
-}
-
-func (c recording) PrepareContext(_ context.Context, query string) (sqldriver.Stmt, error) {
-	return recordedStmt{c, query}, nil
-}
-
-type recordedStmt struct {
-	conn recording
-	text string
-}
-
-func (recordedStmt) Close() error                                     { return nil }
-func (recordedStmt) NumInput() int                                    { return -1 }
-func (recordedStmt) Exec([]sqldriver.Value) (sqldriver.Result, error) { return nil, sqldriver.ErrSkip }
-func (recordedStmt) Query([]sqldriver.Value) (sqldriver.Rows, error)  { return nil, sqldriver.ErrSkip }
-
-func (s recordedStmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	return s.conn.ExecContext(ctx, s.text, args)
-}
-
-func (s recordedStmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	return s.conn.QueryContext(ctx, s.text, args)
-}
-
-type recordedTx struct{}
-
-func (recordedTx) Commit() error   { return nil }
-func (recordedTx) Rollback() error { return nil }
-
-type recordedRows struct{ row []sqldriver.Value }
-
-func (r *recordedRows) Columns() []string                               { return make([]string, len(r.row)) }
-func (*recordedRows) Close() error                                      { return nil }
-func (*recordedRows) ColumnTypeDatabaseTypeName(int) string             { return "" }
-func (*recordedRows) ColumnTypeNullable(int) (_, _ bool)                { return false, false }
-func (*recordedRows) ColumnTypePrecisionScale(int) (_, _ int64, _ bool) { return 0, 0, false }
-func (*recordedRows) ColumnTypeScanType(int) reflect.Type               { return reflect.TypeFor[any]() }
-
-func (r *recordedRows) Next(dest []sqldriver.Value) error {
-	if r.row == nil {
-		return io.EOF
-	}
-	copy(dest, r.row)
-	r.row = nil
-	return nil
-}
 
 // sent returns every statement that a store sends to a server: what a recorder is sent, and the
 // statements that a recorder cannot bring the store to.
@@ -122,9 +21,9 @@ func sent(t *testing.T, d dialect, answers map[string][]sqldriver.Value) []strin
 	t.Helper()
 	var texts []string
 	for _, changes := range []sqldriver.RowsAffected{0, 1, bulkRows} {
-		r := &recorder{dialect: d, changes: changes, answers: answers}
-		use(t, r)
-		texts = append(texts, r.texts...)
+		r := &sqlgrammar.Recorder{Changes: changes, Answers: answers, Ignored: mssqlCopy}
+		use(t, d, r)
+		texts = append(texts, r.Texts()...)
 	}
 	v := reflect.ValueOf(d.statements()).Elem()
 	for i := range v.NumField() {
@@ -140,16 +39,16 @@ func sent(t *testing.T, d dialect, answers map[string][]sqldriver.Value) []strin
 var partial = []string{"MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
 
 // use calls every method of a store. That the recorder has no rows makes some of them fail.
-func use(t *testing.T, r *recorder) {
+func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	c, err := (*ServerConfig)(nil).withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	connector := sqldriver.Connector(r)
-	if _, ok := r.dialect.(mysqlDialect); ok {
+	if _, ok := d.(mysqlDialect); ok {
 		connector = mysqlConnector{r}
 	}
-	s, err := openServer(t.Context(), "recorder", connector, r.dialect, c)
+	s, err := openServer(t.Context(), "recorder", connector, d, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +68,7 @@ func use(t *testing.T, r *recorder) {
 	s.ReadDedup(ctx, group, "0")
 	s.Settle(ctx, group, []int64{1}, []driver.DeadLetter{{ID: 2}})
 	s.Parked(ctx, group, "0", "1", 0)
+	s.SetAside(ctx, group, "0", "1/2", []driver.ParkedEvent{{ID: 1}})
 	s.Held(ctx, group, "0", nil)
 	s.Due(ctx, group, "0", 1)
 	first, last := int64(1), int64(9)
@@ -195,52 +95,6 @@ func use(t *testing.T, r *recorder) {
 	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(context.Context, *Tx) error { return io.EOF })
 }
 
-// statementHead begins a literal of the source that is a statement or has one inside.
-var statementHead = regexp.MustCompile(`(?m)^\s*(SELECT|INSERT|UPDATE|DELETE|IF|DECLARE|EXEC|WITH|MERGE|BEGIN|SET|CREATE|REPLACE|SAVEPOINT|RELEASE|ROLLBACK|LOAD|DO|KILL)\b`)
-
-// place is where a literal of the source has something else in a statement.
-var place = regexp.MustCompile("\\{[^}]*\\}|\\?|%[a-z]|@p\\d+|`?partition`?")
-
-// mustHaveAll checks that no statement in the source of a dialect is missing among texts.
-func mustHaveAll(t *testing.T, files string, texts []string) {
-	t.Helper()
-	all := strings.Join(texts, "\n")
-	names, err := filepath.Glob(files + "*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			literal, ok := n.(*ast.BasicLit)
-			if !ok || literal.Kind != token.STRING {
-				return true
-			}
-			text, _ := strconv.Unquote(literal.Value)
-			if text == mssqlCopy || text == mysqlLoading || !statementHead.MatchString(text) || !strings.Contains(strings.TrimSpace(text), " ") {
-				return true
-			}
-			found++
-			for _, part := range place.Split(text, -1) {
-				if part = strings.TrimSpace(part); !strings.Contains(all, part) {
-					t.Errorf("%s: a statement that is not checked: have use or sent (sent_test.go) bring it about: %s", name, fmt.Sprintf("%.300s", part))
-				}
-			}
-			return true
-		})
-	}
-	if found < 3 {
-		t.Errorf("%d statements in %s*.go", found, files)
-	}
-}
-
 // mssqlSent are the statements for SQL Server.
 func mssqlSent(t *testing.T) []string {
 	texts := sent(t, mssqlDialect{}, map[string][]sqldriver.Value{
@@ -250,7 +104,7 @@ func mssqlSent(t *testing.T) []string {
 		mssqlGuard:                  {int64(0)},
 		mssqlIntact:                 {int64(1), true},
 	})
-	r := &recorder{}
+	r := &sqlgrammar.Recorder{}
 	db := sql.OpenDB(r)
 	defer db.Close()
 	_ = mssqlCheck(t.Context(), db) // the version is missing
@@ -258,7 +112,7 @@ func mssqlSent(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(append(texts, r.texts...), connector.(*mssqlConnector).SessionInitSQL)
+	return append(append(texts, r.Texts()...), connector.(*mssqlConnector).SessionInitSQL)
 }
 
 // mysqlSent are the statements for MySQL and MariaDB.
@@ -269,15 +123,15 @@ func mysqlSent(t *testing.T) []string {
 		mysqlStatements.Lock:         {int64(1)},
 		"SELECT @@warning_count = 0": {int64(1)},
 	})
-	r := &recorder{}
+	r := &sqlgrammar.Recorder{}
 	db := sql.OpenDB(r)
 	defer db.Close()
 	_, _ = mysqlDialectOf(t.Context(), db) // the version is missing
-	return append(texts, r.texts...)
+	return append(texts, r.Texts()...)
 }
 
 // TestSentStatements: every statement in the source is among those that are checked elsewhere.
 func TestSentStatements(t *testing.T) {
-	mustHaveAll(t, "mssql", mssqlSent(t))
-	mustHaveAll(t, "mysql", mysqlSent(t))
+	sqlgrammar.MustHaveAll(t, "mssql*.go", mssqlSent(t), mssqlCopy)
+	sqlgrammar.MustHaveAll(t, "mysql*.go", mysqlSent(t), mysqlLoading)
 }

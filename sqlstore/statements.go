@@ -50,7 +50,9 @@ type statements struct {
 	FailRedrive    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
 	SettleRedriven string // group, JSON array of ids
 	SettleFailed   string // failed_at, error, attempts, status, next_attempt, group, id
-	Parked         string // group, incarnation, partition, sequence_number → sequence_number
+	Parked         string // group, incarnation, partition, sequence_number → id, sequence_number, event_offset
+	SetAside       string // incarnation, group, JSON array of ids
+	Drop           string // group, JSON array of ids
 	Held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	Due            string // key, limit → dead letters with bodies
 	MarkRedrive    string // time or NULL for now; ends in WHERE
@@ -189,8 +191,10 @@ var portable = statements{
 	SettleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN {numbers}`,
 	SettleFailed:   `UPDATE sluice_dead_letters SET ` + failure + ` WHERE ` + ofGroup + ` AND id = ? AND status = 'retry'`,
 	Parked: `
-		SELECT sequence_number FROM sluice_dead_letters
+		SELECT id, sequence_number, event_offset FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? ORDER BY sequence_number`,
+	SetAside: `UPDATE sluice_dead_letters SET incarnation = ? WHERE ` + ofGroup + ` AND id IN {numbers}`,
+	Drop:     `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND id IN {numbers}`,
 	Held: `
 		SELECT partition_key, incarnation, MIN(sequence_number) FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status <> 'discarded' AND partition_key <> '' AND id NOT IN {numbers}

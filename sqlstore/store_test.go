@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/batchtest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
 )
@@ -133,6 +134,11 @@ func TestCheckpointStore(t *testing.T) {
 		s, peer := pair(t)
 		return storetest.CheckpointHarness{Store: s, Peer: peer, Silence: hold(s.name), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 	})
+}
+
+func TestBatches(t *testing.T) {
+	s, _ := pair(t)
+	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
 
 func TestLetterStore(t *testing.T) {

@@ -241,6 +241,28 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, a, at(11), driver.SequenceRange{First: 13, Last: 14})
 			h.wantPosition(t, at(11), driver.SequenceRange{First: 13, Last: 14})
 		}},
+		{Name: "Attempt", Run: func(t testing.TB, h CheckpointHarness) {
+			checkAttempts(t, attempts{
+				record: h.Store.RecordAttempt, a: h.begin(t),
+				next: func() (driver.Lease, driver.Checkpoint) {
+					b := h.lease(t, "0", "b", 2)
+					return b, h.claim(t, b)
+				},
+				move: func(l driver.Lease, _, to driver.Position) { h.advance(t, l, to) },
+				read: func() driver.Checkpoint { return h.checkpoint(t, "0") },
+			})
+		}},
+		{Name: "AttemptKeepsDone", Run: func(t testing.TB, h CheckpointHarness) {
+			a := h.begin(t)
+			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
+			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1, Error: "no"}))
+			h.wantPosition(t, at(10), driver.SequenceRange{First: 12, Last: 14})
+			_, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(10))
+			suite.NoError(t, "reset", err)
+			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) {
+				t.Errorf("a reset left attempt record %+v", p.Attempt)
+			}
+		}},
 		{Name: "Backwards", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			done := []driver.SequenceRange{{First: 14, Last: 15}, {First: 17, Last: 17}}

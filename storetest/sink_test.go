@@ -12,34 +12,24 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// shelf is a store of numbers, whose door can be shut.
+// shelf is a store of numbers.
 type shelf struct {
+	trouble suite.Trouble[int]
 	mu      sync.Mutex
 	written map[int]bool
-	refused map[int]bool
-	broken  bool
-	door    chan struct{} // closed: open
 }
 
-func newShelf() *shelf {
-	s := &shelf{written: map[int]bool{}, refused: map[int]bool{}, door: make(chan struct{})}
-	close(s.door)
-	return s
-}
+func newShelf() *shelf { return &shelf{written: map[int]bool{}} }
 
 func (s *shelf) put(i int) error {
-	s.mu.Lock()
-	door := s.door
-	s.mu.Unlock()
-	<-door
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
-	case s.broken:
+	case s.trouble.Begin():
 		return sluice.Outage(errors.New("the shelf is broken"))
-	case s.refused[i]:
+	case s.trouble.Refuses(i):
 		return sluice.Reject(errors.New("not on this shelf"))
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.written[i] = true
 	return nil
 }
@@ -53,28 +43,17 @@ func number(e *driver.Event) int {
 }
 
 func (s *shelf) harness(sink sluice.Sink[*driver.Event]) SinkHarness[*driver.Event] {
-	locked := func(fn func()) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		fn()
-	}
 	return SinkHarness[*driver.Event]{
 		Sink:   sink,
 		Record: func(i int) *driver.Event { return &driver.Event{Key: strconv.Itoa(i)} },
-		Written: func(i int) (ok bool) {
-			locked(func() { ok = s.written[i] })
-			return ok
+		Written: func(i int) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.written[i]
 		},
-		Block: func() (release func()) {
-			door := make(chan struct{})
-			locked(func() { s.door = door })
-			return func() { close(door) }
-		},
-		Refuse: func(i int) { locked(func() { s.refused[i] = true }) },
-		Break: func() (repair func()) {
-			locked(func() { s.broken = true })
-			return func() { locked(func() { s.broken = false }) }
-		},
+		Block:  s.trouble.Block,
+		Refuse: s.trouble.Refuse,
+		Break:  s.trouble.Break,
 	}
 }
 

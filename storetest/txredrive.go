@@ -83,6 +83,30 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				t.Errorf("a step that settles nothing left %d dead letters of 5", len(left))
 			}
 		}},
+		{Name: "SetAside", Run: func(t testing.TB, h TxHarness[Tx]) {
+			a := h.begin(t)
+			found := h.park(t, a, deadLetterOf("0", 11), deadLetterOf("0", 12))
+			parked, err := h.Store.Parked(suite.Context(t), testGroup, "0", "incarnation 1", 11)
+			suite.NoError(t, "parked", err)
+			twelve := found[12]
+			if len(parked) != 1 || parked[0].ID != twelve.ID || parked[0].Position != twelve.Event.Position() {
+				t.Fatalf("parked after 11 are %+v, want event 12 as %+v", parked, twelve)
+			}
+			aside := driver.LostIncarnation("incarnation 1", "leader-epoch 7")
+			suite.NoError(t, "set aside", h.Store.SetAside(suite.Context(t), testGroup, "0", aside, parked))
+			if p := h.claim(t, a); p.DeadLettersBelow != 12 {
+				t.Errorf("all dead letters are below %d, want 12", p.DeadLettersBelow)
+			}
+			// The step's own dead letter of the number is another one, and what is set aside is not settled.
+			other := deadLetterOf("0", 12)
+			other.Error = "another event"
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(12), DeadLetters: []driver.DeadLetter{other}, SettleIncarnation: "incarnation 1"}, h.put("10", "11"))
+			kept, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[12].ID)
+			suite.NoError(t, "get what is set aside", err)
+			if left, err := h.DeadLetters.List(suite.Context(t), testGroup, driver.DeadLetterFilter{}); err != nil || len(left) != 2 || kept.Incarnation != aside || kept.Error == other.Error {
+				t.Errorf("left are %+v (%v), and what is set aside is %+v; want it as it was, and one of the other event", left, err, kept)
+			}
+		}},
 		{Name: "Redriven", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))

@@ -116,40 +116,17 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 		}},
 		{Name: "Trial", Run: func(t testing.TB, h TxHarness[Tx]) {
-			a := h.begin(t)
-			trial := driver.AttemptRecord{Sequence: 10, DeadLetter: 1 << 40, Attempts: 2, Error: "first line\nsecond 'line' \"√\" \\ %", Unreturned: 1}
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), trial))
-			if got := h.checkpoint(t, "0").Attempt; got != trial {
-				t.Errorf("read trial %+v, want %+v", got, trial)
-			}
-			for what, try := range map[string]struct {
-				lease driver.Lease
-				at    driver.Position
-			}{
-				"owner":     {leaseOf("0", "b", 1), at(9)},
-				"epoch":     {leaseOf("0", "a", 2), at(9)},
-				"position":  {a, at(8)},
-				"partition": {leaseOf("1", "a", 1), at(9)},
-			} {
-				wantFenced(t, "record under another "+what, h.Store.RecordAttempt(suite.Context(t), try.lease, try.at, driver.AttemptRecord{Sequence: 99, Attempts: 9}))
-			}
-			b := leaseOf("0", "b", 2)
-			if p := h.claim(t, b); p.Attempt != trial {
-				t.Errorf("claimed trial %+v, want %+v", p.Attempt, trial)
-			}
-			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(9)}, nil)
-			if got := h.checkpoint(t, "0").Attempt; got != trial {
-				t.Errorf("a step that moves nothing left trial %+v, want %+v", got, trial)
-			}
-			h.commit(t, driver.Step{Lease: b, From: at(9), To: at(10)}, nil)
-			if got := h.checkpoint(t, "0").Attempt; got != (driver.AttemptRecord{}) {
-				t.Errorf("progress left trial %+v", got)
-			}
-			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), b, at(10), trial))
-			suite.NoError(t, "record none", h.Store.RecordAttempt(suite.Context(t), b, at(10), driver.AttemptRecord{}))
-			if got := h.checkpoint(t, "0").Attempt; got != (driver.AttemptRecord{}) {
-				t.Errorf("recording none left trial %+v", got)
-			}
+			checkAttempts(t, attempts{
+				record: h.Store.RecordAttempt, a: h.begin(t),
+				next: func() (driver.Lease, driver.Checkpoint) {
+					b := leaseOf("0", "b", 2)
+					return b, h.claim(t, b)
+				},
+				move: func(l driver.Lease, from, to driver.Position) {
+					h.commit(t, driver.Step{Lease: l, From: from, To: to}, nil)
+				},
+				read: func() driver.Checkpoint { return h.checkpoint(t, "0") },
+			})
 		}},
 		{Name: "DeadLettersBelow", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)

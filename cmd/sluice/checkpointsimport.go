@@ -18,6 +18,7 @@ import (
 type importFlags struct {
 	config string
 	stage  string
+	group  string
 	blob   string
 	prefix string
 	from   string
@@ -30,16 +31,26 @@ type importFlags struct {
 
 // importSource is where another processor keeps its checkpoints.
 type importSource interface {
-	read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error)
+	read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error)
 	// none is the error if there are none; others are those of other groups or topics.
 	none(group sluice.Group, others []string) error
 	close()
 }
 
 func (f *importFlags) source() (importSource, error) {
+	given := 0
+	for _, flag := range []string{f.group, f.blob, f.from} {
+		if flag != "" {
+			given++
+		}
+	}
 	switch {
-	case (f.blob == "") == (f.from == ""):
-		return nil, usage.Errorf("name where the checkpoints are: --from-blob CONTAINER-URL or --from-table DATABASE-URL")
+	case given != 1:
+		return nil, usage.Errorf("name where the checkpoints are: --from-group GROUP, --from-blob CONTAINER-URL or --from-table DATABASE-URL")
+	case f.group != "" && (f.prefix != "" || f.topic != "" || f.table != azurecheckpoints.PublishedTable):
+		return nil, usage.Errorf("--prefix is for --from-blob, --table and --topic are for --from-table")
+	case f.group != "":
+		return groupSource{f.group, f.force}, nil
 	case f.blob != "" && (f.topic != "" || f.table != azurecheckpoints.PublishedTable):
 		return nil, usage.Errorf("--table and --topic are for --from-table")
 	case f.blob != "":
@@ -53,11 +64,15 @@ func (f *importFlags) source() (importSource, error) {
 func (a *app) checkpointsImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
-		Use:   "import {--from-blob CONTAINER-URL|--from-table DATABASE-URL} --config PIPELINE.yaml",
+		Use:   "import {--from-group GROUP|--from-blob CONTAINER-URL|--from-table DATABASE-URL} --config PIPELINE.yaml",
 		Short: "Import the checkpoints of another event processor",
 		Long: `Import the checkpoints that another event processor of the same hub and consumer group
 keeps in a container of Azure Blob Storage or in a database, so that this pipeline
 continues where that processor stopped. What is imported is only read.
+
+For a topic of Kafka (--from-group) they are the committed offsets of a consumer group,
+with the leader epochs that were committed with them. Transactions that commit offsets are
+waited for.
 
 In a container (--from-blob) the checkpoints can be those of the Azure SDKs for Go, .NET,
 Java, JavaScript and Python, of Azure Functions, of Dapr, of the older EventProcessorHost,
@@ -79,15 +94,17 @@ mariadb:// or sqlite:PATH; env:NAME takes it from an environment variable. The t
 neither the consumer group nor whether a consumer still runs: stop it first.
 
 The command refuses to change anything if
-  - the other processor, or a consumer of this pipeline, still reads a partition;
+  - the other processor, or a consumer of this pipeline, still reads a partition; of a
+    consumer group of Kafka, if it has a member at all;
   - this pipeline has a checkpoint already;
   - events after the other processor's checkpoint have passed retention.
 With --force it continues in these cases: a consumer of this pipeline is fenced, and
 where events are gone, reading continues with the oldest event. A checkpoint past the
-end of the hub belongs to another hub and is always refused. With --dry-run neither the
+end of the log belongs to another hub or topic and is always refused. With --dry-run neither the
 other processor nor the consumer is disturbed; what is printed then goes by the hub's
 runtime information, which can be seconds old.`,
-		Example: `  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
+		Example: `  sluice checkpoints import --from-group flights-writer --config kafka.yaml --dry-run
+  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
   sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run
   sluice checkpoints import --from-table env:OLD_DATABASE_URL --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
@@ -105,6 +122,7 @@ runtime information, which can be seconds old.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that gets the checkpoints")
 	stageFlag(flags, &f.stage)
+	flags.StringVar(&f.group, "from-group", "", "`name` of a consumer group of Kafka")
 	flags.StringVar(&f.blob, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
 	flags.StringVar(&f.prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
 	flags.StringVar(&f.from, "from-table", "", "the `URL` of the database, or env:NAME for that in an environment variable")
@@ -119,7 +137,7 @@ runtime information, which can be seconds old.`,
 
 // importCheckpoints plans all moves before it makes the first one.
 func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source importSource, f *importFlags) error {
-	found, err := source.read(ctx, t.Group)
+	found, err := source.read(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -151,10 +169,10 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source
 }
 
 func foreign(c azurecheckpoints.Checkpoint) checkpoint.Foreign {
-	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Owner: humanize.Shorten(c.Owner, 100)}
+	return checkpoint.Foreign{Partition: c.Partition, Sequence: c.Sequence, Offset: c.Offset, Origin: c.Origin, Owner: humanize.Shorten(c.Owner, 100)}
 }
 
-// missing lists the hub's partitions without a checkpoint to import.
+// missing lists the log's partitions without a checkpoint to import.
 func missing(ctx context.Context, t *checkpoint.Table, found []azurecheckpoints.Checkpoint) []string {
 	topic, err := t.Source.Describe(ctx)
 	if err != nil { // the hub answered a moment ago: the list is only a hint

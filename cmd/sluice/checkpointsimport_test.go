@@ -194,7 +194,7 @@ func TestOlderCheckpointsAreImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := take()
-	if code != 0 || !strings.Contains(out, "3 checkpoints set") || !strings.Contains(out, "no checkpoint was found for partitions 2:") {
+	if code != 0 || !strings.Contains(out, "3 checkpoints set") || !strings.Contains(out, "no checkpoint was found for partition 2:") {
 		t.Errorf("exit code %d, %s%s", code, out, errs)
 	}
 	var got []string

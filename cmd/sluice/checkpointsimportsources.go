@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -15,9 +17,53 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/pipeline"
 )
+
+// groupSource is a consumer group of Kafka. With force, its members may still be reading.
+type groupSource struct {
+	name  string
+	force bool
+}
+
+func (s groupSource) read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
+	log, ok := t.Source.(interface {
+		ConsumerGroup(ctx context.Context, name string) (kafka.ConsumerGroup, error)
+	})
+	if !ok {
+		return azurecheckpoints.Found{}, usage.Errorf("--from-group is for topics of Kafka, and the pipeline reads a hub: pass --from-blob or --from-table")
+	}
+	group, err := log.ConsumerGroup(ctx, s.name)
+	if err != nil {
+		return azurecheckpoints.Found{}, err
+	}
+	owner := ""
+	if members := group.Members; len(members) > 0 {
+		if !s.force {
+			return azurecheckpoints.Found{}, fmt.Errorf("consumer group %s is still read by %s: stop the group's consumers and wait a minute, or use --force",
+				s.name, some(members))
+		}
+		owner = members[0]
+	}
+	var found azurecheckpoints.Found
+	for partition, at := range group.Positions {
+		found.Checkpoints = append(found.Checkpoints, azurecheckpoints.Checkpoint{
+			Partition: partition, Sequence: at.Sequence, Offset: at.Offset, Origin: at.Sequence < 0, Owner: owner,
+		})
+	}
+	number := func(c azurecheckpoints.Checkpoint) int { n, _ := strconv.Atoi(c.Partition); return n }
+	slices.SortFunc(found.Checkpoints, func(a, b azurecheckpoints.Checkpoint) int { return number(a) - number(b) })
+	return found, nil
+}
+
+func (s groupSource) none(group sluice.Group, _ []string) error {
+	return fmt.Errorf("consumer group %s has no offsets of topic %s: check both names", s.name, group.Topic)
+}
+
+func (groupSource) close() {}
 
 // storageEnv is the variable that Azure's own tools use too.
 const storageEnv = "AZURE_STORAGE_CONNECTION_STRING"
@@ -52,8 +98,8 @@ func (f *importFlags) blobs() (importSource, error) {
 	return blobSource{client, f.prefix}, nil
 }
 
-func (s blobSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
-	found, err := azurecheckpoints.Read(ctx, s.client, s.prefix, group)
+func (s blobSource) read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
+	found, err := azurecheckpoints.Read(ctx, s.client, s.prefix, t.Group)
 	if err != nil {
 		return found, fmt.Errorf("read checkpoints of other processors: %w", blobstore.SafeError(err))
 	}
@@ -61,18 +107,23 @@ func (s blobSource) read(ctx context.Context, group sluice.Group) (azurecheckpoi
 }
 
 func (blobSource) none(group sluice.Group, others []string) error {
-	return fmt.Errorf("the container has no checkpoints of %v%s: check the hub and the consumer group of the pipeline, and whether the blobs' names have a prefix (--prefix)", group, some(others))
+	return fmt.Errorf("the container has no checkpoints of %v%s: check the hub and the consumer group of the pipeline, and whether the blobs' names have a prefix (--prefix)", group, othersHint(others))
 }
 
 func (blobSource) close() {}
 
-// some lists a few of those that have checkpoints.
-func some(others []string) string {
+// some lists a few.
+func some(list []string) string {
 	const shown = 5
+	return strings.Join(list[:min(len(list), shown)], ", ")
+}
+
+// othersHint says which others have checkpoints.
+func othersHint(others []string) string {
 	if len(others) == 0 {
 		return ""
 	}
-	return "; it has checkpoints of " + strings.Join(others[:min(len(others), shown)], ", ")
+	return "; it has checkpoints of " + some(others)
 }
 
 // tableSource is a table of a database.
@@ -103,8 +154,8 @@ func (f *importFlags) rows() (importSource, error) {
 	return tableSource{db, f.table, f.topic}, nil
 }
 
-func (s tableSource) read(ctx context.Context, group sluice.Group) (azurecheckpoints.Found, error) {
-	found, err := azurecheckpoints.ReadTable(ctx, s.db, s.table, cmp.Or(s.topic, group.Topic))
+func (s tableSource) read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
+	found, err := azurecheckpoints.ReadTable(ctx, s.db, s.table, cmp.Or(s.topic, t.Group.Topic))
 	if err != nil {
 		return found, fmt.Errorf("read checkpoints of another consumer: %w", err)
 	}
@@ -112,7 +163,7 @@ func (s tableSource) read(ctx context.Context, group sluice.Group) (azurecheckpo
 }
 
 func (s tableSource) none(group sluice.Group, others []string) error {
-	return fmt.Errorf("the table %s has no checkpoints of %s%s: check the hub of the pipeline, or name the topic of the rows with --topic", s.table, cmp.Or(s.topic, group.Topic), some(others))
+	return fmt.Errorf("the table %s has no checkpoints of %s%s: check the hub of the pipeline, or name the topic of the rows with --topic", s.table, cmp.Or(s.topic, group.Topic), othersHint(others))
 }
 
 func (s tableSource) close() { _ = s.db.Close() }

@@ -94,7 +94,7 @@ func TestTableIsImported(t *testing.T) {
 		if code, _, errs := take("--topic", "ships"); code != 1 || !strings.Contains(errs, "the table EventHubCheckpoint has no checkpoints of ships; it has checkpoints of ") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("of another topic: exit code %d, %s", code, errs)
 		}
-		if code, out, errs := take("--dry-run"); code != 0 || !strings.Contains(out, "2 checkpoints would be set") || !strings.Contains(out, "no checkpoint was found for partitions 2") || strings.Contains(out, "BLOB") {
+		if code, out, errs := take("--dry-run"); code != 0 || !strings.Contains(out, "2 checkpoints would be set") || !strings.Contains(out, "no checkpoint was found for partition 2") || strings.Contains(out, "BLOB") {
 			t.Errorf("dry run: exit code %d, %s%s", code, out, errs)
 		}
 		if c := checkpoints(t, env, config); c[0].Position != nil {

@@ -53,7 +53,7 @@ where it stopped.`,
 			if err := flags.check(); err != nil {
 				return err
 			}
-			return a.runDemo(ctx, flags)
+			return a.runDemo(ctx, flags, func(ctx context.Context) (*demo.Demo, error) { return demo.Open(ctx, flags.dir, a.log) })
 		}),
 	}
 	f := cmd.Flags()
@@ -62,19 +62,19 @@ where it stopped.`,
 	f.BoolVar(&flags.once, "once", false, "exit when all events are processed; fail unless each has exactly one effect")
 	flags.web.add(f)
 	flags.web.addScaling(f)
-	cmd.AddCommand(a.demoCosmos(), a.demoStages(), a.demoAutoscale())
+	cmd.AddCommand(a.demoKafka(), a.demoCosmos(), a.demoStages(), a.demoAutoscale())
 	return cmd
 }
 
-func (a *app) runDemo(ctx context.Context, flags demoFlags) error {
+func (a *app) runDemo(ctx context.Context, flags demoFlags, open func(context.Context) (*demo.Demo, error)) error {
 	interrupted, stop := untilInterrupted(ctx)
 	defer stop()
-	d, err := demo.Open(interrupted, flags.dir, a.log)
+	d, err := open(interrupted)
 	if err != nil {
-		return err
+		return unlessCancelled(interrupted, err)
 	}
 	defer closeDemo(ctx, d)
-	fmt.Fprintf(a.out, "hub       %s (hub flights)\ndatabase  %s\n", d.Connection(), filepath.Join(flags.dir, "flights.db"))
+	fmt.Fprintf(a.out, "%s\ndatabase  %s\n", d.Where(), filepath.Join(flags.dir, "flights.db"))
 	b, err := a.beginDemo(interrupted, &flags, dashboard.Pipeline{Name: "flights", Pipeline: d.Pipeline(), Parts: d.Parts()})
 	if err != nil {
 		return err

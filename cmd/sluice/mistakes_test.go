@@ -84,7 +84,7 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 				}
 			}
 			if strings.Contains(errs, secret) {
-				t.Errorf("tells the secret: %s", errs)
+				t.Errorf("the secret is in %s", errs)
 			}
 		})
 	}

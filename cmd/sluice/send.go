@@ -26,9 +26,14 @@ Batches are as large as the service allows. Records with the same key, or with t
 same session, keep their order. Records with neither are spread over the partitions.
 
 For Kafka, --to is kafka://HOST:9092, or kafka+tls://HOST:9093 over TLS; several brokers
-are separated by commas. How to authenticate is in the environment: KAFKA_SASL (plain,
-scram-sha-256, scram-sha-512 or entra), KAFKA_USER and KAFKA_PASSWORD. KAFKA_CA_FILE has
-the certificates to trust, KAFKA_CERT_FILE and KAFKA_KEY_FILE those of this client.
+are separated by commas. What tls and sasl say in a pipeline file is in the environment:
+  KAFKA_CA_FILE                     certificates to trust beside those of the system
+  KAFKA_CERT_FILE, KAFKA_KEY_FILE   the certificate of this client, and its key
+  KAFKA_SERVER_NAME                 the name in the brokers' certificates, if not the host
+  KAFKA_SASL                        plain, scram-sha-256, scram-sha-512, oauthbearer, entra
+  KAFKA_USER, KAFKA_PASSWORD        for plain and scram
+  KAFKA_TOKEN_FILE                  for oauthbearer: a file with the token, or a server:
+  KAFKA_TOKEN_URL, KAFKA_CLIENT_ID, KAFKA_CLIENT_SECRET, KAFKA_SCOPE
 
 ` + aboutGenerate,
 		Example: `  sluice send --hub flights --key-field origin flights.csv

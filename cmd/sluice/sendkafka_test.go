@@ -176,7 +176,7 @@ func TestSendToWrongKafka(t *testing.T) {
 		want      []string
 	}{
 		"unknown topic":  {open, "fligths", nil, []string{"topic fligths: not found", "--create N"}},
-		"nobody there":   {"kafka://127.0.0.1:1", "flights", nil, []string{"topic flights", "connection refused", "check the brokers in --to"}},
+		"nobody there":   {"kafka://127.0.0.1:1", "flights", nil, []string{"topic flights", "connection refused", "check the addresses of the brokers, and whether they run"}},
 		"no login":       {closed, "flights", nil, []string{"topic flights", "authentication"}},
 		"no right":       {closed, "flights", login("scram-sha-256", "reader", secret), []string{"topic flights", "not authorised", "Write"}},
 		"may not create": {closed, "other --create 2", login("scram-sha-256", "reader", secret), []string{"create topic other: not authorised"}},
@@ -198,18 +198,23 @@ func TestSendToWrongKafka(t *testing.T) {
 func TestSendToKafkaMisused(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--to kafka://a --hub h":                           "--hub: Kafka has topics only",
-		"--to kafka://a --queue q":                         "--queue: Kafka has topics only",
-		"--to kafka://a":                                   "the destination is missing: pass --topic NAME",
-		"--to kafka://a/b --topic c":                       "names another topic, b",
-		"--to kafka://me:hunter2@a --topic c":              "set the user, the password and other settings elsewhere",
-		"--to kafka://a --topic c --session-field s":       "--session-field: Kafka has no sessions",
-		"--to kafka://a --topic c --create 0":              "--create 0: must be positive",
-		"--to Endpoint=sb://nowhere --topic c --create 1":  "--create needs an address of Kafka",
-		"--to kafka://a --topic c KAFKA_USER=me":           "KAFKA_SASL is not set",
-		"--to kafka://a --topic c KAFKA_SASL=gssapi":       "KAFKA_SASL: not known",
-		"--to kafka://a --topic c KAFKA_SASL=plain":        "KAFKA_USER and KAFKA_PASSWORD must be set",
-		"--to kafka+tls://a --topic c KAFKA_CERT_FILE=a.b": "set both KAFKA_CERT_FILE and KAFKA_KEY_FILE",
+		"--to kafka://a --hub h":                                                                       "--hub: Kafka has topics only",
+		"--to kafka://a --queue q":                                                                     "--queue: Kafka has topics only",
+		"--to kafka://a":                                                                               "the destination is missing: pass --topic NAME",
+		"--to kafka://a/b --topic c":                                                                   "names another topic, b",
+		"--to kafka://me:hunter2@a --topic c":                                                          "set the user, the password and other settings elsewhere",
+		"--to kafka://a --topic c --session-field s":                                                   "--session-field: Kafka has no sessions",
+		"--to kafka://a --topic c --create 0":                                                          "--create 0: must be positive",
+		"--to Endpoint=sb://nowhere --topic c --create 1":                                              "--create needs an address of Kafka",
+		"--to kafka://a --topic c KAFKA_USER=me":                                                       "KAFKA_SASL is not set",
+		"--to kafka://a --topic c KAFKA_SASL=gssapi":                                                   "KAFKA_SASL: not known",
+		"--to kafka://a --topic c KAFKA_SASL=plain":                                                    "KAFKA_USER and KAFKA_PASSWORD must be set",
+		"--to kafka+tls://a --topic c KAFKA_CERT_FILE=a.b":                                             "set both KAFKA_CERT_FILE and KAFKA_KEY_FILE",
+		"--to kafka://a --topic c KAFKA_CERT_FILE=a.b KAFKA_KEY_FILE=a.key":                            "are for TLS: write kafka+tls:// in --to",
+		"--to kafka://a --topic c KAFKA_SASL=entra":                                                    "KAFKA_SASL=entra needs TLS: write kafka+tls://",
+		"--to kafka://a --topic c KAFKA_SASL=oauthbearer":                                              "oauthbearer needs KAFKA_TOKEN_FILE, or KAFKA_TOKEN_URL",
+		"--to kafka://a --topic c KAFKA_SASL=oauthbearer KAFKA_TOKEN_URL=https://a KAFKA_CLIENT_ID=me": "oauthbearer needs KAFKA_TOKEN_FILE",
+		"--to kafka://a --topic c KAFKA_SASL=oauthbearer KAFKA_TOKEN_FILE=a KAFKA_TOKEN_URL=https://a KAFKA_CLIENT_ID=hunter2": "oauthbearer needs KAFKA_TOKEN_FILE",
 	} {
 		var env, rest []string
 		for _, field := range strings.Fields(args) {

@@ -3,11 +3,15 @@
 package main_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 )
@@ -34,6 +38,22 @@ func TestSendToBroker(t *testing.T) {
 	to := func(scheme string, l kafkatest.Listener) string {
 		return scheme + "://" + strings.Join(c.Secured(l), ",")
 	}
+	token, err := c.Token(kafkatest.User, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokenFile := keep("token", []byte(token+"\n"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != secret {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		fmt.Fprintf(w, `{"access_token":%q,"expires_in":3600}`, token)
+	}))
+	defer server.Close()
+	bearer := func(more ...string) []string { return append(more, "KAFKA_SASL=oauthbearer") }
+	client := func(password string) []string {
+		return bearer(ca, "KAFKA_TOKEN_URL="+server.URL, "KAFKA_CLIENT_ID=me", "KAFKA_CLIENT_SECRET="+password)
+	}
 	file := writeLines(t, customers(n))
 
 	for name, way := range map[string]struct {
@@ -46,6 +66,8 @@ func TestSendToBroker(t *testing.T) {
 		"PLAIN":         {to("kafka+tls", kafkatest.SASLTLS), login("plain", c.Password(), ca)},
 		"SCRAM-SHA-256": {to("kafka", kafkatest.SASL), login("scram-sha-256", c.Password())},
 		"SCRAM-SHA-512": {to("kafka+tls", kafkatest.SASLTLS), login("SCRAM-SHA-512", c.Password(), ca)},
+		"token file":    {to("kafka", kafkatest.SASL), bearer("KAFKA_TOKEN_FILE=" + tokenFile)},
+		"token server":  {to("kafka+tls", kafkatest.SASLTLS), client(secret)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := "send-" + strings.ReplaceAll(name, " ", "-")
@@ -66,6 +88,9 @@ func TestSendToBroker(t *testing.T) {
 		"TLS only":           {to("kafka", kafkatest.TLS), topic, nil, []string{"topic " + topic, "TLS"}},
 		"no trust":           {to("kafka+tls", kafkatest.TLS), topic, nil, []string{"certificate is not valid here"}},
 		"no certificate":     {to("kafka+tls", kafkatest.MTLS), topic, []string{ca}, []string{"topic " + topic}},
+		"no token":           {to("kafka", kafkatest.SASL), topic, bearer("KAFKA_TOKEN_FILE=/nowhere"), []string{"topic " + topic, "no token", "open /nowhere"}},
+		"wrong token":        {to("kafka", kafkatest.SASL), topic, bearer("KAFKA_TOKEN_FILE=" + keep("wrong", []byte("hunter2"))), []string{"authentication refused", "or the token"}},
+		"wrong client":       {to("kafka+tls", kafkatest.SASLTLS), topic, client("hunter2"), []string{"no token", "401 Unauthorized", "check the client's id and secret"}},
 		"wrong password":     {to("kafka", kafkatest.SASL), topic, login("plain", "hunter2"), []string{"authentication refused", "check the user and the password"}},
 		"no authentication":  {to("kafka", kafkatest.SASL), topic, nil, []string{"topic " + topic, "authentication"}},
 		"mechanism unwanted": {plain, topic, login("plain", c.Password()), []string{"the broker expects no authentication at this port"}},

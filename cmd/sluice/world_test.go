@@ -281,7 +281,13 @@ func example(t testing.TB) string {
 // changed writes the example with replacements, as pairs of old and new.
 func changed(t testing.TB, replacements ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(example(t))
+	return changedFile(t, example(t), replacements...)
+}
+
+// changedFile is changed for any file.
+func changedFile(t testing.TB, file string, replacements ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +296,7 @@ func changed(t testing.TB, replacements ...string) string {
 			t.Fatalf("the example does not contain %q", replacements[i])
 		}
 	}
-	path := filepath.Join(t.TempDir(), "flights.yaml")
+	path := filepath.Join(t.TempDir(), filepath.Base(file))
 	if err := os.WriteFile(path, []byte(strings.NewReplacer(replacements...).Replace(string(text))), 0o644); err != nil {
 		t.Fatal(err)
 	}

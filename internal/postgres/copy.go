@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -29,4 +30,10 @@ func CopyRow(err error, table string, last, n int) (row int, found bool) {
 		}
 	}
 	return row, row >= 0 && row < n
+}
+
+// RowsLeftOut returns the error of a COPY that has written fewer rows than it was given: without an error
+// the events of the others would be lost.
+func RowsLeftOut(written int64, of int) error {
+	return fmt.Errorf("%d of %d rows were written: a trigger or a rule of the table leaves out or moves the others: use INSERT statements (in a pipeline target.statement), or change the trigger", written, of)
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sender/kafkasender"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -64,6 +66,7 @@ func accept(t testing.TB, transport sender.Transport, b sender.Batch) {
 
 // TestBrokerRecords compares what a broker stores with what was sent, by each codec.
 func TestBrokerRecords(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.Shared(t)
 	client := realNetwork().client(t, c.Brokers()...)
 	for name, codec := range map[string]kgo.CompressionCodec{
@@ -92,6 +95,7 @@ func TestBrokerRecords(t *testing.T) {
 // TestBrokerLimits fills batches up to what the topic takes: the broker takes that, and not a byte
 // more.
 func TestBrokerLimits(t *testing.T) {
+	t.Parallel()
 	const limit = 20_000
 	client := realNetwork().client(t, kafkatest.Shared(t).Brokers()...)
 	topic := kafkatest.Topic(t, 1, fmt.Sprint("max.message.bytes=", limit))
@@ -140,6 +144,7 @@ func TestBrokerLimits(t *testing.T) {
 // TestBrokerLostAnswers loses answers of a real broker: each batch is stored once, in order. After a
 // batch whose outcome is unknown, the broker refuses a late arrival of that batch.
 func TestBrokerLostAnswers(t *testing.T) {
+	t.Parallel()
 	c, way, topic := kafkatest.Shared(t), realNetwork(), kafkatest.Topic(t, 1)
 	transport := newTransport(t, way.client(t, c.Brokers()...), topic, nil)
 	const n = 30
@@ -152,13 +157,21 @@ func TestBrokerLostAnswers(t *testing.T) {
 		accept(t, transport, b)
 	}
 	second := batchOf(t, transport, "0", message(n))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	comeBack := losing(way)
+	before, comeBack := way.lost.Load(), way.loseAllAnswers()
+	// It is given up after it was stored, and answers to it and to another attempt were lost.
+	stored := suite.Spawn(t, func() error {
+		defer cancel()
+		return awaitEnd(t.Context(), c, topic, n+1, func() bool { return way.lost.Load() >= before+2 })
+	})
 	outcome, err := transport.Send(ctx, second)
 	comeBack()
+	if err := <-stored; err != nil {
+		t.Fatal(err)
+	}
 	if outcome != sender.OutcomeUnknown {
-		t.Fatalf("outcome %d, %v", outcome, err)
+		t.Fatalf("outcome %d, %v, want %d", outcome, err, sender.OutcomeUnknown)
 	}
 	arrive := kafkasender.Late(transport, second)
 	accept(t, transport, batchOf(t, transport, "0", message(n+1)))
@@ -176,26 +189,60 @@ func TestBrokerLostAnswers(t *testing.T) {
 	}
 }
 
-// losing loses every answer until its result is called.
-func losing(n *network) (end func()) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				n.loseAnswers()
-			}
+// awaitEnd waits until partition 0 ends at a number, and a condition holds.
+func awaitEnd(ctx context.Context, c *kafkatest.Cluster, topic string, want int64, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		ends, err := c.Admin().ListEndOffsets(ctx, topic)
+		if end, known := ends.Lookup(topic, 0); err == nil && known && end.Offset >= want && ok() {
+			return nil
 		}
-	}()
-	return func() { close(stop); <-stopped }
+		if err := clock.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("wait until topic %s ends at %d: %w", topic, want, err)
+		}
+	}
+}
+
+// TestBrokerRefusedBatch has a broker refuse a batch, and later accept another. Should the first one
+// arrive late, it is refused: it is not taken for the other one, as if it was stored.
+func TestBrokerRefusedBatch(t *testing.T) {
+	t.Parallel()
+	c, topic := kafkatest.Shared(t), kafkatest.Topic(t, 1, "max.message.bytes=1000")
+	transport := newTransport(t, realNetwork().client(t, c.Brokers()...), topic,
+		&kafkasender.Config{MaxBytes: 10_000, Compression: []kgo.CompressionCodec{kgo.NoCompression()}})
+	large := func(text string) sender.Batch {
+		return batchOf(t, transport, "0", sender.Message{Body: []byte(strings.Repeat(text, 1000))})
+	}
+	first, second := large("a"), large("b")
+	if outcome, err := transport.Send(t.Context(), first); outcome != sender.OutcomeTooLarge {
+		t.Fatalf("outcome %d, %v, want %d", outcome, err, sender.OutcomeTooLarge)
+	}
+	arrive := kafkasender.Late(transport, first)
+	limit := "10000"
+	answers, err := c.Admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &limit}}, topic)
+	if err != nil || answers[0].Err != nil {
+		t.Fatal(answers, err)
+	}
+	suite.Eventually(t, "the broker takes large batches", func() bool {
+		outcome, err := transport.Send(t.Context(), second)
+		if outcome != sender.OutcomeAccepted && outcome != sender.OutcomeTooLarge {
+			t.Fatal(outcome, err)
+		}
+		return outcome == sender.OutcomeAccepted
+	})
+	if err := arrive(t.Context()); !errors.Is(err, kerr.InvalidProducerEpoch) {
+		t.Errorf("the late batch: %v", err)
+	}
+	if records := readReal(t, c, topic); len(records) != 1 || records[0].Value[0] != 'b' {
+		t.Errorf("%d records stored, want that of the second batch alone", len(records))
+	}
 }
 
 // TestBrokerRejects sends a message without a key to a compacted topic: a sink rejects that message
 // and no other.
 func TestBrokerRejects(t *testing.T) {
+	t.Parallel()
 	client := realNetwork().client(t, kafkatest.Shared(t).Brokers()...)
 	topic := kafkatest.Topic(t, 1, "cleanup.policy=compact")
 	sink := newSink(t, newTransport(t, client, topic, nil), nil)
@@ -225,6 +272,7 @@ func TestBrokerRejects(t *testing.T) {
 // TestBrokersKilled kills the brokers of a cluster by turns while messages are sent. Each is stored
 // once, and those of a key are in order.
 func TestBrokersKilled(t *testing.T) {
+	t.Parallel()
 	const partitions, n = 4, 10_000
 	c := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
 	topic := c.Topic(t, partitions)
@@ -313,43 +361,35 @@ func awaitOtherLeader(ctx context.Context, c *kafkatest.Cluster, topic string, p
 }
 
 // TestBrokerChain runs a chain of stages over a real broker. The first stage is killed again and
-// again, and loses answers.
+// again, and loses answers: after each portion of the events was sent, and after each step of effects.
 func TestBrokerChain(t *testing.T) {
-	const events = 2000
+	t.Parallel()
+	const events, portion, step, patience = 2000, 100, 50, 3 * time.Minute
 	key := []byte("a key of the stages in this test")
 	c := kafkatest.Shared(t)
 	raw, clean := kafkatest.Topic(t, 2), kafkatest.Topic(t, 3)
 	way := realNetwork()
 	client := way.client(t, c.Brokers()...)
-	report, err := sender.New(newTransport(t, client, raw, nil), nil).SendAll(t.Context(), func(yield func(sender.Message) bool) {
-		for i := range events {
-			if m := message(i); !yield(m) {
-				return
+	input := newTransport(t, client, raw, nil)
+	send := func(from int) {
+		t.Helper()
+		report, err := sender.New(input, nil).SendAll(t.Context(), func(yield func(sender.Message) bool) {
+			for i := range portion {
+				if m := message(from + i); !yield(m) {
+					return
+				}
 			}
+		})
+		if err != nil || report.Messages != portion {
+			t.Fatal(report, err)
 		}
-	})
-	if err != nil || report.Messages != events {
-		t.Fatal(report, err)
 	}
 	split := func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 		return []*sender.Message{{Body: e.Body}, {Key: e.Key, Body: append([]byte("again "), e.Body...)}}, nil
 	}
-	between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
-	stage := func(owner string) (kill func()) {
-		sink := sender.NewSink(newTransport(t, client, clean, nil), &sender.SinkConfig{StampKey: key, Timeout: 3 * time.Second})
-		consumer, err := sluice.New(sourceOf(t, client, raw, "clean"), leases, sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil),
-			&sluice.Config{Owner: owner, LeaseFor: 3 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ran := make(chan struct{})
-		go func() { defer close(ran); consumer.Run(ctx) }()
-		return func() {
-			cancel()
-			<-ran
-			sink.Close(context.Background())
-		}
+	first := stage{from: raw, to: clean, key: key, split: split}
+	start := func(owner string) (kill func()) {
+		return first.start(t, client, sluice.Config{Owner: owner, LeaseFor: 3 * time.Second, AssignEvery: 50 * time.Millisecond})
 	}
 	last := &sluicetest.Store{}
 	insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
@@ -362,18 +402,31 @@ func TestBrokerChain(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- consumer.Run(t.Context()) }()
-	kill := stage("0")
+	kill := start("0")
 	pace := time.NewTicker(150 * time.Millisecond)
 	defer pace.Stop()
-	deadline := time.Now().Add(5 * time.Minute)
-	for i := 1; len(last.Rows("effects")) < 2*events && time.Now().Before(deadline); i++ {
-		<-pace.C
-		way.loseAnswers()
-		if i%5 == 0 {
-			kill()
-			kill = stage(strconv.Itoa(i))
+	sent, strikes, before, progress := 0, 0, 0, time.Now()
+	for time.Since(progress) < patience {
+		done := len(last.Rows("effects"))
+		if done >= 2*events {
+			break
 		}
+		if done >= 2*sent {
+			send(sent)
+			sent += portion
+			before = done - step
+		}
+		if done >= before+step {
+			before, progress = done, time.Now()
+			way.loseAnswers()
+			if strikes++; strikes%5 == 0 {
+				kill()
+				kill = start(strconv.Itoa(strikes))
+			}
+		}
+		<-pace.C
 	}
+	t.Logf("answers were lost %d times", strikes)
 	kill()
 	if err := errors.Join(consumer.Stop(t.Context()), <-ran); err != nil {
 		t.Error(err)

@@ -32,6 +32,34 @@ func sourceOf(t testing.TB, client *kafka.Client, topic, group string) *kafka.So
 	return source
 }
 
+// stage is a stage of a chain, which sends what it makes of the events of one topic to another.
+type stage struct {
+	from, to string
+	key      []byte
+	split    func(context.Context, *sluice.Event) ([]*sender.Message, error)
+	store    sluicetest.Store
+	leases   sluicetest.Leases
+}
+
+// start starts a process of the stage, which runs until kill is called.
+func (s *stage) start(t *testing.T, client *kafka.Client, cfg sluice.Config) (kill func()) {
+	t.Helper()
+	sink := sender.NewSink(newTransport(t, client, s.to, nil), &sender.SinkConfig{StampKey: s.key, Timeout: 3 * time.Second})
+	delivery := sluice.AtLeastOnce(&s.store, sender.Stamped(s.split), sink, nil)
+	consumer, err := sluice.New(sourceOf(t, client, s.from, s.to), &s.leases, delivery, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() { defer close(ran); consumer.Run(ctx) }()
+	return func() {
+		cancel()
+		<-ran
+		sink.Close(context.Background())
+	}
+}
+
 // TestChain runs two stages in a row over topics. The first is killed again and again, answers are
 // lost, brokers are away and leaders move. Each event has its effects at the end of the chain exactly
 // once, although its messages were sent more often.
@@ -56,24 +84,8 @@ func TestChain(t *testing.T) {
 				keyed := &sender.Message{Key: e.Key, Body: append([]byte("again "), e.Body...), Headers: e.Headers}
 				return []*sender.Message{keyless, keyed}, nil
 			}
-			between, leases := &sluicetest.Store{}, &sluicetest.Leases{}
-			stage := func(owner string) (kill func()) {
-				client := c.client(t)
-				sink := sender.NewSink(newTransport(t, client, "clean", nil), &sender.SinkConfig{StampKey: key, Timeout: 3 * time.Second})
-				delivery := sluice.AtLeastOnce(between, sender.Stamped(split), sink, nil)
-				consumer, err := sluice.New(sourceOf(t, client, "raw", "clean"), leases, delivery, &sluice.Config{Owner: owner})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ran := make(chan struct{})
-				go func() { defer close(ran); consumer.Run(ctx) }()
-				return func() {
-					cancel()
-					<-ran
-					sink.Close(context.Background())
-				}
-			}
+			first := stage{from: "raw", to: "clean", key: key, split: split}
+			start := func(owner string) (kill func()) { return first.start(t, c.client(t), sluice.Config{Owner: owner}) }
 
 			last := &sluicetest.Store{}
 			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
@@ -90,19 +102,23 @@ func TestChain(t *testing.T) {
 			ran := make(chan error, 1)
 			go func() { ran <- consumer.Run(t.Context()) }()
 
-			kill := stage("0")
+			kill := start("0")
 			raw := newSink(t, newTransport(t, client, "raw", nil), &sender.SinkConfig{Timeout: time.Hour})
-			for i := range events {
-				raw.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("key-", i%31), Body: []byte(strconv.Itoa(i)), Properties: map[string]any{"city": "Lyon"}}, func(r sluice.WriteResult) {
-					if r.Err != nil {
-						t.Error(r.Err)
+			var submit func(*sender.Message)
+			submit = func(m *sender.Message) {
+				raw.Submit(t.Context(), m, func(r sluice.WriteResult) {
+					if r.Err != nil { // it was not sent because the brokers are away
+						time.AfterFunc(time.Second, func() { submit(m) })
 					}
 				})
+			}
+			for i := range events {
+				submit(&sender.Message{Key: fmt.Sprint("key-", i%31), Body: []byte(strconv.Itoa(i)), Properties: map[string]any{"city": "Lyon"}})
 				time.Sleep(time.Duration(chance.IntN(400)) * time.Millisecond)
 				switch chance.IntN(40) {
 				case 0:
 					kill()
-					kill = stage(strconv.Itoa(i))
+					kill = start(strconv.Itoa(i))
 				case 1:
 					if err := c.MoveTopicPartition("clean", chance.Int32N(3), chance.Int32N(3)); err != nil {
 						t.Error(err)

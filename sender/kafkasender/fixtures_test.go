@@ -23,10 +23,12 @@ const topic = "flights"
 // network is the way to a cluster. It can fail.
 type network struct {
 	through func(ctx context.Context, network, address string) (net.Conn, error)
-	away    atomic.Bool // refuses connections
+	away    atomic.Bool  // refuses connections
+	lost    atomic.Int64 // answers
 
 	mu        sync.Mutex
 	connected []*lossyConn
+	deaf      bool // new connections lose their answers too
 }
 
 // dial connects to a broker.
@@ -38,9 +40,9 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	lossy := &lossyConn{Conn: conn}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	lossy := &lossyConn{Conn: conn, lost: &n.lost, deaf: n.deaf}
 	n.connected = append(n.connected, lossy)
 	return lossy, nil
 }
@@ -56,6 +58,23 @@ func (n *network) goAway() (comeBack func()) {
 func (n *network) loseAnswers() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.lose()
+}
+
+// loseAllAnswers loses every answer until its result is called, also those of new connections.
+func (n *network) loseAllAnswers() (end func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deaf = true
+	n.lose()
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.deaf = false
+	}
+}
+
+func (n *network) lose() {
 	for _, conn := range n.connected {
 		conn.mu.Lock()
 		conn.deaf = true
@@ -82,6 +101,7 @@ func (n *network) client(t testing.TB, brokers ...string) *kafka.Client {
 // lossyConn is a connection that can lose what the broker answers.
 type lossyConn struct {
 	net.Conn
+	lost *atomic.Int64 // counts lost answers
 	mu   sync.Mutex
 	deaf bool // closes instead of reading
 }
@@ -92,6 +112,7 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	if c.deaf && err == nil {
 		c.Conn.Close()
+		c.lost.Add(1)
 		return 0, net.ErrClosed
 	}
 	return n, err

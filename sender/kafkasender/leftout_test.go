@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeftOut(t *testing.T) {
-	const notice = "left out: the tests that need Apache Kafka (scripts/install-kafka, then go test -tags kafka ./sender/kafkasender)"
+	const notice = "left out: the tests that need Apache Kafka (scripts/install-kafka, then go test -tags kafka ./sender/kafkasender, or make test)"
 	fmt.Println(notice)
 	t.Log(notice)
 }

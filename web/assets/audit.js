@@ -1,4 +1,4 @@
-// The audit: compares what the hub holds with what the pipeline has written.
+// The audit: compares what the log holds with what the pipeline has written.
 import { $, el, put, set } from "./dom.js";
 import { clock, count, milliseconds, moment, plural } from "./format.js";
 import { get, post } from "./api.js";
@@ -85,7 +85,7 @@ function notes(r) {
   const list = [
     r.skipped && `${plural(r.skipped, "event is", "events are")} before the first effect: the pipeline does not begin at the earliest event.`,
     r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and correctly skipped as duplicates.`,
-    r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the hub doesn’t hold any more.`,
+    r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the log doesn’t hold any more.`,
     r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: a consumer that continues from the checkpoint processes them again.`,
   ].filter(Boolean);
   $("audit-notes").replaceChildren(...list.map((text) => el("li", {}, text)));
@@ -108,7 +108,7 @@ const faultNames = { missing: "lost", doubled: "duplicated" };
 
 function fault(f) {
   const time = (ms) => el("time", { datetime: new Date(ms).toISOString() }, moment(ms));
-  const times = !f.from ? ["not in the hub"] : moment(f.from) === moment(f.until) ? [time(f.from)] : [time(f.from), " to ", time(f.until)];
+  const times = !f.from ? ["not in the log"] : moment(f.from) === moment(f.until) ? [time(f.from)] : [time(f.from), " to ", time(f.until)];
   return el("tr", { role: "row" }, head(f.partition),
     td(null, "status", el("span", { class: "state", "data-state": "stopped" }, faultNames[f.kind] ?? f.kind)),
     td("sequence numbers", null, f.first === f.last ? String(f.first) : `${f.first} to ${f.last}`),

@@ -22,7 +22,7 @@ type rule struct {
 	text         string
 }
 
-var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka"}
+var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka", "webhook"}
 
 var rules = append([]rule{
 	{"root", []string{""}, []string{"driver", "internal"}, true,

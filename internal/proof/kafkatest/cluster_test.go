@@ -43,6 +43,7 @@ func produce(t *testing.T, cl *kgo.Client, topic string, n int) {
 
 // A broker keeps what it has acknowledged when it is killed, and goes on from there.
 func TestOneBroker(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	c := New(t, nil)
 	t.Logf("started in %v", time.Since(began).Round(time.Millisecond))
@@ -75,6 +76,7 @@ func TestOneBroker(t *testing.T) {
 }
 
 func TestTopics(t *testing.T) {
+	t.Parallel()
 	c, topic := Shared(t), Topic(t, 2, "cleanup.policy=compact")
 	if err := c.AddPartitions(t.Context(), topic, 3); err != nil {
 		t.Fatal(err)
@@ -97,6 +99,7 @@ func TestTopics(t *testing.T) {
 
 // Each listener lets in who knows the secret, and nobody else.
 func TestSecured(t *testing.T) {
+	t.Parallel()
 	c := New(t, &Config{Secure: true})
 	topic := c.Topic(t, 1)
 	token, err := c.Token("someone", time.Hour)
@@ -139,6 +142,7 @@ func TestSecured(t *testing.T) {
 	ways["OAUTHBEARER, a signature of nobody"] = way{SASL, []kgo.Opt{kgo.SASL(oauth.Auth{Token: forged}.AsMechanism())}, false}
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cl := client(t, c.Secured(w.listener), append(w.options, kgo.RequestRetries(0), kgo.RetryTimeout(5*time.Second))...)
 			err := cl.Ping(t.Context())
 			if (err == nil) != w.allowed {
@@ -160,11 +164,12 @@ func TestSecured(t *testing.T) {
 
 // A broker's end is noticed within the session's timeout, and a paused one is as one that is lost.
 func TestThreeBrokers(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	c := New(t, &Config{Brokers: 3})
 	t.Logf("started in %v", time.Since(began).Round(time.Millisecond))
 	topic := c.Topic(t, 1)
-	cl := client(t, c.Brokers(), kgo.MetadataMinAge(100*time.Millisecond))
+	cl := client(t, c.Brokers(), kgo.MetadataMinAge(100*time.Millisecond), kgo.ProduceRequestTimeout(3*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))
 	produce(t, cl, topic, 10)
 	for broker := range 3 {
 		if err := c.AwaitSynced(t.Context(), topic, 0); err != nil {
@@ -200,6 +205,7 @@ func TestThreeBrokers(t *testing.T) {
 
 // What is written while one replica is paused is lost when it becomes the leader.
 func TestLoseEnd(t *testing.T) {
+	t.Parallel()
 	c := New(t, &Config{Brokers: 3})
 	for round := range 2 {
 		topic := fmt.Sprintf("lossy-%d", round)

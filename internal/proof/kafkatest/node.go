@@ -219,11 +219,16 @@ func (c *Cluster) properties(n *node) []string {
 		"group.initial.rebalance.delay.ms=0",
 		"transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 
-		// A broker that is lost is noticed soon.
-		"broker.heartbeat.interval.ms=500",
-		"broker.session.timeout.ms=4000",
+		// A broker that is lost is noticed soon. The interval is also the time limit of a heartbeat and of
+		// a registration: on a busy machine, brokers with a shorter one are never done with their start.
+		"broker.heartbeat.interval.ms=1500",
+		"broker.session.timeout.ms=5000",
 		"replica.lag.time.max.ms=6000",
 		"controller.quorum.fetch.timeout.ms=3000",
+
+		// A broker ends after this time if it has not found the others, which may need longer to start on
+		// a busy machine. That of the program is the one that counts.
+		fmt.Sprintf("initial.broker.registration.timeout.ms=%d", program.Start.Milliseconds()),
 
 		// What has to be deleted or compacted is so at once.
 		"log.initial.task.delay.ms=200",

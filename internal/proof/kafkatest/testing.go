@@ -4,6 +4,7 @@ package kafkatest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -16,10 +17,12 @@ import (
 var shared = testserver.Shared[*Cluster]{Package: "kafkatest"}
 
 // Run is a package's TestMain: it provides the broker that the package's tests share, runs them, and
-// returns the exit code.
+// returns the exit code. More parallel tests run at once than there are CPUs, because they wait for
+// brokers more than they compute; the flag -parallel says otherwise.
 //
 //	func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
 func Run(m *testing.M) int {
+	_ = flag.Set("test.parallel", "12")
 	return Around(m.Run)
 }
 

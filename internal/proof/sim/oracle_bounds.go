@@ -50,7 +50,7 @@ func (p *process) past(partition string, checkpoint int64) {
 // fetched checks how far a reader is ahead of the handler: a batch, and less than two in the
 // buffer.
 func (r *reader) fetched(events []*sluice.Event) {
-	if r.stream != nil || r.w.cfg.Chain != nil || len(events) == 0 {
+	if r.stream != nil && r.stream.Batches == nil || r.w.cfg.Chain != nil || len(events) == 0 {
 		return
 	}
 	r.w.mu.Lock()

@@ -118,6 +118,8 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 	case of == ofSecondStage:
 	case w.cfg.Chain != nil:
 		delivery = p.firstStage()
+	case p.stream != nil && p.stream.Batches != nil:
+		delivery = p.batches()
 	case p.stream != nil:
 		delivery = p.atLeastOnce()
 	}
@@ -514,6 +516,14 @@ func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
 
 func (s store) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 	return request(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.storeOf(group).Due(ctx, group, partition, limit) })
+}
+
+func (s store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	return deadLetters(s).Parked(ctx, group, partition, incarnation, after)
+}
+
+func (s store) SetAside(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	return deadLetters(s).SetAside(ctx, group, partition, incarnation, lost)
 }
 
 func (s store) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {

@@ -16,10 +16,11 @@ import (
 type streaming struct {
 	Order   sluice.Ordering
 	Policy  sluice.KeyPolicy
-	Events  int   // at most in flight
-	Bytes   int64 // of bodies and properties, at most in flight; 0: the default
-	Rate    int   // records a second and process; 0: no limit
-	Highest bool  // a mutant: the checkpoint moves to the highest event that is done
+	Events  int       // at most in flight
+	Bytes   int64     // of bodies and properties, at most in flight; 0: the default
+	Rate    int       // records a second and process; 0: no limit
+	Highest bool      // a mutant: the checkpoint moves to the highest event that is done
+	Batches *batching // nil: records are streamed; else only this applies
 }
 
 // keys is how many partition keys the events of a partition have.
@@ -312,8 +313,16 @@ func (l deadLetters) Due(ctx context.Context, group sluice.Group, partition stri
 	return due, err
 }
 
-func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]int64, error) {
-	return request(ctx, l.process, "parked", partition, func() ([]int64, error) { return l.w.store.Parked(ctx, group, partition, incarnation, after) })
+func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
+	return request(ctx, l.process, "parked", partition, func() ([]driver.ParkedEvent, error) {
+		return l.w.store.Parked(ctx, group, partition, incarnation, after)
+	})
+}
+
+func (l deadLetters) SetAside(ctx context.Context, group sluice.Group, partition, incarnation string, lost []driver.ParkedEvent) error {
+	return l.w.send(ctx, l.process, "set aside", partition, func() error {
+		return l.w.storeOf(group).SetAside(context.Background(), group, partition, incarnation, lost)
+	})
 }
 
 func (l deadLetters) Held(ctx context.Context, group sluice.Group, partition string, except []int64) ([]driver.HeldKey, error) {

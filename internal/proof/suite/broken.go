@@ -39,6 +39,17 @@ func Virtual(t *testing.T, suite func(t *testing.T)) {
 	}
 }
 
+// Parallel runs the cases of a suite as parallel subtests, for a driver whose server makes a test
+// wait more than it computes.
+func Parallel(t *testing.T, suite func(t *testing.T)) {
+	for _, c := range Cases(suite) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t)
+		})
+	}
+}
+
 // Broken is a driver that is wrong in one way.
 type Broken[H any] struct {
 	How string

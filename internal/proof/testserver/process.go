@@ -202,7 +202,19 @@ func (p *Process) Start(path string, args ...string) error {
 	case <-r.done:
 		return fmt.Errorf("%s did not start: %s", p.program.Name, p.Log())
 	case <-timeout.C:
-		return errors.Join(fmt.Errorf("%s did not start within %v: %s", p.program.Name, within, p.Log()), p.Stop())
+		log, stopped := p.Log(), p.Stop()
+		return errors.Join(fmt.Errorf("%s did not start within %v, in which it ran on a CPU for %v: %s", p.program.Name, within, r.cpu(), log), stopped)
+	}
+}
+
+// cpu is the time for which the program ran on a CPU; 0 while it has not ended. It separates a program
+// that hangs from one that the machine is too busy to run.
+func (r *run) cpu() time.Duration {
+	select {
+	case <-r.done:
+		return r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
+	default:
+		return 0
 	}
 }
 

@@ -3,6 +3,7 @@
 package testserver_test
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -101,6 +102,25 @@ func TestProcessThatDoesNotStart(t *testing.T) {
 	})
 	if err != nil || starts != 3 {
 		t.Errorf("started %d times: %v", starts, err)
+	}
+}
+
+// The error of a program that is never ready says how long it ran on a CPU: next to nothing if it waits,
+// or if the machine is too busy.
+func TestProcessThatIsNeverReady(t *testing.T) {
+	never := shell
+	never.Start = 500 * time.Millisecond
+	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(never) })
+	err := p.Start("/bin/sh", "-c", "echo starting; exec sleep 600")
+	if err == nil {
+		t.Fatal("it is ready")
+	}
+	text, log := "", ""
+	if _, err := fmt.Sscanf(err.Error(), "Shell did not start within 500ms, in which it ran on a CPU for %s %s", &text, &log); err != nil {
+		t.Fatal(err)
+	}
+	if ran, perr := time.ParseDuration(strings.TrimSuffix(text, ":")); perr != nil || ran <= 0 || ran > 400*time.Millisecond || log != "starting" {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -32,8 +32,9 @@ const ownedFor = time.Minute
 type Checkpoint struct {
 	Partition string
 	Blob      string // its name
-	Sequence  int64  // of the last event that was processed; -1 if only the offset is known
+	Sequence  int64  // of the last event that was processed; -1 if only the offset is known, or Origin is true
 	Offset    string // the same event's; empty if not known
+	Origin    bool   // no event was processed yet
 	Updated   time.Time
 	Owner     string // the processor that is still active, if any
 }

@@ -47,6 +47,7 @@ func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, err
 		if err := rows.Scan(row.columns...); err != nil {
 			return found, fmt.Errorf("table %s: %w", table, err)
 		}
+		row.trim()
 		if !strings.EqualFold(row.topic.String, topic) {
 			if !slices.Contains(found.Others, row.topic.String) {
 				found.Others = append(found.Others, row.topic.String)
@@ -92,6 +93,13 @@ func newTableRow(rows *sql.Rows) (*tableRow, error) {
 		return nil, errors.New("does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table")
 	}
 	return r, nil
+}
+
+// trim removes the blanks to which a column of type char(n) pads its values.
+func (r *tableRow) trim() {
+	for _, text := range []*sql.NullString{&r.topic, &r.partition, &r.offset} {
+		text.String = strings.TrimRight(text.String, " ")
+	}
 }
 
 // checkpoint returns the checkpoint of the row. There is false for a partition of which no event was

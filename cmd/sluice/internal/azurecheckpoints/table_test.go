@@ -23,6 +23,9 @@ func TestReadTable(t *testing.T) {
 			('flights', '3', 7, ''), ('trains', '0', 3, '100'), ('trains', '1', 3, '100'), ('buses', '0', 1, '8')`,
 		`CREATE TABLE more (updated_at text, OFFSET text, topic text, partitionid integer, sequencenumber bigint)`,
 		`INSERT INTO more VALUES ('2026', '77', 'flights', 5, NULL)`,
+		// As SQL Server and PostgreSQL return columns of type char(n).
+		`CREATE TABLE padded (Topic text, PartitionID text, SequenceNumber bigint, Offset text)`,
+		`INSERT INTO padded VALUES ('flights   ', '5   ', 7, '77      '), ('flights   ', '6   ', 0, '-1      '), ('trains    ', '0   ', 1, '8       ')`,
 		`CREATE TABLE twice (Topic text, PartitionID text, SequenceNumber bigint, Offset text)`,
 		`INSERT INTO twice VALUES ('flights', '0', 1, '8'), ('FLIGHTS', '0', 2, '16')`,
 		`CREATE TABLE other (Topic text, PartitionID text)`,
@@ -38,6 +41,10 @@ func TestReadTable(t *testing.T) {
 	}
 	found, err = ReadTable(t.Context(), db, "main.more", "flights")
 	if err != nil || !slices.Equal(found.Checkpoints, []Checkpoint{{Partition: "5", Sequence: -1, Offset: "77"}}) {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	found, err = ReadTable(t.Context(), db, "padded", "flights")
+	if err != nil || !slices.Equal(found.Checkpoints, []Checkpoint{{Partition: "5", Sequence: 7, Offset: "77"}}) || !slices.Equal(found.Others, []string{"trains"}) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	for table, says := range map[string]string{

@@ -13,8 +13,9 @@ import (
 // processed.
 type Foreign struct {
 	Partition string
-	Sequence  int64  // of that event; -1 if only the offset is known
+	Sequence  int64  // of that event; -1 if only the offset is known, or Origin is true
 	Offset    string // likewise; empty if not known
+	Origin    bool   // no event is processed yet
 	Owner     string // the other processor, if it still reads the partition
 }
 
@@ -69,7 +70,7 @@ func (f Foreign) aim(force bool) aim {
 		switch {
 		case s.progress.Position != driver.Unset && !force:
 			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
-		case f.Sequence < 0:
+		case f.Sequence < 0 && !f.Origin:
 			return f.find(ctx, t, b, epoch)
 		case f.Sequence > b.Last.Sequence:
 			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",

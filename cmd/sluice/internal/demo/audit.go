@@ -14,10 +14,11 @@ import (
 
 // Audit counts the effects of every event of the hub, by partition and sequence number.
 type Audit struct {
-	Sent        int64 // events that the hub holds
-	Written     int64 // rows, or documents
+	Noun        string // hub or topic
+	Sent        int64  // events that it holds
+	Written     int64  // rows, or documents
 	DeadLetters int64
-	Waiting     int64 // in the hub, neither written nor a dead letter yet
+	Waiting     int64 // in the log, neither written nor a dead letter yet
 	Faults      int64 // events with several effects, effects without an event, and effects with other contents than what was sent
 	First       string
 }
@@ -47,7 +48,7 @@ type recordEffect func(what, partition string, sequence int64)
 // audit compares the events of the hub with the effects that written finds, and with the dead
 // letters.
 func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect) error) (*Audit, error) {
-	a := &Audit{}
+	a := &Audit{Noun: l.pipeline.System.Noun()}
 	effects := make([][]byte, partitions) // how many each event has, by sequence number
 	for p := range effects {
 		b, err := l.parts.Source.Bounds(ctx, strconv.Itoa(p))
@@ -60,7 +61,7 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 	effect := func(what, partition string, sequence int64) {
 		p, err := strconv.Atoi(partition)
 		if err != nil || p < 0 || p >= partitions || sequence < 0 || sequence >= int64(len(effects[p])) {
-			a.fault("%s of event %d of partition %s, which the hub does not have", what, sequence, partition)
+			a.fault("%s of event %d of partition %s, which the %s does not have", what, sequence, partition, a.Noun)
 			return
 		}
 		if effects[p][sequence]++; effects[p][sequence] > 1 {

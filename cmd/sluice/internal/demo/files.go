@@ -16,8 +16,8 @@ type files struct {
 	database string
 }
 
-// writeFiles writes them at every start, since the hub's address changes.
-func writeFiles(dir, connection string) (files, error) {
+// writeFiles writes them at every start, since the log's address changes.
+func writeFiles(dir, source string) (files, error) {
 	f := files{
 		strict:   filepath.Join(dir, "flights.yaml"),
 		fixed:    filepath.Join(dir, "fixed.yaml"),
@@ -27,7 +27,7 @@ func writeFiles(dir, connection string) (files, error) {
 		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
 		f.fixed:  {"The pipeline of the demo, fixed: a record may lack its delay.", ", required: false"},
 	} {
-		text := fmt.Sprintf(pipelineFile, file.about, quote(connection), quote("sqlite:"+f.database), file.required)
+		text := fmt.Sprintf(pipelineFile, file.about, source, quote("sqlite:"+f.database), file.required)
 		if err := writeFile(path, text); err != nil {
 			return f, err
 		}
@@ -53,12 +53,10 @@ func quote(text string) string {
 }
 
 const pipelineFile = `# %s
-# Written by sluice demo at every start. The hub is there while the demo runs.
+# Written by sluice demo at every start. The source is there while the demo runs.
 name: flights
 source:
-  eventhub:
-    connection: %s
-    hub: flights
+  %s
   start: earliest
 
 partitions: all

@@ -30,7 +30,7 @@ func (s *summary) print(w io.Writer) error {
 // the first commit and to the last event. Retry says how to retry the dead letters.
 func (a *Audit) Print(w io.Writer, first, took time.Duration, retry string) error {
 	var s summary
-	s.count(a.Sent, "events in the hub")
+	s.count(a.Sent, "events in the "+a.Noun)
 	s.count(a.Written, "rows in the table flights")
 	s.count(a.DeadLetters, "dead letters")
 	if a.Waiting > 0 {

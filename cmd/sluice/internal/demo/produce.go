@@ -61,20 +61,16 @@ func (l *scenario) produceSlowly(ctx context.Context) error {
 
 // produce runs fn for every partition at once.
 func (l *scenario) produce(ctx context.Context, fn func(*producer) error) error {
-	client, err := azeventhubs.NewProducerClientFromConnectionString(l.hub.ConnectionString(), l.name, &azeventhubs.ProducerClientOptions{
-		ApplicationID: "sluice-demo",
-		// A retry inside the client could send a batch twice.
-		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1},
-	})
+	c, err := l.dial()
 	if err != nil {
-		return fmt.Errorf("connect to the hub: %w", err)
+		return err
 	}
-	defer client.Close(context.WithoutCancel(ctx))
+	defer c.close(context.WithoutCancel(ctx))
 	errs := make([]error, partitions)
 	var work sync.WaitGroup
 	for i := range partitions {
 		work.Go(func() {
-			p := &producer{client: client, hub: l.parts.Source, record: l.record, partition: i}
+			p := &producer{connection: c, log: l.parts.Source, record: l.record, partition: i}
 			if errs[i] = p.resume(ctx); errs[i] == nil {
 				errs[i] = fn(p)
 			}
@@ -86,18 +82,18 @@ func (l *scenario) produce(ctx context.Context, fn func(*producer) error) error 
 
 // producer sends one partition's records.
 type producer struct {
-	client    *azeventhubs.ProducerClient
-	hub       driver.Source
-	record    func(i int64) (record, error)
-	partition int
-	next      int64 // sequence number that the next record will get
+	connection connection
+	log        driver.Source
+	record     func(i int64) (record, error)
+	partition  int
+	next       int64 // sequence number that the next record will get
 }
 
 func (p *producer) id() string { return strconv.Itoa(p.partition) }
 
-// resume asks the hub how far the sending has come.
+// resume asks the log how far the sending has come.
 func (p *producer) resume(ctx context.Context) error {
-	b, err := p.hub.Bounds(ctx, p.id())
+	b, err := p.log.Bounds(ctx, p.id())
 	if err != nil {
 		return err
 	}
@@ -144,21 +140,54 @@ func (p *producer) more(ctx context.Context, n int64) error {
 }
 
 func (p *producer) send(ctx context.Context, n int64) error {
-	batch, err := p.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(p.id())})
+	records := make([]record, n)
+	for i := range records {
+		var err error
+		if records[i], err = p.record(recordAt(p.partition, p.next+int64(i))); err != nil {
+			return err
+		}
+	}
+	return p.connection.send(ctx, p.partition, records)
+}
+
+// connection sends records to the partitions of a log. It is safe for concurrent use.
+type connection interface {
+	// send sends records to a partition, in one batch.
+	send(ctx context.Context, partition int, records []record) error
+	close(ctx context.Context)
+}
+
+// hubConnection is a connection to a hub.
+type hubConnection struct{ client *azeventhubs.ProducerClient }
+
+func dialHub(connectionString, hub string) (connection, error) {
+	client, err := azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, &azeventhubs.ProducerClientOptions{
+		ApplicationID: "sluice-demo",
+		// A retry inside the client could send a batch twice.
+		RetryOptions: azeventhubs.RetryOptions{MaxRetries: -1},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the hub: %w", err)
+	}
+	return hubConnection{client}, nil
+}
+
+// send implements [connection].
+func (c hubConnection) send(ctx context.Context, partition int, records []record) error {
+	batch, err := c.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(strconv.Itoa(partition))})
 	if err != nil {
 		return err
 	}
-	for i := range n {
-		r, err := p.record(recordAt(p.partition, p.next+i))
-		if err != nil {
-			return err
-		}
+	for _, r := range records {
 		if err := batch.AddAMQPAnnotatedMessage(r.message(), nil); err != nil {
 			return err
 		}
 	}
-	return p.client.SendEventDataBatch(ctx, batch, nil)
+	return c.client.SendEventDataBatch(ctx, batch, nil)
 }
+
+// close implements [connection].
+func (c hubConnection) close(ctx context.Context) { _ = c.client.Close(ctx) }
 
 // message is the event. Its key goes with it in the annotation in which
 // consumers find it: the partition was chosen already.

@@ -18,12 +18,15 @@ import (
 // partitions is how many each hub has.
 const partitions = 4
 
-// scenario is what the demos have in common: a hub over a directory, a producer of
+// scenario is what the demos have in common: a hub over a directory, or a topic of Kafka, a producer of
 // numbered records, and a pipeline that reads them.
 type scenario struct {
 	dir      string
-	name     string // of the hub
-	hub      *emulator.Server
+	name     string           // of the hub or the topic
+	where    string           // what it is and where, for people
+	hub      *emulator.Server // nil: there is none
+	dial     func() (connection, error)
+	closeLog func() error
 	pipeline *pipeline.Pipeline
 	parts    *pipeline.Parts
 	record   func(i int64) (record, error) // number i, counted from 0
@@ -54,16 +57,19 @@ func startScenario(dir string, log *slog.Logger, name string, more ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	return &scenario{dir: dir, name: name, hub: hub}, nil
+	return &scenario{
+		dir: dir, name: name, hub: hub, where: fmt.Sprintf("hub       %s (hub %s)", hub.ConnectionString(), name),
+		dial: func() (connection, error) { return dialHub(hub.ConnectionString(), name) }, closeLog: hub.Close,
+	}, nil
 }
 
-// Close closes the pipeline and the hub.
+// Close closes the pipeline and the log.
 func (l *scenario) Close(ctx context.Context) error {
 	var err error
 	if l.parts != nil {
 		err = l.parts.Close(ctx)
 	}
-	return errors.Join(err, l.hub.Close())
+	return errors.Join(err, l.closeLog())
 }
 
 // open opens the pipeline.
@@ -78,6 +84,9 @@ func (l *scenario) Pipeline() *pipeline.Pipeline { return l.pipeline }
 
 // Parts are the pipeline's.
 func (l *scenario) Parts() *pipeline.Parts { return l.parts }
+
+// Where names the hub or topic and its address, for people.
+func (l *scenario) Where() string { return l.where }
 
 // Connection is the connection string of the hub, while it is open.
 func (l *scenario) Connection() string { return l.hub.ConnectionString() }

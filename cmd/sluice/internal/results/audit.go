@@ -45,6 +45,9 @@ func Audit(out io.Writer, r *audit.Report) error {
 	}
 	if r.Total.Faults[audit.Stray] > 0 {
 		fmt.Fprintln(&b, "Stray rows can belong to an earlier hub or topic of the same name: a row does not say which one it comes from.")
+		if r.Topic.Sparse {
+			fmt.Fprintln(&b, "In a topic of Kafka they can also be those of transactions that were aborted, written with isolation: read_uncommitted.")
+		}
 	}
 	if n := r.Total.Skipped; n > 0 {
 		fmt.Fprintf(&b, "%s before the first row or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
@@ -56,7 +59,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to it (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
 	}
 	if n := r.Total.Unclear; n > 0 {
-		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention.\n", humanize.Plural(n, "message has", "messages have"))
+		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention, or has passed it during the audit.\n", humanize.Plural(n, "message has", "messages have"))
 	}
 	if n := r.Total.Ahead; n > 0 {
 		fmt.Fprintf(&b, "%s a row or a dead letter beyond the checkpoint, and will be processed again.\n", humanize.Plural(n, "event has", "events have"))

@@ -23,7 +23,10 @@ func ImportTable(w io.Writer, found []azurecheckpoints.Checkpoint, moves []check
 	for i, m := range moves {
 		c := found[i]
 		last, offset, here := "?", "-", m.To.String()
-		if c.Sequence >= 0 {
+		switch {
+		case c.Origin:
+			last = "none"
+		case c.Sequence >= 0:
 			last = fmt.Sprint(c.Sequence)
 		}
 		if c.Offset != "" {
@@ -50,7 +53,11 @@ func ImportTable(w io.Writer, found []azurecheckpoints.Checkpoint, moves []check
 	}
 	_, err := fmt.Fprintf(w, "%s %s\n", humanize.Plural(len(moves), "checkpoint", "checkpoints"), verb)
 	if err == nil && len(missing) > 0 {
-		_, err = fmt.Fprintf(w, "no checkpoint was found for partitions %s: they start where the pipeline says\n", strings.Join(missing, ", "))
+		noun := "partition"
+		if len(missing) > 1 {
+			noun = "partitions"
+		}
+		_, err = fmt.Fprintf(w, "no checkpoint was found for %s %s: reading starts there where the pipeline says\n", noun, strings.Join(missing, ", "))
 	}
 	return err
 }

@@ -1,16 +1,12 @@
 package rowaudit
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -35,17 +31,4 @@ func openDatabase(address string) (*sql.DB, audit.Dialect, error) {
 	}
 	db, err := pipeline.OpenReader(address)
 	return db, dialects[scheme], err
-}
-
-// ledger makes the driver's errors fit one line.
-type ledger struct{ *audit.SQLLedger }
-
-// Open implements [audit.Ledger].
-func (l ledger) Open(ctx context.Context, topic sluice.Topic, partition string) (audit.View, error) {
-	view, err := l.SQLLedger.Open(ctx, topic, partition)
-	if refused, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		// It takes a line for each address.
-		return nil, errors.New("connect to PostgreSQL: " + strings.Join(strings.Fields(refused.Error()), " "))
-	}
-	return view, err
 }

@@ -52,5 +52,5 @@ func open(p *pipeline.Pipeline) (*sql.DB, audit.Ledger, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return db, ledger{audit.NewSQLLedger(db, dialect, table)}, nil
+	return db, audit.NewSQLLedger(db, dialect, table), nil
 }

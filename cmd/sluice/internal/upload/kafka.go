@@ -3,7 +3,6 @@ package upload
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -16,19 +15,27 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/kafka"
-	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sender/kafkasender"
 )
 
-// The environment variables that say how to authenticate with brokers of Kafka. An address on the
-// command line holds no secrets, because every process of the machine can read it.
+// The environment variables that say how to connect to brokers of Kafka and how to authenticate, as
+// tls and sasl do in a pipeline file. An address on the command line holds no secrets, because every
+// process of the machine can read it.
 const (
-	KafkaSASLVariable     = "KAFKA_SASL" // plain, scram-sha-256, scram-sha-512 or entra
+	KafkaCAVariable         = "KAFKA_CA_FILE"     // certificates to trust beside the system's, in PEM
+	KafkaCertVariable       = "KAFKA_CERT_FILE"   // the certificate of this client, in PEM
+	KafkaKeyVariable        = "KAFKA_KEY_FILE"    // and its key
+	KafkaServerNameVariable = "KAFKA_SERVER_NAME" // in the brokers' certificates, if it is not the host
+
+	KafkaSASLVariable     = "KAFKA_SASL" // plain, scram-sha-256, scram-sha-512, oauthbearer or entra
 	KafkaUserVariable     = "KAFKA_USER"
 	KafkaPasswordVariable = "KAFKA_PASSWORD"
-	KafkaCAVariable       = "KAFKA_CA_FILE"   // certificates to trust, in PEM
-	KafkaCertVariable     = "KAFKA_CERT_FILE" // the certificate of this client, in PEM
-	KafkaKeyVariable      = "KAFKA_KEY_FILE"  // and its key
+
+	KafkaTokenFileVariable    = "KAFKA_TOKEN_FILE" // of oauthbearer: a file with the token, or a server
+	KafkaTokenURLVariable     = "KAFKA_TOKEN_URL"
+	KafkaClientIDVariable     = "KAFKA_CLIENT_ID"
+	KafkaClientSecretVariable = "KAFKA_CLIENT_SECRET"
+	KafkaScopeVariable        = "KAFKA_SCOPE"
 )
 
 // isKafkaURL reports whether a connection string is the address of brokers of Kafka.
@@ -96,7 +103,7 @@ func (d *Destination) kafkaDialer(batch int) (dial func() (*kafkaTopic, error), 
 	}
 	cfg := &kafka.Config{Timeout: kafkaTimeout}
 	if cfg.TLS, err = kafkaTLS(address.TLS); err == nil {
-		cfg.Authentication, err = kafkaAuthentication(os.Getenv(KafkaSASLVariable))
+		cfg.Authentication, err = kafkaAuthentication(address.TLS)
 	}
 	if err != nil {
 		return nil, err
@@ -113,58 +120,65 @@ func (d *Destination) kafkaDialer(batch int) (dial func() (*kafkaTopic, error), 
 
 // kafkaTLS returns the settings of TLS by the environment, nil for a connection without TLS.
 func kafkaTLS(wanted bool) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	ca, cert, key := os.Getenv(KafkaCAVariable), os.Getenv(KafkaCertVariable), os.Getenv(KafkaKeyVariable)
-	if !wanted {
+	files := kafka.TLSFiles{CA: os.Getenv(KafkaCAVariable), Certificate: os.Getenv(KafkaCertVariable), Key: os.Getenv(KafkaKeyVariable), ServerName: os.Getenv(KafkaServerNameVariable)}
+	switch {
+	case !wanted && files != (kafka.TLSFiles{}):
+		return nil, usage.Errorf("%s, %s, %s and %s are for TLS: write kafka+tls:// in --to, or unset them", KafkaCAVariable, KafkaCertVariable, KafkaKeyVariable, KafkaServerNameVariable)
+	case !wanted:
 		return nil, nil
-	}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", KafkaCAVariable, err)
-		}
-		if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: %s has no certificate in PEM", KafkaCAVariable, ca)
-		}
-	}
-	if (cert == "") != (key == "") {
+	case (files.Certificate == "") != (files.Key == ""):
 		return nil, usage.Errorf("set both %s and %s, or none of them", KafkaCertVariable, KafkaKeyVariable)
 	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", KafkaCertVariable, KafkaKeyVariable, err)
-		}
-		cfg.Certificates = append(cfg.Certificates, pair)
+	cfg, err := files.Config()
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s and %s: %w", KafkaCAVariable, KafkaCertVariable, KafkaKeyVariable, err)
 	}
 	return cfg, nil
 }
 
 // kafkaAuthentication returns the way to authenticate by the environment, nil for none.
-func kafkaAuthentication(mechanism string) (*kafka.Authentication, error) {
+func kafkaAuthentication(encrypted bool) (*kafka.Authentication, error) {
 	user, password := os.Getenv(KafkaUserVariable), os.Getenv(KafkaPasswordVariable)
+	mechanism := strings.ToLower(os.Getenv(KafkaSASLVariable))
 	byPassword := map[string]func(user, password string) *kafka.Authentication{
 		"plain": kafka.Plain, "scram-sha-256": kafka.SCRAM256, "scram-sha-512": kafka.SCRAM512,
-	}
-	mechanism = strings.ToLower(mechanism)
-	authenticate := byPassword[mechanism]
+	}[mechanism]
 	switch {
 	case mechanism == "" && user+password != "":
 		return nil, usage.Errorf("%s is not set: set it to plain, scram-sha-256 or scram-sha-512, or unset %s and %s", KafkaSASLVariable, KafkaUserVariable, KafkaPasswordVariable)
 	case mechanism == "":
 		return nil, nil
+	case mechanism == "oauthbearer":
+		return kafkaToken()
+	case mechanism == "entra" && !encrypted:
+		return nil, usage.Errorf("%s=entra needs TLS: write kafka+tls://NAMESPACE.servicebus.windows.net:9093 in --to", KafkaSASLVariable)
 	case mechanism == "entra":
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
 			return nil, fmt.Errorf("default credential: %w", err)
 		}
 		return kafka.EntraID(credential), nil
-	case authenticate == nil:
-		return nil, usage.Errorf("%s: not known: set it to plain, scram-sha-256, scram-sha-512 or entra", KafkaSASLVariable)
+	case byPassword == nil:
+		return nil, usage.Errorf("%s: not known: set it to plain, scram-sha-256, scram-sha-512, oauthbearer or entra", KafkaSASLVariable)
 	case user == "" || password == "":
 		return nil, usage.Errorf("%s and %s must be set for %s", KafkaUserVariable, KafkaPasswordVariable, mechanism)
 	}
-	return authenticate(user, password), nil
+	return byPassword(user, password), nil
+}
+
+// kafkaToken returns OAUTHBEARER with the token of a file, or of an authorization server.
+func kafkaToken() (*kafka.Authentication, error) {
+	file := os.Getenv(KafkaTokenFileVariable)
+	server := &kafka.ClientCredentials{
+		URL: os.Getenv(KafkaTokenURLVariable), ID: os.Getenv(KafkaClientIDVariable), Secret: os.Getenv(KafkaClientSecretVariable), Scope: os.Getenv(KafkaScopeVariable),
+	}
+	switch {
+	case file != "" && server.URL == "":
+		return kafka.OAuthBearer(kafka.TokenFile(file)), nil
+	case file == "" && server.URL != "" && server.ID != "" && server.Secret != "":
+		return kafka.OAuthBearer(server.Token), nil
+	}
+	return nil, usage.Errorf("oauthbearer needs %s, or %s, %s and %s (with %s if the server wants it)", KafkaTokenFileVariable, KafkaTokenURLVariable, KafkaClientIDVariable, KafkaClientSecretVariable, KafkaScopeVariable)
 }
 
 // lookUp looks up the topic, after it has created it if that is wanted and it is missing.
@@ -177,11 +191,8 @@ func (d *Destination) lookUp(ctx context.Context, t *kafkaTopic) error {
 		}
 	}
 	err := t.Check(ctx)
-	switch {
-	case errors.Is(err, kerr.UnknownTopicOrPartition) && d.Create == 0:
+	if errors.Is(err, kerr.UnknownTopicOrPartition) && d.Create == 0 {
 		return fmt.Errorf("%s: not found: check its name, or pass --create N to create it with N partitions", d)
-	case err != nil && !errors.Is(err, sender.ErrPermanent):
-		return fmt.Errorf("%w: check the brokers in --to, and whether they run", err)
 	}
 	return err
 }

@@ -71,6 +71,9 @@ func (t *Targets) AddSource(text, hub, consumerGroup string) error {
 	if err != nil {
 		return err
 	}
+	if strings.HasPrefix(text, "kafka") && strings.Contains(text, "://") {
+		return errors.New("a topic of Kafka is checked by its pipeline: pass --config PIPELINE.yaml")
+	}
 	a := HubAddress{Hub: hub, ConsumerGroup: consumerGroup}
 	if strings.Contains(text, "=") {
 		a.ConnectionString = text
@@ -258,7 +261,17 @@ func (t *Targets) addCosmos(a CosmosAddress) (err error) {
 	return t.add(system, err)
 }
 
-// AddPipeline adds what a pipeline connects to. The hub is read in a consumer group of its own.
+func (t *Targets) addKafka(c *pipeline.KafkaConnection) error {
+	t.Secrets = append(t.Secrets, c.Secrets...)
+	for _, broker := range c.Brokers {
+		t.Names = append(t.Names, hosts(broker)...)
+	}
+	t.Names = append(t.Names, c.Topic, c.ProgressGroup, c.User)
+	system, err := OpenKafka(c, t.opts)
+	return t.add(system, err)
+}
+
+// AddPipeline adds what a pipeline connects to. A hub is read in a consumer group of its own.
 func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) error {
 	var err error
 	if h := c.Hub; h != nil {
@@ -266,6 +279,9 @@ func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) erro
 			ConnectionString: h.Connection, Host: h.Host, Hub: h.Name, ConsumerGroup: consumerGroup,
 			TLSConfig: h.Config.TLSConfig, OverWebSocket: h.Config.OverWebSocket, Proxy: h.Config.Proxy,
 		})
+	}
+	if c.Kafka != nil {
+		err = t.addKafka(c.Kafka)
 	}
 	if err != nil {
 		return fmt.Errorf("source: %w", err)

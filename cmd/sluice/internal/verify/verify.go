@@ -1,7 +1,7 @@
-// Package verify checks whether a real event hub, database, storage account or Cosmos DB container
-// behaves as Sluice assumes.
+// Package verify checks whether a real event hub, topic of Kafka, database, storage account or Cosmos
+// DB container behaves as Sluice assumes.
 //
-// A [System] is one of them. Its checks are a table in the file of its kind: hub.go, database.go,
+// A [System] is one of them. Its checks are a table in the file of its kind: hub.go, kafka.go, database.go,
 // sessionlocks.go, blob.go, cosmos.go. A [Runner] first asks every system which rights are missing, then does the
 // checks one after the other, each within a bound, and removes all that they made. The result is a
 // [Report].
@@ -131,7 +131,7 @@ func unreachable(err error) bool {
 	return ok && op.Op == "dial" || unknown || errors.Is(err, context.DeadlineExceeded)
 }
 
-// System is what is checked: a hub, a database, a container.
+// System is what is checked: a hub, a topic, a database, a container.
 type System interface {
 	// Name says what it is, without secrets.
 	Name() string
@@ -164,6 +164,7 @@ type Named struct{ Name, Assumes string }
 func Catalog() map[string][]Named {
 	return map[string][]Named{
 		"hub":      names(hubChecks),
+		"kafka":    names(kafkaChecks),
 		"database": names(databaseChecks),
 		"server":   names(sessionChecks),
 		"blob":     names(blobChecks),

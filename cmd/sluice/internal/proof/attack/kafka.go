@@ -49,7 +49,8 @@ type cluster struct {
 	sender  []*tcplink.Link
 	disks   []*smallDisk // by broker; none if they are not filled
 	ledger  *ledger
-	starts  int
+	// restarts are those of brokers that have ended.
+	restarts []restart
 }
 
 func (c *cluster) start(ctx context.Context) (err error) {
@@ -72,7 +73,6 @@ func (c *cluster) boot() (err error) {
 	if c.kafka, err = kafkatest.Start(cfg); err != nil {
 		return err
 	}
-	c.starts = brokers
 	c.world.secrets.kafka = c.kafka.Password()
 	return nil
 }
@@ -152,6 +152,11 @@ func (c *cluster) reset() {
 // strike carries out a fault of a broker. Only one broker is in trouble at a time, so that the cluster
 // must lose nothing that it has acknowledged.
 func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err error) {
+	for id := 1; id <= brokers; id++ {
+		if c.kafka.Ended(id) {
+			return fmt.Errorf("broker %d has ended by itself: %s", id, c.kafka.Log())
+		}
+	}
 	broker := 1 + random.IntN(brokers)
 	switch f {
 	case KillBroker:
@@ -159,19 +164,18 @@ func (c *cluster) strike(ctx context.Context, f Fault, random *rand.Rand) (err e
 			return err
 		}
 		sleep(ctx, between(random, 0, 1500*time.Millisecond))
-		c.starts++
-		return c.kafka.Restart(broker)
+		return c.restart(broker)
 	case PauseBroker: // up to twice the time after which the controllers take it for lost
 		if err := c.kafka.Pause(broker); err != nil {
 			return err
 		}
-		sleep(ctx, between(random, 500*time.Millisecond, 8*time.Second))
+		sleep(ctx, between(random, 500*time.Millisecond, 10*time.Second))
 		return c.kafka.Continue(broker)
 	case CutBroker: // the others do not reach it, but clients do, and it reaches the others
 		for _, l := range c.between[broker-1] {
 			l.Swallow()
 		}
-		sleep(ctx, between(random, 500*time.Millisecond, 8*time.Second))
+		sleep(ctx, between(random, 500*time.Millisecond, 10*time.Second))
 		for _, l := range c.between[broker-1] {
 			l.Recover()
 		}
@@ -210,8 +214,7 @@ func (c *cluster) fill(ctx context.Context, broker int) error {
 	if err := c.kafka.Kill(broker); err != nil { // it has ended
 		return err
 	}
-	c.starts++
-	return c.kafka.Restart(broker)
+	return c.restart(broker)
 }
 
 func (c *cluster) misconfigured(ctx context.Context, database string) {
@@ -274,7 +277,11 @@ func (c *cluster) ends(ctx context.Context) ([]int64, error) {
 }
 
 func (c *cluster) stop(_ context.Context, r *Report) {
-	r.SourceStarts = c.starts
+	r.SourceStarts = brokers + len(c.restarts)
+	if len(c.restarts) > 0 {
+		slowest := c.slowest()
+		r.detail("slowest start of a broker that had ended", "%v, with a log of %.1f MB", slowest.took.Round(100*time.Millisecond), float64(slowest.log)/1e6)
+	}
 }
 
 func (c *cluster) close() error {

@@ -17,14 +17,32 @@ func CPUOf(pid int) time.Duration {
 		return 0
 	}
 	own, _ := procTimes(pid)
-	stats, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range stats {
-		id, _ := strconv.Atoi(filepath.Base(dir))
+	for _, id := range children(pid) {
 		if t, parent := procTimes(id); parent == pid {
 			own += t
 		}
 	}
 	return own
+}
+
+// children returns the processes that may be children of a process: all, where the kernel does not
+// list a process's own.
+func children(pid int) (ids []int) {
+	var names []string
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		data, _ := os.ReadFile(list) // of no use if the thread has ended
+		names = append(names, strings.Fields(string(data))...)
+	}
+	if len(lists) == 0 {
+		names, _ = filepath.Glob("/proc/[0-9]*")
+	}
+	for _, name := range names {
+		if id, err := strconv.Atoi(filepath.Base(name)); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // procTimes reads the times of a process with those of its children that have

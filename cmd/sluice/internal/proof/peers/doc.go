@@ -2,12 +2,13 @@
 // PostgreSQL, in one run, by turns, and counts what each of them loses and doubles
 // when it is killed.
 //
-//	make bench-peers                                       # installs what it needs, then runs all
-//	go run ./cmd/sluice/internal/proof/peers -only 'sluice|loop' -rounds 9
+//	make bench-peers                                           # installs what it needs, then runs all
+//	make bench-peers PEERS_FLAGS='-docs docs/performance.md'   # also replaces the tables of the documentation
+//	go run ./cmd/sluice/internal/proof/peers -only 'Sluice|loop' -kills 0
 //
 // The peers are a loop written by hand over the same clients (consumer/loop.go),
-// Bento, Kafka Connect with Debezium's JDBC sink, Confluent's parallel consumer, and
-// Watermill. Their programs are below programs/, a module of its own that go.work does
+// Redpanda Connect, Kafka Connect with Debezium's JDBC sink, Confluent's parallel consumer and
+// Watermill. Their programs are below programs/, in modules of their own that go.work does
 // not name, and in config/; scripts/install-peers builds them.
 //
 // # Speed
@@ -18,8 +19,8 @@
 // so the clock is the database's, and the same for all: it runs from the moment when a
 // quarter of the rows and some of every partition are there to the last commit. So
 // start-up, the forming of a group and most of what Java compiles do not count, neither
-// as time nor as the consumer's processor time. A run ends when all rows are there, or
-// after a time.
+// as time nor as processor time. A run ends when all rows are there, or after a time. It
+// must be long beside what a consumer reads ahead, which is read before the clock runs.
 //
 // # Kills
 //

@@ -34,9 +34,15 @@ func (l *lab) countKills(ctx context.Context) error {
 	}
 	l.progress("topic with %d events, %d of them committed", l.killed, len(want))
 	for _, p := range l.peers {
+		if p.failed != nil {
+			continue
+		}
 		k, err := l.killOften(ctx, p, topic, want)
 		if err != nil {
-			return fmt.Errorf("%s, killed: %w", p.Name, err)
+			if err := l.drop(ctx, p, fmt.Errorf("killed: %w", err)); err != nil {
+				return err
+			}
+			continue
 		}
 		l.report.addKilled(p, k)
 		l.progress("%s: killed %d times: %d lost, %d doubled, %d of aborted transactions; back within %.1f s", p.Name, k.Kills, k.Lost, k.Doubled, k.Aborted, k.Back)

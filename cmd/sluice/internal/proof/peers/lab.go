@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/measure"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
@@ -30,43 +31,48 @@ type lab struct {
 	dir      string // for what the peers write
 	peers    []*peer
 	runs     int
+	planned  int // how many runs there are to be
+	began    time.Time
 	report   *report
 }
 
 // newLab starts the servers. The database has every commit on disk, and the files of
 // its write-ahead log as later runs find them.
-func newLab(ctx context.Context, o options) (l *lab, err error) {
-	l = &lab{options: o, report: newReport()}
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
-	if o.programs, err = filepath.Abs(o.programs); err != nil {
+func newLab(ctx context.Context, o options) (*lab, error) {
+	l := &lab{options: o, report: newReport()}
+	if err := l.start(ctx, o); err != nil {
+		l.close()
 		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lab) start(ctx context.Context, o options) (err error) {
+	if o.programs, err = filepath.Abs(o.programs); err != nil {
+		return err
 	}
 	l.peers = allPeers(o)
 	if len(l.peers) == 0 {
-		return nil, fmt.Errorf("no peer's name matches %q", o.only)
+		return fmt.Errorf("no peer's name matches %q", o.only)
 	}
 	for _, p := range l.peers {
 		if err := p.installed(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if l.dir, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
-		return nil, err
+		return err
 	}
 	if l.broker, err = kafkatest.Start(&kafkatest.Config{Java: []string{"-Xms1g", "-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {
-		return nil, err
+		return err
 	}
 	l.postgres, err = pgtest.Start(&pgtest.Config{Durable: true, Settings: []string{
 		"min_wal_size = '2GB'", "max_wal_size = '4GB'", "track_commit_timestamp = on",
 	}})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return l, l.warm(ctx)
+	return l.warm(ctx)
 }
 
 // warm writes more than a run does, so that the first one finds the files of the log too.
@@ -105,19 +111,55 @@ func (l *lab) close() {
 }
 
 func (l *lab) run(ctx context.Context) error {
+	for round := range l.rounds {
+		l.planned += len(l.turns(round))
+	}
+	if l.kills > 0 {
+		l.planned += len(l.peers)
+	}
+	l.began = time.Now()
 	if l.rounds > 0 {
 		if err := l.measureSpeed(ctx); err != nil {
 			return err
 		}
 	}
 	if l.kills > 0 {
-		return l.countKills(ctx)
+		if err := l.countKills(ctx); err != nil {
+			return err
+		}
 	}
+	var errs error
+	for _, p := range l.peers {
+		errs = errors.Join(errs, p.failed)
+	}
+	return errs
+}
+
+// turns returns the peers of a round, in their order: first of all those that are fast.
+func (l *lab) turns(round int) []*peer {
+	var list []*peer
+	for _, p := range l.peers {
+		if p.failed == nil && (p.isPair() || round%l.every == 0) {
+			list = append(list, p)
+		}
+	}
+	return measure.Alternate(list, round)
+}
+
+// drop ends a peer's part in the comparison, so that the others go on without it. It returns the error
+// if the comparison has ended.
+func (l *lab) drop(ctx context.Context, p *peer, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	p.failed = fmt.Errorf("%s: %w", p.Name, err)
+	l.progress("goes on without %v", p.failed)
 	return nil
 }
 
+// progress prints a line with the time and with how many runs have begun.
 func (l *lab) progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	fmt.Fprintf(os.Stderr, "%s [%d/%d, %v] %s\n", time.Now().Format("15:04:05"), l.runs, l.planned, time.Since(l.began).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
 // target is a fresh database with the table that a run writes to.

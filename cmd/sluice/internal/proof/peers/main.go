@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,11 +31,13 @@ var everything = regexp.MustCompile("")
 type options struct {
 	only     *regexp.Regexp
 	rounds   int
+	every    int           // how many rounds have one in which all peers take part
 	events   int           // of a speed run
 	within   time.Duration // of a speed run, from its first row
 	kills    int
 	killed   int // events of a run with kills
 	json     string
+	docs     string
 	profiles string
 	programs string
 }
@@ -46,16 +49,18 @@ func run(ctx context.Context, args []string) error {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the comparison of speed; 0: none")
-	flag.IntVar(&o.events, "events", 400_000, "events of a run for speed")
-	flag.DurationVar(&o.within, "within", 30*time.Second, "how long a run for speed lasts at most")
-	flag.IntVar(&o.kills, "kills", 5, "how often each peer is killed; 0: no such runs")
-	flag.IntVar(&o.killed, "killed", 200_000, "events of a run with kills")
+	flag.IntVar(&o.rounds, "rounds", 9, "rounds of the comparison of speed; 0: none")
+	flag.IntVar(&o.every, "every", 3, "in one round of so many all peers take part, in the others only Sluice and the loop")
+	flag.IntVar(&o.events, "events", 800_000, "events of a run for speed")
+	flag.DurationVar(&o.within, "within", 20*time.Second, "how long a run for speed lasts at most, from its first row")
+	flag.IntVar(&o.kills, "kills", 3, "how often each peer is killed; 0: no such runs")
+	flag.IntVar(&o.killed, "killed", 120_000, "events of a run with kills")
 	flag.StringVar(&o.json, "json", "", "`file` for the results in JSON")
+	flag.StringVar(&o.docs, "docs", "", "`file` in Markdown whose tables, between two comments, are replaced by those of this run")
 	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU and allocation profiles of Sluice and the loop")
 	flag.StringVar(&o.programs, "programs", ".dev/peers", "`directory` of the peers, as scripts/install-peers makes it")
 	_ = flag.Parse(args) // exits on an error
-	if flag.NArg() > 0 || o.rounds < 0 || o.kills < 0 || o.events < partitions || o.killed < partitions {
+	if flag.NArg() > 0 || o.rounds < 0 || o.every < 1 || o.kills < 0 || o.events < partitions || o.killed < partitions {
 		return fmt.Errorf("peers takes flags only, none negative, and at least %d events", partitions)
 	}
 	l, err := newLab(ctx, o)
@@ -63,16 +68,29 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
-	if err := l.run(ctx); err != nil {
-		return err
+	err = l.run(ctx)
+	l.report.print(os.Stdout) // what there is, also after an error
+	return errors.Join(err, l.write(o, err == nil))
+}
+
+// write writes the report to the files of the flags, to the documentation only if it is complete.
+func (l *lab) write(o options, complete bool) (errs error) {
+	if o.json != "" {
+		data, err := json.MarshalIndent(l.report, "", "  ")
+		if err == nil {
+			err = os.WriteFile(o.json, append(data, '\n'), 0o644)
+		}
+		errs = errors.Join(errs, err)
 	}
-	l.report.print(os.Stdout)
-	if o.json == "" {
-		return nil
+	if o.docs != "" && complete {
+		text, err := os.ReadFile(o.docs)
+		if err == nil {
+			text, err = l.report.replaceTables(text)
+		}
+		if err == nil {
+			err = os.WriteFile(o.docs, text, 0o644)
+		}
+		errs = errors.Join(errs, err)
 	}
-	data, err := json.MarshalIndent(l.report, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(o.json, append(data, '\n'), 0o644)
+	return errs
 }

@@ -20,11 +20,12 @@ type peer struct {
 	Name    string   `json:"name"`
 	Version string   `json:"version,omitempty"`
 	Command []string `json:"command"`
-	Config  []string `json:"config,omitempty"` // files of config/
+	Source  []string `json:"source"` // files of this directory that say how it works
 	// Promise is what its documentation, or its code, promises for rows without a key.
 	Promise string `json:"promise"`
 
 	programs string // the directory in which Command is
+	failed   error  // why it takes no further part
 }
 
 const (
@@ -42,15 +43,15 @@ func allPeers(o options) []*peer {
 		return append([]string{"java", "-Xmx1g", "-cp", filepath.Dir(class) + "/*", filepath.Base(class)}, args...)
 	}
 	all := []*peer{
-		{Name: loopPeer, Command: []string{"./consumer", "loop"}, Promise: "effects once, if one process runs at a time"},
-		{Name: sluicePeer, Command: []string{"./consumer", "sluice"}, Promise: "effects once"},
-		{Name: "parallel consumer, COPY", Version: "0.5.3.3", Command: java("parallelconsumer/ParallelConsumer"), Promise: atLeastOnce + ", no order"},
+		{Name: loopPeer, Command: []string{"./consumer", "loop"}, Source: []string{"consumer/loop.go"}, Promise: "effects once, if one process runs at a time"},
+		{Name: sluicePeer, Command: []string{"./consumer", "sluice"}, Source: []string{"consumer/sluice.go"}, Promise: "effects once"},
+		{Name: "Redpanda Connect, sql_insert", Version: "4.61.0", Command: []string{"./redpanda", "run", "config/redpanda.yaml"}, Source: []string{"config/redpanda.yaml"}, Promise: atLeastOnce},
+		{Name: "Redpanda Connect, sql_raw", Version: "4.61.0", Command: []string{"./redpanda", "run", "config/redpanda-json.yaml"}, Source: []string{"config/redpanda-json.yaml"}, Promise: atLeastOnce},
+		{Name: "parallel consumer, COPY", Version: "0.5.3.3", Command: java("parallelconsumer/ParallelConsumer"),
+			Source: []string{"programs/parallelconsumer/ParallelConsumer.java"}, Promise: atLeastOnce + ", no order"},
 		{Name: "Kafka Connect, Debezium JDBC", Version: "4.1.0, 3.3.1", Command: java("connect/org.apache.kafka.connect.cli.ConnectStandalone", "config/connect.properties", "config/sink.properties"),
-			Config: []string{"connect.properties", "sink.properties"}, Promise: atLeastOnce},
-		{Name: "Bento, sql_insert", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento.yaml"}, Config: []string{"bento.yaml"}, Promise: atLeastOnce},
-		{Name: "Bento, sql_raw", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento-json.yaml"}, Config: []string{"bento-json.yaml"}, Promise: atLeastOnce},
-		{Name: "Bento, sql_insert without batches", Version: "1.5.0", Command: []string{"./bento", "-c", "config/bento-plain.yaml"}, Config: []string{"bento-plain.yaml"}, Promise: atLeastOnce},
-		{Name: "Watermill", Version: "1.5.1, kafka 3.1.2", Command: []string{"./watermill"}, Promise: atLeastOnce},
+			Source: []string{"config/connect.properties", "config/sink.properties"}, Promise: atLeastOnce},
+		{Name: "Watermill", Version: "1.5.1, kafka 3.1.2", Command: []string{"./watermill"}, Source: []string{"programs/watermill/main.go"}, Promise: atLeastOnce},
 	}
 	var list []*peer
 	for _, p := range all {
@@ -61,6 +62,9 @@ func allPeers(o options) []*peer {
 	}
 	return list
 }
+
+// isPair reports whether the peer is one of the two that are compared in every round.
+func (p *peer) isPair() bool { return p.Name == loopPeer || p.Name == sluicePeer }
 
 // installed reports whether the peer can run.
 func (p *peer) installed() error {

@@ -23,7 +23,7 @@ func TestSluiceAndTheLoop(t *testing.T) {
 	}
 	l, err := newLab(ctx, options{
 		only: regexp.MustCompile("^(" + sluicePeer + "|" + loopPeer + ")$"), programs: dir,
-		rounds: 1, events: 40_000, within: 2 * time.Minute, kills: 1, killed: 40_000,
+		rounds: 1, every: 1, events: 150_000, within: 2 * time.Minute, kills: 1, killed: 40_000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestSluiceAndTheLoop(t *testing.T) {
 		t.Fatalf("%d peers", n)
 	}
 	for _, res := range l.report.Results {
-		if s := res.Runs[0]; s.Rows != 40_000 || s.Doubled != 0 || s.PerSecond <= 0 || s.PeakRSS <= 0 {
+		if s := res.Runs[0]; s.Rows != 150_000 || s.Doubled != 0 || s.PerSecond <= 0 || s.PeakRSS <= 0 {
 			t.Errorf("%s: %+v", res.Name, s)
 		}
 		if k := res.Killed; k.Kills != 1 || k.Events == 0 || k.Events >= 40_000 || k.Lost != 0 || k.Doubled != 0 || k.Aborted != 0 {

@@ -21,10 +21,7 @@ type speed struct {
 	Doubled   int     `json:"doubled"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"events_per_second"`
-	// OfLoop is the ratio to the loop by hand in the same round.
-	OfLoop float64 `json:"of_loop,omitempty"`
-	// Processor time of an event in microseconds: of the consumer while the clock
-	// runs, of the servers from its start to its end.
+	// Processor time of an event in microseconds, while the clock runs.
 	CPU         float64 `json:"cpu_us"`
 	BrokerCPU   float64 `json:"broker_cpu_us"`
 	DatabaseCPU float64 `json:"database_cpu_us"`
@@ -43,14 +40,17 @@ func (l *lab) measureSpeed(ctx context.Context) error {
 	}
 	l.progress("topic with %d events of %d B filled in %.0f s", l.events, bodySize, time.Since(began).Seconds())
 	for round := range l.rounds {
-		for _, p := range measure.Alternate(l.peers, round) {
+		for _, p := range l.turns(round) {
 			s, err := l.runForSpeed(ctx, p, topic)
 			if err != nil {
-				return fmt.Errorf("%s, round %d: %w", p.Name, round+1, err)
+				if err := l.drop(ctx, p, fmt.Errorf("round %d: %w", round+1, err)); err != nil {
+					return err
+				}
+				continue
 			}
 			s.Round = round + 1
 			l.report.addSpeed(p, s)
-			l.progress("%d/%d %s: %.0f/s, CPU µs an event: consumer %.1f, broker %.1f, database %.1f; %d rows, %d doubled, %.0f rows a transaction",
+			l.progress("round %d of %d, %s: %.0f/s, CPU µs an event: consumer %.1f, broker %.1f, database %.1f; %d rows, %d doubled, %.0f rows a transaction",
 				s.Round, l.rounds, p.Name, s.PerSecond, s.CPU, s.BrokerCPU, s.DatabaseCPU, s.Rows, s.Doubled, float64(s.Rows)/float64(s.Transactions))
 		}
 	}
@@ -79,30 +79,20 @@ func (l *lab) runForSpeed(ctx context.Context, p *peer, topic string) (*speed, e
 		}
 		environment = append(environment, "PROFILES="+prefix)
 	}
-	servers := func() [2]time.Duration {
-		return [2]time.Duration{measure.CPUOf(l.brokerPid()), measure.CPUOf(l.databasePid())}
-	}
-	before := servers()
 	r, err := p.start(filepath.Join(l.dir, t.name), environment)
 	if err != nil {
 		return nil, err
 	}
 	defer r.kill()
-	cpu := sampleCPU(r.cmd.Process.Pid)
+	cpu := l.sampleCPU(r.cmd.Process.Pid)
 	err = l.awaitRows(ctx, t, r)
 	cpu.stop()
-	after := servers()
 	if err != nil {
 		return nil, err
 	}
 	usage := r.stop()
 	s := &speed{PeakRSS: int64(usage.Maxrss) << 10, WholeCPU: time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()}
-	if err := t.clock(ctx, s, cpu); err != nil {
-		return nil, err
-	}
-	s.BrokerCPU = (after[0] - before[0]).Seconds() / float64(s.Rows) * 1e6
-	s.DatabaseCPU = (after[1] - before[1]).Seconds() / float64(s.Rows) * 1e6
-	return s, nil
+	return s, t.clock(ctx, s, cpu)
 }
 
 // startWithin bounds the time to the first row.
@@ -168,25 +158,31 @@ func (t *target) clock(ctx context.Context, s *speed, cpu *cpuSamples) error {
 	s.Seconds = ended.Sub(*began).Seconds()
 	s.PerSecond = float64(counted) / s.Seconds
 	used, err := cpu.between(*began, *ended)
-	s.CPU = used.Seconds() / float64(counted) * 1e6
+	perEvent := func(of time.Duration) float64 { return of.Seconds() / float64(counted) * 1e6 }
+	s.CPU, s.BrokerCPU, s.DatabaseCPU = perEvent(used.consumer), perEvent(used.broker), perEvent(used.database)
 	return err
 }
 
-// cpuSamples are the processor time of a process, read every 50 ms.
+// used is processor time.
+type used struct{ consumer, broker, database time.Duration }
+
+// cpuSamples are the processor time that the processes of a run have used, read every 50 ms.
 type cpuSamples struct {
 	end, ended chan struct{}
 	at         []time.Time
-	used       []time.Duration
+	used       []used
 }
 
-func sampleCPU(pid int) *cpuSamples {
+func (l *lab) sampleCPU(consumer int) *cpuSamples {
 	c := &cpuSamples{end: make(chan struct{}), ended: make(chan struct{})}
+	broker, database := l.brokerPid(), l.databasePid()
 	go func() {
 		defer close(c.ended)
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			c.at, c.used = append(c.at, time.Now()), append(c.used, measure.CPUOfOne(pid))
+			c.at = append(c.at, time.Now())
+			c.used = append(c.used, used{measure.CPUOfOne(consumer), measure.CPUOfOne(broker), measure.CPUOf(database)})
 			select {
 			case <-tick.C:
 			case <-c.end:
@@ -203,16 +199,24 @@ func (c *cpuSamples) stop() {
 	<-c.ended
 }
 
-// between is what the process has used between two moments of the run.
-func (c *cpuSamples) between(from, to time.Time) (time.Duration, error) {
+// between is what was used between two moments of the run.
+func (c *cpuSamples) between(from, to time.Time) (used, error) {
 	at := func(moment time.Time) int {
 		i, _ := slices.BinarySearchFunc(c.at, moment, time.Time.Compare)
 		return min(i, len(c.at)-1)
 	}
 	i, j := at(from), at(to)
 	if i == j {
-		return 0, errors.New("the run was too short to measure its processor time")
+		return used{}, errors.New("the run was too short to measure its processor time")
 	}
 	// The samples are a little off the moments: scale to their distance.
-	return time.Duration(float64(c.used[j]-c.used[i]) * float64(to.Sub(from)) / float64(c.at[j].Sub(c.at[i]))), nil
+	scale := float64(to.Sub(from)) / float64(c.at[j].Sub(c.at[i]))
+	scaled := func(of func(used) time.Duration) time.Duration {
+		return time.Duration(float64(of(c.used[j])-of(c.used[i])) * scale)
+	}
+	return used{
+		consumer: scaled(func(u used) time.Duration { return u.consumer }),
+		broker:   scaled(func(u used) time.Duration { return u.broker }),
+		database: scaled(func(u used) time.Duration { return u.database }),
+	}, nil
 }

@@ -13,7 +13,8 @@ import (
 
 // runLoop is the consumer that one writes without Sluice: it reads all partitions
 // with franz-go, and for each of them copies a batch of rows and stores the offset
-// after it in one transaction. It has no leases and no fencing, so two processes
+// after it in one transaction. It is as fast as we could make it: franz-go's default of
+// 1 MiB of a partition in a fetch makes it a fifth slower. It has no leases and no fencing, so two processes
 // must not run at the same time; no dead letters and no retries; and it does not
 // notice a topic that was created again or a log that was truncated.
 func runLoop(ctx context.Context, j *job) error {
@@ -30,6 +31,7 @@ func runLoop(ctx context.Context, j *job) error {
 		kgo.SeedBrokers(j.brokers...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{j.topic: offsets}),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxPartitionBytes(4<<20),
 	)
 	if err != nil {
 		return err
@@ -108,8 +110,9 @@ func poll(ctx context.Context, client *kgo.Client, fetched []chan []*kgo.Record,
 	}
 }
 
-// enough is how many records a batch has if more were fetched: as many as Sluice takes.
-const enough = 1000
+// enough is how many records a batch has if more were fetched. A whole fetch has about
+// 3,700 in the comparison, as many as a transaction of Sluice.
+const enough = 2000
 
 // write writes a partition's records in batches. What one fetch has brought is not divided.
 func write(ctx context.Context, pool *pgxpool.Pool, partition int32, fetched <-chan []*kgo.Record) error {

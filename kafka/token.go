@@ -1,4 +1,4 @@
-package pipeline
+package kafka
 
 import (
 	"context"
@@ -12,15 +12,14 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // maxToken bounds the size of a token, and of a server's reply.
 const maxToken = 64 << 10
 
-// tokenFile returns tokens from a file, which another program renews.
-func tokenFile(path string) func(context.Context) (string, error) {
+// TokenFile returns a function for [OAuthBearer] that reads the token from a file, which another
+// program renews. The file is read for each new connection.
+func TokenFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		f, err := os.Open(path)
 		if err != nil {
@@ -39,40 +38,41 @@ func tokenFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// tokenServer is an OAuth 2.0 authorization server that issues tokens for client credentials.
-type tokenServer struct{ url, id, secret, scope string }
+// ClientCredentials gets tokens from an OAuth 2.0 authorization server, by the grant
+// client_credentials (RFC 6749, section 4.4). Pass its method Token to [OAuthBearer]. It is safe for
+// concurrent use, and must not be copied or changed after the first use.
+type ClientCredentials struct {
+	URL    string // of the server's token endpoint, https://…
+	ID     string
+	Secret string
+	Scope  string // empty: none is asked for
 
-func (s *tokenServer) readURL(n strictyaml.Node) {
-	var text string
-	if !n.Text(&text) {
-		return
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-		n.Fail("%s: write a URL, https://…", n.Shown())
-		return
-	}
-	s.url = text
+	mu    sync.Mutex // held over a request: others wait for its token
+	value string
+	until time.Time
 }
+
+// Format writes the server for every verb, so that nothing prints the secret.
+func (c *ClientCredentials) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.URL) }
 
 // tokenTimeout bounds a request to an authorization server.
 const tokenTimeout = 15 * time.Second
 
 // fetch asks for a token, and returns it with the time for which it is valid.
-func (s *tokenServer) fetch(ctx context.Context) (token string, valid time.Duration, err error) {
+func (c *ClientCredentials) fetch(ctx context.Context) (token string, valid time.Duration, err error) {
 	form := url.Values{"grant_type": {"client_credentials"}}
-	if s.scope != "" {
-		form.Set("scope", s.scope)
+	if c.Scope != "" {
+		form.Set("scope", c.Scope)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", 0, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
-	req.SetBasicAuth(url.QueryEscape(s.id), url.QueryEscape(s.secret)) // RFC 6749, 2.3.1
+	req.SetBasicAuth(url.QueryEscape(c.ID), url.QueryEscape(c.Secret)) // RFC 6749, 2.3.1
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", 0, err
@@ -91,32 +91,24 @@ func (s *tokenServer) fetch(ctx context.Context) (token string, valid time.Durat
 	parsed := json.Unmarshal(body, &reply)
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		return "", 0, fmt.Errorf("%s answered %s %s %s: check client_id, client_secret and scope", s.url, resp.Status, reply.Error, reply.Reason)
+		return "", 0, fmt.Errorf("%s answered %s %s %s: check the client's id and secret, and the scope", c.URL, resp.Status, reply.Error, reply.Reason)
 	case parsed != nil:
-		return "", 0, fmt.Errorf("%s: reply is not JSON: %w", s.url, parsed)
+		return "", 0, fmt.Errorf("%s: reply is not JSON: %w", c.URL, parsed)
 	case reply.Token == "":
-		return "", 0, errors.New(s.url + ": reply has no access_token")
+		return "", 0, errors.New(c.URL + ": reply has no access_token")
 	}
 	return reply.Token, time.Duration(reply.Expires * float64(time.Second)), nil
 }
 
-// cachedToken keeps a server's token until shortly before it expires.
-type cachedToken struct {
-	server tokenServer
-
-	mu    sync.Mutex // held over a request: others wait for its token
-	value string
-	until time.Time
-}
-
-func (c *cachedToken) token(ctx context.Context) (string, error) {
+// Token returns a token. It keeps one until a fifth of its time is left, and then asks for the next.
+func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Now().Before(c.until) {
 		return c.value, nil
 	}
 	asked := time.Now()
-	token, valid, err := c.server.fetch(ctx)
+	token, valid, err := c.fetch(ctx)
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
 	}

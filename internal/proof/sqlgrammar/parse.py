@@ -10,7 +10,6 @@ import sys
 from sqlfluff.core import Linter
 
 
-
 def problem(parsed):
     """What is wrong with a statement, or an empty text."""
     if parsed.violations:

@@ -1,0 +1,186 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/webhook"
+)
+
+// httpTarget is an endpoint to which events are posted.
+type httpTarget struct {
+	url        string
+	credential string
+	config     webhook.Config
+}
+
+// Limits of an http target.
+const (
+	maxPost        = 100_000   // events
+	maxPostBytes   = 256 << 20 // of a request
+	maxConcurrency = 1024      // requests of one partition
+)
+
+var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "json": webhook.JSON, "jsonlines": webhook.JSONLines}
+
+// readHTTPTarget reads target.http.
+func (p *Pipeline) readHTTPTarget(n strictyaml.Node) {
+	t := &httpTarget{}
+	p.http = t
+	c := &t.config
+	ok := n.Object(strictyaml.Keys{
+		"url": t.readURL,
+		"format": func(n strictyaml.Node) {
+			var word string
+			if n.OneOf(&word, "cloudevents", "json", "jsonlines") {
+				c.Format = formats[word]
+			}
+		},
+		"type":        func(n strictyaml.Node) { n.Text(&c.Type) },
+		"batch":       t.readBatch,
+		"concurrency": func(n strictyaml.Node) { n.Int(&c.Concurrency, 1, maxConcurrency) },
+		"timeout":     func(n strictyaml.Node) { n.Duration(&c.Timeout) },
+		"retry_after": func(n strictyaml.Node) { n.Duration(&c.MaxRetryAfter) },
+		"headers":     t.readHeaders,
+		"signature":   t.readSignature,
+		"credential":  func(n strictyaml.Node) { n.OneOf(&t.credential, "default") },
+		"scope":       func(n strictyaml.Node) { n.Text(&c.Scope) },
+		"tls":         func(n strictyaml.Node) { c.TLS = readTLS(n) },
+	}, "url")
+	if !ok {
+		return
+	}
+	secure := strings.HasPrefix(strings.ToLower(t.url), "https:")
+	switch {
+	case (t.credential != "") != (c.Scope != ""):
+		n.Fail("credential and scope go together: credential: default, and a scope such as api://APP/.default")
+	case t.credential != "" && !secure:
+		n.Fail("credential needs a URL that begins with https: a token must not be sent unencrypted")
+	case t.credential != "" && c.Header.Get("Authorization") != "":
+		n.Fail("credential and the header Authorization exclude each other: remove one of them")
+	case c.TLS != nil && !secure:
+		n.Fail("tls needs a URL that begins with https")
+	case c.Type != "" && c.Format != webhook.CloudEvents:
+		n.Fail("type is for format: cloudevents only: remove it")
+	}
+}
+
+func (t *httpTarget) readURL(n strictyaml.Node) {
+	if literal := n.Literal(); strings.Contains(literal, "?") || holdsPassword(literal) {
+		n.Fail("has a query or a password, which may be a secret: put the URL into an environment variable and write ${TARGET_URL}")
+		return
+	}
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	if err := webhook.CheckURL(text); err != nil {
+		n.Fail("%w", err)
+		return
+	}
+	t.url = text
+}
+
+func (t *httpTarget) readBatch(n strictyaml.Node) {
+	n.Object(strictyaml.Keys{
+		"events": func(n strictyaml.Node) { n.Int(&t.config.MaxEvents, 1, maxPost) },
+		"bytes":  func(n strictyaml.Node) { n.Size(&t.config.MaxBytes, maxPostBytes) },
+		"wait":   func(n strictyaml.Node) { n.Duration(&t.config.FlushAfter) },
+	})
+}
+
+// secretHeader matches names of headers whose values are secrets.
+var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|password|cookie|signature`)
+
+func (t *httpTarget) readHeaders(n strictyaml.Node) {
+	t.config.Header = http.Header{}
+	n.Each(func(name string, n strictyaml.Node) {
+		if secretHeader.MatchString(name) && strings.TrimSpace(strings.TrimPrefix(n.Literal(), "Bearer")) != "" {
+			n.Fail("holds a secret: put it into an environment variable and write ${FUNCTION_KEY}")
+			return
+		}
+		var value string
+		if !n.Text(&value) {
+			return
+		}
+		if err := webhook.CheckHeader(name, value); err != nil {
+			n.Fail("%w", err)
+			return
+		}
+		t.config.Header.Set(name, value)
+	})
+}
+
+// readSignature reads the keys that sign requests.
+func (t *httpTarget) readSignature(n strictyaml.Node) {
+	var key, old []byte
+	ok := n.Object(strictyaml.Keys{
+		"key":     func(n strictyaml.Node) { readSignatureKey(n, &key) },
+		"old_key": func(n strictyaml.Node) { readSignatureKey(n, &old) },
+	}, "key")
+	if !ok {
+		return
+	}
+	t.config.Keys = [][]byte{key}
+	if old != nil {
+		t.config.Keys = append(t.config.Keys, old)
+	}
+}
+
+func readSignatureKey(n strictyaml.Node, to *[]byte) {
+	if n.Literal() != "" {
+		n.Fail("is a secret: put it into an environment variable and write ${WEBHOOK_KEY}")
+		return
+	}
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	key, err := webhook.ParseKey(text)
+	if err != nil {
+		n.Fail("%w", err)
+		return
+	}
+	*to = key
+}
+
+// open returns the sink, which connects when it is first used.
+func (t *httpTarget) open() (*webhook.Sink, error) {
+	cfg := t.config
+	if t.credential != "" {
+		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		if err != nil {
+			return nil, fmt.Errorf("default credential: %w", err)
+		}
+		cfg.Credential = credential
+	}
+	return webhook.New(t.url, &cfg)
+}
+
+// deliver returns the delivery to the endpoint. It does not check the endpoint, which may be down
+// for now.
+func (t *httpTarget) deliver(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+	sink, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	parts.onClose(sink.Close)
+	return atLeastOnce(p, parts, webhook.Messages, sink, nil) // in the order of the events' own keys
+}
+
+// check checks that the endpoint can be reached.
+func (t *httpTarget) check(ctx context.Context) error {
+	sink, err := t.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(sink.Check(ctx), sink.Close(ctx))
+}

@@ -1,0 +1,73 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// A log that loses events gives their numbers to others. Dead letters of lost events stay, because
+// nothing else has these events. They must neither make the events that have their numbers now count as
+// done nor be replaced by them, so before such an event is handled the store sets the dead letter of
+// the lost one aside: it gives it an incarnation that names the history of the lost event.
+
+// asideStore is what the stores of both deliveries have in common.
+type asideStore interface {
+	SetAside(ctx context.Context, group Group, partition, incarnation string, lost []driver.ParkedEvent) error
+}
+
+// lostAmong returns the dead letters whose events the log has lost, as events with their numbers show.
+// Both lists ascend.
+func lostAmong(parked []driver.ParkedEvent, events []*Event) (lost []driver.ParkedEvent) {
+	for _, e := range events {
+		for len(parked) > 0 && parked[0].Position.Sequence < e.Sequence {
+			parked = parked[1:]
+		}
+		if len(parked) == 0 {
+			break
+		}
+		if parked[0].Position.Sequence == e.Sequence && anotherHistory(parked[0].Position, e.Position()) {
+			lost = append(lost, parked[0])
+		}
+	}
+	return lost
+}
+
+// without returns a list without what is lost.
+func without(parked, lost []driver.ParkedEvent) []driver.ParkedEvent {
+	return slices.DeleteFunc(parked, func(p driver.ParkedEvent) bool { return slices.Contains(lost, p) })
+}
+
+// setAside sets dead letters of lost events aside, and reports them.
+func (a *assignment) setAside(store asideStore, lost []driver.ParkedEvent) error {
+	for len(lost) > 0 {
+		history, n := lost[0].Position.History(), 1
+		for n < len(lost) && lost[n].Position.History() == history {
+			n++
+		}
+		same := lost[:n]
+		err := a.request(a.work, "set dead letters of lost events aside", func(ctx context.Context) error {
+			return store.SetAside(ctx, a.topic.Group, a.lease.Partition, driver.LostIncarnation(a.incarnation, history), same)
+		})
+		if err != nil {
+			return err
+		}
+		a.failed(&LostDeadLettersError{Partition: a.lease.Partition, Events: same})
+		lost = lost[n:]
+	}
+	return nil
+}
+
+// LostDeadLettersError is observed when the log has lost events that are dead letters and has given
+// their numbers to others. The dead letters stay, apart from those of the other events.
+type LostDeadLettersError struct {
+	Partition string
+	Events    []driver.ParkedEvent // of one history
+}
+
+func (e *LostDeadLettersError) Error() string {
+	return fmt.Sprintf("partition %s: the log lost %d events between %v and %v (%s) that are dead letters; other events have their numbers and are handled: the dead letters stay, redrive or discard them",
+		e.Partition, len(e.Events), e.Events[0].Position, e.Events[len(e.Events)-1].Position, e.Events[0].Position.History())
+}

@@ -1,0 +1,280 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// bodies notes the bodies that took effect.
+type bodies struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (l *bodies) add(e *sluice.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, string(e.Body))
+}
+
+func (l *bodies) sorted() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(slices.Values(l.list))
+}
+
+// refuses returns an error for an event to be rejected.
+func refuses(e *sluice.Event) error {
+	if strings.HasPrefix(string(e.Body), "reject") {
+		return sluice.Reject(errors.New(string(e.Body)))
+	}
+	return nil
+}
+
+// deliveries are Transactional and AtLeastOnce, which note what they have done. Redrives succeed if
+// mended.
+func (s *scene) deliveries(l *bodies, mended *bool) map[string]func() sluice.Delivery {
+	return map[string]func() sluice.Delivery{
+		"Transactional": func() sluice.Delivery {
+			return sluice.Transactional(s.store, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+				if err := refuses(e); err != nil && !*mended {
+					return err
+				}
+				return tx.Insert("bodies", string(e.Body))
+			}))
+		},
+		"AtLeastOnce": func() sluice.Delivery {
+			w := newWarehouse(s.t)
+			w.says = func(e *sluice.Event, _ int) error {
+				if err := refuses(e); err != nil && !*mended {
+					return err
+				}
+				l.add(e)
+				return nil
+			}
+			return sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil)
+		},
+	}
+}
+
+// effects returns the bodies that took effect under either delivery, sorted.
+func (s *scene) effects(l *bodies) []string {
+	all := l.sorted()
+	for _, row := range s.store.Rows("bodies") {
+		all = append(all, row.(string))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// goOn sets the checkpoint after a loss from a number on, as the error asks for.
+func (s *scene) goOn(end int64) {
+	s.t.Helper()
+	topic := must(s.hub.Describe(s.t.Context()))
+	must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Position{Sequence: end - 1}))
+}
+
+// The dead letter of an event that the log has lost stands in nobody's way: the event that has its
+// number now takes effect, or is a dead letter of its own, and the old one can be redriven.
+func TestTruncatedDeadLetters(t *testing.T) {
+	for _, name := range []string{"Transactional", "AtLeastOnce"} {
+		for kind, limit := range map[string]int{"with bodies": 0, "without bodies": -1} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				sparse(t, func(s *scene) {
+					t := s.t
+					var l bodies
+					mended := false
+					delivery := s.deliveries(&l, &mended)[name]
+					cfg := sluice.Config{BodyLimit: limit}
+					s.mix("a reject-b reject-c d")
+					_, end := s.run(s.hub, delivery(), cfg)
+					time.Sleep(time.Minute)
+					s.hub.Truncate("0", 1)
+					s.mix("B reject-C D")
+					time.Sleep(time.Minute)
+					s.wantTruncated(1, 3)
+					s.goOn(1)
+					time.Sleep(time.Minute)
+					end()
+					if got, want := s.effects(&l), []string{"B", "D", "a", "d"}; !slices.Equal(got, want) {
+						t.Errorf("took effect: %q, want %q", got, want)
+					}
+					var errs []string
+					for _, d := range s.letters() {
+						errs = append(errs, d.Error)
+					}
+					if want := []string{"reject-C", "reject-b", "reject-c"}; !slices.Equal(slices.Sorted(slices.Values(errs)), want) {
+						t.Fatalf("dead letters %q, want %q", errs, want)
+					}
+					if got := s.failuresOf(); !slices.ContainsFunc(got, func(err error) bool {
+						return errors.As(err, new(*sluice.LostDeadLettersError))
+					}) {
+						t.Errorf("reported %v, want that the dead letters are of lost events", got)
+					}
+					mended = true
+					s.retry()
+					_, end = s.run(s.hub, delivery(), cfg)
+					time.Sleep(time.Minute)
+					end()
+					want, left := []string{"B", "D", "a", "d", "reject-C", "reject-b", "reject-c"}, 0
+					if limit < 0 {
+						want, left = []string{"B", "D", "a", "d", "reject-C"}, 2
+					}
+					if got := s.effects(&l); !slices.Equal(got, want) || len(s.letters()) != left {
+						t.Errorf("after a redrive took effect: %q, want %q; dead letters left %+v, want %d", got, want, s.letters(), left)
+					}
+					for _, d := range s.letters() {
+						if !strings.Contains(d.Error, "the log has lost it and has another event of this number") {
+							t.Errorf("dead letter of event %d: %s", d.Event.Sequence, d.Error)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// failuresOf returns the errors of failures.
+func (s *scene) failuresOf() (list []error) {
+	for _, o := range s.of(sluice.KindFailed) {
+		list = append(list, o.Err)
+	}
+	return list
+}
+
+// The report of a loss after the checkpoint names a place to go on from that passes no event which is
+// not done.
+func TestTruncatedBehindTheCheckpoint(t *testing.T) {
+	sparse(t, func(s *scene) {
+		t := s.t
+		s.mix("a slow b c d")
+		w := newWarehouse(t)
+		w.hangsAt(1)
+		_, end := s.run(s.hub, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), sluice.Config{})
+		time.Sleep(20 * time.Second)
+		s.hub.Truncate("0", 3)
+		s.mix("C D")
+		time.Sleep(time.Minute)
+		s.wantTruncated(3, 4)
+		lost, _ := errors.AsType[*sluice.TruncatedError](s.of(sluice.KindStopped)[0].Err)
+		if text := lost.Error(); lost.Before != 2 || !strings.Contains(text, "at sequence 1 (of the events from there to 2 some are not done yet)") {
+			t.Errorf("%d before the end: %s", lost.Before, text)
+		}
+		w.takes = nil
+		s.goOn(lost.End - lost.Before)
+		time.Sleep(2 * time.Minute)
+		end()
+		if got := slices.Compact(sorted(w.rows())); !slices.Equal(got, []int64{0, 1, 2, 3, 4}) || w.tries(1) != 2 || s.position("0") != 4 {
+			t.Errorf("events %v were written, %d attempts at event 1, and the checkpoint is at %d", got, w.tries(1), s.position("0"))
+		}
+	})
+}
+
+// A dead letter after the checkpoint counts as done at a restart, but not for another event that has
+// its number. No operator is asked: the checkpoint does not know this event, which is of a later leader,
+// as done, and it took no effect.
+func TestTruncatedDeadLetterAtRestart(t *testing.T) {
+	sparse(t, func(s *scene) {
+		t := s.t
+		s.mix("slow")
+		s.hub.Truncate("0", 1) // another leader, and nothing is lost
+		s.mix("reject")
+		var l bodies
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if string(e.Body) == "slow" {
+				return time.Hour
+			}
+			return time.Millisecond
+		}
+		w.says = func(e *sluice.Event, _ int) error {
+			if err := refuses(e); err != nil {
+				return err
+			}
+			l.add(e)
+			return nil
+		}
+		ctx, kill := context.WithCancel(t.Context())
+		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- first.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		kill()
+		<-ran
+		s.hub.Truncate("0", 1)
+		s.mix("A B")
+		w.takes = nil
+		for range 2 {
+			_, stop := s.pour(w, nil, sluice.Config{})
+			time.Sleep(2 * time.Minute)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, want := l.sorted(), []string{"A", "B", "slow"}; !slices.Equal(got, want) || s.position("0") != 2 {
+			t.Errorf("written: %q, want %q, and the checkpoint is at %d", got, want, s.position("0"))
+		}
+		if letters := s.letters(); len(letters) != 1 || letters[0].Error != "reject" || len(s.of(sluice.KindStopped)) != 0 {
+			t.Errorf("dead letters %+v, halts %v", letters, s.of(sluice.KindStopped))
+		}
+	})
+}
+
+// Messages of an event that the log has lost and of the one that has its number now have different
+// causation ids, which the next stage must not take for duplicates. An id does not depend on where a
+// reader began.
+func TestTruncatedCausationIDs(t *testing.T) {
+	sparse(t, func(s *scene) {
+		t := s.t
+		ids := map[string]string{}
+		var mu sync.Mutex
+		fail := true
+		records := func(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
+			stamp, _ := sluice.StampOf(ctx, e, 0)
+			mu.Lock()
+			defer mu.Unlock()
+			body := string(e.Body)
+			if id, known := ids[body]; known && id != stamp.ID.String() {
+				t.Errorf("event %q has the causation ids %s and %s", body, id, stamp.ID)
+			}
+			ids[body] = stamp.ID.String()
+			if err := refuses(e); err != nil && fail {
+				return nil, err
+			}
+			return []*sluice.Event{e}, nil
+		}
+		begin := func() func() {
+			_, stop := s.run(s.hub, sluice.AtLeastOnce(s.store, records, newWarehouse(t), nil), sluice.Config{})
+			time.Sleep(time.Minute)
+			return stop
+		}
+		s.mix("a reject-b c")
+		begin()()
+		s.hub.Truncate("0", 1)
+		s.mix("B C")
+		stop := begin()
+		s.goOn(1)
+		time.Sleep(time.Minute)
+		stop()
+		s.goOn(0)
+		fail = false
+		s.retry()
+		begin()()
+		distinct := map[string]bool{}
+		for _, id := range ids {
+			distinct[id] = true
+		}
+		if len(ids) != 5 || len(distinct) != 5 || len(s.letters()) != 0 {
+			t.Errorf("causation ids %v, want five, all different; dead letters %+v, want none", ids, s.letters())
+		}
+	})
+}

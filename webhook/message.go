@@ -1,0 +1,48 @@
+package webhook
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Message is an event that is to be posted. A [Sink] counts its attempts in it, so a message
+// that is submitted again must be the same one, as [sluice.AtLeastOnce] does it, and must not be
+// submitted before its last result.
+type Message struct {
+	Event *sluice.Event
+	Type  string // of the CloudEvent; empty: [Config].Type
+
+	attempts int    // requests that it was a part of
+	limit    int    // the most events in a request that it may be a part of; 0: no limit
+	failed   bool   // a request with it failed in a way that one event can cause
+	accepted uint64 // what the receiver had accepted then
+	strikes  int    // how often it failed alone while the receiver accepted others
+}
+
+// Messages returns the message of an event, for [sluice.AtLeastOnce].
+func Messages(_ context.Context, e *sluice.Event) ([]*Message, error) {
+	return []*Message{{Event: e}}, nil
+}
+
+// origin is the partition that events come from, and the lease under which they are sent.
+type origin struct {
+	namespace, topic, group string
+	incarnation             string // of the topic when the events were sent to it
+	partition               string
+	epoch                   int64
+}
+
+// originOf returns the origin of an event, from the context that the engine submits it with.
+func originOf(ctx context.Context, e *sluice.Event) origin {
+	token := sluice.FencingTokenOf(ctx)
+	group := token.Lease.Group
+	return origin{group.Namespace, group.Topic, group.Name, sluice.IncarnationOf(ctx), e.Partition, token.Lease.Epoch}
+}
+
+// source returns the source of the events, a URI reference. Together with the sequence number
+// it identifies an event for ever.
+func (o *origin) source() string {
+	return "//" + url.PathEscape(o.namespace) + "/" + url.PathEscape(o.topic) + "/" + url.PathEscape(o.incarnation) + "/" + url.PathEscape(o.partition)
+}

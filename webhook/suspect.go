@@ -1,0 +1,105 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// A failure such as 500, a time-out or a lost connection can be an outage, or one event can make the
+// receiver fail. The difference is whether the receiver accepts other events meanwhile. So the events
+// of a failed batch are sent in smaller ones. An event that fails alone is to blame only if the
+// receiver has accepted something since the event's failure before; if nothing new was sent, what it
+// has accepted last is posted again.
+
+// maxStrikes is how often an event may fail alone, while the receiver accepts others, before its
+// failures count as attempts. A receiver that fails at random must not make dead letters.
+const maxStrikes = 6
+
+// firstWait is the wait after the first strike. It doubles with each.
+const firstWait = 100 * time.Millisecond
+
+// posted is an event that the receiver has accepted.
+type posted struct {
+	queue   *queue
+	message Message
+}
+
+// suspect completes the records of a request whose failure one of them may have caused.
+func (q *queue) suspect(batch []*record, e *Error) {
+	s := q.sink
+	n, now := len(batch), s.accepted.Load()
+	slow := errors.Is(e, context.DeadlineExceeded)
+	if slow {
+		s.shrink(n)
+	}
+	works := now > s.failedAt.Swap(now)
+	if n == 1 {
+		s.finish(batch[0], q.verdict(batch[0], e, now))
+		return
+	}
+	for _, r := range batch {
+		m := r.message
+		m.failed, m.accepted, m.limit = true, now, n/2
+	}
+	if works && !slow {
+		q.send(batch[:n/2])
+		q.send(batch[n/2:])
+		return
+	}
+	q.fail(batch, sluice.Outage(e))
+}
+
+// verdict returns the error of a record that failed alone.
+func (q *queue) verdict(r *record, e *Error, now uint64) error {
+	m := r.message
+	others := m.failed && (now > m.accepted || q.sink.accepts())
+	m.failed, m.accepted, m.limit = true, q.sink.accepted.Load(), 1
+	switch {
+	case !others || q.sink.sending.Err() != nil:
+		return sluice.Outage(e)
+	case m.strikes < maxStrikes:
+		m.strikes++
+		return sluice.RetryAfter(e, firstWait<<(m.strikes-1))
+	}
+	return e.of(r) // the engine counts it
+}
+
+// accepts reports whether the receiver accepts what it has accepted before.
+func (s *Sink) accepts() bool {
+	last := s.lastPosted.Load()
+	if last == nil || s.holds() != nil {
+		return false
+	}
+	m := last.message
+	body, _ := last.queue.encoder.batch(nil, []*Message{&m}, s.cfg.MaxBytes)
+	m.attempts++
+	a := s.post(s.sending, &last.queue.of, []*Message{&m}, body)
+	if a.outcome() != accepted {
+		return false
+	}
+	rejections, err := parseAnswer(a.status, a.body, 1)
+	if err != nil || len(rejections) > 0 {
+		return false
+	}
+	s.accepted.Add(1)
+	return true
+}
+
+// shrink makes batches smaller after a time-out of so many events.
+func (s *Sink) shrink(n int) {
+	for most := s.most.Load(); most > 1 && int64(n) <= most; most = s.most.Load() {
+		if s.most.CompareAndSwap(most, max(1, int64(n)/2)) {
+			return
+		}
+	}
+}
+
+// grow makes batches larger again after one as large as they may be.
+func (s *Sink) grow(n int) {
+	if most := s.most.Load(); int64(n) >= most && most < int64(s.cfg.MaxEvents) {
+		s.most.CompareAndSwap(most, min(int64(s.cfg.MaxEvents), most+1+most/8))
+	}
+}
