@@ -54,6 +54,10 @@ func mssqlSeesSessions(t testing.TB, s *Store) bool {
 	return true
 }
 
+// mssqlPatient is for cases in which several processes wait for the same rows: on a busy machine each of
+// them holds its locks for seconds.
+var mssqlPatient = &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: 20 * time.Second}
+
 // mssqlWorld is what the cases of a suite share, because the first statements of a connection to Babelfish
 // cost half a second of a processor: two stores over one database, s through networks that can fail.
 type mssqlWorld struct {
@@ -62,9 +66,8 @@ type mssqlWorld struct {
 	link    *tcplink.Link
 }
 
-func newMSSQLWorld(t *testing.T, leaseFor time.Duration) *mssqlWorld {
+func newMSSQLWorld(t *testing.T, cfg *ServerConfig) *mssqlWorld {
 	address := sqlservertest.Database(t)
-	cfg := &ServerConfig{LeaseFor: leaseFor, LockTimeout: time.Second}
 	w := &mssqlWorld{peer: openMSSQL(t, address, cfg)}
 	var through string
 	w.proxy, through = sqlservertest.NewTestProxy(t, address)
@@ -87,7 +90,7 @@ func (w *mssqlWorld) empty(t testing.TB) *mssqlWorld {
 }
 
 func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
-	w := newMSSQLWorld(t, 90*time.Second) // Babelfish parses every statement again, and LargeBatch has thousands
+	w := newMSSQLWorld(t, &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}) // Babelfish parses every statement again, and LargeBatch has thousands
 	features := storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, w.s)}
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		w.empty(t)
@@ -107,7 +110,7 @@ func TestSQLServerTxStore(t *testing.T)     { storetest.TestTxStore(t, mssqlHarn
 func TestSQLServerDeadLetters(t *testing.T) { storetest.TestDeadLetterStore(t, mssqlHarness(t)) }
 
 func TestSQLServerCheckpointStore(t *testing.T) {
-	w := newMSSQLWorld(t, 30*time.Second)
+	w := newMSSQLWorld(t, mssqlPatient)
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		w.empty(t)
 		return storetest.CheckpointHarness{Store: w.s, Peer: w.peer, Silence: w.link.Silence, Features: storetest.CheckpointFeatures{Ranges: 10_000}}
@@ -115,12 +118,12 @@ func TestSQLServerCheckpointStore(t *testing.T) {
 }
 
 func TestSQLServerBatches(t *testing.T) {
-	s := newMSSQLWorld(t, 30*time.Second).empty(t).s
+	s := newMSSQLWorld(t, mssqlPatient).empty(t).s
 	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
 
 func TestSQLServerDeadLetterQueue(t *testing.T) {
-	w := newMSSQLWorld(t, 30*time.Second)
+	w := newMSSQLWorld(t, mssqlPatient)
 	storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 		w.empty(t)
 		return storetest.DeadLetterQueueHarness{
@@ -131,7 +134,7 @@ func TestSQLServerDeadLetterQueue(t *testing.T) {
 }
 
 func TestSQLServerLeases(t *testing.T) {
-	w := newMSSQLWorld(t, 30*time.Second)
+	w := newMSSQLWorld(t, mssqlPatient)
 	storetest.TestLeases(t, func(t testing.TB) driver.LeaseStore { return w.empty(t).s.Leases() }, &storetest.LeasesConfig{
 		ClockBack: func(t testing.TB, store driver.LeaseStore, by time.Duration) {
 			_, err := store.(*Leases).db.ExecContext(t.Context(), fmt.Sprintf(`UPDATE sluice_leases SET
