@@ -20,7 +20,7 @@ type takeoverState struct {
 	own   ownLease
 }
 
-// acquirePartitions requests at most one partition every AssignEvery while the
+// acquirePartitions requests at most AssignBurst partitions every AssignEvery while the
 // consumer holds fewer than it wants, until idle ends.
 func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 	var topic topicWatch
@@ -116,10 +116,10 @@ func (c *Consumer) releaseMissing(topic *topicWatch) {
 	topic.missing = missing
 }
 
-// assign acquires one of the free partitions. It takes AssignEvery at most, beside the
-// time to list the leases.
+// assign acquires up to AssignBurst of the free partitions. It takes AssignEvery at most,
+// beside the time to list the leases.
 func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
-	free := c.wanted(topic)
+	free, missing := c.wanted(topic)
 	if len(free) == 0 && c.balancer == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	c.observe(Observation{Kind: KindListed})
 	c.checkOwner(listed)
 	if c.balancer != nil {
-		if short, err := c.balancer.balance(work, topic, listed); err != nil || !short {
+		if missing, err = c.balancer.balance(work, topic, listed); err != nil || missing <= 0 {
 			return err
 		}
 	}
@@ -143,39 +143,46 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 	free = slices.DeleteFunc(free, func(p string) bool { return live[p] })
 	c.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	began := c.cfg.Clock.Elapsed()
+	quota := min(missing, c.cfg.AssignBurst)
 	for _, partition := range free {
 		left := c.cfg.AssignEvery - (c.cfg.Clock.Elapsed() - began)
-		if idle.Err() != nil || left <= 0 || !c.request(work, idle, topic, partition, left) {
+		if quota <= 0 || idle.Err() != nil || left <= 0 {
 			break
+		}
+		if refused := c.request(work, idle, topic, partition, left); !refused {
+			quota--
 		}
 	}
 	return nil
 }
 
-// wanted returns the partitions to try to acquire, none if enough are held or
-// requested.
-func (c *Consumer) wanted(topic Topic) []string {
+// wanted returns the partitions to try to acquire, and how many of them at most. There
+// are none if enough are held or requested.
+func (c *Consumer) wanted(topic Topic) (list []string, atMost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Partitions > 0 && len(c.held)+len(c.requested) >= int(c.cfg.Partitions) {
-		return nil
+	atMost = len(topic.Partitions)
+	if c.cfg.Partitions > 0 {
+		atMost = int(c.cfg.Partitions) - len(c.held) - len(c.requested)
+	}
+	if atMost <= 0 {
+		return nil, 0
 	}
 	now := c.cfg.Clock.Elapsed()
-	var list []string
 	for _, p := range topic.Partitions {
 		if c.held[p] == nil && !c.requested[p] && c.takeover[p].until <= now {
 			list = append(list, p)
 		}
 	}
-	return list
+	return list, atMost
 }
 
 // request requests a partition's lease, on a goroutine that delivers the partition's
 // events once the lease is acquired. It waits for the answer as long as patience, and
-// reports whether another partition may be requested: the lease was refused. While the
+// reports whether the lease was refused. While the
 // answer is awaited, other partitions are requested in later rounds, so that one lease
 // that does not answer delays no other.
-func (c *Consumer) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) (next bool) {
+func (c *Consumer) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) bool {
 	if c.stopping.Err() != nil {
 		return false // idle ends a moment later, perhaps after a partition was released
 	}

@@ -129,6 +129,52 @@ func (s *slowLeases) Acquire(ctx context.Context, g sluice.Group, partition, own
 	return s.ledger.Acquire(ctx, g, partition, owner, ttl, above)
 }
 
+// A burst acquires a whole topic at once, and never more than the consumer's number.
+func TestBursts(t *testing.T) {
+	for _, c := range []struct {
+		n           sluice.Partitions
+		burst, want int
+		within      time.Duration
+	}{
+		{sluice.AllPartitions, 32, 32, 0},
+		{sluice.AllPartitions, 10, 32, 3 * time.Second},
+		{sluice.AllPartitions, 0, 32, 31 * time.Second},
+		{sluice.Balanced, 32, 32, 2 * time.Second},
+		{5, 32, 5, 0},
+	} {
+		t.Run(fmt.Sprintf("%d, bursts of %d", c.n, c.burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				leases := newLedger()
+				_, end := consumer(t, sluicetest.NewHub(group, 32), leases, &sluicetest.Store{}, nil, c.n, sluice.Config{AssignBurst: c.burst})
+				time.Sleep(time.Minute)
+				end()
+				acquired := leases.acquired(began)
+				var last time.Duration
+				for _, after := range acquired {
+					last = max(last, after)
+				}
+				if len(acquired) != c.want || last > c.within {
+					t.Errorf("%d partitions within %v, want %d within %v", len(acquired), last, c.want, c.within)
+				}
+			})
+		})
+	}
+}
+
+// Partitions of a burst whose answers are awaited count too.
+func TestBurstsWithSlowAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &slowLeases{newLedger(), 700 * time.Millisecond}
+		_, end := consumer(t, sluicetest.NewHub(group, 8), leases, &sluicetest.Store{}, nil, 3, sluice.Config{Owner: "a", AssignBurst: 8})
+		time.Sleep(time.Minute)
+		if n := leases.holders(t)["a"]; n != 3 || len(leases.takings()) != 3 {
+			t.Errorf("a holds %d partitions after %d acquisitions, want 3", n, len(leases.takings()))
+		}
+		end()
+	})
+}
+
 // shared collects the reports that an owner name is used twice.
 type shared struct {
 	mu      sync.Mutex

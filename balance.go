@@ -48,15 +48,15 @@ func newBalancer(c *Consumer) (*balancer, error) {
 	return &balancer{c: c}, nil
 }
 
-// balance renews the member lease, hands over the surplus of partitions, and reports
-// whether the consumer has too few.
-func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (tooFew bool, err error) {
+// balance renews the member lease, hands over the surplus of partitions, and returns
+// how many partitions the consumer has too few, zero or less if none.
+func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (missing int, err error) {
 	i := slices.IndexFunc(listed, func(l driver.LeaseInfo) bool { return l.Lease == b.member && l.Live() })
 	if i < 0 {
-		return false, b.join(work, topic.Group, listed)
+		return 0, b.join(work, topic.Group, listed)
 	}
 	if err := b.renewIfDue(work); errors.Is(err, ErrFenced) {
-		return false, err
+		return 0, err
 	} else if err != nil {
 		// The membership lasts; meanwhile the partitions are divided.
 		b.c.observe(Observation{Kind: KindFailed, Err: err})
@@ -66,10 +66,10 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 	m := b.membership(topic, listed, asOf)
 	held, draining, requested := b.c.staying()
 	surplus := len(held) - m.share(b.c.cfg.Owner)
-	for _, a := range held[:max(0, min(surplus, m.demand()-draining))] {
+	for _, a := range held[:max(0, min(surplus, m.demand(b.c.cfg.AssignBurst)-draining))] {
 		a.stop()
 	}
-	return surplus+requested < 0, nil
+	return -surplus - requested, nil
 }
 
 // maxMembers is more processes than any topic has partitions.
@@ -211,12 +211,13 @@ func (m *membership) share(owner string) int {
 func fairShare(pool, rank, of int) int { return (pool + of - 1 - rank) / of }
 
 // demand returns how many partitions the members with too few would acquire beyond the
-// free ones. Two each at a time: one may be on its way while another is acquired.
-func (m *membership) demand() int {
+// free ones. Each at a time what it acquires in an attempt, and one more, which may be on
+// its way meanwhile.
+func (m *membership) demand(burst int) int {
 	n := -m.free
 	for rank, l := range m.members {
 		if l.Live() {
-			n += max(0, min(2, fairShare(m.pool, rank, len(m.members))-m.held[l.Owner]))
+			n += max(0, min(burst+1, fairShare(m.pool, rank, len(m.members))-m.held[l.Owner]))
 		}
 	}
 	return n

@@ -26,6 +26,7 @@ type fleet struct {
 	store  *sluicetest.Store
 	topic  []string
 	sent   int
+	burst  int // of each process
 
 	alive   []*worker
 	started int
@@ -54,7 +55,7 @@ func (f *fleet) join(n sluice.Partitions) *worker {
 	h := sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 		return tx.Insert("rows", e.Partition+"/"+fmt.Sprint(e.Sequence))
 	})
-	w.Consumer, w.end = consumer(f.t, f.hub, f.leases, f.store, h, n, sluice.Config{Owner: w.name, RedriveEvery: time.Minute, Seed: uint64(f.started)})
+	w.Consumer, w.end = consumer(f.t, f.hub, f.leases, f.store, h, n, sluice.Config{Owner: w.name, AssignBurst: f.burst, RedriveEvery: time.Minute, Seed: uint64(f.started)})
 	f.alive = append(f.alive, w)
 	return w
 }
@@ -216,6 +217,30 @@ func TestBalanced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With bursts, a process that joins has its share after a few attempts, and no partition
+// moves twice.
+func TestBalancedBursts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 32)
+		f.burst = 32
+		for range 4 {
+			f.mark()
+			f.send(3)
+			f.join(sluice.Balanced)
+			_, took := f.settle(5 * time.Second)
+			time.Sleep(time.Minute)
+			if all, most := f.moved(); most > 1 || all > 32/len(f.alive) {
+				t.Errorf("%d processes: %d moves, %d of one partition", len(f.alive), all, most)
+			}
+			t.Logf("%d processes: even after %v", len(f.alive), took)
+		}
+		for len(f.alive) > 0 {
+			f.stop(f.alive[0])
+		}
+		f.onceEach()
+	})
 }
 
 // A process that stops and comes back at once finds its share untouched, also

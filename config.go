@@ -56,9 +56,14 @@ type Config struct {
 	// gets before it is renewed. LeaseFor must be at least three times RenewEvery.
 	// Defaults: 30 s, and a third of LeaseFor.
 	LeaseFor, RenewEvery time.Duration
-	// AssignEvery is the time between two attempts to acquire a partition, at most
-	// one partition each. Default: 1 s.
+	// AssignEvery is the time between two attempts to acquire partitions, and
+	// AssignBurst how many partitions an attempt acquires at most, one after the
+	// other. An attempt lists the leases once. Where several processes start
+	// together with a fixed number or AllPartitions, the first may acquire up to
+	// AssignBurst partitions before the others have one. Balanced consumers of a
+	// group should have the same. Defaults: 1 s and 1.
 	AssignEvery time.Duration
+	AssignBurst int
 	// MaxBatch is the largest number of events in a batch. Transactional and Batches take
 	// more than 1,000 only while their transactions, or calls of the handler, last less
 	// than a twentieth of LeaseFor, and fewer for a while after an outage. Default: 4,000.
@@ -125,6 +130,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
+	c.AssignBurst = cmp.Or(c.AssignBurst, 1)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 4000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Attempts = cmp.Or(c.Attempts, 3)
@@ -158,6 +164,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
 	case c.AssignEvery < 0:
 		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
+	case c.AssignBurst < 0:
+		return c, fmt.Errorf("bursts of %d partitions: must be positive", c.AssignBurst)
 	case c.MaxBatch < 0:
 		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
 	case c.PrefetchBytes < 0:
