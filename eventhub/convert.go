@@ -47,6 +47,23 @@ func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition strin
 		e.Properties = properties(in.Properties)
 	}
 	e.Properties = withDevice(e.Properties, in.SystemProperties)
+	if raw := in.RawAMQPMessage; raw != nil && raw.Properties != nil && raw.Properties.ContentEncoding != nil {
+		e.Properties = withEncoding(e.Properties, *raw.Properties.ContentEncoding)
+	}
+}
+
+// withEncoding adds AMQP's own content-encoding to the properties, unless the sender has set a property of
+// that name: a dead letter keeps it there, so that a redrive decodes the body as the first attempt did.
+func withEncoding(properties map[string]any, encoding string) map[string]any {
+	const name = "content-encoding"
+	if _, set := properties[name]; set || encoding == "" {
+		return properties
+	}
+	if properties == nil {
+		properties = map[string]any{}
+	}
+	properties[name] = utf8(encoding)
+	return properties
 }
 
 // withDevice adds what IoT Hub states about the sender of an event, in annotations such as

@@ -45,6 +45,29 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestContentEncoding: AMQP's property is one of the event, unless the sender has set one of its own.
+func TestContentEncoding(t *testing.T) {
+	for _, c := range []struct {
+		own  map[string]any
+		amqp *string
+		want map[string]any
+	}{
+		{nil, nil, nil},
+		{nil, to.Ptr(""), nil},
+		{nil, to.Ptr("gzip"), map[string]any{"content-encoding": "gzip"}},
+		{map[string]any{"a": "b"}, to.Ptr("gzip"), map[string]any{"a": "b", "content-encoding": "gzip"}},
+		{map[string]any{"content-encoding": "zstd"}, to.Ptr("gzip"), map[string]any{"content-encoding": "zstd"}},
+	} {
+		var e driver.Event
+		in := &azeventhubs.ReceivedEventData{EventData: azeventhubs.EventData{Properties: c.own},
+			RawAMQPMessage: &azeventhubs.AMQPAnnotatedMessage{Properties: &azeventhubs.AMQPAnnotatedMessageProperties{ContentEncoding: c.amqp}}}
+		convert(&e, in, "3")
+		if !reflect.DeepEqual(e.Properties, c.want) {
+			t.Errorf("%v: got %v", c, e.Properties)
+		}
+	}
+}
+
 func TestIdentifier(t *testing.T) {
 	for _, c := range []struct {
 		in   any

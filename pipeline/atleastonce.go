@@ -165,5 +165,5 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
-	return sluice.AtLeastOnce(parts.store, records, sluice.Keyed(sink, key), &cfg), nil
+	return sluice.AtLeastOnce(parts.store, decodedRecords(p, records), sluice.Keyed(sink, key), &cfg), nil
 }

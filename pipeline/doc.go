@@ -37,6 +37,9 @@
 //	      oauthbearer: {token_file: /run/token}   # or token_url, client_id, client_secret and scope of an OAuth 2.0 server
 //	      entra: {credential: default}  # Entra ID, for the Kafka endpoint of Event Hubs
 //	  from: raw                         # the hub or topic that the stage reads which sends to this one: its stamps are believed, see Stages
+//	  format:                           # how bodies are encoded, see docs/formats.md; plain JSON by default
+//	    compression: auto               # gzip, zstd, or auto: as the property content-encoding says; none by default
+//	    max_size: 8MiB                  # of a decoded body
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}

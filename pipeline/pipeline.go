@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
 
 // File is a pipeline file that was read and is valid.
@@ -36,12 +37,13 @@ type Pipeline struct {
 	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
-	config      sluice.Config // the settings of the file
-	source      log           // nil if it cannot be read
-	shared      connections   // what all stages share, or else the source's: the defaults of source and target
-	from        string        // the hub or topic that a stage of another file reads, which feeds this one
-	stampKey    []byte        // with which stamps are signed and checked; empty: they are not
-	oldStampKey []byte        // the key before it, whose stamps are still believed
+	config      sluice.Config   // the settings of the file
+	source      log             // nil if it cannot be read
+	format      *decode.Decoder // of the bodies that are read; nil: they are used as they are
+	shared      connections     // what all stages share, or else the source's: the defaults of source and target
+	from        string          // the hub or topic that a stage of another file reads, which feeds this one
+	stampKey    []byte          // with which stamps are signed and checked; empty: they are not
+	oldStampKey []byte          // the key before it, whose stamps are still believed
 	database    database
 	target      target // in the database, unless one of the following is set
 	cosmos      *cosmosTarget

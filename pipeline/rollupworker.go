@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/decode"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 	"github.com/sluice-go/sluice/sender"
@@ -29,6 +30,7 @@ type RollupStats struct {
 // rollupWorker reads a hub and publishes the statistics of a pipeline.
 type rollupWorker struct {
 	config *rollupConfig
+	format *decode.Decoder // as in [Pipeline]
 	target *messageTarget
 	group  sluice.Group
 	retry  struct{ min, max time.Duration }
@@ -56,7 +58,7 @@ type rollupPartition struct {
 }
 
 func newRollupWorker(p *Pipeline) *rollupWorker {
-	r := &rollupWorker{config: p.rollup, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
+	r := &rollupWorker{config: p.rollup, format: p.format, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
 	r.retry.min, r.retry.max = p.config.RetryMin, p.config.RetryMax
 	return r
 }
@@ -165,7 +167,10 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	m := r.rollupOf(p, b.Events[0])
 	var stats RollupStats
 	for _, e := range b.Events {
-		f, badStamp, err := r.config.event(e, p.row, p.picked)
+		f, badStamp, err := r.event(ctx, p, e)
+		if errors.Is(err, sluice.ErrOutage) {
+			return err
+		}
 		if err != nil {
 			stats.Malformed++
 			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
@@ -199,6 +204,16 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 		return nil
 	}
 	return r.publish(ctx, p, b.Partition, b.Epoch, last)
+}
+
+// event decodes and converts an event.
+func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.Event) (f *rollup.Event, badStamp, err error) {
+	if r.format != nil {
+		if e, err = r.format.Event(ctx, e); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r.config.event(e, p.row, p.picked)
 }
 
 // caughtUp is [sluice.Replayer].CaughtUp.

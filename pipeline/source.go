@@ -75,12 +75,17 @@ func (a address) is(b address) bool {
 // readSource reads where events come from.
 func (p *Pipeline) readSource(n strictyaml.Node) {
 	found := 0
+	var format *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
 		"eventhub": func(n strictyaml.Node) { found++; p.readSourceHub(n) },
 		"kafka":    func(n strictyaml.Node) { found++; p.readSourceTopic(n) },
 		"start":    p.readStart,
 		"from":     func(n strictyaml.Node) { n.Text(&p.from) },
+		"format":   func(n strictyaml.Node) { format = &n },
 	})
+	if format != nil { // last, because it depends on the log
+		p.readFormat(*format)
+	}
 	switch start := &p.config.Start; {
 	case !ok:
 	case found != 1:

@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/decode"
+)
+
+// maxDecoded is the largest value of max_size. Most decoders in other languages have a limit below it.
+const maxDecoded = 256 << 20
+
+// readFormat reads source.format: how bodies are encoded.
+func (p *Pipeline) readFormat(n strictyaml.Node) {
+	var cfg decode.Config
+	var compression string
+	ok := n.Object(strictyaml.Keys{
+		"compression": func(n strictyaml.Node) {
+			n.OneOf(&compression, string(decode.Gzip), string(decode.Zstd), string(decode.Auto))
+		},
+		"max_size": func(n strictyaml.Node) {
+			if n.Size(&cfg.MaxSize, maxDecoded) && cfg.MaxSize == 0 {
+				n.Fail("must be more than zero")
+			}
+		},
+	})
+	if !ok {
+		return
+	}
+	cfg.Compression = decode.Compression(compression)
+	cfg.NullBodies = p.System == Kafka
+	p.format = decode.New(cfg)
+}
+
+// maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
+const maxDecodedBatch = 64 << 20
+
+// decoded makes a handler get events with decoded bodies. It calls the handler more than once for a batch
+// whose bodies need much memory. Events that do not decode are rejected, with the bodies that were sent.
+func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
+	if p.format == nil {
+		return h
+	}
+	return func(ctx context.Context, tx Tx, b sluice.Batch) error {
+		for events, first := b.Events, 0; len(events) > first; {
+			part, err := decodeSome(ctx, p.format, events[first:], maxDecodedBatch)
+			if err == nil {
+				b.Events = part
+				err = h(ctx, tx, b)
+			}
+			if err != nil {
+				return shifted(err, first)
+			}
+			first += len(part)
+		}
+		return nil
+	}
+}
+
+// decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes. The
+// error has a rejection for each event that does not decode, as a [*sluice.EventError], or is an outage.
+func decodeSome(ctx context.Context, d *decode.Decoder, events []*sluice.Event, limit int) ([]*sluice.Event, error) {
+	var rejections []error
+	var part []*sluice.Event
+	for i, e := range events {
+		out, err := d.Event(ctx, e)
+		switch {
+		case errors.Is(err, sluice.ErrOutage):
+			return nil, err
+		case err != nil:
+			rejections = append(rejections, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
+		case rejections != nil: // the others are decoded to report all of them at once
+		default:
+			part = append(part, out)
+			if limit -= len(out.Body); limit <= 0 {
+				return part, nil
+			}
+		}
+	}
+	return part, errors.Join(rejections...)
+}
+
+// shifted returns a handler's error with each index of an event higher by some number.
+func shifted(err error, by int) error {
+	if by == 0 {
+		return err
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list := joined.Unwrap()
+		all := make([]error, len(list))
+		for i, one := range list {
+			all[i] = shifted(one, by)
+		}
+		return errors.Join(all...)
+	}
+	if e, ok := errors.AsType[*sluice.EventError](err); ok {
+		return &sluice.EventError{Index: e.Index + by, Err: e.Err}
+	}
+	return err
+}
+
+// decodedRecords makes a function that makes records get events with decoded bodies.
+func decodedRecords[R any](p *Pipeline, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
+	if p.format == nil {
+		return records
+	}
+	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
+		e, err := p.format.Event(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		return records(ctx, e)
+	}
+}

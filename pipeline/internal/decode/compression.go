@@ -1,0 +1,149 @@
+package decode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Compression is how bodies are compressed.
+type Compression string
+
+// The compressions.
+const (
+	None Compression = ""
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+	// Auto: as each event's property content-encoding says. An event without it is not compressed.
+	Auto Compression = "auto"
+)
+
+// decompress returns the decompressed body of an event, and how it was compressed.
+func (d *Decoder) decompress(e *sluice.Event) ([]byte, Compression, error) {
+	compression := d.cfg.Compression
+	if compression == Auto {
+		var err error
+		if compression, err = declared(e); err != nil {
+			return nil, None, err
+		}
+	}
+	body, err := e.Body, error(nil)
+	switch compression {
+	case Gzip:
+		body, err = gunzip(e.Body, d.cfg.MaxSize)
+	case Zstd:
+		body, err = d.unzstd(e.Body)
+	}
+	if err != nil {
+		return nil, None, fmt.Errorf("%s: %w", compression, err)
+	}
+	return body, compression, nil
+}
+
+// declared returns the compression that an event's property content-encoding names.
+func declared(e *sluice.Event) (Compression, error) {
+	var value any
+	for name, v := range e.Properties {
+		if name == contentEncoding {
+			value = v
+			break
+		}
+		if strings.EqualFold(name, contentEncoding) {
+			value = v
+		}
+	}
+	text := ""
+	switch v := value.(type) {
+	case nil:
+	case string:
+		text = v
+	case []byte:
+		text = string(v)
+	default:
+		return None, fmt.Errorf("the property content-encoding is a %T, not a text", v)
+	}
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "", "identity":
+		return None, nil
+	case "gzip", "x-gzip":
+		return Gzip, nil
+	case "zstd":
+		return Zstd, nil
+	}
+	return None, fmt.Errorf("the property content-encoding is %.40q: known are gzip, zstd and identity", text)
+}
+
+// tooLarge is the error of a body that is larger than limit after decoding.
+func tooLarge(limit int) error {
+	return fmt.Errorf("it has more than %d bytes then, the limit (max_size)", limit)
+}
+
+var gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+func gunzip(body []byte, limit int) ([]byte, error) {
+	if !bytes.HasPrefix(body, []byte("\x1f\x8b")) { // also of bodies that are shorter than a header
+		return nil, gzipError(gzip.ErrHeader)
+	}
+	r := gzipReaders.Get().(*gzip.Reader)
+	defer gzipReaders.Put(r)
+	if err := r.Reset(bytes.NewReader(body)); err != nil {
+		return nil, gzipError(err)
+	}
+	// One byte more, to see what is too large.
+	out := bytes.NewBuffer(make([]byte, 0, min(limit+1, 4*len(body)+bytes.MinRead)))
+	if _, err := io.Copy(out, io.LimitReader(r, int64(limit)+1)); err != nil {
+		return nil, gzipError(err)
+	}
+	if out.Len() > limit {
+		return nil, tooLarge(limit)
+	}
+	return out.Bytes(), nil
+}
+
+func gzipError(err error) error {
+	switch {
+	case errors.Is(err, gzip.ErrHeader):
+		return errors.New("it is not gzip")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is cut off")
+	}
+	return errors.New("it is damaged: " + strings.TrimPrefix(err.Error(), "gzip: "))
+}
+
+// leastWindow is the size of zstd's window that every decoder should support (RFC 8878, 3.1.1.1.2):
+// senders that compress a stream declare it whatever the size of the body.
+const leastWindow = 8 << 20
+
+func newZstd(limit int) (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(max(limit, leastWindow))), zstd.WithDecoderConcurrency(0))
+}
+
+func (d *Decoder) unzstd(body []byte) ([]byte, error) {
+	decoder, err := d.zstd()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 { // which the decoder takes for an empty stream
+		return nil, errors.New("it is not zstd")
+	}
+	out, err := decoder.DecodeAll(body, nil)
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), len(out) > d.cfg.MaxSize:
+		return nil, tooLarge(d.cfg.MaxSize)
+	case errors.Is(err, zstd.ErrMagicMismatch):
+		return nil, errors.New("it is not zstd")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errors.New("it is cut off")
+	case err != nil:
+		return nil, errors.New("it is damaged: " + err.Error())
+	}
+	return out, nil
+}

@@ -1,0 +1,120 @@
+// Package decode turns the bodies of events into what the rest of a pipeline handles: it
+// decompresses them, and makes JSON of other encodings.
+//
+// An error that is marked as an outage ([sluice.Outage]) is that of a schema registry which does
+// not answer. Every other error is about the event itself: it does not decode now, and never will.
+package decode
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sluice-go/sluice"
+)
+
+// DefaultMaxSize is [Config.MaxSize] if that is 0.
+const DefaultMaxSize = 8 << 20
+
+// Config says how bodies are encoded. The zero value is plain JSON.
+type Config struct {
+	Compression Compression // default: none
+	Encoding    Encoding    // nil: JSON, which is not looked at
+	// MaxSize is how many bytes a body may have after it is decompressed, and after it became
+	// JSON. An event with a larger one does not decode. Default: [DefaultMaxSize].
+	MaxSize int
+	// NullBodies: the log has null values, which stay null. Otherwise no body is an empty body.
+	NullBodies bool
+}
+
+// Encoding makes JSON of decompressed bodies. Implementations are safe for concurrent use.
+type Encoding interface {
+	// json returns a body as JSON of at most limit bytes. contentType is that of the event.
+	json(ctx context.Context, body []byte, contentType string, limit int) ([]byte, error)
+	// check checks that what is needed to decode can be reached.
+	check(ctx context.Context) error
+}
+
+// Decoder decodes events. It is safe for concurrent use.
+type Decoder struct {
+	cfg  Config
+	zstd func() (*zstd.Decoder, error)
+}
+
+// New returns a decoder.
+func New(cfg Config) *Decoder {
+	if cfg.MaxSize == 0 {
+		cfg.MaxSize = DefaultMaxSize
+	}
+	return &Decoder{cfg, sync.OnceValues(func() (*zstd.Decoder, error) { return newZstd(cfg.MaxSize) })}
+}
+
+// Check checks that the schema registry, if there is one, can be reached and grants access.
+func (d *Decoder) Check(ctx context.Context) error {
+	if d.cfg.Encoding == nil {
+		return nil
+	}
+	return d.cfg.Encoding.check(ctx)
+}
+
+// Event returns a copy of the event with the decoded body, or e itself if there is nothing to decode.
+// What described the body as it was sent is not in the copy: the property and header
+// content-encoding, and, if the body became JSON, the content type, which is application/json.
+func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+	if e.Body == nil && d.cfg.NullBodies {
+		return e, nil
+	}
+	body, compression, err := d.decompress(e)
+	if err != nil {
+		return nil, fmt.Errorf("decompress the body: %w", err)
+	}
+	if compression == None && d.cfg.Encoding == nil {
+		return e, nil
+	}
+	out := *e
+	out.Body = body
+	if compression != None {
+		drop(&out, contentEncoding)
+		if strings.HasSuffix(strings.ToLower(out.ContentType), string(compression)) { // application/gzip
+			drop(&out, contentType)
+		}
+	}
+	if d.cfg.Encoding == nil {
+		return &out, nil
+	}
+	if out.Body, err = d.cfg.Encoding.json(ctx, body, e.ContentType, d.cfg.MaxSize); err != nil {
+		return nil, fmt.Errorf("decode the body: %w", err)
+	}
+	drop(&out, contentType)
+	out.ContentType = "application/json"
+	return &out, nil
+}
+
+// Properties and headers that describe a body.
+const (
+	contentEncoding = "content-encoding"
+	contentType     = "content-type"
+)
+
+// drop removes a property and a header from a copy of an event, whatever their case.
+func drop(e *sluice.Event, name string) {
+	if name == contentType {
+		e.ContentType = ""
+	}
+	for key := range e.Properties {
+		if strings.EqualFold(key, name) {
+			e.Properties = maps.Clone(e.Properties)
+			maps.DeleteFunc(e.Properties, func(key string, _ any) bool { return strings.EqualFold(key, name) })
+			break
+		}
+	}
+	is := func(h sluice.Header) bool { return strings.EqualFold(h.Name, name) }
+	if slices.ContainsFunc(e.Headers, is) {
+		e.Headers = slices.DeleteFunc(slices.Clone(e.Headers), is)
+	}
+}
