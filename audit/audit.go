@@ -31,6 +31,12 @@ type Config struct {
 	// MaxFaults is the number of faults that a report lists for each partition.
 	// The rest is only counted. Default: 1,000.
 	MaxFaults int
+	// Effect is what reports call an effect, such as document. If it is set, the headline
+	// names the first faults and each reason why something is not known. Default: row.
+	Effect string
+	// MayRepeat says that the target delivers at least once by contract: duplicated
+	// events are counted and listed, but the report is exact. Default: false.
+	MayRepeat bool
 	// Parallel is the number of partitions that are read at once. Default: 4.
 	Parallel int
 	// Progress, if set, is called from time to time with the number of events
@@ -64,7 +70,7 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	topic.Group = group
 	a := &auditor{source: source, ledger: ledger, topic: topic, cfg: cfg.withDefaults()}
 	a.stamps = sluice.NewStampReader(a.cfg.StampsFrom)
-	r := &Report{Topic: topic, Began: began, Partitions: make([]Partition, len(topic.Partitions))}
+	r := &Report{Topic: topic, Began: began, Effect: a.cfg.Effect, MayRepeat: a.cfg.MayRepeat, Partitions: make([]Partition, len(topic.Partitions))}
 	faults := make([][]Fault, len(topic.Partitions))
 	var next atomic.Int64
 	errs := make([]error, len(topic.Partitions))
@@ -96,7 +102,10 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	for _, f := range r.Faults {
 		named += f.Events()
 	}
-	r.UnlistedEvents = r.faultyEvents() - named
+	for _, n := range r.Total.Faults {
+		r.UnlistedEvents += n
+	}
+	r.UnlistedEvents -= named
 	r.Took = time.Since(began)
 	return r, nil
 }

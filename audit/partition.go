@@ -35,6 +35,10 @@ type partitionAudit struct {
 
 	compacted, compactionKnown bool // compaction may have removed events; whether that was asked
 
+	done    []driver.SequenceRange // after the checkpoint
+	finder  Finder                 // nil: the view lists all effects
+	effects map[int64]Effect       // of the events that were read last, by the finder
+
 	pull     func() (Entry, error, bool)
 	entry    Entry // the current one; its sequence number is none after the last
 	previous int64 // the sequence number of the entry before
@@ -54,6 +58,8 @@ func (p *partitionAudit) run(ctx context.Context) error {
 		return err
 	}
 	defer view.Close()
+	p.finder, _ = view.(Finder)
+	p.effects = map[int64]Effect{}
 	if err := p.readCheckpoint(ctx, view); err != nil {
 		return err
 	}
@@ -83,8 +89,8 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	}
 	if p.cfg.Start.Kind != driver.StartEarliest {
 		p.start = p.entry.Sequence
-		if p.start == none {
-			p.start = p.Checkpoint + 1
+		if p.start == none || p.finder != nil { // until an effect is found
+			p.start = min(p.start, p.Checkpoint+1)
 		}
 	}
 	if err := p.checkExpired(); err != nil {
@@ -116,7 +122,7 @@ func (p *partitionAudit) readCheckpoint(ctx context.Context, view View) error {
 		return fmt.Errorf("%s was recreated after its checkpoint (checkpoint of incarnation %s, now %s), so sequence numbers started again: %w",
 			p.topic.Topic, checkpoint.Incarnation, p.topic.Incarnation, ErrUndecided)
 	}
-	p.Checkpoint = checkpoint.Position.Sequence
+	p.Checkpoint, p.done = checkpoint.Position.Sequence, checkpoint.Done
 	return nil
 }
 
@@ -137,8 +143,9 @@ func (p *partitionAudit) nextEntry() error {
 
 // checkExpired checks events that the log no longer has. From the first one with
 // an entry on, each up to the checkpoint must have one, unless the log is sparse:
-// then the numbers without entries may not have been events. Those between the
-// checkpoint and the log's first event expired unread.
+// then the numbers without entries may not have been events. Of a target that is
+// asked for each event nothing is known. Those between the checkpoint and the log's
+// first event expired unread.
 func (p *partitionAudit) checkExpired() error {
 	next := int64(none) // the expected sequence number
 	for p.entry.Sequence < p.First {
@@ -166,7 +173,7 @@ func (p *partitionAudit) checkExpired() error {
 // expected returns the first number from next on that must have an entry, or has
 // expired unread.
 func (p *partitionAudit) expected(next int64) int64 {
-	if p.topic.Sparse {
+	if p.topic.Sparse || p.finder != nil {
 		return max(next, p.Checkpoint+1)
 	}
 	return next
@@ -178,6 +185,12 @@ func (p *partitionAudit) addWithoutEntry(first, last int64) {
 	if passed := min(last, p.Checkpoint); first <= passed {
 		p.addFault(Lost, first, passed, time.Time{})
 		first = passed + 1
+	}
+	for _, r := range p.done {
+		if first <= min(r.First-1, last) {
+			p.addFault(Expired, first, min(r.First-1, last), time.Time{})
+		}
+		first = max(first, r.Last+1)
 	}
 	if first <= last {
 		p.addFault(Expired, first, last, time.Time{})
@@ -203,7 +216,7 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 		case errors.As(readErr, &expired) && expired.First > p.lastRead+1:
 			// They were in the log when the view was opened. Their content is unknown now.
 			p.originalsUnknown = true
-			if err := p.passRemoved(min(expired.First-1, p.Last)); err != nil {
+			if err := p.passRemoved(ctx, min(expired.First-1, p.Last)); err != nil {
 				return err
 			}
 		case p.lastRead > from:
@@ -285,7 +298,7 @@ func (p *partitionAudit) checkIncarnation(ctx context.Context) error {
 
 // checkEvent classifies an event of the log. e is nil if retention has removed it
 // during the audit.
-func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluice.Event) error {
+func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueued time.Time, e *sluice.Event) error {
 	b, err := p.binOf(enqueued)
 	if err != nil {
 		return err
@@ -297,6 +310,7 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 	// The consumer has not seen what came before its start.
 	repeat := e != nil && sequence >= p.start && p.dedup.IsDuplicate(e)
 	matched := e == nil || p.ids.add(p.stamps, e)
+	effect, passed := p.effectOf(sequence, e), p.passed(sequence)
 	switch {
 	case p.entry.Sequence == sequence:
 		if p.entry.DeadLetter {
@@ -306,18 +320,35 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 			p.Written++
 			b.Written++
 		}
-		if sequence > p.Checkpoint {
+		if !passed {
 			p.Ahead++
 			b.Ahead++
 		}
-		if repeat {
+		switch {
+		case repeat:
 			return p.takeEntries(sequence, enqueued, Duplicated)
+		case effect.Copies > 0:
+			return p.takeDead(ctx, e)
 		}
 		return p.takeEntries(sequence, enqueued, "")
-	case sequence < p.start:
+	case effect.Copies > 0:
+		p.start = min(p.start, sequence)
+		p.Written++
+		b.Written++
+		if !passed {
+			p.Ahead++
+			b.Ahead++
+		}
+		if repeat || effect.Copies > 1 {
+			p.addFault(Duplicated, sequence, sequence, enqueued)
+		}
+	case effect.None:
+		p.Unselected++
+		b.Unselected++
+	case sequence < p.start && effect.Unknown == "":
 		p.Skipped++
 		b.Skipped++
-	case sequence > p.Checkpoint:
+	case !passed:
 		p.Waiting++
 		b.Waiting++
 	case repeat:
@@ -327,9 +358,12 @@ func (p *partitionAudit) checkEvent(sequence int64, enqueued time.Time, e *sluic
 			p.Unmatched++
 			b.Unmatched++
 		}
+	case effect.Unknown != "":
+		p.addUnclear(1, effect.Unknown)
+		b.addUnclear(1, effect.Unknown)
 	case p.originalsUnknown && (p.mayBeDuplicate(e) || e == nil && p.stampsSeen):
-		p.Unclear++
-		b.Unclear++
+		p.addUnclear(1, mayRepeat)
+		b.addUnclear(1, mayRepeat)
 	default:
 		p.addFault(Lost, sequence, sequence, enqueued)
 	}

@@ -70,6 +70,9 @@ type Count struct {
 	// once, without an effect: a consumer drops them. Unclear are events without
 	// an effect that may be copies of a message that the log no longer has.
 	Deduplicated, Unclear int64
+	// UnclearWhy counts the Unclear by the reason: that, and what a [Finder] cannot know.
+	UnclearWhy map[string]int64
+	Unselected int64 // of those held, that are to have no effect ([Effect].None)
 	// Unmatched are those of Deduplicated of which the log holds no earlier message with
 	// the same id: only a watermark says that they are copies. A forged watermark shows
 	// here, and so do messages of a dead letter that the stage has sent late.
@@ -86,13 +89,30 @@ func (c *Count) add(o *Count) {
 	c.Waiting += o.Waiting
 	c.Skipped += o.Skipped
 	c.Deduplicated += o.Deduplicated
-	c.Unclear += o.Unclear
+	for why, n := range o.UnclearWhy {
+		c.addUnclear(n, why)
+	}
+	c.Unselected += o.Unselected
 	c.Unmatched += o.Unmatched
 	c.Ahead += o.Ahead
 	c.PastRetention += o.PastRetention
 	for kind, n := range o.Faults {
 		c.addFaults(kind, n)
 	}
+}
+
+// mayRepeat is why it is not known whether an event is lost: its original is gone.
+const mayRepeat = "it may repeat a message that the log no longer has"
+
+func (c *Count) addUnclear(n int64, why string) {
+	if n == 0 {
+		return
+	}
+	if c.UnclearWhy == nil {
+		c.UnclearWhy = map[string]int64{}
+	}
+	c.Unclear += n
+	c.UnclearWhy[why] += n
 }
 
 func (c *Count) addFaults(kind FaultKind, n int64) {
@@ -131,9 +151,15 @@ type Report struct {
 	// faults that are in none of them.
 	Faults         []Fault
 	UnlistedEvents int64
+	// Effect and MayRepeat are those of [Config]; Notes are what the audit's user adds to
+	// the headline.
+	Effect    string
+	MayRepeat bool
+	Notes     []string
 }
 
-// Exact reports that no event is lost or duplicated.
+// Exact reports that no event is lost or duplicated. Where the target may have
+// repetitions, duplicated events are exact too.
 func (r *Report) Exact() bool { return r.faultyEvents() == 0 && r.Total.Unclear == 0 }
 
 // Undecided reports that no event is known to be lost or duplicated, but that
@@ -142,8 +168,10 @@ func (r *Report) Undecided() bool { return r.faultyEvents() == 0 && r.Total.Uncl
 
 // faultyEvents returns the number of events with a fault.
 func (r *Report) faultyEvents() (n int64) {
-	for _, of := range r.Total.Faults {
-		n += of
+	for kind, of := range r.Total.Faults {
+		if kind != Duplicated || !r.MayRepeat {
+			n += of
+		}
 	}
 	return n
 }

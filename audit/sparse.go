@@ -51,17 +51,17 @@ func (p *partitionAudit) askCompacted(ctx context.Context) error {
 
 // passRemoved passes the numbers after the last one up to to, which retention removed during the
 // audit. In a sparse log only those with effects were surely events.
-func (p *partitionAudit) passRemoved(to int64) error {
+func (p *partitionAudit) passRemoved(ctx context.Context, to int64) error {
 	for p.lastRead < to {
 		number := p.lastRead + 1
 		if !p.topic.Sparse || p.entry.Sequence == number {
-			if err := p.checkEvent(number, time.Time{}, nil); err != nil {
+			if err := p.checkEvent(ctx, number, time.Time{}, nil); err != nil {
 				return err
 			}
 			continue
 		}
 		end := min(p.entry.Sequence-1, to)
-		p.Unclear += max(0, min(end, p.Checkpoint)-max(number, p.start)+1)
+		p.addUnclear(max(0, min(end, p.Checkpoint)-max(number, p.start)+1), removedUnread)
 		p.lastRead = end
 	}
 	return nil
@@ -69,6 +69,9 @@ func (p *partitionAudit) passRemoved(to int64) error {
 
 // checkRead checks what a read of the log returned.
 func (p *partitionAudit) checkRead(ctx context.Context, events []*sluice.Event) error {
+	if err := p.find(ctx, events); err != nil {
+		return err
+	}
 	for _, e := range events {
 		switch {
 		case e.Sequence > p.Last:
@@ -82,7 +85,7 @@ func (p *partitionAudit) checkRead(ctx context.Context, events []*sluice.Event) 
 		if err := p.passNumbers(ctx, e.Sequence-1); err != nil {
 			return err
 		}
-		if err := p.checkEvent(e.Sequence, e.Enqueued, e); err != nil {
+		if err := p.checkEvent(ctx, e.Sequence, e.Enqueued, e); err != nil {
 			return err
 		}
 	}

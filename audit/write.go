@@ -27,14 +27,16 @@ type countJSON struct {
 	Expired int64 `json:"expired"`
 	Stray   int64 `json:"stray"`
 
-	Unmatched int64 `json:"unmatched"`
+	Unmatched  int64            `json:"unmatched"`
+	Unselected int64            `json:"unselected"`
+	Why        map[string]int64 `json:"unclear_why,omitempty"`
 }
 
 func (c *Count) json() countJSON {
 	return countJSON{
 		c.Held, c.Written, c.DeadLetters, c.Waiting, c.Skipped, c.Deduplicated, c.Unclear, c.Ahead, c.PastRetention,
 		c.Faults[Lost], c.Faults[Duplicated], c.Faults[Expired], c.Faults[Stray],
-		c.Unmatched,
+		c.Unmatched, c.Unselected, c.UnclearWhy,
 	}
 }
 
@@ -65,6 +67,7 @@ type faultJSON struct {
 func (r *Report) WriteJSON(w io.Writer) error {
 	data := struct {
 		Hub        string          `json:"hub"`
+		Headline   string          `json:"headline"`
 		Group      string          `json:"consumer_group"`
 		Exact      bool            `json:"exact"`
 		Began      time.Time       `json:"began"`
@@ -74,7 +77,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Faults     []faultJSON     `json:"faults"`
 		Unnamed    int64           `json:"events_with_faults_not_named"`
 	}{
-		Hub: r.Topic.Group.Topic, Group: r.Topic.Group.Name, Exact: r.Exact(), Began: r.Began.UTC(), Seconds: r.Took.Seconds(),
+		Hub: r.Topic.Group.Topic, Headline: r.Headline(), Group: r.Topic.Group.Name, Exact: r.Exact(), Began: r.Began.UTC(), Seconds: r.Took.Seconds(),
 		Total: r.Total.json(), Faults: []faultJSON{}, Unnamed: r.UnlistedEvents,
 	}
 	for i := range r.Partitions {
@@ -135,6 +138,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 // Headline returns the result in one sentence.
 func (r *Report) Headline() string {
 	c := &r.Total
+	if r.Effect != "" {
+		return r.fullHeadline()
+	}
 	if r.Exact() {
 		return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s written, %s, %s waiting.",
 			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))

@@ -28,6 +28,9 @@ const maxConditionalAttempts = 20
 func (s *Sink) firstStep(r *record) bool {
 	source := r.doc.Source
 	r.step = step(r.doc.Operation)
+	if r.lookup != nil {
+		r.step = read
+	}
 	if source == nil {
 		return true
 	}

@@ -97,13 +97,16 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 // account's response, or after [Config.Timeout]. So a completed write does not take
 // effect later.
 func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.WriteResult)) {
-	r := &record{ctx: ctx, doc: document, done: done}
+	s.submit(&record{ctx: ctx, doc: document, done: done})
+}
+
+func (s *Sink) submit(r *record) {
 	s.pending.Add(1)
 	if s.closed.Load() {
 		s.failClosed([]*record{r})
 		return
 	}
-	if err := ctx.Err(); err != nil {
+	if err := r.ctx.Err(); err != nil {
 		s.finish(r, sluice.WriteResult{Err: err})
 		return
 	}

@@ -120,6 +120,8 @@ type record struct {
 	doc  Document
 	done func(sluice.WriteResult)
 
+	lookup *Stored // where to store what is read; nil: the document is to be written
+
 	key   [3]partitionkey.Value // the partition key,
 	keys  int                   // of so many values
 	named bool                  // the body has the id

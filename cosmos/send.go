@@ -181,6 +181,10 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 	if r.doc.Source != nil && q.advance(r, op) {
 		return
 	}
+	if r.lookup != nil && r.answerLookup(op) {
+		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
+		return
+	}
 	v := outcomeOf(op.status, op.sub)
 	if v == written {
 		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})

@@ -171,15 +171,33 @@ func (t *cosmosTarget) compile() {
 	t.picker = jsonpick.New(paths...)
 }
 
-// documents returns the event's document.
+// documents returns the event's document, with its source if writes are conditional.
 func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]document, error) {
+	doc, err := t.document(e)
+	if err != nil {
+		return nil, err
+	}
+	if t.conditional {
+		lease := sluice.FencingTokenOf(ctx).Lease
+		doc.Source = sourceOf(lease.Group.Topic, sluice.IncarnationOf(ctx), lease.Epoch, e)
+	}
+	return []document{doc}, nil
+}
+
+// sourceOf returns the source of a document that is written conditionally.
+func sourceOf(topic, incarnation string, epoch int64, e *sluice.Event) *cosmos.Source {
+	return &cosmos.Source{Topic: topic + " " + incarnation, Partition: e.Partition, Epoch: epoch, Sequence: e.Sequence}
+}
+
+// document returns the event's document without its source.
+func (t *cosmosTarget) document(e *sluice.Event) (document, error) {
 	picked := make([]jsonpick.Value, t.paths)
 	if err := t.picker.Pick(e.Body, picked); err != nil {
-		return nil, fmt.Errorf("body: %w", err)
+		return document{}, fmt.Errorf("body: %w", err)
 	}
 	id, err := t.id.scalar(e, picked)
 	if err != nil || id.kind != text && id.kind != number {
-		return nil, fmt.Errorf("id: %s: %w", t.id, orError(err, "is missing, or neither a text nor a number"))
+		return document{}, fmt.Errorf("id: %s: %w", t.id, orError(err, "is missing, or neither a text nor a number"))
 	}
 	doc := document{ID: string(id.text), Body: e.Body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
 	for i := range t.parts {
@@ -189,19 +207,15 @@ func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]docume
 			doc.PartitionKey[i], err = keyValue(v)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
+			return document{}, fmt.Errorf("partition key: %s: %w", part.from, err)
 		}
 		if part.property != "" {
 			if doc.Body, err = part.addTo(doc.Body, doc.PartitionKey[i], picked[part.slot]); err != nil {
-				return nil, err
+				return document{}, err
 			}
 		}
 	}
-	if t.conditional {
-		token := sluice.FencingTokenOf(ctx)
-		doc.Source = &cosmos.Source{Topic: token.Lease.Group.Topic + " " + sluice.IncarnationOf(ctx), Partition: e.Partition, Epoch: token.Lease.Epoch, Sequence: e.Sequence}
-	}
-	return []document{doc}, nil
+	return doc, nil
 }
 
 func orError(err error, otherwise string) error {

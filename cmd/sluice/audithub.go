@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/targetaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
@@ -23,6 +23,7 @@ type auditFlags struct {
 	config, stage string
 	consumerGroup string
 	bin           time.Duration
+	ru            int
 	json          bool
 	html          string
 }
@@ -31,21 +32,25 @@ func (a *app) auditHub() *cobra.Command {
 	var flags auditFlags
 	cmd := &cobra.Command{
 		Use:   "hub --config PIPELINE.yaml",
-		Short: "Compare the events of a hub with the rows and dead letters of a pipeline",
-		Long: `Read a hub from its first event to its last, and look for the row or the dead letter of
-each event, by partition and sequence number. Each event before the checkpoint must have
-exactly one of them. The pipeline can run at the same time.
+		Short: "Compare the events of a hub with what a pipeline has made of them",
+		Long: `Read a hub from its first event to its last, and look for the effect or the dead letter of
+each event. Each event before the checkpoint must have exactly one of them. The pipeline
+can run at the same time.
 
-The pipeline must insert into a table with columns for partition and sequence. The audit
-reads the hub with its own consumer group, which must exist.
+A table needs columns for partition and sequence. Documents of Cosmos DB are looked up by
+the pipeline's id and partition key. The audit reads the hub with its own consumer group,
+which must exist. docs/audit.md says what can be known of each target.
 
 Exit codes: 0 if no event is lost or duplicated, 1 if some are, 2 if the audit cannot
 decide.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			if flags.bin < time.Minute {
+			switch {
+			case flags.bin < time.Minute:
 				return usage.Errorf("--bin %v: must be at least 1m", flags.bin)
+			case flags.ru < 1 || flags.ru > maxAuditRU:
+				return usage.Errorf("--ru %d: must be 1 to %d", flags.ru, maxAuditRU)
 			}
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
@@ -57,11 +62,15 @@ decide.`,
 	stageFlag(f, &flags.stage)
 	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads with")
 	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of a time bin in the report")
+	f.IntVar(&flags.ru, "ru", 400, "request units a `second` for reading documents of Cosmos DB")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report to an HTML `file`")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
+
+// maxAuditRU is the most request units a second.
+const maxAuditRU = 10_000_000
 
 func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	p, err := loadStageWithCheckpoints(flags.config, flags.stage)
@@ -75,7 +84,9 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	var watching sync.WaitGroup
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { a.watchAudit(watched, &read) })
-	report, err := rowaudit.Run(ctx, p, flags.consumerGroup, audit.Config{Bin: flags.bin, Progress: read.Store})
+	report, err := targetaudit.Run(ctx, p, targetaudit.Config{
+		ConsumerGroup: flags.consumerGroup, RU: flags.ru, Audit: audit.Config{Bin: flags.bin, Progress: read.Store},
+	})
 	unwatch()
 	watching.Wait()
 	if err != nil {

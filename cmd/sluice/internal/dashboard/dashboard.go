@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/autoscale/config"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/rowaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/targetaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
@@ -161,7 +161,7 @@ func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (
 			return nil, fmt.Sprintf("Its events cannot be checked one by one: %v.", err), nil
 		}
 		by = func(ctx context.Context, group string, progress func(int64)) (*audit.Report, error) {
-			return rowaudit.Run(ctx, p.Pipeline, group, audit.Config{Progress: progress})
+			return targetaudit.Run(ctx, p.Pipeline, targetaudit.Config{ConsumerGroup: group, Audit: audit.Config{Progress: progress}})
 		}
 	}
 	if p.Pipeline.System == pipeline.EventHubs && group == p.Pipeline.Group.Name {

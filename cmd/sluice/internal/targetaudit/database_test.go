@@ -1,4 +1,4 @@
-package rowaudit
+package targetaudit
 
 import (
 	"path/filepath"

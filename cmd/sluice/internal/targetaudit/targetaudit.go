@@ -1,0 +1,143 @@
+// Package targetaudit audits a pipeline by what its events left behind at its target: rows that
+// record the partition and the sequence number of their events, documents, messages, or identities
+// that a query returns.
+package targetaudit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+// Config has the settings of an audit.
+type Config struct {
+	// ConsumerGroup reads the log. It must be the audit's own.
+	ConsumerGroup string
+	// RU is the most request units a second that the audit may use, if the target is in Cosmos DB.
+	RU int
+	// Audit has the settings of the report. Run sets Start, StampsFrom, Effect and MayRepeat.
+	Audit audit.Config
+}
+
+// Run compares the events of the pipeline's log with what they left behind at its target, and with
+// its dead letters.
+func Run(ctx context.Context, p *pipeline.Pipeline, cfg Config) (*audit.Report, error) {
+	if p.Rollup {
+		return nil, fmt.Errorf("%s: keeps its statistics in memory, with neither checkpoints nor dead letters: there is nothing to audit", p.Name)
+	}
+	source, err := p.SourceAs(cfg.ConsumerGroup)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, p, source, cfg)
+}
+
+// run is [Run] with the log, which it closes.
+func run(ctx context.Context, p *pipeline.Pipeline, source pipeline.Source, cfg Config) (report *audit.Report, err error) {
+	a := &runner{pipeline: p, source: source, cfg: cfg}
+	a.onClose(source.Close)
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		for _, end := range a.closers {
+			_ = end(closing)
+		}
+	}()
+	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom = p.Start(), p.StampsFrom()
+	ledger, err := a.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	group := p.Group
+	if group.Namespace == "" { // only the log knows it
+		topic, err := source.Describe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		group.Namespace = topic.Namespace
+	}
+	if report, err = audit.Run(ctx, source, ledger, group, &a.cfg.Audit); err == nil && a.notes != nil {
+		report.Notes = a.notes()
+	}
+	return report, err
+}
+
+// runner is what an audit opens.
+type runner struct {
+	pipeline *pipeline.Pipeline
+	source   pipeline.Source
+	cfg      Config
+	closers  []func(context.Context) error
+	notes    func() []string // nil: none
+}
+
+func (a *runner) onClose(end func(context.Context) error) { a.closers = append(a.closers, end) }
+
+// ledger opens what the pipeline's events left behind.
+func (a *runner) ledger(ctx context.Context) (audit.Ledger, error) {
+	if a.pipeline.Table != "" {
+		return a.table()
+	}
+	parts, err := a.pipeline.OpenExisting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(parts.Close)
+	ledger := &storeLedger{parts: parts}
+	return ledger, a.open(ctx, ledger)
+}
+
+// table is the ledger in the database of a pipeline's rows.
+func (a *runner) table() (audit.Ledger, error) {
+	t, err := a.pipeline.Lineage()
+	if err != nil {
+		return nil, err
+	}
+	db, dialect, err := openDatabase(t.Database)
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(func(context.Context) error { return db.Close() })
+	return audit.NewSQLLedger(db, dialect, audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}), nil
+}
+
+// open opens the target, and sets how the ledger finds events there.
+func (a *runner) open(ctx context.Context, ledger *storeLedger) error {
+	docs, err := a.pipeline.Documents(ctx, a.cfg.RU)
+	switch {
+	case err != nil:
+		return err
+	case docs != nil:
+		a.onClose(docs.Close)
+		a.cfg.Audit.Effect, ledger.find = "document", docs.Find
+		a.notes = func() []string { return sharedNote(docs.Shared()) }
+		return nil
+	}
+	return errors.New("not a target that can be audited")
+}
+
+// sharedNote says how many documents cannot show which event wrote them.
+func sharedNote(n int64) []string {
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d with the id of an earlier event's document (which of them wrote it is not recorded: conditional: true records it)", n)}
+}
+
+var _ audit.Ledger = (*storeLedger)(nil)
+
+// unknown is the answer for events of which the target tells nothing.
+func unknown(why string) func(context.Context, sluice.Topic, []*sluice.Event) ([]pipeline.Found, error) {
+	return func(_ context.Context, _ sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
+		found := make([]pipeline.Found, len(events))
+		for i := range found {
+			found[i].Unknown = why
+		}
+		return found, nil
+	}
+}
