@@ -27,10 +27,6 @@ func plan(t *testing.T, text string) attack.Plan {
 // config is the configuration of an attack on a source and a database, with the pipeline of an example.
 func config(t *testing.T, source *attack.Source, engine *attack.Engine, program string, p attack.Plan) attack.Config {
 	t.Helper()
-	text, err := os.ReadFile("../../../../../examples/" + map[*attack.Source]string{attack.EventHubs: "flights.yaml", attack.Kafka: "kafka.yaml"}[source])
-	if err != nil {
-		t.Fatal(err)
-	}
 	file, err := os.Open("../../demo/flights-20k.json.gz")
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +42,18 @@ func config(t *testing.T, source *attack.Source, engine *attack.Engine, program 
 	}
 	return attack.Config{
 		Source: source, Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
-		Pipeline: insert(t, string(text), "\npartitions:", fmt.Sprintf("\nlease: {for: %v, renew: %v}\nbatch: 200", engine.LeaseFor, engine.LeaseFor/3)),
+		Pipeline: example(t, map[*attack.Source]string{attack.EventHubs: "flights.yaml", attack.Kafka: "kafka.yaml"}[source], engine, "\nbatch: 200"),
 	}
+}
+
+// example is the pipeline of an example, with leases that last as long as the engine's, and other lines.
+func example(t *testing.T, name string, engine *attack.Engine, lines string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../../../examples/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return insert(t, string(text), "\npartitions:", fmt.Sprintf("\nlease: {for: %v, renew: %v}", engine.LeaseFor, engine.LeaseFor/3)+lines)
 }
 
 // insert puts lines before the one that begins with a word.

@@ -28,6 +28,9 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	if err := w.checkEffects(ctx, &check, r); err != nil {
 		return err
 	}
+	if w.receiver != nil {
+		w.receiver.report(r)
+	}
 	for _, f := range check.Findings(0) {
 		switch f.Fault {
 		case history.Duplicated:

@@ -23,11 +23,14 @@ type trap struct {
 	release chan struct{}
 }
 
-// route is the connection of a process to the log and to the database.
+// route is the connection of a process to the log, to the database and to the receiver.
 type route struct {
-	log     []*tcplink.Link // to each of its servers
-	sql     *tcplink.Link
-	commits *commitproxy.Proxy // between sql and the database; nil where no fault strikes statements
+	program     string
+	log         []*tcplink.Link // to each of its servers
+	sql         *tcplink.Link
+	target      *tcplink.Link      // to the receiver; nil without one
+	deliverLate func()             // delivers the COMMIT, or the request, that is held back
+	commits     *commitproxy.Proxy // between sql and the database; nil where no fault strikes statements
 }
 
 func (w *route) close() {
@@ -37,12 +40,22 @@ func (w *route) close() {
 	for _, l := range w.log {
 		l.Close()
 	}
-	if w.sql != nil {
-		w.sql.Close()
+	for _, l := range w.stores() {
+		l.Close()
 	}
 	if w.commits != nil {
 		w.commits.Close()
 	}
+}
+
+// stores are the links to where a step is stored.
+func (w *route) stores() (list []*tcplink.Link) {
+	for _, l := range []*tcplink.Link{w.sql, w.target} {
+		if l != nil {
+			list = append(list, l)
+		}
+	}
+	return list
 }
 
 // consumer is a `sluice run` that is started again whenever it ends.
@@ -161,7 +174,7 @@ func (c *consumer) arm(f Fault) bool {
 
 // deliver delivers the COMMIT that is held back.
 func (c *consumer) deliver() {
-	c.commits.Deliver()
+	c.deliverLate()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late = false

@@ -61,7 +61,7 @@ func (h *hub) start(ctx context.Context) error {
 	if err := h.ready(ctx); err != nil {
 		return err
 	}
-	h.sender, err = w.newRoute(false)
+	h.sender, err = w.newRoute("send", false)
 	return err
 }
 

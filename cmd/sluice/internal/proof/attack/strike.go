@@ -105,7 +105,7 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	case Unplug:
 		length := between(random, 300*time.Millisecond, w.Engine.LeaseFor+w.Engine.LeaseFor/2)
 		if c.netns == nil {
-			return w.swallow(ctx, append(slices.Clone(c.log), c.sql), length)
+			return w.swallow(ctx, slices.Concat(c.log, c.stores()), length)
 		}
 		if err := c.netns.Unplug(); err != nil {
 			return false, err
@@ -116,14 +116,14 @@ func (w *world) strikeConsumer(ctx context.Context, c *consumer, f Fault, random
 	return false, fmt.Errorf("%s is not a fault of a consumer", f)
 }
 
-// some returns the links of a route to one of its servers, to all of the log, to the database, or all.
+// some returns the links of a route to one of its servers, to all of the log, to where steps are stored,
+// or all.
 func some(w *route, random *rand.Rand) []*tcplink.Link {
-	sql := []*tcplink.Link{w.sql}
-	log := w.log
+	log, stores := w.log, w.stores()
 	if random.IntN(2) == 0 {
 		log = w.log[random.IntN(len(w.log)):][:1]
 	}
-	return [][]*tcplink.Link{log, sql, slices.Concat(log, sql)}[random.IntN(3)]
+	return [][]*tcplink.Link{log, stores, slices.Concat(log, stores)}[random.IntN(3)]
 }
 
 func (w *world) swallow(ctx context.Context, links []*tcplink.Link, length time.Duration) (bool, error) {

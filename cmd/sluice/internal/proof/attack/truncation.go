@@ -111,7 +111,7 @@ func (t *truncation) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.clean, err = w.newRoute(false); err != nil {
+	if w.clean, err = w.newRoute("commands", false); err != nil {
 		return err
 	}
 	t.early, err = launch(w.Dir, "early", w.env(w.clean), w.Binary, "run", w.pipeline())

@@ -32,6 +32,8 @@ type Config struct {
 	Engine   *Engine           // the database
 	Binary   string            // the program
 	Unfenced bool              // it has no fence, so that no transaction is refused
+	Posts    bool              // the pipeline posts to TARGET_URL, where the attack's own receiver writes the rows
+	Forgets  bool              // that receiver forgets some of the events
 	Pipeline string            // text of its pipeline file
 	Records  []json.RawMessage // sent in turn, repeatedly
 	Dir      string            // for all outputs; it must be empty
@@ -54,6 +56,7 @@ type world struct {
 	hostNetwork *netns.Network // nil without network namespaces
 	host        string         // address of the links for the processes
 	source      source
+	receiver    *receiver // nil unless the pipeline posts
 	consumers   []*consumer
 	clean       *route // for commands; no fault strikes it
 
@@ -72,6 +75,11 @@ func (w *world) build(ctx context.Context) (err error) {
 	if err := w.buildDatabase(ctx); err != nil {
 		return err
 	}
+	if w.Posts {
+		if err := w.startReceiver(ctx); err != nil {
+			return err
+		}
+	}
 	w.host = "127.0.0.1"
 	if w.hostNetwork, err = netns.New(consumers); err != nil {
 		w.Log("cannot create network namespaces, blocking traffic at the proxies instead of unplugging cables: %v", err)
@@ -82,7 +90,7 @@ func (w *world) build(ctx context.Context) (err error) {
 	if err := w.source.start(ctx); err != nil {
 		return err
 	}
-	if w.clean, err = w.newRoute(false); err != nil {
+	if w.clean, err = w.newRoute("commands", false); err != nil {
 		return err
 	}
 	for i := range consumers {
@@ -93,11 +101,15 @@ func (w *world) build(ctx context.Context) (err error) {
 		random := rand.New(rand.NewPCG(w.Plan.Seed, uint64(100+i)))
 		c.struck = func(f Fault) { w.struckCommit(ctx, c, f, random) }
 		c.start = func(life int) (*process, error) { return w.begin(c, life) }
-		if c.route, err = w.newRoute(true); err != nil {
+		if c.route, err = w.newRoute(c.name, !w.Posts); err != nil {
 			return err
 		}
-		c.commits.InterceptEach(c.connection)
-		c.commits.Answers(c.answered)
+		if w.Posts {
+			w.receiver.consumers.Store(c.name, c)
+		} else {
+			c.commits.InterceptEach(c.connection)
+			c.commits.Answers(c.answered)
+		}
 		w.consumers = append(w.consumers, c)
 		if err := c.run(); err != nil {
 			return err
@@ -114,9 +126,9 @@ func (w *world) buildDatabase(ctx context.Context) (err error) {
 	return err
 }
 
-// newRoute makes a route to the source and to the database.
-func (w *world) newRoute(statements bool) (_ *route, err error) {
-	r := &route{}
+// newRoute makes a program's route to the source, to the database and to the receiver.
+func (w *world) newRoute(program string, statements bool) (_ *route, err error) {
+	r := &route{program: program}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -130,9 +142,13 @@ func (w *world) newRoute(statements bool) (_ *route, err error) {
 		if r.commits, err = w.Engine.proxy(target); err != nil {
 			return nil, err
 		}
-		target = r.commits.Addr()
+		target, r.deliverLate = r.commits.Addr(), func() { r.commits.Deliver() }
 	}
-	r.sql, err = tcplink.New(net.JoinHostPort(w.host, "0"), target)
+	if r.sql, err = tcplink.New(net.JoinHostPort(w.host, "0"), target); err != nil || !w.Posts {
+		return r, err
+	}
+	r.deliverLate = w.receiver.deliver
+	r.target, err = tcplink.New(net.JoinHostPort(w.host, "0"), w.receiver.addr)
 	return r, err
 }
 
@@ -140,7 +156,11 @@ func (w *world) pipeline() string { return filepath.Join(w.Dir, "flights.yaml") 
 
 // env is the environment of a process that uses a route, with the secrets.
 func (w *world) env(r *route) []string {
-	return append(w.source.env(r.log), "DATABASE_URL="+w.Engine.url(neturl.UserPassword(role, w.secrets.password), r.sql.Addr()))
+	env := w.source.env(r.log)
+	if r.target != nil {
+		env = append(env, "TARGET_URL=http://"+r.target.Addr()+"/"+r.program, "ORDER=partition")
+	}
+	return append(env, "DATABASE_URL="+w.Engine.url(neturl.UserPassword(role, w.secrets.password), r.sql.Addr()))
 }
 
 // close stops everything that still runs.
@@ -152,8 +172,8 @@ func (w *world) close() error {
 		c.route.close()
 	}
 	w.clean.close()
+	errs := []error{w.receiver.close()}
 	w.deliveries.Wait()
-	var errs []error
 	if w.source != nil {
 		errs = append(errs, w.source.close())
 	}
