@@ -28,7 +28,7 @@ func posting(t *testing.T, words string) attack.Config {
 // TestPosted: batches to an HTTP service, each partition's in order and one at a time, of which the
 // service stores each event once.
 func TestPosted(t *testing.T) {
-	mustPass(t, posting(t, "events=40000 rate=700 kills=12 pauses=5 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24"))
+	mustPass(t, posting(t, "events=15000 rate=500 kills=12 pauses=5 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24"))
 }
 
 func TestPostedFindsWhatIsBroken(t *testing.T) {
