@@ -136,7 +136,7 @@ func TestKilled(t *testing.T) {
 				if name == "queue" {
 					mix = small.sessions()
 				}
-				cfg := &sender.Config{Attempts: 20, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond}
+				cfg := &sender.Config{Attempts: 60, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond} // a start takes seconds on a busy machine
 				report, err := sender.New(m.open(), cfg).SendAll(testContext(t), func(yield func(sender.Message) bool) {
 					for i := range mix.count {
 						switch i {
