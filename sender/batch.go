@@ -29,7 +29,7 @@ type kept struct {
 // keep keeps a message. If its id is to be generated, it has none yet.
 func keep(m *Message, index int64) kept {
 	k := kept{index: index, key: m.Key, body: m.Body}
-	if m.SessionID != "" || m.MessageID != "" || m.CorrelationID != "" || m.ContentType != "" || m.Properties != nil || m.Headers != nil || m.EmptyKey {
+	if !m.plain() {
 		whole := *m
 		k.whole = &whole
 	}

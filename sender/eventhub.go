@@ -203,12 +203,13 @@ func (b *eventBatch) Bytes() int { return int(b.batch.NumBytes()) }
 
 func (b *eventBatch) Add(m *Message) error {
 	err := m.checkKafkaOnly()
+	if err == nil {
+		err = m.CheckServiceBusOnly()
+	}
 	switch {
 	case err != nil:
 	case b.Len() == b.maxMessages:
 		return ErrTooLarge
-	case m.SessionID != "":
-		err = errors.New("event hubs have no sessions: set Key instead of SessionID")
 	case m.Key == "":
 		err = b.batch.AddEventData(b.event(m), nil)
 	case longer(m.Key, maxKey):

@@ -296,6 +296,9 @@ func (r *run) settle(b *batch, accepted bool) {
 	}
 	r.mu.Unlock()
 	if accepted {
+		if notify := r.s.cfg.OnAccepted; notify != nil {
+			notify(b.indices())
+		}
 		r.count(func(s *Stats) {
 			s.Messages += int64(len(b.messages))
 			s.Batches++

@@ -34,6 +34,10 @@ type Config struct {
 	// of SendAll then has no rejected messages. Default: the error has the first
 	// 16.
 	OnRejected func(*RejectedError)
+	// OnAccepted is called for each batch that the service has confirmed, with the
+	// indices of its messages, sorted. It is called from several goroutines, and
+	// the batch counts as in flight until it returns. Default: none.
+	OnAccepted func([]IndexRange)
 	// InFlight is how many batches may be in flight. In addition, one batch may be
 	// filling for each partition, and one of messages without a key (with Spread,
 	// one for each partition). Default: 16.

@@ -360,6 +360,8 @@ func checkServiceBus(m *Message) error {
 		return fmt.Errorf("partition key has more than %d characters", maxKey)
 	case longer(m.MessageID, maxID):
 		return fmt.Errorf("message id has more than %d characters", maxID)
+	case m.TTL < 0 || m.TTL > MaxTTL || m.TTL > 0 && m.TTL < time.Millisecond:
+		return fmt.Errorf("time to live of %v: must be from 1ms to %v", m.TTL, MaxTTL)
 	case overhead(m) > maxProperties:
 		return fmt.Errorf("properties have more than %d bytes", maxProperties)
 	}
@@ -389,8 +391,24 @@ func (b *serviceBusBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessa
 	if m.ContentType != "" {
 		b.properties.ContentType = &m.ContentType
 	}
+	if m.Subject != "" {
+		b.properties.Subject = &m.Subject
+	}
+	if m.ReplyTo != "" {
+		b.properties.ReplyTo = &m.ReplyTo
+	}
+	b.message.Header = nil
+	if m.TTL != 0 {
+		b.message.Header = &azservicebus.AMQPAnnotatedMessageHeader{TTL: m.TTL}
+	}
 	b.message.MessageAnnotations = nil
-	if m.Key != "" {
+	switch {
+	case !m.ScheduledFor.IsZero():
+		b.message.MessageAnnotations = map[any]any{scheduledAnnotation: m.ScheduledFor.UTC()}
+		if m.Key != "" {
+			b.message.MessageAnnotations[keyAnnotation] = m.Key
+		}
+	case m.Key != "":
 		if b.annotations == nil {
 			b.annotations = make(map[any]any, 1)
 		}
@@ -419,6 +437,18 @@ func (b *serviceBusBatch) Size(m *Message) (int, error) {
 	}
 	if m.CorrelationID != "" {
 		message.Properties.CorrelationID = m.CorrelationID
+	}
+	if m.Subject != "" {
+		message.Properties.Subject = &m.Subject
+	}
+	if m.ReplyTo != "" {
+		message.Properties.ReplyTo = &m.ReplyTo
+	}
+	if m.TTL != 0 {
+		message.Header = &amqp.MessageHeader{TTL: m.TTL}
+	}
+	if !m.ScheduledFor.IsZero() {
+		message.Annotations[scheduledAnnotation] = m.ScheduledFor
 	}
 	if m.ContentType != "" {
 		message.Properties.ContentType = &m.ContentType

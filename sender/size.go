@@ -10,6 +10,9 @@ import (
 // keyAnnotation is the annotation that carries a message's partition key.
 const keyAnnotation = "x-opt-partition-key"
 
+// scheduledAnnotation is the annotation that says when Service Bus enqueues a message.
+const scheduledAnnotation = "x-opt-scheduled-enqueue-time"
+
 // maxKey is how many characters a partition key may have.
 const maxKey = 128
 
@@ -43,7 +46,7 @@ func batchSize(message *amqp.Message, body []byte) (int, error) {
 // overhead is how many bytes a message has beside its body, without their
 // encoding.
 func overhead(m *Message) int {
-	n := len(m.Key) + len(m.MessageID) + len(m.CorrelationID) + len(m.ContentType)
+	n := len(m.Key) + len(m.MessageID) + len(m.CorrelationID) + len(m.ContentType) + len(m.Subject) + len(m.ReplyTo)
 	for name, value := range m.Properties {
 		n += len(name)
 		switch v := value.(type) {

@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/upload"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/sender"
 )
 
 func (a *app) send() *cobra.Command {
 	var to upload.Destination
+	var report reportFlags
 	var rate float64
 	var generated upload.Generated
 	cmd := &cobra.Command{
@@ -24,6 +27,15 @@ without a file, records are read from standard input.
 
 Batches are as large as the service allows. Records with the same key, or with the
 same session, keep their order. Records with neither are spread over the partitions.
+
+With --namespace, Entra ID's default credential signs in: that of az login, of a managed
+identity, or of AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET. It needs the
+role Azure Event Hubs Data Sender or Azure Service Bus Data Sender.
+
+With --report, a file says in JSON lines which records were sent and which were not, also
+after the process was killed. send --resume FILE sends those that are not known to be
+sent, from the same files to the same destination, in their order. A record with an
+unknown outcome may be stored already: it is then stored twice, with the same message id.
 
 For Kafka, --to is kafka://HOST:9092, or kafka+tls://HOST:9093 over TLS; several brokers
 are separated by commas. What tls and sasl say in a pipeline file is in the environment:
@@ -39,10 +51,17 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 		Example: `  sluice send --hub flights --key-field origin flights.csv
   sluice send --queue orders --session-field customer orders.ndjson
   sluice send --to kafka://127.0.0.1:9092 --topic flights --create 4 flights.csv
+  sluice send --namespace contoso.servicebus.windows.net --hub flights flights.csv
+  sluice send --hub flights --report flights.report flights.csv
+  sluice send --resume flights.report
   sluice send --hub docs --generate 4200000 --replicas 4 --batch 500`,
 	}
 	cmd.RunE = a.runE(func(ctx context.Context, files []string) error {
 		if err := checkGenerated(cmd, &generated, files); err != nil {
+			return err
+		}
+		files, err := report.apply(cmd, &to, files)
+		if err != nil {
 			return err
 		}
 		if err := checkDestination(cmd, &to); err != nil {
@@ -53,7 +72,7 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 		}
 		ctx, stop := untilInterrupted(ctx)
 		defer stop()
-		u := &upload.Uploader{To: &to, Rate: rate, Out: a.out, Screen: a.screen, Log: a.log}
+		u := &upload.Uploader{To: &to, Rate: rate, Out: a.out, Screen: a.screen, Log: a.log, Report: report.file(), Resume: report.resume != ""}
 		switch {
 		case generated.Count > 0:
 			return u.Generated(ctx, &generated)
@@ -64,6 +83,7 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 	})
 	f := cmd.Flags()
 	addDestination(f, &to)
+	report.add(f)
 	f.Float64Var(&rate, "rate", 0, "largest `number` of records per second (default no limit)")
 	addGenerated(f, &generated)
 	return cmd
@@ -71,12 +91,41 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 
 func addDestination(f *pflag.FlagSet, d *upload.Destination) {
 	f.StringVar(&d.Connection, "to", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+", for queues and topics env:"+upload.ServiceBusVariable+")")
+	f.StringVar(&d.Namespace, "namespace", "", "`host` name of a namespace, such as contoso.servicebus.windows.net, to sign in with Entra ID instead of --to")
 	f.StringVar(&d.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
 	f.StringVar(&d.Queue, "queue", "", "`name` of a Service Bus queue")
 	f.StringVar(&d.Topic, "topic", "", "`name` of a Service Bus topic, or of a topic of Kafka")
 	f.Int32Var(&d.Create, "create", 0, "create the topic of Kafka with this `number` of partitions if it does not exist")
 	f.StringVar(&d.KeyField, "key-field", "", "`field` whose value is the partition key")
 	f.StringVar(&d.SessionField, "session-field", "", "`field` whose value is the session id, for a queue or topic")
+	f.StringVar(&d.Subject, "subject", "", "`text` that is the subject (label) of all messages, for a queue or topic of Service Bus")
+	f.StringVar(&d.SubjectField, "subject-field", "", "`field` whose value is the subject, for a queue or topic of Service Bus")
+	f.StringVar(&d.ReplyTo, "reply-to", "", "`name` of the queue for answers, for a queue or topic of Service Bus")
+	f.DurationVar(&d.TTL, "ttl", 0, "how long a message lives, for a queue or topic of Service Bus (default as the queue or topic says)")
+	f.StringVar(&d.ScheduledField, "scheduled-field", "", "`field` with the time when the message is enqueued, in RFC 3339, for a queue or topic of Service Bus")
+	f.StringVar(&d.CorrelationField, "correlation-field", "", "`field` whose value is the correlation id")
+}
+
+// checkProperties returns what is wrong with the flags of messages' properties.
+func checkProperties(cmd *cobra.Command, d *upload.Destination) error {
+	given := cmd.Flags().Changed
+	for _, name := range []string{"subject", "subject-field", "reply-to", "ttl", "scheduled-field"} {
+		if given(name) && !d.IsServiceBus() {
+			return usage.Errorf("--%s needs --queue or --topic: only Service Bus has it", name)
+		}
+	}
+	for _, name := range []string{"subject-field", "scheduled-field", "correlation-field"} {
+		if given(name) && given("generate") {
+			return usage.Errorf("--%s: generated documents have the fields id, key and payload only", name)
+		}
+	}
+	switch {
+	case given("subject") && given("subject-field"):
+		return usage.Errorf("--subject and --subject-field exclude each other")
+	case given("ttl") && (d.TTL < time.Millisecond || d.TTL > sender.MaxTTL):
+		return usage.Errorf("--ttl %v: must be from 1ms to %v", d.TTL, sender.MaxTTL)
+	}
+	return nil
 }
 
 // checkDestination returns what is wrong with the flags of the destination.
@@ -94,6 +143,14 @@ func checkDestination(cmd *cobra.Command, d *upload.Destination) error {
 			given = name
 		}
 	}
+	if cmd.Flags().Changed("namespace") {
+		if d.Connection != "" {
+			return usage.Errorf("--to and --namespace exclude each other: a connection string holds the namespace and its key")
+		}
+		if err := upload.CheckNamespace(d.Namespace); err != nil {
+			return err
+		}
+	}
 	switch {
 	case d.SessionField != "" && d.IsKafka():
 		return usage.Errorf("--session-field: Kafka has no sessions: use --key-field")
@@ -106,5 +163,5 @@ func checkDestination(cmd *cobra.Command, d *upload.Destination) error {
 	case d.SessionField != "" && d.KeyField != "":
 		return usage.Errorf("--key-field and --session-field exclude each other: a session id is the partition key too")
 	}
-	return nil
+	return checkProperties(cmd, d)
 }

@@ -3,7 +3,6 @@ package kafkasender
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math"
 	"time"
@@ -63,12 +62,10 @@ func (t *Transport) newBatch(p *partition, l limits) *recordBatch {
 func (b *recordBatch) Len() int   { return b.count }
 func (b *recordBatch) Bytes() int { return b.size }
 
-var errSession = errors.New("topics of Kafka have no sessions: set Key instead of SessionID")
-
 // Add implements [sender.Batch].
 func (b *recordBatch) Add(m *sender.Message) error {
-	if m.SessionID != "" {
-		return errSession
+	if err := m.CheckServiceBusOnly(); err != nil {
+		return err
 	}
 	if err := b.headers.set(m); err != nil {
 		return err

@@ -142,7 +142,8 @@ func TestRefusedMessages(t *testing.T) {
 			message sender.Message
 			want    string
 		}{
-			"session": {sender.Message{SessionID: "s"}, "have no sessions"},
+			"session": {sender.Message{SessionID: "s"}, "only Service Bus has sessions"},
+			"subject": {sender.Message{Subject: "s"}, "only Service Bus has Subject"},
 			"struct":  {sender.Message{Properties: map[string]any{"p": struct{}{}}}, `property "p" is a struct {}`},
 			"second":  {sender.Message{}, sender.ErrTooLarge.Error()},
 		} {

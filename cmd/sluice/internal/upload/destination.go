@@ -31,19 +31,45 @@ type Destination struct {
 	// Connection is the connection string, an address of Kafka such as kafka://127.0.0.1:9092, or
 	// env:NAME for one of these in an environment variable. Default: that of [EventHubVariable] or
 	// [ServiceBusVariable].
-	Connection string
+	Connection string `json:"connection,omitempty"`
+	// Namespace is the host name of a namespace, such as contoso.servicebus.windows.net, to which the
+	// default credential of Entra ID signs in. It takes the place of Connection. Default: none.
+	Namespace string `json:"namespace,omitempty"`
 	// Hub, Queue or Topic is the name of the entity. A hub's can be in the connection string.
-	Hub, Queue, Topic string
+	Hub   string `json:"hub,omitempty"`
+	Queue string `json:"queue,omitempty"`
+	Topic string `json:"topic,omitempty"`
 	// KeyField or SessionField is the name of the field whose value is the partition key or the
 	// session id.
-	KeyField, SessionField string
+	KeyField     string `json:"key_field,omitempty"`
+	SessionField string `json:"session_field,omitempty"`
 	// Create is how many partitions a topic of Kafka gets if it does not exist. Default: it must
 	// exist.
-	Create int32
+	Create int32 `json:"-"`
+	Properties
+}
+
+// DestinationFlags are the flags that say where and how records are sent, and that a report holds.
+var DestinationFlags = []string{"hub", "queue", "topic", "create", "key-field", "session-field",
+	"subject", "subject-field", "reply-to", "ttl", "scheduled-field", "correlation-field"}
+
+// Withheld stands for a connection string in a report, which would hold a key.
+const Withheld = "withheld"
+
+// withoutSecrets returns the destination as a report may hold it.
+func (d *Destination) withoutSecrets() *Destination {
+	to := *d
+	if to.Connection != "" && !strings.HasPrefix(to.Connection, "env:") && !isKafkaURL(to.Connection) {
+		to.Connection = Withheld
+	}
+	return &to
 }
 
 // IsKafka reports whether the destination is a topic of Kafka.
 func (d *Destination) IsKafka() bool {
+	if d.Namespace != "" {
+		return false
+	}
 	text, err := d.connectionString()
 	return err == nil && isKafkaURL(text)
 }
@@ -84,7 +110,7 @@ func (d *Destination) connectionString() (string, error) {
 	}
 	value := os.Getenv(name)
 	if value == "" {
-		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass --to", name)
+		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass --to, or --namespace for Entra ID", name)
 	}
 	return value, nil
 }
@@ -109,24 +135,16 @@ func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, 
 	if d.IsKafka() {
 		return d.connectKafka(ctx, n, batch)
 	}
-	connection, err := d.connectionString()
+	dial, err := d.azureDialer(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	if !d.IsServiceBus() {
-		if props, err := azeventhubs.ParseConnectionString(connection); err == nil && props.EntityPath == nil && d.Hub == "" {
-			return nil, usage.Errorf("the destination is missing: pass --hub NAME (the connection string has no EntityPath), --queue NAME or --topic NAME")
-		}
-		if err := describeHub(ctx, connection, d.Hub); err != nil {
-			return nil, err
-		}
-	}
 	c := &connections{}
 	for range n {
-		t, err := d.dial(connection, batch)
+		t, err := dial()
 		if err != nil {
 			c.close(ctx)
-			return nil, errors.New("connection string: not understood")
+			return nil, err
 		}
 		c.transports = append(c.transports, t)
 	}
@@ -137,34 +155,76 @@ func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, 
 	return c, nil
 }
 
-// describeHub asks for a hub's properties.
-func describeHub(ctx context.Context, connection, hub string) error {
-	source, err := eventhub.New(connection, hub, nil)
-	if err != nil {
-		return err
+// azureDialer returns a function that opens a connection to an event hub, or to Service Bus. It asks for
+// a hub's properties.
+func (d *Destination) azureDialer(ctx context.Context, batch int) (dial func() (transport, error), err error) {
+	bus := &sender.ServiceBusConfig{MaxMessages: batch, Client: azservicebus.ClientOptions{ApplicationID: "sluice"}}
+	hub := &sender.EventHubConfig{MaxMessages: batch, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice"}}
+	if d.Namespace != "" {
+		return d.entraDialer(ctx, bus, hub)
 	}
-	defer source.Close(ctx)
-	_, err = source.Describe(ctx)
-	return err
-}
-
-func (d *Destination) dial(connection string, batch int) (transport, error) {
-	if d.IsServiceBus() {
-		return sender.OpenServiceBus(connection, d.Queue+d.Topic, &sender.ServiceBusConfig{
-			MaxMessages: batch, Client: azservicebus.ClientOptions{ApplicationID: "sluice"},
-		})
-	}
-	hub := d.Hub
-	props, err := azeventhubs.ParseConnectionString(connection)
+	connection, err := d.connectionString()
 	if err != nil {
 		return nil, err
 	}
-	if props.EntityPath != nil {
-		hub = "" // the SDK refuses a hub that is named twice
+	if d.IsServiceBus() {
+		return func() (transport, error) {
+			t, err := sender.OpenServiceBus(connection, d.Queue+d.Topic, bus)
+			return understood(t, err)
+		}, nil
 	}
-	return sender.OpenEventHub(connection, hub, &sender.EventHubConfig{
-		MaxMessages: batch, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice"},
-	})
+	name := d.Hub
+	if named, err := azeventhubs.ParseConnectionString(connection); err == nil && named.EntityPath != nil {
+		name = "" // the SDK refuses a hub that is named twice
+	} else if err == nil && name == "" {
+		return nil, usage.Errorf("the destination is missing: pass --hub NAME (the connection string has no EntityPath), --queue NAME or --topic NAME")
+	}
+	source, err := eventhub.New(connection, d.Hub, nil)
+	if err != nil {
+		return nil, err
+	}
+	return func() (transport, error) {
+		t, err := sender.OpenEventHub(connection, name, hub)
+		return understood(t, err)
+	}, describeHub(ctx, source)
+}
+
+// understood replaces the error of a connection string, which may quote it.
+func understood(t transport, err error) (transport, error) {
+	if err != nil {
+		return nil, errors.New("connection string: not understood")
+	}
+	return t, nil
+}
+
+// entraDialer is azureDialer with the default credential of Entra ID.
+func (d *Destination) entraDialer(ctx context.Context, bus *sender.ServiceBusConfig, hub *sender.EventHubConfig) (dial func() (transport, error), err error) {
+	if d.Hub+d.Queue+d.Topic == "" {
+		return nil, usage.Errorf("the destination is missing: pass --hub NAME, --queue NAME or --topic NAME")
+	}
+	credential, err := d.defaultCredential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d.IsServiceBus() {
+		return func() (transport, error) {
+			return sender.OpenServiceBusWithCredential(d.Namespace, d.Queue+d.Topic, credential, bus)
+		}, nil
+	}
+	source, err := eventhub.NewWithCredential(d.Namespace, d.Hub, credential, nil)
+	if err != nil {
+		return nil, err
+	}
+	return func() (transport, error) {
+		return sender.OpenEventHubWithCredential(d.Namespace, d.Hub, credential, hub)
+	}, describeHub(ctx, source)
+}
+
+// describeHub asks for a hub's properties, and closes the source.
+func describeHub(ctx context.Context, source *eventhub.Source) error {
+	defer source.Close(ctx)
+	_, err := source.Describe(ctx)
+	return err
 }
 
 // close closes the connections, even if ctx has ended.
@@ -197,7 +257,7 @@ func (d *Destination) explain(err error) error {
 	is := func(condition amqp.ErrCond) bool { return errors.As(err, &answer) && answer.Condition == condition }
 	switch {
 	case is(amqp.ErrCondNotFound), errors.As(err, &bus) && bus.Code == azservicebus.CodeNotFound:
-		return fmt.Errorf("%s: not found: check its name, and the namespace in the connection string", d)
+		return fmt.Errorf("%s: not found: check its name and the namespace", d)
 	case is(amqp.ErrCondUnauthorizedAccess), errors.As(err, &bus) && bus.Code == azservicebus.CodeUnauthorizedAccess,
 		errors.As(err, &hub) && hub.Code == azeventhubs.ErrorCodeUnauthorizedAccess:
 		return fmt.Errorf("%s: not authorised: check the key and its right to send, or the role Azure %s Data Sender%s", d, service, serviceText(err))
@@ -230,10 +290,10 @@ func senderConfig() *sender.Config {
 }
 
 // message makes the message of a record.
-func (d *Destination) message(key string, body []byte) sender.Message {
+func (d *Destination) message(key string, body []byte) (sender.Message, error) {
 	m := sender.Message{Key: key, ContentType: "application/json", Body: body}
 	if d.SessionField != "" {
 		m.Key, m.SessionID = "", key
 	}
-	return m
+	return m, d.set(&m)
 }

@@ -19,20 +19,24 @@ type FeedConfig struct {
 	LongKeys bool
 	// Rate limits how many records are yielded per second. Default: no limit.
 	Rate float64
-	// TooLarge is called for each record that is too large to read. It is left out.
-	TooLarge func(*records.TooLargeError)
+	// TooLarge is called for each record that is too large to read, with its number. It is left out.
+	TooLarge func(*records.TooLargeError, int64)
+	// Skip reports whether a record is left out, by its number. Default: none is.
+	Skip func(number int64) bool
 }
 
 // Record is a record of a file, and its key.
 type Record struct {
 	records.Record
-	Key string // empty: none
+	Key      string // empty: none
+	Position int64  // its number in all files, from 1
 }
 
 // Feed yields the records of files at a limited rate.
 type Feed struct {
-	cfg  FeedConfig
-	pace *loadgen.Pacer
+	cfg   FeedConfig
+	pace  *loadgen.Pacer
+	count int64 // records that were read, of all files
 }
 
 // NewFeed makes a feed. A nil cfg takes every default.
@@ -87,8 +91,9 @@ func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) 
 		var large *records.TooLargeError
 		switch {
 		case errors.As(err, &large):
+			f.count++
 			if f.cfg.TooLarge != nil {
-				f.cfg.TooLarge(large)
+				f.cfg.TooLarge(large, f.count)
 			}
 			continue
 		case errors.Is(err, io.EOF):
@@ -96,7 +101,11 @@ func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) 
 		case err != nil:
 			return err
 		}
-		keyed := Record{Record: r}
+		f.count++
+		if f.cfg.Skip != nil && f.cfg.Skip(f.count) {
+			continue
+		}
+		keyed := Record{Record: r, Position: f.count}
 		if f.cfg.KeyField != "" {
 			if keyed.Key, err = key(r.Body, f.cfg.KeyField, f.cfg.LongKeys); err != nil {
 				return fmt.Errorf("%s: %w", r.Place, err)

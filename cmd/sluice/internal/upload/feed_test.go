@@ -61,10 +61,12 @@ func TestRecordsWithTheirKeys(t *testing.T) {
 
 func TestTooLargeRecordsAreNamedAndTheOthersDrawn(t *testing.T) {
 	var named []string
-	f := newFeed(t, &upload.FeedConfig{KeyField: "key", TooLarge: func(e *records.TooLargeError) { named = append(named, e.Place.String()) }})
+	f := newFeed(t, &upload.FeedConfig{KeyField: "key", TooLarge: func(e *records.TooLargeError, number int64) {
+		named = append(named, fmt.Sprint(e.Place, " number ", number))
+	}})
 	huge := fmt.Sprintf(`{"key":"a","pad":%q}`, strings.Repeat("x", records.MaxSize))
 	list, err := drawn(t.Context(), f, `{"key":"a"}`+"\n"+huge+"\n"+`{"key":"b"}`+"\n")
-	if err != nil || len(list) != 2 || list[1].Key != "b" || strings.Join(named, " ") != "in: line 2" {
+	if err != nil || len(list) != 2 || list[1].Key != "b" || list[1].Position != 3 || strings.Join(named, " ") != "in: line 2 number 2" {
 		t.Errorf("%d records, %q too large: %v", len(list), named, err)
 	}
 }

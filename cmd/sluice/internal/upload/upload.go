@@ -26,6 +26,11 @@ type Uploader struct {
 	Out    io.Writer
 	Screen *term.Screen
 	Log    *slog.Logger
+	// Report is the name of a file to which is written what became of each record of files, so that a
+	// later run can send what is missing. Default: none.
+	Report string
+	// Resume says that Report is of an earlier run, and that what is missing is sent.
+	Resume bool
 }
 
 // Files sends the records of files, one file after the other. The name "-" is standard input.
@@ -41,13 +46,41 @@ func (u *Uploader) Files(ctx context.Context, names []string) error {
 	}
 	defer to.close(ctx)
 	f := &files{Uploader: u}
-	if f.feed, err = NewFeed(&FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, TooLarge: f.tooLarge}); err != nil {
+	if err := f.openReport(names); err != nil {
 		return err
 	}
+	feed := &FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, TooLarge: f.tooLarge}
 	cfg := senderConfig()
 	cfg.OnRejected = f.rejected
+	if r := f.record; r != nil {
+		feed.Skip = r.sent.has
+		cfg.OnAccepted = func(indices []sender.IndexRange) {
+			r.write(&reportLine{Outcome: outcomeSent, Records: formatNumbers(f.places.numbers(indices))})
+		}
+	}
+	if f.feed, err = NewFeed(feed); err != nil {
+		return err
+	}
 	s := sender.New(to.transports[0], cfg)
 	return u.report(ctx, to, []*sender.Sender{s}, func() error { return f.send(ctx, s, names) })
+}
+
+// openReport opens the report, if one is wanted.
+func (f *files) openReport(names []string) (err error) {
+	switch {
+	case f.Report == "":
+	case f.Resume:
+		if f.record, err = resumeReport(f.Report, f.To, names); err != nil {
+			return err
+		}
+		f.Log.Info("resuming", "report", f.Report, "sent", f.record.sent.count, "unknown", f.record.unknown.count)
+		if n := f.record.unknown.count; n > 0 {
+			f.Log.Warn("records with an unknown outcome are sent again and may be stored twice: both messages have the same id", "records", n)
+		}
+	default:
+		f.record, err = createReport(f.Report, f.To, names)
+	}
+	return err
 }
 
 // checkReadable returns why a file cannot be read.
@@ -66,7 +99,8 @@ func checkReadable(name string) error {
 // files sends the records of files.
 type files struct {
 	*Uploader
-	feed *Feed
+	feed   *Feed
+	record *sendReport // nil: none is wanted
 
 	places places
 	err    error // why reading ended
@@ -77,13 +111,37 @@ type files struct {
 }
 
 func (f *files) send(ctx context.Context, s *sender.Sender, names []string) error {
-	_, err := s.SendAll(ctx, func(yield func(sender.Message) bool) {
+	whole := true // the input was yielded to its end
+	result, err := s.SendAll(ctx, func(yield func(sender.Message) bool) {
 		for _, name := range names {
-			if !f.yieldFile(ctx, name, yield) {
+			if whole = f.yieldFile(ctx, name, yield); !whole {
 				return
 			}
 		}
 	})
+	err = f.failure(err)
+	if f.record == nil {
+		return err
+	}
+	next := f.places.next()
+	if result.Taken < f.places.n {
+		_, next = f.places.of(result.Taken)
+	}
+	why := err
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		why = errInterrupted
+	}
+	if broken := f.record.finish(&f.places, &result, next, !whole || result.Taken < f.places.n, why); broken != nil {
+		return errors.Join(err, broken)
+	}
+	if err != nil {
+		f.Log.Warn("not all records were sent: the report says which; send --resume sends those", "report", f.Report)
+	}
+	return err
+}
+
+// failure is why not all records were sent, by the error of SendAll.
+func (f *files) failure(err error) error {
 	switch {
 	case err != nil:
 		return f.To.explain(err)
@@ -115,8 +173,19 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 		if f.err = err; err != nil {
 			return false
 		}
-		f.places.add(r.Place)
-		if !yield(f.To.message(r.Key, r.Body)) {
+		m, err := f.To.message(r.Key, r.Body)
+		if err != nil {
+			f.err = fmt.Errorf("%s: %w", r.Place, err)
+			return false
+		}
+		f.places.add(r.Place, r.Position)
+		if f.record != nil {
+			if f.err = f.record.sending(r.Position); f.err != nil {
+				return false
+			}
+			m.MessageID = f.record.messageID(r.Position)
+		}
+		if !yield(m) {
 			return false
 		}
 	}
@@ -124,24 +193,31 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 }
 
 // tooLarge logs and counts a record that is too large to be read or sent.
-func (f *files) tooLarge(e *records.TooLargeError) {
+func (f *files) tooLarge(e *records.TooLargeError, number int64) {
 	f.mu.Lock()
 	f.largeCount++
 	f.mu.Unlock()
-	f.Log.Error("record not sent", "error", e.Error())
+	f.notSent(e.Place, number, fmt.Sprintf("too large (%d bytes)", e.Size))
 }
 
 // rejected logs and counts a record that cannot be sent.
 func (f *files) rejected(e *sender.RejectedError) {
-	place := f.places.of(e.Index)
+	place, number := f.places.of(e.Index)
 	if errors.Is(e, sender.ErrTooLarge) {
-		f.tooLarge(&records.TooLargeError{Place: place, Size: e.Body})
+		f.tooLarge(&records.TooLargeError{Place: place, Size: e.Body}, number)
 		return
 	}
 	f.mu.Lock()
 	f.otherCount++
 	f.mu.Unlock()
-	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %v", place, e.Err))
+	f.notSent(place, number, e.Err.Error())
+}
+
+func (f *files) notSent(place records.Place, number int64, reason string) {
+	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %s", place, reason))
+	if f.record != nil {
+		f.record.rejected(number, place, reason)
+	}
 }
 
 // Generated says what documents are generated, and how they are sent.
@@ -183,7 +259,11 @@ func (u *Uploader) sendLoad(ctx context.Context, senders []*sender.Sender, load 
 		work.Go(func() {
 			_, err := s.SendAll(sending, func(yield func(sender.Message) bool) {
 				for d := range load.Part(sending, i) {
-					m := u.To.message(d.Key, d.Body)
+					m, err := u.To.message(d.Key, d.Body)
+					if err != nil {
+						stop(err)
+						return
+					}
 					m.MessageID = d.ID
 					if !yield(m) {
 						return
@@ -198,6 +278,8 @@ func (u *Uploader) sendLoad(ctx context.Context, senders []*sender.Sender, load 
 	work.Wait()
 	return context.Cause(sending)
 }
+
+var errInterrupted = errors.New("interrupted")
 
 // report shows progress while send runs, and then prints how many records were acknowledged, also
 // if send fails.
@@ -226,7 +308,7 @@ func (u *Uploader) report(ctx context.Context, to *connections, senders []*sende
 	// Scripts read the number, so it has no separators.
 	fmt.Fprintf(u.Out, "%d %s acknowledged in %s\n", acknowledged, noun, humanize.Span(took))
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	return err
 }
