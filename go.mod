@@ -29,10 +29,13 @@ require (
 )
 
 require (
+	github.com/bufbuild/protocompile v0.14.1
 	github.com/klauspost/compress v1.20.3
 	github.com/pierrec/lz4/v4 v4.1.33
+	github.com/twmb/avro v1.9.0
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (

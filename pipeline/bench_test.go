@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -49,4 +50,39 @@ func BenchmarkRollup(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkFormat maps events with bodies of each format to rows of two columns. plain has no
+// source.format at all.
+func BenchmarkFormat(b *testing.B) {
+	for _, c := range []struct{ name, format, body string }{
+		{"plain", "", `{"number":"AA 7","delay":3,"id":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`},
+		{"undeclared", "  format: {compression: auto}\n", `{"number":"AA 7","delay":3,"id":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`},
+		{"gzip", "  format: {compression: gzip}\n", string(gzipped(`{"number":"AA 7","delay":3,"id":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`))},
+		{"avro", "  format: {encoding: avro, schema: testdata/flight.avsc}\n", avroFlight("AA 7", 3)},
+		{"protobuf", "  format: {encoding: protobuf, schema: testdata/flight.proto, message: pkg.Flight}\n", protoFlight("AA 7", 3)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			file := replaced(b, sound, []string{"  start: earliest\n", c.format, "      delay: {", "      number: body.number\n      delay: {"})
+			p, err := Parse("p.yaml", []byte(file), environment())
+			if err != nil {
+				b.Fatal(err)
+			}
+			h := decoded(p, func(_ context.Context, _ int, batch sluice.Batch) error {
+				_, err := p.target.mapping.rows(batch.Events)
+				return err
+			})
+			events := make([]*sluice.Event, 1000)
+			for i := range events {
+				events[i] = &sluice.Event{Body: []byte(c.body)}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := h(b.Context(), 0, sluice.Batch{Events: events}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*len(events))/b.Elapsed().Seconds(), "events/s")
+		})
+	}
 }

@@ -40,6 +40,13 @@
 //	  format:                           # how bodies are encoded, see docs/formats.md; plain JSON by default
 //	    compression: auto               # gzip, zstd, or auto: as the property content-encoding says; none by default
 //	    max_size: 8MiB                  # of a decoded body
+//	    encoding: json                  # avro, protobuf
+//	    schema: flights.avsc            # for protobuf a .proto, or a descriptor set
+//	    message: pkg.Flight             # for protobuf
+//	    import_path: proto              # for a .proto: the directory that it and its imports are below; its own by default
+//	    registry:                       # which has the schemas that bodies were written with: one of
+//	      confluent: {url: https://…}   # with user and password: ${SCHEMA_REGISTRY_PASSWORD}, or token; tls, as for kafka
+//	      azure: {namespace: contoso.servicebus.windows.net, credential: default}   # and tls
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}

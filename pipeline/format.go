@@ -5,34 +5,8 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
-
-// maxDecoded is the largest value of max_size. Most decoders in other languages have a limit below it.
-const maxDecoded = 256 << 20
-
-// readFormat reads source.format: how bodies are encoded.
-func (p *Pipeline) readFormat(n strictyaml.Node) {
-	var cfg decode.Config
-	var compression string
-	ok := n.Object(strictyaml.Keys{
-		"compression": func(n strictyaml.Node) {
-			n.OneOf(&compression, string(decode.Gzip), string(decode.Zstd), string(decode.Auto))
-		},
-		"max_size": func(n strictyaml.Node) {
-			if n.Size(&cfg.MaxSize, maxDecoded) && cfg.MaxSize == 0 {
-				n.Fail("must be more than zero")
-			}
-		},
-	})
-	if !ok {
-		return
-	}
-	cfg.Compression = decode.Compression(compression)
-	cfg.NullBodies = p.System == Kafka
-	p.format = decode.New(cfg)
-}
 
 // maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
 const maxDecodedBatch = 64 << 20

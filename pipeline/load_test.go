@@ -62,7 +62,7 @@ func edit(t *testing.T, edits ...string) string {
 	return replaced(t, sound, edits)
 }
 
-func replaced(t *testing.T, text string, edits []string) string {
+func replaced(t testing.TB, text string, edits []string) string {
 	t.Helper()
 	for i := 0; i < len(edits); i += 2 {
 		if !strings.Contains(text, edits[i]) {
@@ -350,7 +350,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092", "TARGET_URL=https://localhost")); err != nil {
+		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092", "TARGET_URL=https://localhost", "SCHEMA_FILE=../examples/flight.avsc")); err != nil {
 			t.Error(err)
 		}
 	}

@@ -202,7 +202,14 @@ func (p *Pipeline) Check(ctx context.Context) error {
 	hub := make(chan error, 1)
 	go func() { hub <- p.checkHub(ctx) }()
 	database := p.checkDatabase(ctx)
-	return errors.Join(<-hub, database)
+	return errors.Join(<-hub, p.checkFormat(ctx), database)
+}
+
+func (p *Pipeline) checkFormat(ctx context.Context) error {
+	if p.format == nil {
+		return nil
+	}
+	return p.problem(p.places.format, p.format.Check(ctx))
 }
 
 func (p *Pipeline) checkHub(ctx context.Context) error {

@@ -51,7 +51,7 @@ type Pipeline struct {
 	http        *httpTarget
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
-	places      struct{ source, database, target strictyaml.Place }
+	places      struct{ source, format, database, target strictyaml.Place }
 	keyNodes    struct{ start, progressGroup, partitions, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
 }
 
