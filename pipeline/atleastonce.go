@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
@@ -14,10 +15,10 @@ import (
 // transaction of the checkpoint.
 type atLeastOnceOptions struct {
 	keysGiven []strictyaml.Node // the given keys that only such targets have
-	leases    *strictyaml.Node  // the key leases
 	events    int               // records a second; 0: no limit
 	ru        int               // request units a second; 0: no limit
 	rateRU    *strictyaml.Node  // rate.ru
+	throttled *strictyaml.Node  // retry_throttled
 	cluster   bool              // the rate is for all processes together
 	config    sluice.AtLeastOnceConfig
 }
@@ -27,12 +28,16 @@ func (s *atLeastOnceOptions) keys(p *Pipeline) strictyaml.Keys {
 	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
 		return func(n strictyaml.Node) { s.keysGiven = append(s.keysGiven, n); read(n) }
 	}
+	const minRetry, maxRetry = time.Millisecond, time.Hour
 	return strictyaml.Keys{
 		"rate":             note(s.readRate),
 		"backlog":          note(s.readBacklog),
 		"order":            note(s.readOrder),
 		"checkpoint_every": note(func(n strictyaml.Node) { n.Duration(&s.config.CheckpointEvery) }),
-		"leases":           note(p.readLeases),
+		"retry_throttled": note(func(n strictyaml.Node) {
+			s.throttled = &n
+			n.DurationIn(&s.config.RetryAfter, minRetry, maxRetry)
+		}),
 	}
 }
 
@@ -70,16 +75,37 @@ func (s *atLeastOnceOptions) readOrder(n strictyaml.Node) {
 	s.config.Order = map[string]sluice.Ordering{"key": sluice.OrderKey, "partition": sluice.OrderPartition, "none": sluice.OrderNone}[word]
 }
 
-// readLeases reads where leases, checkpoints and dead letters are stored.
+// readLeases reads where leases, checkpoints and dead letters are stored, of a target outside a
+// database.
 func (p *Pipeline) readLeases(n strictyaml.Node) {
-	p.atLeastOnce.leases = &n
+	p.keyNodes.leases = &n
 	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"sql":  func(n strictyaml.Node) { found++; p.readDatabase(n) },
-		"blob": func(n strictyaml.Node) { found++; p.readBlob(n) },
+		"sql": func(n strictyaml.Node) { found++; p.readDatabase(n) },
+		"blob": func(n strictyaml.Node) {
+			found++
+			p.places.database = n.Place()
+			if b := readBlob(n); b != nil {
+				p.database = *b
+			}
+		},
 	})
 	if ok && found != 1 {
 		n.Fail("needs one of sql (sqlite:PATH, or the URL of a database) and blob")
+	}
+}
+
+// readLeasesBeside reads where the leases of a target in a database are stored, if not there.
+func (p *Pipeline) readLeasesBeside(n strictyaml.Node) {
+	p.keyNodes.leases = &n
+	n.Object(strictyaml.Keys{
+		"blob": func(n strictyaml.Node) { p.leases = readBlob(n) },
+		"sql": func(n strictyaml.Node) {
+			n.Fail("is for a target outside a database: remove it, the leases of a target in a database are there, unless leases.blob names a container")
+		},
+	})
+	if !n.Has("blob") && !n.Has("sql") {
+		n.Fail("needs blob: without it the leases are in the database of the target")
 	}
 }
 
@@ -101,6 +127,8 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 		p.checkRollupKeys()
 	case p.cosmos == nil && s.rateRU != nil:
 		s.rateRU.Fail("is for Cosmos DB only: write events")
+	case p.http != nil && s.throttled != nil:
+		s.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
 	}
 	switch {
 	case inDatabase && !stored:
@@ -111,9 +139,9 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	case !stored:
 		top.Fail("leases are missing: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too")
 	}
-	if _, blobs := p.database.(blobContainer); blobs {
+	if _, blobs := p.database.(blobContainer); blobs || p.leases != nil {
 		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {
-			s.leases.Fail("%w", err)
+			p.keyNodes.leases.Fail("%w", err)
 		}
 	}
 }
@@ -122,9 +150,7 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 func (p *Pipeline) checkRollupKeys() {
 	s := &p.atLeastOnce
 	for _, n := range s.keysGiven {
-		if s.leases == nil || n.Place() != s.leases.Place() {
-			n.Fail("cannot be combined with memory, which is read again at every start: remove it")
-		}
+		n.Fail("cannot be combined with memory, which is read again at every start: remove it")
 	}
 	if n := p.keyNodes.progressGroup; n != nil {
 		n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")

@@ -23,10 +23,9 @@ type blobContainer struct {
 var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
 
 // readBlob reads a container's URL with a signature, or a container with a
-// connection string or credential.
-func (p *Pipeline) readBlob(n strictyaml.Node) {
-	p.places.database = n.Place()
-	b := blobContainer{}
+// connection string or credential. It returns nil if there is a problem.
+func readBlob(n strictyaml.Node) *blobContainer {
+	b := &blobContainer{}
 	text := func(to *string) func(strictyaml.Node) {
 		return func(n strictyaml.Node) {
 			if signature.MatchString(n.Literal()) {
@@ -48,9 +47,10 @@ func (p *Pipeline) readBlob(n strictyaml.Node) {
 		text(&b.where)(n)
 		ok = b.where != ""
 	}
-	if ok {
-		p.database = b
+	if !ok {
+		return nil
 	}
+	return b
 }
 
 func (b blobContainer) config() (*blobstore.Config, error) {
@@ -70,11 +70,7 @@ func (b blobContainer) config() (*blobstore.Config, error) {
 func (blobContainer) dialect() *dialect { return &postgresDialect }
 
 func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) error {
-	cfg, err := b.config()
-	if err != nil {
-		return err
-	}
-	store, err := blobstore.Open(ctx, b.where, cfg)
+	store, err := b.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,15 +78,24 @@ func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) erro
 	return nil
 }
 
-// inspect checks that the container responds. It creates a missing container, which
-// costs nothing.
-func (b blobContainer) inspect(ctx context.Context) (catalog, func(), error) {
+// store opens the container. It creates a missing one, which costs nothing.
+func (b blobContainer) store(ctx context.Context) (*blobstore.Store, error) {
 	cfg, err := b.config()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if _, err := blobstore.Open(ctx, b.where, cfg); err != nil {
+	return blobstore.Open(ctx, b.where, cfg)
+}
+
+// inspect checks that the container responds.
+func (b blobContainer) inspect(ctx context.Context) (catalog, func(), error) {
+	if _, err := b.store(ctx); err != nil {
 		return nil, nil, err
 	}
 	return emptyCatalog{}, func() {}, nil
+}
+
+// address returns what tools connect to.
+func (b blobContainer) address() *BlobConnection {
+	return &BlobConnection{b.where, b.connection, b.credential != "", b.prefix}
 }

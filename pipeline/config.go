@@ -17,16 +17,28 @@ const (
 	maxBatch      = 100_000
 	maxAttempts   = 1000
 	maxBody       = 64 << 20
+
+	maxConnections = 1000
+	minPrefetch    = 4 << 10
+	maxPrefetch    = 1 << 30
+	minRedrive     = 10 * time.Millisecond
+	maxRedrive     = 24 * time.Hour
+	minWatch       = 100 * time.Millisecond // of stall_after and silent_after
+	maxWatch       = 24 * time.Hour
 )
 
 // read reads a pipeline: the whole file, or a stage with the keys that all stages
 // share.
 func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
-	var database, memory, target *strictyaml.Node
+	var database, leases, memory, target *strictyaml.Node
 	keys := strictyaml.Keys{
 		"source":       p.readSource,
 		"partitions":   p.readPartitions,
 		"lease":        p.readLease,
+		"assign":       p.readAssign,
+		"prefetch":     func(n strictyaml.Node) { n.SizeIn(&p.config.PrefetchBytes, minPrefetch, maxPrefetch) },
+		"stall_after":  func(n strictyaml.Node) { n.DurationIn(&p.config.StallAfter, minWatch, maxWatch) },
+		"silent_after": func(n strictyaml.Node) { n.DurationIn(&p.config.SilentAfter, minWatch, maxWatch) },
 		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
 		"retry":        p.readRetry,
 		"dead_letters": p.readDeadLetters,
@@ -39,6 +51,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 			readStampKey(n, &p.oldStampKey)
 		},
 		"database": func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
+		"leases":   func(n strictyaml.Node) { leases = &n },
 		"memory":   func(n strictyaml.Node) { memory = &n },
 		"target":   func(n strictyaml.Node) { target = &n },
 	}
@@ -53,10 +66,16 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	}
 	n.Object(keys, required...)
 	own := database
-	if n.Has("leases") {
+	inDatabase := target != nil && (target.Has("insert") || target.Has("statement"))
+	switch {
+	case leases != nil && inDatabase:
+		p.readLeasesBeside(*leases)
+	case leases != nil:
 		keys["database"] = nil // the stage's leases replace it
+		p.readLeases(*leases)
 	}
 	shared.fill(n, keys)
+	p.checkAssign()
 	if p.oldStampKey != nil && p.stampKey == nil {
 		p.keyNodes.oldStampKey.Fail("goes with stamp_key, the key that replaces it")
 	}
@@ -138,8 +157,9 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	var hold bool
 	p.keyNodes.deadLetters = &n
 	n.Object(strictyaml.Keys{
-		"store_bodies": func(n strictyaml.Node) { n.Bool(&store) },
-		"body_limit":   func(n strictyaml.Node) { n.Size(&limit, maxBody) },
+		"store_bodies":  func(n strictyaml.Node) { n.Bool(&store) },
+		"body_limit":    func(n strictyaml.Node) { n.Size(&limit, maxBody) },
+		"redrive_every": func(n strictyaml.Node) { n.DurationIn(&p.config.RedriveEvery, minRedrive, maxRedrive) },
 		"hold_keys": func(n strictyaml.Node) {
 			p.atLeastOnce.keysGiven = append(p.atLeastOnce.keysGiven, n)
 			n.Bool(&hold)
@@ -156,8 +176,27 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 	}
 }
 
+// readDatabase reads a database's address, or a mapping of it and the settings of its connections.
 func (p *Pipeline) readDatabase(n strictyaml.Node) {
 	p.places.database = n.Place()
+	if !n.IsMapping() {
+		p.readDatabaseURL(n)
+		return
+	}
+	var connections *strictyaml.Node
+	ok := n.Object(strictyaml.Keys{
+		"url": p.readDatabaseURL,
+		"connections": func(n strictyaml.Node) {
+			connections = &n
+			n.Int(&p.connections, 1, maxConnections)
+		},
+	}, "url")
+	if _, file := p.database.(sqliteDatabase); ok && file && connections != nil {
+		connections.Fail("is for the server of a database: remove it, SQLite has one connection that writes")
+	}
+}
+
+func (p *Pipeline) readDatabaseURL(n strictyaml.Node) {
 	if holdsPassword(n.Literal()) {
 		n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
 		return

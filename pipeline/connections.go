@@ -13,9 +13,10 @@ type Connections struct {
 	// Kafka is the source; nil: it is another.
 	Kafka *KafkaConnection
 	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target. It is
-	// empty if Blob is set.
+	// empty if Blob has the checkpoints.
 	Database string
-	// Blob is the container of leases, checkpoints and dead letters; nil: there is none.
+	// Blob is the container of leases, checkpoints and dead letters, or beside Database of leases
+	// alone; nil: there is none.
 	Blob *BlobConnection
 	// Cosmos is the target; nil: it is another.
 	Cosmos *CosmosConnection
@@ -67,7 +68,10 @@ func (p *Pipeline) Connections() Connections {
 	case sqlDatabase:
 		c.Database = db.address()
 	case blobContainer:
-		c.Blob = &BlobConnection{db.where, db.connection, db.credential != "", db.prefix}
+		c.Blob = db.address()
+	}
+	if p.leases != nil {
+		c.Blob = p.leases.address()
 	}
 	if t := p.cosmos; t != nil {
 		c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
@@ -53,6 +54,7 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 	t := &cosmosTarget{}
 	p.cosmos = t
 	var mode, operation string
+	var batch, cached *strictyaml.Node
 	auth := 0
 	ok := n.Object(strictyaml.Keys{
 		"endpoint": func(n strictyaml.Node) { n.Text(&t.endpoint) },
@@ -75,6 +77,20 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 		"conditional":   func(n strictyaml.Node) { n.Bool(&t.conditional) },
 		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
 		"partition_key": t.readKey,
+		"batch": func(n strictyaml.Node) {
+			batch = &n
+			n.Object(strictyaml.Keys{
+				"documents": func(n strictyaml.Node) { n.Int(&t.config.MaxOperations, 1, maxDocuments) },
+				"bytes":     func(n strictyaml.Node) { n.SizeIn(&t.config.MaxBytes, 1, maxDocumentBytes) },
+				"wait":      func(n strictyaml.Node) { n.DurationIn(&t.config.FlushAfter, time.Millisecond, maxTimeout) },
+			})
+		},
+		"concurrency": func(n strictyaml.Node) { n.Int(&t.config.Concurrency, 1, maxConcurrency) },
+		"timeout":     func(n strictyaml.Node) { n.DurationIn(&t.config.Timeout, minTimeout, maxTimeout) },
+		"cached_versions": func(n strictyaml.Node) {
+			cached = &n
+			n.Int(&t.config.CachedVersions, 1, 100_000_000)
+		},
 		"preferred_regions": func(n strictyaml.Node) {
 			var text string
 			if n.Text(&text) {
@@ -89,6 +105,12 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 	}
 	if auth != 1 {
 		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
+	}
+	if mode == "point" && batch != nil {
+		batch.Fail("is for mode: bulk: remove it, mode: point has one request for each document")
+	}
+	if cached != nil && !t.conditional {
+		cached.Fail("is for conditional: true: remove it, other writes need no versions")
 	}
 	t.operation = operations[operation]
 	if mode == "point" {
@@ -111,6 +133,12 @@ func readOrigin(n strictyaml.Node) (origin, bool) {
 	}
 	return from, true
 }
+
+// Limits of one request in bulk, of Cosmos DB.
+const (
+	maxDocuments     = 100
+	maxDocumentBytes = 2_000_000
+)
 
 // maxKeyParts is Cosmos DB's limit for hierarchical partition keys.
 const maxKeyParts = 3

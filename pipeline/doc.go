@@ -23,6 +23,8 @@
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
 //	    websocket: false                # true: over WebSockets on port 443, for networks that allow only HTTPS
 //	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128; that of HTTPS_PROXY by default
+//	    prefetch: {events: 3000, bytes: 4MiB}   # of a partition, requested from the broker ahead of the reader
+//	    timeout: 30s                    # of a request to the broker
 //	  kafka:                            # instead of eventhub: a topic of Kafka
 //	    brokers: ${KAFKA_BROKERS}       # host:port of one or more brokers, separated by commas
 //	    topic: flights
@@ -30,6 +32,10 @@
 //	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the cluster's id by default
 //	    isolation: read_committed       # or read_uncommitted: also records of open and aborted transactions
 //	    progress_group: flights         # publish checkpoints as this consumer group's offsets, for tools that show its lag; none by default
+//	    prefetch: {bytes: 4MiB}         # of a partition, fetched from the broker ahead of the reader
+//	    max_record_batch: 64MiB         # decompressed; a larger record batch halts its partition
+//	    client_id: sluice               # the name of this program in the brokers' logs, metrics and quotas
+//	    timeout: 30s                    # of an operation at the brokers
 //	    tls: false                      # true, or {ca_file: ca.pem, cert_file: client.pem, key_file: client.key, server_name: kafka.example.com}
 //	    sasl:                           # none by default; one of
 //	      plain: {user: me, password: …}      # with password: ${KAFKA_PASSWORD} on a line of its own, as below
@@ -50,14 +56,23 @@
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}
+//	assign: {every: 1s, burst: 1}       # up to burst partitions are acquired each time; burst: 32 takes 32 partitions at once
 //	batch: 4000                         # events of a batch at most
+//	prefetch: 4MiB                      # of a partition, read ahead of its batches; also the most of a batch
+//	stall_after: 30s                    # a handler or driver that has not returned for so long is reported; the lease's length by default
+//	silent_after: 20s                   # a reader is replaced that is silent for so long although the log holds more; two thirds of the lease by default
 //	stamp_key: ${STAMP_KEY}             # signs the stamps of messages that are sent, and checks those of messages that are read; none by default
 //	old_stamp_key: ${OLD_STAMP_KEY}     # while stamp_key is replaced: the key before it, whose stamps are still believed
 //	retry: {attempts: 3, min: 100ms, max: 10s}
-//	dead_letters: {store_bodies: true, body_limit: 256KiB}
+//	dead_letters: {store_bodies: true, body_limit: 256KiB, redrive_every: 1s}   # redrive_every: how often an owner looks for redrives that are due
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH, or postgres://, mysql:// or mariadb:// and user:${PASSWORD}@host/database,
 //	                                    # or sqlserver://user:${PASSWORD}@host?database=name; docs/databases.md says what differs
 //	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default
+//	database:                           # the same, with
+//	  url: ${DATABASE_URL}
+//	  connections: 8                    # for batches, each in use while a batch is written; in PostgreSQL the number of CPUs by default, but at least 4
+//	leases:                             # for insert and statement: leases in Azure Blob Storage; in the database by default
+//	  blob: ${BLOB_CONTAINER}           # the keys of blob are below
 //	target:                             # required: insert, statement, cosmos, eventhub, servicebus, kafka or http
 //	  insert:
 //	    table: flights                  # or schema.table
@@ -81,6 +96,10 @@
 //	    operation: upsert               # create, replace
 //	    conditional: false              # true: a document records its event, and an older event never replaces a newer one's
 //	    mode: bulk                      # point: one request for each document
+//	    batch: {documents: 100, bytes: 2MB, wait: 1s}   # of one request in bulk; a hundredth of wait while no request is in flight
+//	    concurrency: 8                  # requests in flight to a physical partition at most; 64 for point
+//	    timeout: 10s                    # of a request; at most about a third of a lease
+//	    cached_versions: 50000          # with conditional: documents whose versions are cached; about 200 bytes each
 //	    preferred_regions: West Europe, North Europe   # only for an account with multi-region writes, which conditional refuses
 //	  eventhub:                         # another hub: sends at least once
 //	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy as for the source; the source's by default
@@ -127,6 +146,7 @@
 //	rate: {events: 1000, cluster: false}   # records a second, of this process or (true) of all processes; or {ru: 50000}
 //	backlog: {events: 320000, bytes: 64MiB, age: 10m, fatal: false}
 //	checkpoint_every: 5s
+//	retry_throttled: 2s                 # not for http: wait before a write is repeated that the target throttled or did not answer, where it states no time
 //	order: key                          # writes of one document stay in order; or partition, none
 //	dead_letters: {hold_keys: false}    # true: events after a dead letter with the same key become dead letters too
 //
@@ -139,6 +159,15 @@
 //	  group: {airport: body.airport, hour: hour(body.departure)}   # exactly one of them a time: minute(), hour() or day()
 //	  figures: {flights: count, delay: sum(body.delay), worst: max(body.delay)}   # also min() and avg()
 //
+// # Leases beside the database
+//
+// With leases.blob the processes of a pipeline with insert or statement share the
+// partitions by leases in a container, and the database holds checkpoints and dead
+// letters only. The guarantee does not rest on the container: every commit checks
+// owner, epoch and position in the row of the checkpoint. An owner whose epoch is not
+// the row's commits nothing, and acquires its next lease with a higher one. The length
+// of a lease must be 15 to 60 seconds, as Azure Blob Storage grants them.
+//
 // # Stages
 //
 // A file may hold several pipelines, called stages, which feed each other through
@@ -149,7 +178,7 @@
 //	  connection: ${EVENTHUB_CONNECTION_STRING}
 //	kafka:                              # the cluster of the topics: brokers; tls, sasl
 //	  brokers: ${KAFKA_BROKERS}
-//	partitions: all                     # also lease, batch, retry, stamp_key, old_stamp_key
+//	partitions: all                     # also lease, assign, batch, prefetch, stall_after, silent_after, retry, stamp_key, old_stamp_key
 //	database: ${DATABASE_URL}           # for a target in a database; for others, where leases, checkpoints and dead letters are stored
 //	stages:
 //	  clean:                            # the stage's name; below it, the keys of a file

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -110,6 +111,13 @@ func (ns *namespace) dial(ctx context.Context, address string) (net.Conn, error)
 	return websocketdial.Dial(ctx, address, ns.tls, ns.proxy)
 }
 
+// Limits of logs.
+const (
+	maxHubPrefetch = 5000 // events, the limit of package eventhub
+	minTimeout     = time.Second
+	maxTimeout     = 10 * time.Minute
+)
+
 // readSourceHub reads source.eventhub.
 func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 	p.places.source = n.Place()
@@ -118,6 +126,13 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
 		"consumer_group":       func(n strictyaml.Node) { n.Text(&h.config.ConsumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&h.config.Namespace) },
+		"prefetch": func(n strictyaml.Node) {
+			n.Object(strictyaml.Keys{
+				"events": func(n strictyaml.Node) { n.Int(&h.config.Prefetch, 1, maxHubPrefetch) },
+				"bytes":  func(n strictyaml.Node) { n.SizeIn(&h.config.PrefetchBytes, minPrefetch, maxPrefetch) },
+			})
+		},
+		"timeout": func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
 	})
 	if !ok {
 		return

@@ -21,6 +21,8 @@ type kafkaTopic struct {
 	namespace       string // of checkpoints; empty: the cluster's id
 	readUncommitted bool
 	progressGroup   string // the group of Kafka in which progress is published; empty: none
+	prefetchBytes   int    // 0: the default of package kafka, as for the next
+	maxRecordBatch  int
 }
 
 // defaultGroup is the name of a topic's checkpoints if the file has none.
@@ -35,7 +37,11 @@ func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
 		"topic":                func(n strictyaml.Node) { readTopicName(n, &t.name) },
 		"group":                func(n strictyaml.Node) { n.Text(&t.consumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&t.namespace) },
-		"isolation":            func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
+		"prefetch": func(n strictyaml.Node) {
+			n.Object(strictyaml.Keys{"bytes": func(n strictyaml.Node) { n.SizeIn(&t.prefetchBytes, minPrefetch, maxPrefetch) }})
+		},
+		"max_record_batch": func(n strictyaml.Node) { n.SizeIn(&t.maxRecordBatch, minPrefetch, maxPrefetch) },
+		"isolation":        func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
 		"progress_group": func(n strictyaml.Node) {
 			p.keyNodes.progressGroup = &n
 			n.Text(&t.progressGroup)
@@ -48,6 +54,8 @@ func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
 	p.shared.cluster = c // the default of the target
 	p.setSource(t)
 }
+
+const maxClientID = 200 // bytes, the limit of package kafka
 
 var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
@@ -76,7 +84,8 @@ func (t *kafkaTopic) address() address { return address{Kafka, t.cluster.brokers
 type kafkaCluster struct {
 	brokers []string // host:port, in lower case
 	tls     *tls.Config
-	sasl    *kafkaSASL // nil: none
+	sasl    *kafkaSASL   // nil: none
+	config  kafka.Config // the other settings
 
 	mu     sync.Mutex // held while a client is opened or closed
 	client *kafka.Client
@@ -105,13 +114,22 @@ func (c *kafkaCluster) read(n strictyaml.Node, more strictyaml.Keys, required ..
 		"brokers": c.readBrokers,
 		"tls":     func(n strictyaml.Node) { c.tls = readTLS(n) },
 		"sasl":    c.readSASL,
+		"client_id": func(n strictyaml.Node) {
+			var id string
+			if n.Text(&id) && len(id) > maxClientID {
+				n.Fail("%s: has %d bytes: at most %d", n.Shown(), len(id), maxClientID)
+				return
+			}
+			c.config.ClientID = id
+		},
+		"timeout": func(n strictyaml.Node) { n.DurationIn(&c.config.Timeout, minTimeout, maxTimeout) },
 	}
 	maps.Copy(keys, more)
 	if !n.Object(keys, required...) {
 		return false
 	}
-	if len(c.brokers) == 0 && (n.Has("tls") || n.Has("sasl")) {
-		return n.Fail("tls and sasl go with brokers: write brokers here too")
+	if len(c.brokers) == 0 && slices.ContainsFunc([]string{"tls", "sasl", "client_id", "timeout"}, n.Has) {
+		return n.Fail("tls, sasl, client_id and timeout go with brokers: write brokers here too")
 	}
 	if c.sasl != nil && c.sasl.entra {
 		if n.Has("tls") && c.tls == nil {

@@ -285,7 +285,7 @@ func TestKafkaStages(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{editText(t, soundTopics, "kafka: {topic: clean}", "kafka: {topic: flights}"), `p.yaml:12:3: stages.table: reads topic flights in the consumer group sluice as stage clean does: each needs a consumer group of its own`},
 		{editText(t, soundTopics, "        topic: clean\n", "        topic: flights\n"), `p.yaml:9:7: stages.clean.target.kafka: topic flights is the source of the pipeline: events would circulate for ever`},
-		{editText(t, soundTopics, "        topic: clean\n", "        tls: true\n        topic: clean\n"), `p.yaml:9:7: stages.clean.target.kafka: tls and sasl go with brokers: write brokers here too`},
+		{editText(t, soundTopics, "        topic: clean\n", "        tls: true\n        topic: clean\n"), `p.yaml:9:7: stages.clean.target.kafka: tls, sasl, client_id and timeout go with brokers: write brokers here too`},
 		{editText(t, soundTopics, "  brokers: ${KAFKA_BROKERS}\n", "  tls: true\n"), `p.yaml:1:1: kafka.brokers: is missing`},
 		{editText(t, soundTopics, "        topic: clean\n", ""), `p.yaml:9:7: stages.clean.target.kafka.topic: is missing`},
 	} {

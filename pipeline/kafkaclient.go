@@ -38,7 +38,8 @@ func (c *kafkaCluster) done(ctx context.Context) error {
 
 // connect returns a client, which connects when it is first used.
 func (c *kafkaCluster) connect() (*kafka.Client, error) {
-	cfg := &kafka.Config{TLS: c.tls}
+	cfg := c.config
+	cfg.TLS = c.tls
 	switch s := c.sasl; {
 	case s == nil:
 	case s.plain != nil:
@@ -56,7 +57,7 @@ func (c *kafkaCluster) connect() (*kafka.Client, error) {
 	default:
 		cfg.Authentication = kafka.OAuthBearer(s.token)
 	}
-	return kafka.Open(c.brokers, cfg)
+	return kafka.Open(c.brokers, &cfg)
 }
 
 // topicSource is a source over the cluster's client.
@@ -79,7 +80,7 @@ func (t *kafkaTopic) open(consumerGroup string) (Source, error) {
 	if consumerGroup == "" {
 		consumerGroup = t.consumerGroup
 	}
-	source, err := client.Source(t.name, consumerGroup, &kafka.SourceConfig{Namespace: t.namespace, ReadUncommitted: t.readUncommitted})
+	source, err := client.Source(t.name, consumerGroup, &kafka.SourceConfig{Namespace: t.namespace, ReadUncommitted: t.readUncommitted, PrefetchBytes: t.prefetchBytes, MaxBatchBytes: t.maxRecordBatch})
 	if err != nil {
 		return nil, errors.Join(err, done(context.Background()))
 	}

@@ -219,7 +219,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "partitions: all", "partitons: all"), nil, `p.yaml:8:1: partitons: unknown key, did you mean partitions?`},
 		{edit(t, "dead_letters:", "Dead-Letters:"), nil, `p.yaml:12:1: Dead-Letters: unknown key, did you mean dead_letters?`},
 		{edit(t, "renew: 10s", "renwe: 10s"), nil, `p.yaml:9:19: lease.renwe: unknown key, did you mean renew?`},
-		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, name, old_stamp_key, order, partitions, rate, retry, source, stages, stamp_key, target`},
+		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are assign, backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, name, old_stamp_key, order, partitions, prefetch, rate, retry, retry_throttled, silent_after, source, stages, stall_after, stamp_key, target`},
 		{edit(t, "batch: 1000", "partitions: 1000"), nil, `p.yaml:10:1: partitions: duplicate key: line 8 has it already`},
 		{edit(t, "batch: 1000", "? [a]\n: b"), nil, `p.yaml:10:3: a key must be a scalar`},
 		{edit(t, "partitions: all\n", ""), nil, `p.yaml:1:1: partitions: is missing`},
@@ -350,7 +350,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092", "TARGET_URL=https://localhost", "SCHEMA_FILE=../examples/flight.avsc")); err != nil {
+		if _, err := ParseFile(path, data, environment("DATABASE_URL=postgres://localhost/x", "COSMOS_RU=400", "COSMOS_ENDPOINT=https://localhost", "COSMOS_KEY=a2V5", "KAFKA_BROKERS=localhost:9092", "TARGET_URL=https://localhost", "SCHEMA_FILE=../examples/flight.avsc", "BLOB_CONTAINER=https://a.blob.core.windows.net/c?sig=x")); err != nil {
 			t.Error(err)
 		}
 	}

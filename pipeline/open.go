@@ -72,6 +72,13 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	if err := p.database.open(ctx, p, parts); err != nil {
 		return nil, errors.Join(p.problem(p.places.database, err), parts.Close(ctx))
 	}
+	if p.leases != nil {
+		store, err := p.leases.store(ctx)
+		if err != nil {
+			return nil, errors.Join(p.problem(p.keyNodes.leases.Place(), err), parts.Close(ctx))
+		}
+		parts.Leases = store.Leases()
+	}
 	if p.rollup != nil {
 		parts.rollup = newRollupWorker(p)
 		parts.rollup.group = parts.Group
@@ -227,6 +234,11 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 		return p.problem(p.places.database, err)
 	}
 	defer done()
+	if p.leases != nil {
+		if _, err := p.leases.store(ctx); err != nil {
+			return p.problem(p.keyNodes.leases.Place(), err)
+		}
+	}
 	switch {
 	case p.messages != nil:
 		return p.problem(p.places.target, p.messages.check(ctx))

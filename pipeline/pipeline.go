@@ -45,14 +45,16 @@ type Pipeline struct {
 	stampKey    []byte          // with which stamps are signed and checked; empty: they are not
 	oldStampKey []byte          // the key before it, whose stamps are still believed
 	database    database
-	target      target // in the database, unless one of the following is set
+	connections int            // to the database, for batches; 0: the default
+	leases      *blobContainer // of the leases, if they are not in the database
+	target      target         // in the database, unless one of the following is set
 	cosmos      *cosmosTarget
 	messages    *messageTarget
 	http        *httpTarget
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, format, database, target strictyaml.Place }
-	keyNodes    struct{ start, progressGroup, partitions, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes    struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is

@@ -89,7 +89,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	if err != nil {
 		return err
 	}
-	store, err := pgstore.Open(ctx, url, &pgstore.Config{LeaseFor: p.config.LeaseFor, Password: password})
+	store, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: p.connections, LeaseFor: p.config.LeaseFor, Password: password})
 	if err != nil {
 		return err
 	}

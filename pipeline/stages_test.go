@@ -139,11 +139,11 @@ func TestStagesErrors(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{editStages(t, "batch: 500", "batch: 0"), `p.yaml:4:1: batch: "0": write a whole number from 1 to 100000`},
 		{editStages(t, "${DATABASE_URL}", "'sqlite:'"), `p.yaml:5:1: database: sqlite: has no path: write sqlite:PATH`},
-		{editStages(t, "batch: 500", "rate: {events: 1}"), `p.yaml:4:1: rate: unknown key: known keys are batch`},
+		{editStages(t, "batch: 500", "rate: {events: 1}"), `p.yaml:4:1: rate: unknown key: known keys are assign`},
 		{editStages(t, "        key: body.origin\n", "        only: {status: departed}\n"), `p.yaml:13:16: stages.clean.target.eventhub.only.status: "status": write `},
 		{editStages(t, "        key: body.origin\n", "        only: {body: x}\n"), `stages.clean.target.eventhub.only.body: cannot be the whole body: write body.PATH`},
 		{editStages(t, "        key: body.origin\n", "        only: {}\n"), `p.yaml:13:9: stages.clean.target.eventhub.only: has no values: write them as body.PATH: VALUE`},
-		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known keys are batch, database, eventhub, kafka, lease, old_stamp_key, partitions, retry, stages, stamp_key`},
+		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known keys are assign, batch, database, eventhub, kafka, lease, old_stamp_key, partitions, prefetch, retry, silent_after, stages, stall_after, stamp_key`},
 		{editStages(t, "partitions: all\n", ""), "p.yaml:6:3: stages.clean.partitions: is missing\np.yaml:17:3: stages.figures.partitions: is missing"},
 		{editStages(t, "    order: none\n", "    name: x\n"), `p.yaml:9:5: stages.clean.name: unknown key`},
 		{editStages(t, "  clean:\n", "  the first:\n"), `p.yaml:7:3: stages.the first: not a valid name for a stage: write up to 63 letters, digits, - and _`},

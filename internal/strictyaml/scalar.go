@@ -127,6 +127,19 @@ func (n Node) Duration(to *time.Duration) bool {
 	return true
 }
 
+// DurationIn reads a duration from least to most, in Go's notation.
+func (n Node) DurationIn(to *time.Duration, least, most time.Duration) bool {
+	var d time.Duration
+	if !n.Duration(&d) {
+		return false
+	}
+	if d < least || d > most {
+		return n.Fail("%s: write a duration from %v to %v", n.Shown(), least, most)
+	}
+	*to = d
+	return true
+}
+
 var units = map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "KiB": 1 << 10, "MiB": 1 << 20}
 
 // Size reads a number of bytes up to most, with or without a unit.
@@ -143,6 +156,19 @@ func (n Node) Size(to *int, most int) bool {
 		return true
 	}
 	return n.Fail("%s: write a number of bytes up to %d, such as 4096, 256KiB or 1MB", n.Shown(), most)
+}
+
+// SizeIn reads a number of bytes from least to most, with or without a unit.
+func (n Node) SizeIn(to *int, least, most int) bool {
+	var size int
+	if !n.Size(&size, most) {
+		return false
+	}
+	if size < least {
+		return n.Fail("%s: write a number of bytes from %d to %d", n.Shown(), least, most)
+	}
+	*to = size
+	return true
 }
 
 // expand replaces the variables in text, and returns their names as ${NAME}.
