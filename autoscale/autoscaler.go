@@ -30,6 +30,8 @@ type Autoscaler struct {
 	collector *Collector
 	logic     *Logic
 	scaler    *Scaler
+
+	metrics, actions, reports *MemoryQueue
 }
 
 // New returns an autoscaler of a resource. It reads the metrics from sources, by
@@ -52,7 +54,8 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 	if len(sources) != len(resource.Metrics) {
 		return nil, fmt.Errorf("%d sources for the %d metrics of %s: each source needs a metric of its name", len(sources), len(resource.Metrics), resource.Name)
 	}
-	queues := Queues{Metrics: NewMemoryQueue(0), Actions: NewMemoryQueue(0), Reports: NewMemoryQueue(0)}
+	a := &Autoscaler{metrics: NewMemoryQueue(0), actions: NewMemoryQueue(0), reports: NewMemoryQueue(0)}
+	queues := Queues{Metrics: a.metrics, Actions: a.actions, Reports: a.reports}
 	logic, err := NewLogic(resource, c.Store, queues, &LogicConfig{Retention: c.Retention, OnRecord: c.OnRecord, Clock: c.Clock, Log: c.Log})
 	if err != nil {
 		return nil, err
@@ -62,11 +65,9 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 	if err != nil {
 		return nil, err
 	}
-	return &Autoscaler{
-		logic:     logic,
-		collector: NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, Clock: c.Clock, Log: c.Log}),
-		scaler:    scaler,
-	}, nil
+	a.collector = NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, Clock: c.Clock, Log: c.Log})
+	a.logic, a.scaler = logic, scaler
+	return a, nil
 }
 
 // Run reads, decides and scales until ctx ends; then it returns nil. It can be

@@ -60,6 +60,19 @@ func (s boundedStore) DeleteRecords(ctx context.Context, resource string, before
 	return unanswered(ctx, s.Store.DeleteRecords(ctx, resource, before))
 }
 
+func (s boundedStore) TakeLease(ctx context.Context, resource string, l Lease) (*Lease, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	held, err := s.Store.TakeLease(ctx, resource, l)
+	return held, unanswered(ctx, err)
+}
+
+func (s boundedStore) ReleaseLease(ctx context.Context, resource, owner string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return unanswered(ctx, s.Store.ReleaseLease(ctx, resource, owner))
+}
+
 // boundedQueue is a queue whose calls have a time limit, except Receive.
 type boundedQueue struct{ Queue }
 

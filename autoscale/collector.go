@@ -49,7 +49,7 @@ func NewCollector(resource string, sources map[string]Source, metrics Queue, cfg
 	c.cfg.Interval = cmp.Or(c.cfg.Interval, time.Minute)
 	c.cfg.Timeout = cmp.Or(c.cfg.Timeout, min(c.cfg.Interval, 30*time.Second))
 	c.cfg.Clock = clockOr(c.cfg.Clock)
-	c.cfg.Log = logOr(c.cfg.Log)
+	c.cfg.Log = logOr(c.cfg.Log).With("resource", resource)
 	return c
 }
 
@@ -125,7 +125,7 @@ const maxUnsent = 1000
 func (c *Collector) send(ctx context.Context, points []Point) {
 	for _, p := range points {
 		if p.State == Failed {
-			c.cfg.Log.Warn("reading metric failed", "resource", p.Resource, "metric", p.Metric, "error", p.Cause)
+			c.cfg.Log.Warn("reading metric failed", "metric", p.Metric, "error", p.Cause)
 		}
 		body, err := json.Marshal(p)
 		if err == nil {
@@ -137,7 +137,7 @@ func (c *Collector) send(ctx context.Context, points []Point) {
 	}
 	err := c.sendUnsent(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("sending metrics failed, keeping them for the next round", "resource", c.resource, "points", len(c.unsent), "error", err)
+		c.cfg.Log.Warn("sending metrics failed, keeping them for the next round", "points", len(c.unsent), "error", err)
 	}
 }
 

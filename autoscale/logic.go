@@ -60,7 +60,7 @@ func NewLogic(resource *Resource, store Store, queues Queues, cfg *LogicConfig) 
 	l.cfg.Retention = cmp.Or(l.cfg.Retention, 30*24*time.Hour)
 	l.cfg.ResendAfter = cmp.Or(l.cfg.ResendAfter, time.Minute)
 	l.cfg.Clock = clockOr(l.cfg.Clock)
-	l.cfg.Log = logOr(l.cfg.Log)
+	l.cfg.Log = logOr(l.cfg.Log).With("resource", resource.Name)
 	limits, err := resource.Limits.WithDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("limits of %s: %w", resource.Name, err)
@@ -104,7 +104,7 @@ func (l *Logic) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			l.cfg.Log.Error("decision failed, will be retried", "resource", l.resource.Name, "error", err)
+			l.cfg.Log.Error("decision failed, will be retried", "error", err)
 			_ = l.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
@@ -116,7 +116,7 @@ func (l *Logic) handlePoints(ctx context.Context, a batch) error {
 	points, messages := decodeBatch(ctx, a, l.cfg.Log, func(p Point) error {
 		switch {
 		case p.Resource != l.resource.Name:
-			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, p.Resource, l.resource.Name)
+			return otherResource(p.Resource, l.resource.Name)
 		case !slices.Contains(l.resource.Metrics, p.Metric):
 			return fmt.Errorf("%w: %q is not a metric of %s", errBadMessage, p.Metric, p.Resource)
 		case p.Time.IsZero():
@@ -151,7 +151,7 @@ func (l *Logic) handleReports(ctx context.Context, a batch) error {
 	reports, messages := decodeBatch(ctx, a, l.cfg.Log, func(r Report) error {
 		switch {
 		case r.Resource != l.resource.Name:
-			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, r.Resource, l.resource.Name)
+			return otherResource(r.Resource, l.resource.Name)
 		case r.Instances < 0 || r.Instances > MaxInstances:
 			return fmt.Errorf("%w: %d instances", errBadMessage, r.Instances)
 		}
@@ -203,9 +203,14 @@ func (l *Logic) onTick(ctx context.Context) error {
 	}
 	if now-l.purgedAt >= purgeInterval {
 		l.purgedAt = now
-		return l.store.DeleteRecords(ctx, l.resource.Name, l.cfg.Clock.Wall().Add(-l.cfg.Retention))
+		return l.purge(ctx)
 	}
 	return nil
+}
+
+// purge deletes old records.
+func (l *Logic) purge(ctx context.Context) error {
+	return l.store.DeleteRecords(ctx, l.resource.Name, l.cfg.Clock.Wall().Add(-l.cfg.Retention))
 }
 
 // sinceAction returns the time since an action succeeded, by the monotonic clock;

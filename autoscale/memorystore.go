@@ -18,11 +18,17 @@ type MemoryStore struct {
 	memories map[string]*ResourceState
 	outcomes map[string]Outcome
 	records  map[string][]Record
+	leases   map[string]leaseUntil
+}
+
+type leaseUntil struct {
+	Lease
+	until time.Time
 }
 
 // NewMemoryStore returns an empty store.
 func NewMemoryStore() *MemoryStore {
-	return &MemoryStore{memories: map[string]*ResourceState{}, outcomes: map[string]Outcome{}, records: map[string][]Record{}}
+	return &MemoryStore{memories: map[string]*ResourceState{}, outcomes: map[string]Outcome{}, records: map[string][]Record{}, leases: map[string]leaseUntil{}}
 }
 
 // Load implements [Store].
@@ -106,6 +112,28 @@ func (s *MemoryStore) DeleteRecords(_ context.Context, resource string, before t
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[resource] = slices.DeleteFunc(s.records[resource], func(r Record) bool { return r.Time.Before(before) })
+	return nil
+}
+
+// TakeLease implements [Store].
+func (s *MemoryStore) TakeLease(_ context.Context, resource string, l Lease) (*Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if held := s.leases[resource]; held.Owner != l.Owner && held.until.After(now) {
+		return &held.Lease, nil
+	}
+	s.leases[resource] = leaseUntil{l, now.Add(l.Duration)}
+	return nil, nil
+}
+
+// ReleaseLease implements [Store].
+func (s *MemoryStore) ReleaseLease(_ context.Context, resource, owner string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases[resource].Owner == owner {
+		delete(s.leases, resource)
+	}
 	return nil
 }
 

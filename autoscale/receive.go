@@ -76,6 +76,11 @@ func decodeBatch[T any](ctx context.Context, a batch, log *slog.Logger, check fu
 	return values, of
 }
 
+// otherResource: a message for another resource is in the queue of this one.
+func otherResource(got, own string) error {
+	return fmt.Errorf("%w: it is for the resource %q, not %q: give each resource queues of its own", errBadMessage, got, own)
+}
+
 func decode(m *Message, to any) error {
 	switch {
 	case len(m.Body) > maxBody:

@@ -61,7 +61,7 @@ func NewScaler(resource *Resource, target Target, store Store, queues Queues, cf
 	s.cfg.RetryMax = cmp.Or(s.cfg.RetryMax, 30*time.Second)
 	s.cfg.Timeout = cmp.Or(s.cfg.Timeout, 5*time.Minute)
 	s.cfg.Clock = clockOr(s.cfg.Clock)
-	s.cfg.Log = logOr(s.cfg.Log)
+	s.cfg.Log = logOr(s.cfg.Log).With("resource", resource.Name)
 	return s, nil
 }
 
@@ -95,7 +95,7 @@ func (s *Scaler) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("scaler failed, will be retried", "resource", s.resource, "error", err)
+			s.cfg.Log.Error("scaler failed, will be retried", "error", err)
 			_ = s.cfg.Clock.Sleep(ctx, retryPause)
 		}
 	}
@@ -135,7 +135,7 @@ func (s *Scaler) countWithin(ctx context.Context, timeout time.Duration) (int, e
 
 // count returns the number of instances that the target reports.
 func (s *Scaler) count(ctx context.Context) (int, error) {
-	n, err := s.target.Instances(ctx)
+	n, err := instances(ctx, s.target)
 	if err == nil && (n < 0 || n > MaxInstances) {
 		err = fmt.Errorf("the target reports %d instances: must be 0 to %d", n, MaxInstances)
 	}
@@ -143,6 +143,16 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("count instances: %w", err)
 	}
 	return n, nil
+}
+
+// instances calls a target. A panic becomes an error.
+func instances(ctx context.Context, t Target) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the target panicked: %v", r)
+		}
+	}()
+	return t.Instances(ctx)
 }
 
 // handleActions carries out the actions of a batch. If the store or a queue fails,
@@ -162,7 +172,7 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 	actions, messages := decodeBatch(ctx, a, s.cfg.Log, func(a Action) error {
 		switch {
 		case a.Resource != s.resource:
-			return fmt.Errorf("%w: it is for the resource %q, not %q", errBadMessage, a.Resource, s.resource)
+			return otherResource(a.Resource, s.resource)
 		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
 		case a.Number > bound:
@@ -192,7 +202,7 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 			return fmt.Errorf("load outcome: %w", err)
 		}
 		if last != nil && last.Number > action.Number {
-			s.cfg.Log.Warn("action superseded, it is not carried out", "resource", s.resource, "action", action.Number, "last", last.Number)
+			s.cfg.Log.Warn("action superseded, it is not carried out", "action", action.Number, "last", last.Number)
 		}
 		if last == nil || last.Number < action.Number {
 			o, err := s.execute(ctx, action)
@@ -243,7 +253,7 @@ func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 			return Outcome{}, errStopped
 		}
 		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Attempts: n}
-		log := s.cfg.Log.With("resource", a.Resource, "action", a.Number, "from", a.From, "to", a.To, "attempts", n)
+		log := s.cfg.Log.With("action", a.Number, "from", a.From, "to", a.To, "attempts", n)
 		var stale *staleActionError
 		switch {
 		case err == nil:

@@ -30,6 +30,15 @@ type Store interface {
 	Records(ctx context.Context, resource string, since time.Time, limit int) ([]Record, error)
 	// DeleteRecords deletes the records with a time before before.
 	DeleteRecords(ctx context.Context, resource string, before time.Time) error
+
+	// TakeLease makes l the lease of a resource, from now on, and returns nil. If the
+	// lease of another owner has not expired, it changes nothing and returns that one.
+	// An owner that holds the lease renews it so. Expiry is by one clock for all
+	// processes, whatever theirs say.
+	TakeLease(ctx context.Context, resource string, l Lease) (*Lease, error)
+	// ReleaseLease ends the lease of an owner. It does nothing, and returns nil, if the
+	// owner does not hold it.
+	ReleaseLease(ctx context.Context, resource, owner string) error
 }
 
 // ResourceState is what the [Logic] keeps of a resource from one decision to the

@@ -32,6 +32,9 @@ var autoscaleChecks = []suite.Check[autoscale.Store]{
 	{Name: "records by time and number", Run: recordsRead},
 	{Name: "a record replaces one with the same sequence", Run: recordsReplace},
 	{Name: "old records are deleted", Run: recordsForget},
+	{Name: "a lease excludes others until it is released", Run: leaseExcludes},
+	{Name: "a lease that is not renewed expires, one that is renewed does not", Run: leaseExpires},
+	{Name: "of several that take a lease, one gets it", Run: leaseRace},
 }
 
 // sampleTime has all digits that a store might lose.

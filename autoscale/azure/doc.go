@@ -2,9 +2,12 @@
 // collector, logic and scaler can run on different machines.
 //
 //	store, err := azure.OpenStore(ctx, &azure.Config{Connection: connection})
-//	metrics, err := azure.OpenQueue(ctx, autoscale.MetricsQueue, &azure.Config{Connection: connection})
+//	metrics, err := azure.OpenQueue(ctx, azure.QueuePrefix("orders")+autoscale.MetricsQueue, &azure.Config{Connection: connection})
 //
 // # Queues
+//
+// The resources of an account have queues of their own if their names begin with
+// [QueuePrefix]. Two resources that share queues would put each other's messages aside.
 //
 // Messages are JSON, encoded as base64, as Azure's own tools expect. The parts move a
 // message that they cannot use, or that was received too often, to the queue
@@ -19,6 +22,7 @@
 //	METRIC            Metric, History (JSON of its window), LastAction
 //	~memory           Memory (JSON of the state without windows), Version, Metrics
 //	~outcome          Number, Outcome (JSON)
+//	~lease            Lease (JSON): which process works on the resource, from the row's Timestamp on
 //	~record-NUMBER    At, Record (JSON); NUMBER descends, so that the newest record comes first
 //
 // The row ~memory is replaced only if its ETag is the one that was read. JSON that is

@@ -16,6 +16,7 @@ import (
 const (
 	memoryRow    = "~memory"
 	outcomeRow   = "~outcome"
+	leaseRow     = "~lease"
 	recordPrefix = "~record-"
 	afterRecords = "~record." // the first key after those of records
 )

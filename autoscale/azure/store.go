@@ -185,7 +185,7 @@ func (s *Store) Outcome(ctx context.Context, resource string) (*autoscale.Outcom
 func (s *Store) SetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
 	for {
 		err := s.trySetOutcome(ctx, resource, o)
-		if !azerror.HasStatus(err, http.StatusConflict) && !azerror.HasStatus(err, http.StatusPreconditionFailed) || ctx.Err() != nil {
+		if !outpaced(err) || ctx.Err() != nil {
 			if err != nil {
 				err = s.fail("save outcome of "+resource, err)
 			}

@@ -26,7 +26,10 @@ type Config struct {
 	sources map[string]opener[autoscale.Source]
 	target  opener[autoscale.Target]
 	state   opener[state]
-	places  map[string]strictyaml.Place // of metrics.NAME, target and state
+	places  map[string]strictyaml.Place // of metrics.NAME, name, target and state
+	claims  []claim
+
+	ofWorkers bool // the target is workers, which end with the process
 }
 
 // opener opens a source, a target or the state when it is needed, and returns what
@@ -86,7 +89,7 @@ func parse(path string, data []byte, lookup func(string) (string, bool), recorde
 		Resource:  autoscale.Resource{Name: strings.TrimSuffix(base, filepath.Ext(base))},
 		Retention: 30 * 24 * time.Hour,
 		sources:   map[string]opener[autoscale.Source]{},
-		places:    map[string]strictyaml.Place{},
+		places:    map[string]strictyaml.Place{"name": {File: path}},
 	}
 	err := strictyaml.Read(path, data, lookup, func(n strictyaml.Node) { c.read(n, recorded) })
 	if err != nil {
@@ -107,6 +110,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 	}
 	n.Object(strictyaml.Keys{
 		"name": func(n strictyaml.Node) {
+			c.places["name"] = n.Place()
 			if n.Text(&r.Name) {
 				checkName(n, r.Name)
 			}

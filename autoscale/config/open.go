@@ -41,12 +41,13 @@ type Options struct {
 
 // Parts is an autoscaler, or a part of one, that is ready to run.
 type Parts struct {
-	parts []autoscale.Part
+	part  autoscale.Part
+	store autoscale.Store // nil for a collector
 	close []closer
 }
 
-// Run works until ctx ends; then it returns nil. See [autoscale.RunAll].
-func (p *Parts) Run(ctx context.Context) error { return autoscale.RunAll(ctx, p.parts...) }
+// Run works until ctx ends; then it returns nil.
+func (p *Parts) Run(ctx context.Context) error { return p.part.Run(ctx) }
 
 // Close closes what Open has opened, in the reverse order. Call it after Run has
 // returned. Workers are stopped gracefully, which ctx does not cut short.
@@ -68,47 +69,75 @@ func (c *Config) Open(ctx context.Context, mode Mode, opts *Options) (_ *Parts, 
 		e = *opts
 	}
 	e.resource, e.dryRun = c.Resource.Name, mode == DryRun
+	ofTarget := e
+	if e.Log != nil {
+		ofTarget.Log = e.Log.With("resource", c.Resource.Name) // the parts add it themselves
+	}
 	p := &Parts{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close(ctx))
 		}
 	}()
-	o := &opening{Config: c, ctx: ctx, opts: &e, parts: p}
-	every := c.Resource.Limits.Interval
-	queues, store, err := o.transport(mode)
+	o := &opening{Config: c, ctx: ctx, opts: &ofTarget, parts: p}
+	if mode == AllParts || mode == DryRun {
+		p.part, err = o.all(mode, &e)
+	} else {
+		p.part, err = o.one(mode, &e)
+	}
 	if err != nil {
 		return nil, err
 	}
-	alone := mode == AllParts || mode == DryRun
-	if alone || mode == Scaler {
-		target, err := o.openTarget(mode)
+	return p, nil
+}
+
+// all opens all parts, joined by queues in memory.
+func (o *opening) all(mode Mode, e *Options) (*autoscale.Autoscaler, error) {
+	o.parts.store = autoscale.NewMemoryStore()
+	if mode == AllParts {
+		s, err := o.openState()
 		if err != nil {
 			return nil, err
 		}
-		scaler, err := autoscale.NewScaler(&c.Resource, target, store, queues,
-			&autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log})
-		if err != nil {
-			return nil, err
-		}
-		p.parts = append(p.parts, scaler)
+		o.parts.store = s.store
 	}
-	if alone || mode == Logic {
-		logic, err := autoscale.NewLogic(&c.Resource, store, queues, &autoscale.LogicConfig{Retention: c.Retention, OnRecord: e.OnRecord, Log: e.Log})
-		if err != nil {
-			return nil, err
-		}
-		p.parts = append(p.parts, logic)
+	target, err := o.openTarget(mode)
+	if err != nil {
+		return nil, err
 	}
-	if alone || mode == Collector {
+	sources, err := o.openSources()
+	if err != nil {
+		return nil, err
+	}
+	return autoscale.New(&o.Resource, sources, target, &autoscale.Config{Store: o.parts.store, Retention: o.Retention, OnRecord: e.OnRecord, Log: e.Log})
+}
+
+// one opens one part, joined to the others by queues in the state.
+func (o *opening) one(mode Mode, e *Options) (autoscale.Part, error) {
+	every := o.Resource.Limits.Interval
+	s, err := o.openState()
+	if err != nil {
+		return nil, err
+	}
+	queues, err := o.openQueues(s)
+	if err != nil {
+		return nil, err
+	}
+	switch mode {
+	case Collector:
 		sources, err := o.openSources()
 		if err != nil {
 			return nil, err
 		}
-		p.parts = append(p.parts, autoscale.NewCollector(c.Resource.Name, sources, queues.Metrics,
-			&autoscale.CollectorConfig{Interval: every, Log: e.Log}))
+		return autoscale.NewCollector(o.Resource.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: every, Log: e.Log}), nil
+	case Logic:
+		return autoscale.NewLogic(&o.Resource, s.store, queues, &autoscale.LogicConfig{Retention: o.Retention, OnRecord: e.OnRecord, Log: e.Log})
 	}
-	return p, nil
+	target, err := o.openTarget(mode)
+	if err != nil {
+		return nil, err
+	}
+	return autoscale.NewScaler(&o.Resource, target, s.store, queues, &autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log})
 }
 
 // OpenSources opens only the sources, and returns a collector for
@@ -144,29 +173,26 @@ type opening struct {
 	parts *Parts
 }
 
-// transport opens the state, and the queues that join the parts.
-func (o *opening) transport(mode Mode) (autoscale.Queues, autoscale.Store, error) {
-	inMemory := autoscale.Queues{Metrics: autoscale.NewMemoryQueue(0), Actions: autoscale.NewMemoryQueue(0), Reports: autoscale.NewMemoryQueue(0)}
-	if mode == DryRun {
-		return inMemory, autoscale.NewMemoryStore(), nil
-	}
+// openState opens the state, which the parts close.
+func (o *opening) openState() (state, error) {
 	s, done, err := o.state(o.ctx, o.opts)
 	if err != nil {
-		return inMemory, nil, o.problem("state", err)
+		return s, o.problem("state", err)
 	}
 	o.parts.close = append(o.parts.close, done)
-	if mode == AllParts {
-		return inMemory, s.store, nil
-	}
-	var queues autoscale.Queues
+	return s, nil
+}
+
+// openQueues opens the queues that join the parts.
+func (o *opening) openQueues(s state) (queues autoscale.Queues, err error) {
 	for name, q := range map[string]*autoscale.Queue{
 		autoscale.MetricsQueue: &queues.Metrics, autoscale.ActionsQueue: &queues.Actions, autoscale.ReportsQueue: &queues.Reports,
 	} {
 		if *q, err = s.queue(o.ctx, name); err != nil {
-			return queues, nil, o.problem("state", err)
+			return queues, o.problem("state", err)
 		}
 	}
-	return queues, s.store, nil
+	return queues, nil
 }
 
 func (o *opening) openSources() (map[string]autoscale.Source, error) {

@@ -28,7 +28,7 @@ func (c *Config) readState(n strictyaml.Node) {
 			}
 			return sqliteState(path)
 		},
-		"azure": readAzure,
+		"azure": c.readAzure,
 	})
 }
 
@@ -51,42 +51,55 @@ func sqliteState(path string) opener[state] {
 // queuePrefix is what Azure allows at the start of a queue's name.
 var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){0,40}-?$`)
 
-func readAzure(n strictyaml.Node) opener[state] {
-	var c azure.Config
+func (c *Config) readAzure(n strictyaml.Node) opener[state] {
+	var account azure.Config
 	var credentialName, prefix string
+	var published bool
 	ok := n.Object(strictyaml.Keys{
-		"connection": readSecret("STORAGE_CONNECTION_STRING", &c.Connection),
-		"account":    func(n strictyaml.Node) { n.Text(&c.Account) },
+		"connection": readSecret("STORAGE_CONNECTION_STRING", &account.Connection),
+		"account":    func(n strictyaml.Node) { n.Text(&account.Account) },
 		"credential": readCredential(&credentialName),
-		"table":      func(n strictyaml.Node) { n.Text(&c.Table) },
+		"table":      func(n strictyaml.Node) { n.Text(&account.Table) },
 		"prefix": func(n strictyaml.Node) {
 			if n.Text(&prefix) && !queuePrefix.MatchString(prefix) {
 				n.Fail("%s: write lower-case letters, digits and single hyphens, at most 42 characters", n.Shown())
 			}
 		},
+		"published_queues": func(n strictyaml.Node) { n.Bool(&published) },
 	})
 	if !ok {
 		return nil
 	}
 	switch {
-	case (c.Connection != "") == (c.Account != ""):
+	case published && prefix != "":
+		n.Fail("prefix and published_queues exclude each other: the published names are metrics, actions and reports")
+		return nil
+	case (account.Connection != "") == (account.Account != ""):
 		n.Fail("needs one of connection (write ${STORAGE_CONNECTION_STRING}) and account (with credential: default)")
 		return nil
-	case (c.Account != "") != (credentialName != ""):
+	case (account.Account != "") != (credentialName != ""):
 		n.Fail("account needs credential: default, and the reverse")
 		return nil
 	}
-	return func(ctx context.Context, _ *Options) (state, closer, error) {
+	if published || prefix != "" {
+		c.claims = append(c.claims, claim{what: "the queues " + prefix + autoscale.MetricsQueue + ", " + prefix + autoscale.ActionsQueue + " and " + prefix + autoscale.ReportsQueue,
+			id: account.Connection + account.Account + "/" + prefix, place: n.Place(), parts: true})
+	}
+	return func(ctx context.Context, opts *Options) (state, closer, error) {
 		var err error
-		if c.Credential, err = credential(credentialName); err != nil {
+		if account.Credential, err = credential(credentialName); err != nil {
 			return state{}, nil, err
 		}
-		s, err := azure.OpenStore(ctx, &c)
+		s, err := azure.OpenStore(ctx, &account)
 		if err != nil {
 			return state{}, nil, err
 		}
+		prefix := prefix
+		if prefix == "" && !published {
+			prefix = azure.QueuePrefix(opts.resource)
+		}
 		queue := func(ctx context.Context, name string) (autoscale.Queue, error) {
-			q, err := azure.OpenQueue(ctx, prefix+name, &c)
+			q, err := azure.OpenQueue(ctx, prefix+name, &account)
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -22,6 +23,9 @@ import (
 
 func (c *Config) readTarget(n strictyaml.Node) {
 	c.places["target"] = n.Place()
+	if c.ofWorkers = n.Has("workers"); !c.ofWorkers { // those have a directory of their own
+		c.claims = append(c.claims, claim{what: "the same target", id: n.Digest(), place: n.Place()})
+	}
 	c.target = exactlyOne(n, "target", map[string]func(strictyaml.Node) opener[autoscale.Target]{
 		"workers":    c.readWorkers,
 		"command":    readCommand,
@@ -47,6 +51,9 @@ func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
 	if (path != "") == (program != "") {
 		n.Fail("needs one of pipeline and command")
 		return nil
+	}
+	if directory != "" {
+		c.claims = append(c.claims, claim{what: "the directory of workers " + directory, id: filepath.Clean(directory), place: n.Place()})
 	}
 	return func(_ context.Context, opts *Options) (autoscale.Target, closer, error) {
 		if err := checkWorkers(path, opts.Log); err != nil {

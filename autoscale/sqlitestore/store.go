@@ -68,6 +68,15 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_queue ON messages (queue, id) WHERE aside IS NULL;
 `
 
+// leases were added to the schema without a new version.
+const leases = `
+CREATE TABLE IF NOT EXISTS leases (
+	resource  TEXT PRIMARY KEY,
+	owner     TEXT NOT NULL,
+	until     INTEGER NOT NULL, -- nanoseconds since 1970
+	content   TEXT NOT NULL -- JSON
+)`
+
 // Open opens the file at path, and creates it if it is missing. Its directory must
 // exist, on a local disk. It fails if the file has another schema.
 func Open(path string) (*Store, error) {
@@ -99,7 +108,8 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if version == schemaVersion {
-			return nil
+			_, err := tx.ExecContext(ctx, leases)
+			return err
 		}
 		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
 			return err
@@ -107,7 +117,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		if version != 0 || tables != 0 {
 			return fmt.Errorf("the SQLite file belongs to another program (schema %d, %d tables)", version, tables)
 		}
-		if _, err := tx.ExecContext(ctx, schema); err != nil {
+		if _, err := tx.ExecContext(ctx, schema+leases); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))

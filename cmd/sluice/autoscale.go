@@ -19,18 +19,27 @@ func (a *app) autoscale() *cobra.Command {
 }
 
 func (a *app) autoscaleRun() *cobra.Command {
-	var dry bool
+	var dry, once bool
 	var part string
+	var round onceFlags
 	cmd := &cobra.Command{
-		Use:   "run CONFIG.yaml",
+		Use:   "run CONFIG.yaml...",
 		Short: "Read metrics, decide and scale until interrupted",
 		Long: `Read metrics, decide and scale until interrupted. Decisions that scale and the
 outcomes of actions are logged; all decisions are kept: see sluice autoscale log.
 
 The three parts, collector, logic and scaler, may run as separate processes, all
-started with the same file. Queues in the state that the file names join them.`,
-		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml --dry-run\n  sluice autoscale run orders.yaml --part collector",
-		Args:    cobra.ExactArgs(1),
+started with the same file. Queues in the state that the file names join them.
+
+With several files, each resource is on its own: what fails for one delays no other, and
+a file that is not valid is read again until it is. Two files with the same resource or
+target are refused.
+
+With --once, for timers: complete what an earlier run has left, read, decide and scale
+once, then exit. If another process works on the resource, exit without doing anything.`,
+		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml mail.yaml\n  sluice autoscale run orders.yaml --dry-run\n" +
+			"  sluice autoscale run orders.yaml --part collector\n  sluice autoscale run orders.yaml --once --wait 2m",
+		Args: cobra.MinimumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			which := config.Mode(part)
 			switch {
@@ -38,33 +47,34 @@ started with the same file. Queues in the state that the file names join them.`,
 				return usage.Errorf("--part %s: write collector, logic or scaler", part)
 			case dry && which != config.AllParts:
 				return usage.Errorf("--dry-run runs all parts: leave out --part")
+			case once && (dry || which != config.AllParts):
+				return usage.Errorf("--once scales, with all parts: leave out --dry-run and --part")
+			case !once && round != onceDefaults:
+				return usage.Errorf("--wait and --detailed-exit-code need --once")
+			case round.wait <= 0:
+				return usage.Errorf("--wait must be positive")
 			case dry:
 				which = config.DryRun
 			}
-			return a.runAutoscaler(ctx, args[0], which)
+			group, err := config.LoadGroup(which, args...)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupted(ctx)
+			defer stop()
+			opts := &config.Options{Log: a.log, OnRecord: a.logDecision}
+			if once {
+				return a.scaleOnce(group.Once(ctx, round.wait, opts), round.detailed)
+			}
+			return group.Run(ctx, opts)
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&dry, "dry-run", false, "decide, but scale nothing and save nothing")
 	f.StringVar(&part, "part", "", "run one `part` only: collector, logic or scaler")
+	f.BoolVar(&once, "once", false, "decide and scale once, then exit: for timers")
+	round.add(f)
 	return cmd
-}
-
-func (a *app) runAutoscaler(ctx context.Context, path string, which config.Mode) (err error) {
-	ctx, stop := untilInterrupted(ctx)
-	defer stop()
-	c, err := config.Load(path)
-	if err != nil {
-		return err
-	}
-	parts, err := c.Open(ctx, which, &config.Options{Log: a.log, OnRecord: a.logDecision})
-	if err != nil {
-		return unlessInterrupted(ctx, err)
-	}
-	defer func() { err = errors.Join(err, closeSoon(ctx, parts.Close)) }()
-	r := &c.Resource
-	a.log.Info("autoscaling", "resource", r.Name, "every", r.Limits.Interval, "min", r.Limits.Min, "max", r.Limits.Max, "dry_run", which == config.DryRun)
-	return parts.Run(ctx)
 }
 
 // logDecision logs a record: a decision to change nothing at level debug, an action

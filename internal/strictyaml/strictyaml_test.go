@@ -56,3 +56,24 @@ func TestProblems(t *testing.T) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }
+
+// TestDigest: the order of keys, quotes and where a text comes from make no difference.
+func TestDigest(t *testing.T) {
+	digest := func(text string) (digest string) {
+		t.Helper()
+		err := Read("f.yaml", []byte(text), func(string) (string, bool) { return "hunter2", true }, func(n Node) { digest = n.Digest() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return digest
+	}
+	want := digest("a: {b: 1, c: hunter2}\nd: x\n")
+	if got := digest("d: 'x'\na:\n  c: ${SECRET}\n  b: \"1\"\n"); got != want || strings.Contains(got, "hunter2") {
+		t.Errorf("the same values have the digests %s and %s", want, got)
+	}
+	for _, other := range []string{"a: {b: 1, c: x}\nd: x\n", "a: {b: 1, c: hunter2}\n", "a: {b: 1, c: hunter2, d: x}\n", "a: '{b: 1, c: hunter2}'\nd: x\n", "a: {b: 'x', c: hunter2}\nd: 1\n"} {
+		if digest(other) == want {
+			t.Errorf("%q has the same digest", other)
+		}
+	}
+}
