@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
 
 // Found is what a target has of an event.
@@ -20,7 +22,8 @@ type Found struct {
 // Documents are what the events of a pipeline are in Cosmos DB. It is safe for concurrent use.
 type Documents struct {
 	target *cosmosTarget
-	sink   *cosmos.Sink // which only reads
+	format *decode.Decoder // as in [Pipeline]
+	sink   *cosmos.Sink    // which only reads
 	expiry cosmos.Expiry
 
 	mu     sync.Mutex
@@ -45,7 +48,7 @@ func (p *Pipeline) Documents(ctx context.Context, ru int) (*Documents, error) {
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
-	d := &Documents{target: p.cosmos, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	d := &Documents{target: p.cosmos, format: p.format, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if d.expiry, err = sink.Expiry(ctx); err != nil {
 		_ = d.Close(ctx)
 		return nil, p.problem(p.places.target, err)
@@ -62,8 +65,11 @@ func (d *Documents) Find(ctx context.Context, topic sluice.Topic, events []*slui
 	var docs []document
 	var of []int // the index of each document's event
 	for i, e := range events {
-		// An event without a document is a dead letter, or it is lost.
-		if doc, err := d.target.document(e); err == nil {
+		doc, err := d.document(ctx, e)
+		switch {
+		case errors.Is(err, sluice.ErrOutage):
+			return nil, err
+		case err == nil: // an event without a document is a dead letter, or it is lost
 			docs, of = append(docs, doc), append(of, i)
 		}
 	}
@@ -77,6 +83,16 @@ func (d *Documents) Find(ctx context.Context, topic sluice.Topic, events []*slui
 		found[of[k]] = d.judge(topic, events[of[k]], &docs[k], &s, now)
 	}
 	return found, nil
+}
+
+// document returns the document of an event. The error is an outage of the schema registry, or the event has
+// no document.
+func (d *Documents) document(ctx context.Context, e *sluice.Event) (document, error) {
+	e, err := d.format.Event(ctx, e)
+	if err != nil {
+		return document{}, err
+	}
+	return d.target.document(e)
 }
 
 // judge decides what a stored document says about an event.

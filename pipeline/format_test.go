@@ -192,6 +192,44 @@ target:
 	}
 }
 
+// TestFormatOfCosmos: documents are decompressed bodies, also those that an audit looks for.
+func TestFormatOfCosmos(t *testing.T) {
+	p, err := parseCosmos("    hub: docs\n", "    hub: docs\n  format: {compression: gzip}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const body = `{"id":"a","key":"k"}`
+	docs, err := decodedRecords(p, p.cosmos.documents)(t.Context(), &sluice.Event{Body: gzipped(body)})
+	if err != nil || len(docs) != 1 || string(docs[0].Body) != body || docs[0].ID != "a" {
+		t.Errorf("%+v, %v", docs, err)
+	}
+	audited := &Documents{target: p.cosmos, format: p.format}
+	if doc, err := audited.document(t.Context(), &sluice.Event{Body: gzipped(body)}); err != nil || string(doc.Body) != body {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	if _, err := audited.document(t.Context(), &sluice.Event{Body: []byte(body)}); err == nil || errors.Is(err, sluice.ErrOutage) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFormatOfMessages: a message target sends the decoded body, without what described the body as it was sent.
+func TestFormatOfMessages(t *testing.T) {
+	f, err := ParseFile("p.yaml", []byte(replaced(t, soundStages, []string{"{hub: flights}, start: earliest}", "{hub: flights}, format: {encoding: avro, compression: auto, schema: testdata/flight.avsc}}",
+		"        body:\n          airport: body.origin\n          departure: {from: body.departure, type: timestamp}\n          delay: {from: body.delay, type: integer}\n", "", "key: body.origin", "key: body.number"})), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := f.Stages[0]
+	sent, err := decodedRecords(p, p.messages.messages)(t.Context(), &sluice.Event{Body: gzipped(avroFlight("AA 7", 3)), ContentType: "avro/binary",
+		Properties: map[string]any{"content-encoding": "gzip", "a": "b"}})
+	if err != nil || len(sent) != 1 {
+		t.Fatal(sent, err)
+	}
+	if m := sent[0]; !strings.HasPrefix(string(m.Body), `{"date":"2026-01-31","delay":3,`) || m.Key != "AA 7" || m.ContentType != "application/json" || fmt.Sprint(m.Properties) != "map[a:b]" {
+		t.Errorf("%+v, body %s", m, m.Body)
+	}
+}
+
 // TestFormatOfRollup: statistics are of decompressed bodies.
 func TestFormatOfRollup(t *testing.T) {
 	f, err := ParseFile("p.yaml", []byte(strings.Replace(soundStages, "{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, format: {compression: gzip}}", 1)), environment())

@@ -208,10 +208,8 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 
 // event decodes and converts an event.
 func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.Event) (f *rollup.Event, badStamp, err error) {
-	if r.format != nil {
-		if e, err = r.format.Event(ctx, e); err != nil {
-			return nil, nil, err
-		}
+	if e, err = r.format.Event(ctx, e); err != nil {
+		return nil, nil, err
 	}
 	return r.config.event(e, p.row, p.picked)
 }

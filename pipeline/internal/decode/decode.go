@@ -40,7 +40,7 @@ type Encoding interface {
 	check(ctx context.Context) error
 }
 
-// Decoder decodes events. It is safe for concurrent use.
+// Decoder decodes events. It is safe for concurrent use. nil is a decoder of plain JSON.
 type Decoder struct {
 	cfg  Config
 	zstd func() (*zstd.Decoder, error)
@@ -66,7 +66,7 @@ func (d *Decoder) Check(ctx context.Context) error {
 // What described the body as it was sent is not in the copy: the property and header
 // content-encoding, and, if the body became JSON, the content type, which is application/json.
 func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
-	if e.Body == nil && d.cfg.NullBodies {
+	if d == nil || e.Body == nil && d.cfg.NullBodies {
 		return e, nil
 	}
 	body, compression, err := d.decompress(e)
