@@ -105,6 +105,9 @@
 //	    connection: ${NEXT_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy as for the source; the source's by default
 //	    hub: clean
 //	    key: body.origin                # the partition key; the event's own by default
+//	    batch: {messages: 100, bytes: 1MB, wait: 5ms}   # of one batch at most, as large as the service allows by default; how long a message waits for others
+//	    concurrency: 16                 # batches in flight
+//	    send_timeout: 60s               # of a batch
 //	    only: {body.status: departed}   # send only events with these values; all events by default
 //	    body:                           # a JSON object, mapped like columns; the event's body unchanged by default
 //	      airport: body.origin
@@ -112,11 +115,13 @@
 //	  servicebus:                       # a queue or topic: sends at least once
 //	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy
 //	    queue: orders                   # or topic
-//	    session: body.origin            # or key; only and body as for eventhub
+//	    session: body.origin            # or key; only, body, batch and send_timeout as for eventhub
+//	    concurrency: 4                  # batches in flight: sessions and keys are distributed over as many writers
+//	    partitioned: false              # true for a partitioned queue or topic, whose batches have one session or key each
 //	  kafka:                            # a topic of Kafka: sends at least once
 //	    brokers: ${NEXT_BROKERS}        # with tls and sasl as for the source; the source's by default
 //	    topic: clean
-//	    key: body.origin                # only and body as for eventhub
+//	    key: body.origin                # only, body, batch.wait, concurrency and send_timeout as for eventhub
 //	  http:                             # a function or service in any language: posts at least once, see docs/http.md
 //	    url: ${TARGET_URL}              # https, or http
 //	    format: cloudevents             # json, jsonlines

@@ -26,7 +26,8 @@ import (
 type hub struct {
 	namespace
 	name   string
-	config eventhub.Config
+	config eventhub.Config // as a source
+	batch  batchLimits     // as a target
 }
 
 // namespace is a namespace of hubs, with the credentials for it.

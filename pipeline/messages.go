@@ -26,10 +26,11 @@ import (
 // how an event becomes a message for it.
 type messageTarget struct {
 	destination
-	to      address  // of a hub or topic
-	headers bool     // the target has headers and empty keys: it is a topic of Kafka
-	group   []column // the key or session, at most one; none: the event's own key
-	session bool     // group is the session
+	to      address           // of a hub or topic
+	sink    sender.SinkConfig // without its StampKey
+	headers bool              // the target has headers and empty keys: it is a topic of Kafka
+	group   []column          // the key or session, at most one; none: the event's own key
+	session bool              // group is the session
 	body    []column
 	whole   bool     // the body is the event's body unchanged
 	mapping *mapping // of group and body
@@ -60,6 +61,7 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 	t := &messageTarget{destination: h}
 	p.messages = t
 	keys := t.keys(p)
+	t.addSendKeys(keys, &h.batch)
 	keys["hub"] = func(n strictyaml.Node) { n.Text(&h.name) }
 	if !h.read(n, keys) {
 		return
@@ -86,6 +88,7 @@ func (p *Pipeline) readKafkaTarget(n strictyaml.Node) {
 	t := &messageTarget{destination: topic, headers: true}
 	p.messages = t
 	keys := t.keys(p)
+	t.addSendKeys(keys, nil)
 	keys["topic"] = func(n strictyaml.Node) { readTopicName(n, &topic.name) }
 	if topic.cluster = p.readCluster(n, keys); topic.cluster == nil {
 		return
@@ -170,7 +173,7 @@ func (t *messageTarget) compile() { t.mapping = newMapping("field", slices.Conca
 
 // transport returns a sender to the hub, which connects when it is first used.
 func (h *hub) transport() (transport, error) {
-	cfg := &sender.EventHubConfig{Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
+	cfg := &sender.EventHubConfig{MaxMessages: h.batch.messages, MaxBytes: h.batch.bytes, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice", TLSConfig: h.tls}}
 	if h.websocket {
 		cfg.Client.NewWebSocketConn = func(ctx context.Context, args azeventhubs.WebSocketConnParams) (net.Conn, error) {
 			return h.dial(ctx, args.Host)
@@ -288,7 +291,9 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, e
 		return nil, err
 	}
 	parts.onClose(out.Close)
-	sink := sender.NewSink(out, &sender.SinkConfig{StampKey: parts.pipeline.stampKey})
+	cfg := t.sink
+	cfg.StampKey = parts.pipeline.stampKey
+	sink := sender.NewSink(out, &cfg)
 	parts.onClose(sink.Close)
 	return sink, nil
 }

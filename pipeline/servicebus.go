@@ -17,7 +17,10 @@ import (
 // serviceBusEntity is a queue or a topic of Service Bus.
 type serviceBusEntity struct {
 	namespace
-	name string
+	name        string
+	batch       batchLimits
+	writers     int // batches in flight; 0: the default
+	partitioned bool
 }
 
 // readServiceBusTarget reads target.servicebus.
@@ -29,6 +32,8 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
 	keys := t.keys(p)
 	keys["queue"], keys["topic"] = name, name
+	t.addSendKeys(keys, &e.batch)
+	keys["partitioned"] = func(n strictyaml.Node) { n.Bool(&e.partitioned) }
 	if p.rollup == nil {
 		group := func(name string) func(strictyaml.Node) {
 			return func(n strictyaml.Node) {
@@ -44,6 +49,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 	if !e.read(n, keys) {
 		return
 	}
+	e.writers = t.sink.InFlight
 	switch {
 	case found != 1:
 		n.Fail("needs one of queue and topic")
@@ -60,7 +66,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 
 // transport implements [destination].
 func (e *serviceBusEntity) transport() (transport, error) {
-	cfg := &sender.ServiceBusConfig{Client: azservicebus.ClientOptions{ApplicationID: "sluice", TLSConfig: e.tls}}
+	cfg := &sender.ServiceBusConfig{Writers: e.writers, MaxMessages: e.batch.messages, MaxBytes: e.batch.bytes, Partitioned: e.partitioned, Client: azservicebus.ClientOptions{ApplicationID: "sluice", TLSConfig: e.tls}}
 	if e.websocket {
 		cfg.Client.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 			return e.dial(ctx, args.Host)
