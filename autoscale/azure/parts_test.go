@@ -25,15 +25,17 @@ import (
 // If the environment names a part of an autoscaler, this binary runs that part, as a
 // process of its own.
 const (
-	partVariable   = "AZURE_TEST_PART"
-	tableVariable  = "AZURE_TEST_TABLE"
-	accessVariable = "AZURE_TEST_CONNECTION"
-	fileVariable   = "AZURE_TEST_JOURNAL"
+	partVariable     = "AZURE_TEST_PART" // or "all" parts, or all without the collector: "acting"
+	resourceVariable = "AZURE_TEST_RESOURCE"
+	tableVariable    = "AZURE_TEST_TABLE"
+	accessVariable   = "AZURE_TEST_CONNECTION"
+	fileVariable     = "AZURE_TEST_JOURNAL"
 )
 
 // chaosFor is how long parts are killed; SLUICE_CHAOS=5m makes it longer.
 const chaosFor = 5 * time.Second
 
+// resource is what TestPartsAreKilled scales.
 const resource = "workers"
 
 // journal is a target that records each change in one write, so that a change is
@@ -95,8 +97,8 @@ func follow(s autoscale.Situation) autoscale.Proposal {
 // from the collector to the logic.
 const fresh = 5 * time.Second
 
-func workers() *autoscale.Resource {
-	return &autoscale.Resource{Name: resource, Metrics: []string{"wave"}, Rule: autoscale.RuleFunc(follow),
+func workers(name string) *autoscale.Resource {
+	return &autoscale.Resource{Name: name, Metrics: []string{"wave"}, Rule: autoscale.RuleFunc(follow),
 		Limits: autoscale.Limits{Max: 9, CooldownUp: -1, CooldownDown: -1, MinPoints: 1, Window: fresh, StaleAfter: fresh, Interval: 50 * time.Millisecond}}
 }
 
@@ -108,32 +110,29 @@ func part(name string) error {
 	if err != nil {
 		return err
 	}
-	queues, err := openQueues(ctx, cfg)
+	r := workers(os.Getenv(resourceVariable))
+	queues, err := openQueues(ctx, r.Name, cfg)
 	if err != nil {
 		return err
 	}
-	switch name {
-	case "collector":
-		sources := map[string]autoscale.Source{"wave": autoscale.SourceFunc(wave)}
-		return autoscale.NewCollector(resource, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: 100 * time.Millisecond}).Run(ctx)
-	case "logic":
-		logic, err := autoscale.NewLogic(workers(), store, queues, &autoscale.LogicConfig{ResendAfter: 500 * time.Millisecond})
-		if err != nil {
-			return err
-		}
-		return logic.Run(ctx)
-	}
-	scaler, err := autoscale.NewScaler(workers(), journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Interval: 200 * time.Millisecond})
+	sources := map[string]autoscale.Source{"wave": autoscale.SourceFunc(wave)}
+	collector := autoscale.NewCollector(r.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: 100 * time.Millisecond})
+	logic, err := autoscale.NewLogic(r, store, queues, &autoscale.LogicConfig{ResendAfter: 500 * time.Millisecond})
 	if err != nil {
 		return err
 	}
-	return scaler.Run(ctx)
+	scaler, err := autoscale.NewScaler(r, journal(os.Getenv(fileVariable)), store, queues, &autoscale.ScalerConfig{Interval: 200 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	parts := map[string][]autoscale.Part{"collector": {collector}, "logic": {logic}, "scaler": {scaler}, "acting": {logic, scaler}, "all": {collector, logic, scaler}}
+	return autoscale.RunAll(ctx, parts[name]...)
 }
 
-// openQueues opens the published names' queues.
-func openQueues(ctx context.Context, cfg *azure.Config) (q autoscale.Queues, err error) {
+// openQueues opens the queues of a resource.
+func openQueues(ctx context.Context, resource string, cfg *azure.Config) (q autoscale.Queues, err error) {
 	open := func(name string) autoscale.Queue {
-		queue, failed := azure.OpenQueue(ctx, name, cfg)
+		queue, failed := azure.OpenQueue(ctx, azure.QueuePrefix(resource)+name, cfg)
 		err = errors.Join(err, failed)
 		return queue
 	}
@@ -180,7 +179,7 @@ func TestPartsAreKilled(t *testing.T) {
 	file := journal(filepath.Join(dir, "journal"))
 	table := fmt.Sprintf("Scaling%d", names.Add(1))
 	p := &troupe{T: t, output: output, running: map[string]*exec.Cmd{},
-		env: []string{tableVariable + "=" + table, accessVariable + "=" + azurite.Connection(t), fileVariable + "=" + string(file)}}
+		env: []string{resourceVariable + "=" + resource, tableVariable + "=" + table, accessVariable + "=" + azurite.Connection(t), fileVariable + "=" + string(file)}}
 	parts := []string{"collector", "logic", "scaler"}
 	for _, name := range parts {
 		p.start(name)
@@ -228,11 +227,18 @@ func TestPartsAreKilled(t *testing.T) {
 	// Actions in progress complete.
 	p.kill("collector")
 	delete(p.running, "collector")
+	store := settled(t, table, resource, output.Name())
+	judge(t, store, resource, file, kills)
+}
+
+// settled waits until no action of a resource is in progress, and returns the store.
+func settled(t *testing.T, table, resource, output string) *azure.Store {
+	t.Helper()
 	store, err := azure.OpenStore(t.Context(), &azure.Config{Connection: azurite.Connection(t), Table: table})
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := azqueue.NewQueueClientFromConnectionString(azurite.Connection(t), autoscale.MetricsQueue, nil)
+	metrics, err := azqueue.NewQueueClientFromConnectionString(azurite.Connection(t), azure.QueuePrefix(resource)+autoscale.MetricsQueue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,18 +254,18 @@ func TestPartsAreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.Pending == nil && *left.ApproximateMessagesCount == 0 && time.Since(m.Windows["wave"].Since) > fresh {
-			break
+			return store
 		}
 		if time.Now().After(end) {
-			text, _ := os.ReadFile(output.Name())
-			t.Fatalf("action %+v does not come to its end; the parts say: %s", m.Pending, text)
+			text, _ := os.ReadFile(output)
+			t.Fatalf("action %+v of %s does not come to its end; the parts say: %s", m.Pending, resource, text)
 		}
 	}
-	judge(t, store, file, kills)
 }
 
 // judge compares the log with what the target did.
-func judge(t *testing.T, store *azure.Store, file journal, kills int) {
+func judge(t *testing.T, store *azure.Store, resource string, file journal, kills int) {
+	t.Helper()
 	log, err := store.Records(t.Context(), resource, time.Time{}, 0)
 	if err != nil {
 		t.Fatal(err)
