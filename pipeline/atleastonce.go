@@ -155,6 +155,9 @@ func (p *Pipeline) checkRollupKeys() {
 	if n := p.keyNodes.progressGroup; n != nil {
 		n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")
 	}
+	if n := p.keyNodes.claimCheck; n != nil {
+		n.Fail("cannot be combined with memory, which reads all events again at every start: remove it")
+	}
 	if n := p.keyNodes.start; n != nil {
 		n.Fail("is for stages with checkpoints: memory.keep sets how far back the hub is read")
 	}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -26,6 +27,15 @@ var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
 // connection string or credential. It returns nil if there is a problem.
 func readBlob(n strictyaml.Node) *blobContainer {
 	b := &blobContainer{}
+	if !b.read(n, nil) {
+		return nil
+	}
+	return b
+}
+
+// read reads a container's URL with a signature, or a mapping of a container with a connection string or
+// credential, and of more keys.
+func (b *blobContainer) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	text := func(to *string) func(strictyaml.Node) {
 		return func(n strictyaml.Node) {
 			if signature.MatchString(n.Literal()) {
@@ -35,22 +45,18 @@ func readBlob(n strictyaml.Node) *blobContainer {
 			n.Text(to)
 		}
 	}
-	ok := true
-	if n.IsMapping() {
-		ok = n.Object(strictyaml.Keys{
-			"container":  text(&b.where),
-			"connection": text(&b.connection),
-			"credential": func(n strictyaml.Node) { n.OneOf(&b.credential, "default") },
-			"prefix":     func(n strictyaml.Node) { n.Text(&b.prefix) },
-		}, "container")
-	} else {
+	if !n.IsMapping() {
 		text(&b.where)(n)
-		ok = b.where != ""
+		return b.where != ""
 	}
-	if !ok {
-		return nil
+	keys := strictyaml.Keys{
+		"container":  text(&b.where),
+		"connection": text(&b.connection),
+		"credential": func(n strictyaml.Node) { n.OneOf(&b.credential, "default") },
+		"prefix":     func(n strictyaml.Node) { n.Text(&b.prefix) },
 	}
-	return b
+	maps.Copy(keys, more)
+	return n.Object(keys, "container") && b.where != ""
 }
 
 func (b blobContainer) config() (*blobstore.Config, error) {

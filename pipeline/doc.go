@@ -53,6 +53,11 @@
 //	    registry:                       # which has the schemas that bodies were written with: one of
 //	      confluent: {url: https://…}   # with user and password: ${SCHEMA_REGISTRY_PASSWORD}, or token; tls, as for kafka
 //	      azure: {namespace: contoso.servicebus.windows.net, credential: default}   # and tls
+//	  claim_check:                      # where the bodies are that are too large for events, see docs/claimcheck.md; none by default
+//	    container: bodies               # or its URL, https://contoso.blob.core.windows.net/bodies, as in leases.blob
+//	    connection: ${STORAGE_CONNECTION_STRING}   # or credential: default, or a URL with a signature
+//	    prefix: ""                      # of the names of blobs
+//	    max_size: 64MiB                 # of a body
 //	  start: earliest                   # latest, 2026-01-31T08:00:00Z, 24h ago, sequence 42, offset 4096
 //	partitions: all                     # required: all, balanced (a fair share), or the number that this process owns
 //	lease: {for: 30s, renew: 10s}
@@ -118,6 +123,11 @@
 //	    session: body.origin            # or key; only, body, batch and send_timeout as for eventhub
 //	    concurrency: 4                  # batches in flight: sessions and keys are distributed over as many writers
 //	    partitioned: false              # true for a partitioned queue or topic, whose batches have one session or key each
+//	    subject: body.type              # the subject (label); none by default, also if the value is missing
+//	    correlation_id: body.trace      # by default the event's, if there is no body
+//	    scheduled: body.due             # when the message is enqueued; at once by default
+//	    reply_to: answers               # none by default
+//	    ttl: 24h                        # by default as the queue or topic says
 //	  kafka:                            # a topic of Kafka: sends at least once
 //	    brokers: ${NEXT_BROKERS}        # with tls and sasl as for the source; the source's by default
 //	    topic: clean

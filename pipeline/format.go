@@ -3,9 +3,10 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
+	"github.com/sluice-go/sluice/blobstore"
 )
 
 // maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
@@ -14,12 +15,12 @@ const maxDecodedBatch = 64 << 20
 // decoded makes a handler get events with decoded bodies. It calls the handler more than once for a batch
 // whose bodies need much memory. Events that do not decode are rejected, with the bodies that were sent.
 func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
-	if p.format == nil {
-		return h
-	}
 	return func(ctx context.Context, tx Tx, b sluice.Batch) error {
+		if p.format == nil && !slices.ContainsFunc(b.Events, blobstore.IsReference) {
+			return h(ctx, tx, b)
+		}
 		for events, first := b.Events, 0; len(events) > first; {
-			part, err := decodeSome(ctx, p.format, events[first:], maxDecodedBatch)
+			part, err := decodeSome(ctx, p.wholeEvent, events[first:], maxDecodedBatch)
 			if err == nil {
 				b.Events = part
 				err = h(ctx, tx, b)
@@ -35,11 +36,11 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 
 // decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes. The
 // error has a rejection for each event that does not decode, as a [*sluice.EventError], or is an outage.
-func decodeSome(ctx context.Context, d *decode.Decoder, events []*sluice.Event, limit int) ([]*sluice.Event, error) {
+func decodeSome(ctx context.Context, decode func(context.Context, *sluice.Event) (*sluice.Event, error), events []*sluice.Event, limit int) ([]*sluice.Event, error) {
 	var rejections []error
 	var part []*sluice.Event
 	for i, e := range events {
-		out, err := d.Event(ctx, e)
+		out, err := decode(ctx, e)
 		switch {
 		case errors.Is(err, sluice.ErrOutage):
 			return nil, err
@@ -77,11 +78,8 @@ func shifted(err error, by int) error {
 
 // decodedRecords makes a function that makes records get events with decoded bodies.
 func decodedRecords[R any](p *Pipeline, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
-	if p.format == nil {
-		return records
-	}
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		e, err := p.format.Event(ctx, e)
+		e, err := p.wholeEvent(ctx, e)
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,7 @@ type messageTarget struct {
 	headers bool              // the target has headers and empty keys: it is a topic of Kafka
 	group   []column          // the key or session, at most one; none: the event's own key
 	session bool              // group is the session
+	bus     busProperties
 	body    []column
 	whole   bool     // the body is the event's body unchanged
 	mapping *mapping // of group and body
@@ -169,7 +170,9 @@ func (t *messageTarget) matches(e *sluice.Event) (bool, error) {
 	return true, nil
 }
 
-func (t *messageTarget) compile() { t.mapping = newMapping("field", slices.Concat(t.group, t.body)) }
+func (t *messageTarget) compile() {
+	t.mapping = newMapping("field", slices.Concat(t.group, t.bus.columns, t.body))
+}
 
 // transport returns a sender to the hub, which connects when it is first used.
 func (h *hub) transport() (transport, error) {
@@ -224,7 +227,12 @@ func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.
 		row = row[1:]
 	}
 	if t.whole {
-		m.Body, m.MessageID, m.CorrelationID, m.ContentType = e.Body, e.MessageID, e.CorrelationID, e.ContentType
+		m.CorrelationID = e.CorrelationID
+	}
+	t.bus.set(m, row)
+	row = row[len(t.bus.columns):]
+	if t.whole {
+		m.Body, m.MessageID, m.ContentType = e.Body, e.MessageID, e.ContentType
 		if t.headers && t.mapping.raw { // from Kafka to Kafka
 			m.Headers = e.Headers
 			return []*sender.Message{m}, nil

@@ -225,7 +225,11 @@ func (p *Pipeline) checkHub(ctx context.Context) error {
 		_, err = source.Describe(ctx)
 		err = errors.Join(err, source.Close(ctx))
 	}
-	return p.problem(p.places.source, err)
+	err = p.problem(p.places.source, err)
+	if p.claim != nil {
+		err = errors.Join(err, p.problem(p.keyNodes.claimCheck.Place(), p.claim.Check(ctx)))
+	}
+	return err
 }
 
 func (p *Pipeline) checkDatabase(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
@@ -37,13 +38,14 @@ type Pipeline struct {
 	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
-	config      sluice.Config   // the settings of the file
-	source      log             // nil if it cannot be read
-	format      *decode.Decoder // of the bodies that are read; nil: they are used as they are
-	shared      connections     // what all stages share, or else the source's: the defaults of source and target
-	from        string          // the hub or topic that a stage of another file reads, which feeds this one
-	stampKey    []byte          // with which stamps are signed and checked; empty: they are not
-	oldStampKey []byte          // the key before it, whose stamps are still believed
+	config      sluice.Config     // the settings of the file
+	source      log               // nil if it cannot be read
+	claim       *blobstore.Bodies // where bodies are that are too large for events; nil: it is not known
+	format      *decode.Decoder   // of the bodies that are read; nil: they are used as they are
+	shared      connections       // what all stages share, or else the source's: the defaults of source and target
+	from        string            // the hub or topic that a stage of another file reads, which feeds this one
+	stampKey    []byte            // with which stamps are signed and checked; empty: they are not
+	oldStampKey []byte            // the key before it, whose stamps are still believed
 	database    database
 	connections int            // to the database, for batches; 0: the default
 	leases      *blobContainer // of the leases, if they are not in the database
@@ -54,7 +56,7 @@ type Pipeline struct {
 	rollup      *rollupConfig // statistics in memory; nil: none
 	atLeastOnce atLeastOnceOptions
 	places      struct{ source, format, database, target strictyaml.Place }
-	keyNodes    struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes    struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -45,6 +46,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 			}
 		}
 		keys["key"], keys["session"] = group("key"), group("session")
+		maps.Copy(keys, t.bus.keys(t))
 	}
 	if !e.read(n, keys) {
 		return

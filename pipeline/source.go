@@ -77,11 +77,12 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 	found := 0
 	var format *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
-		"eventhub": func(n strictyaml.Node) { found++; p.readSourceHub(n) },
-		"kafka":    func(n strictyaml.Node) { found++; p.readSourceTopic(n) },
-		"start":    p.readStart,
-		"from":     func(n strictyaml.Node) { n.Text(&p.from) },
-		"format":   func(n strictyaml.Node) { format = &n },
+		"eventhub":    func(n strictyaml.Node) { found++; p.readSourceHub(n) },
+		"kafka":       func(n strictyaml.Node) { found++; p.readSourceTopic(n) },
+		"start":       p.readStart,
+		"from":        func(n strictyaml.Node) { n.Text(&p.from) },
+		"format":      func(n strictyaml.Node) { format = &n },
+		"claim_check": p.readClaimCheck,
 	})
 	if format != nil { // last, because it depends on the log
 		p.readFormat(*format)

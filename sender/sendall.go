@@ -92,12 +92,17 @@ func (r *run) take(m *Message) bool {
 		r.endsEarly = true
 		return false
 	}
+	unclaimed := r.claim(m)
 	if r.flusherStop != nil {
 		r.filling.Lock()
 		defer r.filling.Unlock()
 	}
 	k := keep(m, r.taken)
 	r.taken++
+	if unclaimed != nil {
+		r.end(unclaimed, k.index)
+		return false
+	}
 	if m.MessageID == "" {
 		m.MessageID = r.ids.id(k.index)
 	}
@@ -109,13 +114,18 @@ func (r *run) take(m *Message) bool {
 		r.last = slot
 	}
 	if err := r.pack(slot, partition, m, k); err != nil {
-		r.stop(err)
-		r.mu.Lock()
-		r.result.Unsent = append(r.result.Unsent, IndexRange{First: k.index, Last: k.index})
-		r.mu.Unlock()
+		r.end(err, k.index)
 		return false
 	}
 	return true
+}
+
+// end ends the run, with a message that was taken and is not sent.
+func (r *run) end(err error, index int64) {
+	r.stop(err)
+	r.mu.Lock()
+	r.result.Unsent = append(r.result.Unsent, IndexRange{First: index, Last: index})
+	r.mu.Unlock()
 }
 
 // slot is where the batch for a message is filling, and its partition.

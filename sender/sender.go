@@ -38,6 +38,10 @@ type Config struct {
 	// indices of its messages, sorted. It is called from several goroutines, and
 	// the batch counts as in flight until it returns. Default: none.
 	OnAccepted func([]IndexRange)
+	// ClaimCheck stores large bodies elsewhere, before their messages are sent, one
+	// body at a time. A body that can't be stored ends the sending. Default: all
+	// bodies are sent.
+	ClaimCheck *ClaimCheck
 	// InFlight is how many batches may be in flight. In addition, one batch may be
 	// filling for each partition, and one of messages without a key (with Spread,
 	// one for each partition). Default: 16.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,6 +105,8 @@ func addDestination(f *pflag.FlagSet, d *upload.Destination) {
 	f.DurationVar(&d.TTL, "ttl", 0, "how long a message lives, for a queue or topic of Service Bus (default as the queue or topic says)")
 	f.StringVar(&d.ScheduledField, "scheduled-field", "", "`field` with the time when the message is enqueued, in RFC 3339, for a queue or topic of Service Bus")
 	f.StringVar(&d.CorrelationField, "correlation-field", "", "`field` whose value is the correlation id")
+	f.StringVar(&d.Container, "claim-check", "", "`container` of Azure Blob Storage for large bodies: its URL, its name with "+upload.StorageVariable+", or env:NAME\nfor a URL with a signature (default: all bodies are sent)")
+	f.IntVar(&d.ClaimOver, "claim-check-over", 0, "size in `bytes` above which a body goes to --claim-check (default 196608)")
 }
 
 // checkProperties returns what is wrong with the flags of messages' properties.
@@ -120,6 +123,12 @@ func checkProperties(cmd *cobra.Command, d *upload.Destination) error {
 		}
 	}
 	switch {
+	case given("claim-check-over") && !given("claim-check"):
+		return usage.Errorf("--claim-check-over needs --claim-check")
+	case given("claim-check-over") && d.ClaimOver < 1:
+		return usage.Errorf("--claim-check-over %d: must be positive", d.ClaimOver)
+	case strings.Contains(d.Container, "?"):
+		return usage.Errorf("--claim-check: the URL has a signature, which other users of this machine can read on a command line: put it into an environment variable and write env:NAME")
 	case given("subject") && given("subject-field"):
 		return usage.Errorf("--subject and --subject-field exclude each other")
 	case given("ttl") && (d.TTL < time.Millisecond || d.TTL > sender.MaxTTL):

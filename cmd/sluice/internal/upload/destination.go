@@ -46,12 +46,18 @@ type Destination struct {
 	// Create is how many partitions a topic of Kafka gets if it does not exist. Default: it must
 	// exist.
 	Create int32 `json:"-"`
+	// Container is where bodies are stored that are larger than ClaimOver bytes: the name of a container, its
+	// URL, or env:NAME for a URL in an environment variable. Default: all bodies are sent.
+	Container string `json:"claim_check,omitempty"`
+	// ClaimOver is as in [sender.ClaimCheck].
+	ClaimOver int `json:"claim_check_over,omitempty"`
 	Properties
 }
 
 // DestinationFlags are the flags that say where and how records are sent, and that a report holds.
 var DestinationFlags = []string{"hub", "queue", "topic", "create", "key-field", "session-field",
-	"subject", "subject-field", "reply-to", "ttl", "scheduled-field", "correlation-field"}
+	"subject", "subject-field", "reply-to", "ttl", "scheduled-field", "correlation-field",
+	"claim-check", "claim-check-over"}
 
 // Withheld stands for a connection string in a report, which would hold a key.
 const Withheld = "withheld"

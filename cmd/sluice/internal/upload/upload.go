@@ -45,12 +45,15 @@ func (u *Uploader) Files(ctx context.Context, names []string) error {
 		return err
 	}
 	defer to.close(ctx)
+	cfg := senderConfig()
+	if cfg.ClaimCheck, err = u.To.claimCheck(ctx); err != nil {
+		return err
+	}
 	f := &files{Uploader: u}
 	if err := f.openReport(names); err != nil {
 		return err
 	}
 	feed := &FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, TooLarge: f.tooLarge}
-	cfg := senderConfig()
 	cfg.OnRejected = f.rejected
 	if r := f.record; r != nil {
 		feed.Skip = r.sent.has
@@ -243,9 +246,13 @@ func (u *Uploader) Generated(ctx context.Context, g *Generated) error {
 		return err
 	}
 	defer to.close(ctx)
+	cfg := senderConfig()
+	if cfg.ClaimCheck, err = u.To.claimCheck(ctx); err != nil {
+		return err
+	}
 	senders := make([]*sender.Sender, g.Replicas)
 	for i, t := range to.transports {
-		senders[i] = sender.New(t, senderConfig())
+		senders[i] = sender.New(t, cfg)
 	}
 	return u.report(ctx, to, senders, func() error { return u.sendLoad(ctx, senders, load) })
 }

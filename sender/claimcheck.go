@@ -1,0 +1,58 @@
+package sender
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+)
+
+// BodyStore keeps bodies that are too large for a message, such as blobstore.Bodies.
+type BodyStore interface {
+	// Put stores a body. It returns the body that the message has in its place, and properties that
+	// are added to the message's own. The same body may be stored several times.
+	Put(ctx context.Context, body []byte) (inPlace []byte, properties map[string]any, err error)
+}
+
+// ClaimCheck says that large bodies are stored elsewhere, and their messages refer to
+// them. The consumer fetches them: see source.claim_check in pipeline files, and
+// blobstore.Bodies.
+type ClaimCheck struct {
+	Store BodyStore
+	// Over is the size in bytes above which a body is stored. Default: 192 KiB, which
+	// leaves a quarter of the smallest tiers' limit to properties and encoding.
+	Over int
+}
+
+const defaultOver = 192 << 10
+
+// replace stores the body of a message, if that is large.
+func (c *ClaimCheck) replace(ctx context.Context, m *Message) error {
+	if len(m.Body) <= cmp.Or(c.Over, defaultOver) {
+		return nil
+	}
+	body, properties, err := c.Store.Put(ctx, m.Body)
+	if err != nil {
+		return err
+	}
+	m.Body, m.Properties = body, maps.Clone(m.Properties) // the map may be used elsewhere
+	if m.Properties == nil {
+		m.Properties = properties
+		return nil
+	}
+	maps.Copy(m.Properties, properties)
+	return nil
+}
+
+// claim stores the body of the next message of a run if it is too large, with retries.
+func (r *run) claim(m *Message) error {
+	c := r.s.cfg.ClaimCheck
+	if c == nil {
+		return nil
+	}
+	err := r.retry(func(ctx context.Context) error { return c.replace(ctx, m) })
+	if err != nil {
+		return fmt.Errorf("claim check: %w", err)
+	}
+	return nil
+}
