@@ -270,8 +270,13 @@ func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFl
 	return more
 }
 
-// recordsOf calls the user's functions for an event's records and their keys.
+// recordsOf calls the user's functions for an event's records and their keys. An event that is not
+// handled has none.
 func (w *atLeastOnceWorker[R]) recordsOf(e *inFlightEvent) ([]recordTask[R], error) {
+	if !w.a.c.cfg.handles(e.event) {
+		w.stats.filtered.Add(1)
+		return nil, nil
+	}
 	records, err := w.records(w.recordCtxOf(e), e.event)
 	if err != nil {
 		return nil, err

@@ -10,10 +10,11 @@ import (
 // writeStats counts what the sink has written since the last report. It is safe for
 // concurrent use; the results of records take no lock.
 type writeStats struct {
-	clock   Clock
-	written atomic.Int64 // records, since the beginning
-	cost    atomicFloat  // of all attempts
-	waited  atomic.Int64 // nanoseconds, for limits
+	clock    Clock
+	written  atomic.Int64 // records, since the beginning
+	filtered atomic.Int64 // events that are not handled
+	cost     atomicFloat  // of all attempts
+	waited   atomic.Int64 // nanoseconds, for limits
 
 	reported int64 // records written at the last report; guarded by mu
 	wasBusy  bool  // events were in flight at the last report; the reporting goroutine's
@@ -82,6 +83,7 @@ func (s *writeStats) take() (written int, cost float64, waited time.Duration) {
 // flight.
 func (w *atLeastOnceWorker[R]) reportStats() {
 	written, cost, waited := w.stats.take()
+	filtered := int(w.stats.filtered.Swap(0))
 	at := w.checkpoints.position()
 	if low, n := w.inFlight.low(); n > 0 {
 		at = low
@@ -89,8 +91,8 @@ func (w *atLeastOnceWorker[R]) reportStats() {
 	inFlight := w.inFlight.list.InFlight()
 	wasBusy := w.stats.wasBusy
 	w.stats.wasBusy = inFlight > 0
-	if written == 0 && cost == 0 && waited == 0 && inFlight == 0 && !wasBusy {
+	if written == 0 && filtered == 0 && cost == 0 && waited == 0 && inFlight == 0 && !wasBusy {
 		return
 	}
-	w.a.observe(Observation{Kind: KindWritten, To: at, Events: written, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.lag.behind(at)})
+	w.a.observe(Observation{Kind: KindWritten, To: at, Events: written, Filtered: filtered, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.lag.behind(at)})
 }

@@ -227,6 +227,7 @@ func (s *batchStore) report(o Observation) {
 	}
 	if u := s.unreported; u.Kind != 0 {
 		o.From, o.Events, o.Duration = u.From, o.Events+u.Events, o.Duration+u.Duration
+		o.Filtered += u.Filtered
 	}
 	s.unreported = o
 }

@@ -108,6 +108,12 @@ type Config struct {
 	// often. Other stamps are reported once for each assignment, and their messages
 	// handled like those without one. Default: none.
 	StampsFrom []StampSource
+	// Filter reports whether an event is handled. An event that it leaves out counts as done: no handler,
+	// sink or [Replayer] gets it, it becomes no dead letter, and [Observation].Filtered counts it. The
+	// redrive of a dead letter that it leaves out removes the dead letter. Filter must depend on
+	// the event alone, and be safe for concurrent use. An event for which it panics is handled.
+	// Default: every event is handled.
+	Filter func(*Event) bool
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
 	// Observer receives an observation of everything that the engine does.

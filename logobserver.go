@@ -135,11 +135,13 @@ func logFields(o *Observation) []slog.Attr {
 	case KindCommitted:
 		list = append(list, slog.Int("events", o.Events), slog.String("from", o.From.String()), slog.String("to", o.To.String()),
 			slog.Int64("lag", o.Lag), slog.Duration("took", o.Duration))
+		list = appendFiltered(list, o)
 	case KindFenced, KindUnknown:
 		list = append(list, slog.String("from", o.From.String()), slog.String("to", o.To.String()))
 	case KindWritten:
 		list = append(list, slog.Int("records", o.Events), slog.String("done", o.To.String()), slog.Float64("cost", o.Cost),
 			slog.Int("in_flight", o.InFlight), slog.Int64("lag", o.Lag))
+		list = appendFiltered(list, o)
 	case KindRetried, KindParked, KindRedriveFailed:
 		list = append(list, slog.String("sequence", o.To.String()))
 		if o.Attempt > 0 {
@@ -156,6 +158,14 @@ func logFields(o *Observation) []slog.Attr {
 		list = append(list, slog.String("error", o.Err.Error()))
 	}
 	return list
+}
+
+// appendFiltered appends how many events were left out, if there were any.
+func appendFiltered(list []slog.Attr, o *Observation) []slog.Attr {
+	if o.Filtered == 0 {
+		return list
+	}
+	return append(list, slog.Int("filtered", o.Filtered))
 }
 
 // lineLimit is how many lines of one text are written in a window of time; the rest is

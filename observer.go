@@ -37,6 +37,7 @@ type Observation struct {
 	From, To   Position
 	Events     int           // number of events
 	Duplicates int           // of those, how many were skipped as duplicates of earlier ones
+	Filtered   int           // of those, how many [Config].Filter left out; see KindWritten
 	Bytes      int           // size of their bodies
 	Enqueued   time.Time     // when the event To was enqueued
 	Attempt    int           // from 1
@@ -96,8 +97,8 @@ const (
 	// KindHookFailed: a hook returned an error or panicked; Err.
 	KindHookFailed
 	// KindWritten: the sink of AtLeastOnce has written Events records since the last
-	// report, about once a second; all before To is done; Cost (of failed attempts
-	// too), InFlight, Lag; Waited, for the rate and for limits of the sink's own, such
+	// report, about once a second, and Filtered events needed none; all before To is
+	// done; Cost (of failed attempts too), InFlight, Lag; Waited, for the rate and for limits of the sink's own, such
 	// as RU. If Waited is about a second in every second, these limits hold the
 	// partition back, not the store.
 	KindWritten

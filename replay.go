@@ -160,7 +160,7 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 			continue
 		}
 		if to := buffer.behind(); to.Sequence > w.pos.Sequence {
-			w.moveTo(to, 0, 0)
+			w.moveTo(to, 0, 0, 0)
 			continue
 		}
 		select {
@@ -184,23 +184,26 @@ func (w *replayWorker) apply(events []*Event) error {
 				break
 			}
 		}
-		b := Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events[:n]}
+		b := Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: w.a.c.cfg.handled(events[:n])}
 		began := w.a.c.cfg.Clock.Elapsed()
-		applying := w.a.delivery.doing(activityReplayer, events[0].Sequence, n)
-		err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) })
-		applying.done()
-		if err != nil {
-			return err
+		if len(b.Events) > 0 {
+			applying := w.a.delivery.doing(activityReplayer, b.Events[0].Sequence, len(b.Events))
+			err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) })
+			applying.done()
+			if err != nil {
+				return err
+			}
 		}
-		w.moveTo(events[n-1].Position(), n, w.a.c.cfg.Clock.Elapsed()-began)
+		w.moveTo(events[n-1].Position(), n, n-len(b.Events), w.a.c.cfg.Clock.Elapsed()-began)
 		events = events[n:]
 	}
 	return w.checkCaughtUp(w.pos.Sequence)
 }
 
-// moveTo notes that all up to a position is in memory, of which so many events were not before.
-func (w *replayWorker) moveTo(to Position, events int, took time.Duration) {
-	w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: events, Duration: took, Lag: w.a.lag.behind(to)})
+// moveTo notes that all up to a position is in memory, of which so many events were not before, or
+// were left out.
+func (w *replayWorker) moveTo(to Position, events, filtered int, took time.Duration) {
+	w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: events, Filtered: filtered, Duration: took, Lag: w.a.lag.behind(to)})
 	w.pos = to
 }
 

@@ -37,7 +37,7 @@ func (w *transactionalWorker[Tx]) applyBatch(events []*Event) error {
 	if failure == nil {
 		return err
 	}
-	culprits := blamed(failure, len(events))
+	culprits := w.a.c.cfg.culprits(failure, events)
 	if len(culprits) == 0 {
 		half := len(events) / 2
 		if err := w.apply(events[:half]); err != nil {

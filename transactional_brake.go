@@ -31,6 +31,10 @@ const (
 	sampleFor = time.Second
 )
 
+// filteredAhead is how many events after a batch are looked at with a filter, to find others that
+// are handled.
+const filteredAhead = 10_000
+
 // brake counts events that fail. Its zero value is ready to use.
 type brake struct {
 	failed  map[int64]bool // numbers of the events that failed in a row, without one success
@@ -95,7 +99,8 @@ func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
 }
 
 // others returns up to n events at hand that come after e, the last witness first.
-// Those that are suspected of killing the process are left out. Of Batches it is the witness alone.
+// Those that are suspected of killing the process are left out, and those that are not handled. Of
+// Batches it is the witness alone.
 func (w *transactionalWorker[Tx]) others(e *Event, n int) []*Event {
 	var list []*Event
 	if w.batches != nil {
@@ -113,9 +118,15 @@ func (w *transactionalWorker[Tx]) others(e *Event, n int) []*Event {
 			list = append(list, other)
 		}
 	}
+	cfg := &w.a.c.cfg
+	list = cfg.handled(list)
 	if last := w.batch[len(w.batch)-1]; len(list) < n {
-		others := w.buffer.peek(max(from, last.Sequence), w.suspects+n)
-		list = append(list, others[min(w.suspects, len(others)):]...)
+		ahead := n
+		if cfg.Filter != nil { // it may leave out most of them
+			ahead = max(n, filteredAhead)
+		}
+		others := w.buffer.peek(max(from, last.Sequence), w.suspects+ahead)
+		list = append(list, cfg.handled(others[min(w.suspects, len(others)):])...)
 	}
 	return list[:min(n, len(list))]
 }

@@ -26,7 +26,7 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 			}
 		}
 	}
-	b := w.batchOf(good)
+	b := w.batchOf(w.a.c.cfg.handled(good))
 	began := w.a.c.cfg.Clock.Elapsed()
 	if err := w.advance(w.upTo(events[len(events)-1]), dead, len(events), b); err != nil {
 		if errors.Is(err, errReclaimed) {
@@ -35,10 +35,10 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 		return err
 	}
 	w.limit.adapt(len(events), w.a.c.cfg.Clock.Elapsed()-began)
-	if len(good) > 0 {
+	if n := len(b.Events); n > 0 {
 		w.brake.release()
 		if w.batches != nil {
-			w.brake.witness = good[len(good)-1]
+			w.brake.witness = b.Events[n-1]
 		}
 	}
 	for _, d := range dead {
@@ -72,6 +72,7 @@ func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events
 	}
 	report(Observation{
 		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
+		Filtered: events - len(dead) - len(b.Events),
 		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
 	})
 	return nil

@@ -189,7 +189,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 			return err
 		}
 	}
-	b := w.batchOf([]*Event{&e})
+	b := w.batchOf(w.a.c.cfg.handled([]*Event{&e}))
 	b.Redriven, b.Incarnation = true, d.Incarnation
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
 	var failed *driver.HandlerError

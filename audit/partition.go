@@ -143,9 +143,9 @@ func (p *partitionAudit) nextEntry() error {
 
 // checkExpired checks events that the log no longer has. From the first one with
 // an entry on, each up to the checkpoint must have one, unless the log is sparse:
-// then the numbers without entries may not have been events. Of a target that is
-// asked for each event nothing is known. Those between the checkpoint and the log's
-// first event expired unread.
+// then the numbers without entries may not have been events. With a filter they may
+// have been left out. Of a target that is asked for each event nothing is known. Those
+// between the checkpoint and the log's first event expired unread.
 func (p *partitionAudit) checkExpired() error {
 	next := int64(none) // the expected sequence number
 	for p.entry.Sequence < p.First {
@@ -173,7 +173,7 @@ func (p *partitionAudit) checkExpired() error {
 // expected returns the first number from next on that must have an entry, or has
 // expired unread.
 func (p *partitionAudit) expected(next int64) int64 {
-	if p.topic.Sparse || p.finder != nil {
+	if p.topic.Sparse || p.finder != nil || p.cfg.Filter != nil {
 		return max(next, p.Checkpoint+1)
 	}
 	return next
@@ -342,7 +342,7 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 		if repeat || effect.Copies > 1 {
 			p.addFault(Duplicated, sequence, sequence, enqueued)
 		}
-	case effect.None:
+	case effect.None, e != nil && p.cfg.Filter != nil && !p.cfg.Filter(e):
 		p.Unselected++
 		b.Unselected++
 	case sequence < p.start && effect.Unknown == "":
@@ -364,6 +364,9 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 	case p.originalsUnknown && (p.mayBeDuplicate(e) || e == nil && p.stampsSeen):
 		p.addUnclear(1, mayRepeat)
 		b.addUnclear(1, mayRepeat)
+	case e == nil && p.cfg.Filter != nil:
+		p.addUnclear(1, mayBeLeftOut)
+		b.addUnclear(1, mayBeLeftOut)
 	default:
 		p.addFault(Lost, sequence, sequence, enqueued)
 	}

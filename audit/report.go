@@ -72,7 +72,7 @@ type Count struct {
 	Deduplicated, Unclear int64
 	// UnclearWhy counts the Unclear by the reason: that, and what a [Finder] cannot know.
 	UnclearWhy map[string]int64
-	Unselected int64 // of those held, that are to have no effect ([Effect].None)
+	Unselected int64 // of those held, that are to have no effect ([Effect].None, [Config].Filter)
 	// Unmatched are those of Deduplicated of which the log holds no earlier message with
 	// the same id: only a watermark says that they are copies. A forged watermark shows
 	// here, and so do messages of a dead letter that the stage has sent late.
@@ -103,6 +103,9 @@ func (c *Count) add(o *Count) {
 
 // mayRepeat is why it is not known whether an event is lost: its original is gone.
 const mayRepeat = "it may repeat a message that the log no longer has"
+
+// mayBeLeftOut is why it is not known whether an event is lost that retention removed during the audit.
+const mayBeLeftOut = "the log no longer has it, and the pipeline may have left it out"
 
 func (c *Count) addUnclear(n int64, why string) {
 	if n == 0 {

@@ -15,7 +15,8 @@ func sent(t *testing.T, dialect audit.Dialect) []string {
 	r := &sqlgrammar.Recorder{}
 	db := sql.OpenDB(r)
 	defer db.Close()
-	view, err := audit.NewSQLLedger(db, dialect, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"}).Open(t.Context(), sluice.Topic{}, "0")
+	view, err := audit.NewSQLLedger(db, dialect, audit.Table{Name: "flights", Partition: "hub_partition", Sequence: "sequence_number"},
+		audit.Table{Name: "delays", Partition: "p", Sequence: "n"}).Open(t.Context(), sluice.Topic{}, "0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,19 +62,20 @@ func SQLServer() Dialect {
 	}
 }
 
-// SQLLedger is the [Ledger] of a transactional consumer: a table that the
+// SQLLedger is the [Ledger] of a transactional consumer: the tables that the
 // handler writes to, and Sluice's own tables in the same database. It only
 // reads. It is safe for concurrent use.
 type SQLLedger struct {
 	db      *sql.DB
 	dialect Dialect
 	table   Table
+	more    []Table
 }
 
 // NewSQLLedger returns the ledger in a database, which the caller opens and
-// closes. In PostgreSQL, Sluice's tables are looked up on the search path.
-func NewSQLLedger(db *sql.DB, dialect Dialect, table Table) *SQLLedger {
-	return &SQLLedger{db, dialect, table}
+// closes. An event may have its row in any of the tables. In PostgreSQL, Sluice's tables are looked up on the search path.
+func NewSQLLedger(db *sql.DB, dialect Dialect, table Table, more ...Table) *SQLLedger {
+	return &SQLLedger{db, dialect, table, more}
 }
 
 // Open implements [Ledger]. The view is a read-only transaction.
@@ -119,13 +120,19 @@ WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition).
 func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		g := v.topic.Group
-		rows, err := v.tx.QueryContext(ctx, fmt.Sprintf(v.ledger.numbered(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
+		var others strings.Builder
+		var args []any
+		for _, t := range v.ledger.more {
+			fmt.Fprintf(&others, "SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ? UNION ALL ", t.Name, t.Partition, t.Sequence)
+			args = append(args, v.partition)
+		}
+		args = append(args, v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
+		rows, err := v.tx.QueryContext(ctx, v.ledger.numbered(others.String()+fmt.Sprintf(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
 WHERE {group} AND incarnation = ? AND {partition} = ?
-ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence),
-			v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
+ORDER BY n, letter`, v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence)), args...)
 		if err != nil {
-			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.ledger.table.Name, err))
+			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.ledger.names(), err))
 			return
 		}
 		defer rows.Close()
@@ -133,7 +140,7 @@ ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.ta
 			var sequence sql.NullInt64
 			var letter int
 			if err := rows.Scan(&sequence, &letter); err != nil {
-				yield(Entry{}, fmt.Errorf("row of table %s: %w", v.ledger.table.Name, err))
+				yield(Entry{}, fmt.Errorf("row of table %s: %w", v.ledger.names(), err))
 				return
 			}
 			if !sequence.Valid {
@@ -144,9 +151,18 @@ ORDER BY n, letter`), v.ledger.table.Name, v.ledger.table.Partition, v.ledger.ta
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.ledger.table.Name, err))
+			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.ledger.names(), err))
 		}
 	}
+}
+
+// names are those of the tables, for errors.
+func (l *SQLLedger) names() string {
+	list := l.table.Name
+	for _, t := range l.more {
+		list += ", " + t.Name
+	}
+	return list
 }
 
 // numbered replaces {group} of a statement with its condition, {partition} with that column, and each ? with the database's

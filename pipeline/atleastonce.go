@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -125,7 +126,7 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 		}
 	case memory != nil:
 		p.checkRollupKeys()
-	case p.cosmos == nil && s.rateRU != nil:
+	case s.rateRU != nil && !slices.ContainsFunc(p.targets(), func(t *Pipeline) bool { return t.cosmos != nil }):
 		s.rateRU.Fail("is for Cosmos DB only: write events")
 	case p.http != nil && s.throttled != nil:
 		s.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
@@ -194,5 +195,8 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)
 	}
-	return sluice.AtLeastOnce(parts.store, decodedRecords(p, records), sluice.Keyed(sink, key), &cfg), nil
+	if key != nil {
+		sink = sluice.Keyed(sink, key)
+	}
+	return sluice.AtLeastOnce(parts.store, decodedRecords(p, records), sink, &cfg), nil
 }

@@ -30,7 +30,7 @@ const (
 // read reads a pipeline: the whole file, or a stage with the keys that all stages
 // share.
 func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
-	var database, leases, memory, target *strictyaml.Node
+	var database, leases, memory, target, routes, otherwise *strictyaml.Node
 	keys := strictyaml.Keys{
 		"source":       p.readSource,
 		"partitions":   p.readPartitions,
@@ -50,13 +50,19 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 			p.keyNodes.oldStampKey = &n
 			readStampKey(n, &p.oldStampKey)
 		},
-		"database": func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
-		"leases":   func(n strictyaml.Node) { leases = &n },
-		"memory":   func(n strictyaml.Node) { memory = &n },
-		"target":   func(n strictyaml.Node) { target = &n },
+		"database":  func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
+		"leases":    func(n strictyaml.Node) { leases = &n },
+		"memory":    func(n strictyaml.Node) { memory = &n },
+		"target":    func(n strictyaml.Node) { target = &n },
+		"only":      p.only.read,
+		"routes":    func(n strictyaml.Node) { routes = &n },
+		"otherwise": func(n strictyaml.Node) { otherwise = &n },
 	}
 	maps.Copy(keys, p.atLeastOnce.keys(p))
-	required := []string{"source", "target"}
+	required := []string{"source"}
+	if !n.Has("routes") {
+		required = append(required, "target")
+	}
 	if _, ok := shared["partitions"]; !ok {
 		required = append(required, "partitions")
 	}
@@ -82,8 +88,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	if memory != nil {
 		p.readRollup(*memory)
 	}
-	if target != nil { // last, because it depends on the other keys
-		p.readTarget(*target)
+	if p.readTargets(target, routes, otherwise) { // last, because they depend on the other keys
 		p.checkKeys(n, own, memory)
 		for _, m := range p.mappings() {
 			m.raw = p.System == Kafka

@@ -18,7 +18,7 @@ type Connections struct {
 	// Blob is the container of leases, checkpoints and dead letters, or beside Database of leases
 	// alone; nil: there is none.
 	Blob *BlobConnection
-	// Cosmos is the target; nil: it is another.
+	// Cosmos is the target, or that of the first route to Cosmos DB; nil: there is none.
 	Cosmos *CosmosConnection
 }
 
@@ -73,7 +73,11 @@ func (p *Pipeline) Connections() Connections {
 	if p.leases != nil {
 		c.Blob = p.leases.address()
 	}
-	if t := p.cosmos; t != nil {
+	for _, p := range p.targets() {
+		t := p.cosmos
+		if t == nil || c.Cosmos != nil {
+			continue
+		}
 		c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
 	}
 	return c

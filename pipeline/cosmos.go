@@ -323,8 +323,8 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
-// deliver checks the container and returns the delivery into it.
-func (t *cosmosTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+// outlet checks the container and opens it.
+func (t *cosmosTarget) outlet(ctx context.Context, p *Pipeline, parts *Parts) (outlet, error) {
 	sink, err := t.open(p.atLeastOnce.ru)
 	if err != nil {
 		return nil, err
@@ -334,7 +334,7 @@ func (t *cosmosTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (
 	if err := sink.Check(ctx); err != nil {
 		return nil, err
 	}
-	return atLeastOnce[document](p, parts, t.documents, sink, keyOf)
+	return &outletOf[document]{t.documents, sink, keyOf}, nil
 }
 
 // check checks that the container can be read.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,17 +40,23 @@ func opened(t *testing.T, databaseURL, target string) (*Pipeline, *Parts) {
 }
 
 // consume runs a consumer of the pipeline over a hub of two partitions until
-// every event is rows or a dead letter.
-func consume(t *testing.T, p *Pipeline, parts *Parts, events ...*sluice.Event) {
+// every event is rows or a dead letter. It returns how many events were left out.
+func consume(t *testing.T, p *Pipeline, parts *Parts, events ...*sluice.Event) (filtered int64) {
 	t.Helper()
-	hub := sluicetest.NewHub(p.Group, 2)
+	return consumeFrom(t, sluicetest.NewHub(p.Group, 2), parts, events...)
+}
+
+func consumeFrom(t *testing.T, hub *sluicetest.Hub, parts *Parts, events ...*sluice.Event) (filtered int64) {
+	t.Helper()
 	left := map[string]int64{}
 	for i, e := range events {
 		partition := fmt.Sprint(i % 2)
 		left[partition] = hub.Append(partition, e).Sequence
 	}
 	done := make(chan string, len(events))
+	var leftOut atomic.Int64
 	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+		leftOut.Add(int64(o.Filtered))
 		if o.Kind == sluice.KindCommitted && o.To.Sequence == left[o.Partition] {
 			done <- o.Partition
 		}
@@ -74,6 +81,7 @@ func consume(t *testing.T, p *Pipeline, parts *Parts, events ...*sluice.Event) {
 	if err := errors.Join(c.Stop(ctx), <-ended); err != nil {
 		t.Fatal(err)
 	}
+	return leftOut.Load()
 }
 
 // deadLetters lists the errors of the group's dead letters.
@@ -183,6 +191,7 @@ func (e *testedEngine) test(t *testing.T) {
 	for name, do := range map[string]func(*testedEngine, *testing.T, string, *sql.DB){
 		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
 		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
+		"Routes": (*testedEngine).testRoutes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, db := e.database(t)

@@ -78,7 +78,8 @@
 //	  connections: 8                    # for batches, each in use while a batch is written; in PostgreSQL the number of CPUs by default, but at least 4
 //	leases:                             # for insert and statement: leases in Azure Blob Storage; in the database by default
 //	  blob: ${BLOB_CONTAINER}           # the keys of blob are below
-//	target:                             # required: insert, statement, cosmos, eventhub, servicebus, kafka or http
+//	only: {properties.type: [A, B]}     # which events are handled, see Filters and routes; all events by default
+//	target:                             # required, or routes: insert, statement, cosmos, eventhub, servicebus, kafka or http
 //	  insert:
 //	    table: flights                  # or schema.table
 //	    create: false                   # true: create the table if it is missing
@@ -113,14 +114,14 @@
 //	    batch: {messages: 100, bytes: 1MB, wait: 5ms}   # of one batch at most, as large as the service allows by default; how long a message waits for others
 //	    concurrency: 16                 # batches in flight
 //	    send_timeout: 60s               # of a batch
-//	    only: {body.status: departed}   # send only events with these values; all events by default
+//	    only: {body.status: departed}   # the key only, as above
 //	    body:                           # a JSON object, mapped like columns; the event's body unchanged by default
 //	      airport: body.origin
 //	      delay: {from: body.delay, type: integer}
 //	  servicebus:                       # a queue or topic: sends at least once
 //	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy
 //	    queue: orders                   # or topic
-//	    session: body.origin            # or key; only, body, batch and send_timeout as for eventhub
+//	    session: body.origin            # or key; body, batch and send_timeout as for eventhub
 //	    concurrency: 4                  # batches in flight: sessions and keys are distributed over as many writers
 //	    partitioned: false              # true for a partitioned queue or topic, whose batches have one session or key each
 //	    subject: body.type              # the subject (label); none by default, also if the value is missing
@@ -131,7 +132,7 @@
 //	  kafka:                            # a topic of Kafka: sends at least once
 //	    brokers: ${NEXT_BROKERS}        # with tls and sasl as for the source; the source's by default
 //	    topic: clean
-//	    key: body.origin                # only, body, batch.wait, concurrency and send_timeout as for eventhub
+//	    key: body.origin                # body, batch.wait, concurrency and send_timeout as for eventhub
 //	  http:                             # a function or service in any language: posts at least once, see docs/http.md
 //	    url: ${TARGET_URL}              # https, or http
 //	    format: cloudevents             # json, jsonlines
@@ -148,6 +149,13 @@
 //	    credential: default             # Entra ID, with
 //	    scope: api://APP/.default
 //	    tls: {ca_file: ca.pem}          # cert_file, key_file, server_name, as for kafka
+//
+// These keys take the place of target:
+//
+//	routes:                             # the first one that matches takes an event
+//	  - only: {type: FlightUpdate}      # the last route may leave it out
+//	    target: …                       # as above
+//	otherwise: deadletter               # events that no route takes; ignore: they count as done
 //
 // These keys are only for targets outside a database (cosmos, eventhub,
 // servicebus, kafka and http):
@@ -231,7 +239,8 @@
 //   - body.a.b[0]["any key"]: a value in the JSON of the body. The whole body must
 //     then be JSON. If an object has a key twice, the last one counts;
 //   - properties.NAME: the application property of that name; in Kafka the last
-//     header of that name.
+//     header of that name;
+//   - type: the type of a CloudEvent, in binary or structured mode.
 //
 // In Kafka, sequence is the record's offset, and offset the leader epoch. created
 // is the sender's time, in a topic that keeps it; there enqueued is the same time.
@@ -241,7 +250,7 @@
 // An event whose value is missing or null becomes a dead letter, unless the
 // column has a default, or `required: false`, which makes the value NULL. Fields
 // that senders may leave out (offset, created, key, message_id, correlation_id,
-// content_type) are not required unless the file says so.
+// content_type, type) are not required unless the file says so.
 //
 // # Types
 //
@@ -261,6 +270,21 @@
 //     microseconds; SQLite stores text in UTC.
 //   - bytes: base64 for values in JSON, otherwise the bytes themselves.
 //   - json: any value, as it is written.
+//
+// # Filters and routes
+//
+// The key only has conditions that must all hold for an event to be handled:
+// where a value comes from, and one value, a list of values of which one must
+// match, or {not: …} around either. Other events count as done. Values are
+// compared as text. A value that is missing or null matches no value, and every
+// not. An event of which the conditions cannot be decided, because its body is
+// not JSON or the value is an array or object, becomes a dead letter; the body
+// is read only if the conditions on other fields hold.
+//
+// Routes to a database write all their tables in one transaction. If each
+// inserts into a table of its own, a batch is written table by table in the
+// order of the routes, otherwise in the order of the log. Routes to other
+// targets may be mixed. docs/routing.md has more.
 //
 // # Targets
 //

@@ -10,7 +10,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -165,15 +164,14 @@ func (t *httpTarget) open() (*webhook.Sink, error) {
 	return webhook.New(t.url, &cfg)
 }
 
-// deliver returns the delivery to the endpoint. It does not check the endpoint, which may be down
-// for now.
-func (t *httpTarget) deliver(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+// outlet opens the endpoint. It does not check the endpoint, which may be down for now.
+func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
 	sink, err := t.open()
 	if err != nil {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return atLeastOnce(p, parts, webhook.Messages, sink, nil) // in the order of the events' own keys
+	return &outletOf[*webhook.Message]{webhook.Messages, sink, nil}, nil // in the order of the events' own keys
 }
 
 // check checks that the endpoint can be reached.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-go/sluice"
 )
@@ -30,9 +31,24 @@ func (t Lineage) String() string { return t.Table }
 // GoString returns the table.
 func (t Lineage) GoString() string { return t.Table }
 
-// Lineage returns where the pipeline's rows record their events. It is an error if
-// the pipeline has no table, or no columns for partition and sequence.
-func (p *Pipeline) Lineage() (Lineage, error) {
+// Lineage returns where the pipeline's rows record their events, for each of its tables. It is an
+// error if a target is no table, or has no columns for partition and sequence.
+func (p *Pipeline) Lineage() ([]Lineage, error) {
+	var list []Lineage
+	for _, t := range p.targets() {
+		l, err := t.lineage()
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(list, func(o Lineage) bool { return o.Table == l.Table }) { // two routes may have one
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
+// lineage is [Pipeline.Lineage] of the only target.
+func (p *Pipeline) lineage() (Lineage, error) {
 	if p.Table == "" {
 		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
 	}

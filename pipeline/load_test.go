@@ -219,7 +219,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "partitions: all", "partitons: all"), nil, `p.yaml:8:1: partitons: unknown key, did you mean partitions?`},
 		{edit(t, "dead_letters:", "Dead-Letters:"), nil, `p.yaml:12:1: Dead-Letters: unknown key, did you mean dead_letters?`},
 		{edit(t, "renew: 10s", "renwe: 10s"), nil, `p.yaml:9:19: lease.renwe: unknown key, did you mean renew?`},
-		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are assign, backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, name, old_stamp_key, order, partitions, prefetch, rate, retry, retry_throttled, silent_after, source, stages, stall_after, stamp_key, target`},
+		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are assign, backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, name, old_stamp_key, only, order, otherwise, partitions, prefetch, rate, retry, retry_throttled, routes, silent_after, source, stages, stall_after, stamp_key, target`},
 		{edit(t, "batch: 1000", "partitions: 1000"), nil, `p.yaml:10:1: partitions: duplicate key: line 8 has it already`},
 		{edit(t, "batch: 1000", "? [a]\n: b"), nil, `p.yaml:10:3: a key must be a scalar`},
 		{edit(t, "partitions: all\n", ""), nil, `p.yaml:1:1: partitions: is missing`},
@@ -280,7 +280,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": the name has more than 63 bytes`},
 		{edit(t, "      sequence_number: sequence\n      delay: {from: body.delay, type: integer}\n", "      {}\n"), nil, `p.yaml:15:3: target.insert: has no columns: write them as NAME: {from: …, type: …}`},
 		{edit(t, "sequence_number: sequence", "sequence_number: sequense"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "sequense": did you mean sequence?`},
-		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, body.PATH or properties.NAME`},
+		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, type, body.PATH or properties.NAME`},
 		{edit(t, "body.delay", "'body.delay.[0]'"), nil, `p.yaml:20:15: target.insert.columns.delay.from: "body.delay.[0]": a key must follow the dot (letters, digits, _ and -; any other key is written ["key"])`},
 		{edit(t, "type: integer", "type: int"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "int": write one of text, integer, bigint, double, numeric, boolean, timestamp, bytes, json`},
 		{edit(t, "type: integer", "type: intger"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "intger": did you mean integer?`},
@@ -363,13 +363,17 @@ func FuzzParse(f *testing.F) {
 	f.Add(soundStages)
 	f.Add(soundTopics)
 	f.Add(soundHTTP)
+	f.Add(soundRoutes)
 	f.Add("a: &a [*a, ? {b: c}, !!x y, ${Z:-d}]\n--- |\n  text")
 	lookup := environment("EVENTHUB_CONNECTION_STRING="+connection, "DATABASE_URL=postgres://u:"+secret+"@h/d", "SECRET="+secret, "KAFKA_BROKERS=h:9092", "KAFKA_PASSWORD="+secret)
 	f.Fuzz(func(t *testing.T, file string) {
 		all, err := ParseFile("p.yaml", []byte(file), lookup)
 		if err == nil {
 			for _, p := range all.Stages {
-				whole := p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil || p.http != nil && p.http.url != ""
+				whole := true
+				for _, p := range p.targets() {
+					whole = whole && (p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil || p.http != nil && p.http.url != "")
+				}
 				if p.keyNodes.partitions == nil || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", *p)
 				}

@@ -164,9 +164,12 @@ func (c *column) raw(e *sluice.Event, v scalar) scalar {
 
 // mappings are all mappings of the pipeline.
 func (p *Pipeline) mappings() []*mapping {
-	list := []*mapping{p.target.mapping}
-	if t := p.messages; t != nil {
-		list = append(list, t.mapping, t.only)
+	list := p.only.mappings()
+	for _, p := range p.targets() {
+		list = append(append(list, p.only.mappings()...), p.target.mapping)
+		if t := p.messages; t != nil {
+			list = append(list, t.mapping)
+		}
 	}
 	if p.rollup != nil {
 		list = append(list, p.rollup.mapping)

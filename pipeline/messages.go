@@ -35,8 +35,6 @@ type messageTarget struct {
 	body    []column
 	whole   bool     // the body is the event's body unchanged
 	mapping *mapping // of group and body
-	only    *mapping // the values that select the events to send; nil: all events
-	wanted  []string // what these values must be
 }
 
 // destination is a hub, a queue or topic of Service Bus, or a topic of Kafka.
@@ -114,7 +112,7 @@ func (t *messageTarget) keys(p *Pipeline) strictyaml.Keys {
 	t.whole = true
 	return strictyaml.Keys{
 		"key":  func(n strictyaml.Node) { t.readGroup("key", n) },
-		"only": t.readOnly,
+		"only": p.only.read,
 		"body": func(n strictyaml.Node) {
 			t.whole = false
 			if t.body = readColumns(n); len(t.body) == 0 {
@@ -131,43 +129,6 @@ func (t *messageTarget) readGroup(name string, n strictyaml.Node) {
 		t.group = []column{{name: name, at: n, from: from, typ: typeText, required: true}}
 		t.compile()
 	}
-}
-
-// readOnly reads the values of the events to send.
-func (t *messageTarget) readOnly(n strictyaml.Node) {
-	var columns []column
-	n.Each(func(path string, n strictyaml.Node) {
-		from, err := parseOrigin(path)
-		if err != nil || from.field == fieldBody {
-			n.Fail("%w", orError(err, "cannot be the whole body: write body.PATH"))
-			return
-		}
-		var want string
-		if n.Text(&want) {
-			columns, t.wanted = append(columns, column{name: path, at: n, from: from, typ: typeText}), append(t.wanted, want)
-		}
-	})
-	if len(columns) == 0 {
-		n.Fail("has no values: write them as body.PATH: VALUE")
-	}
-	t.only = newMapping("value", atMost(n, columns))
-}
-
-// matches reports whether an event has the values of only.
-func (t *messageTarget) matches(e *sluice.Event) (bool, error) {
-	if t.only == nil {
-		return true, nil
-	}
-	row := make([]any, len(t.wanted))
-	if err := t.only.fill(row, make([]jsonpick.Value, t.only.paths), e); err != nil {
-		return false, err
-	}
-	for i, want := range t.wanted {
-		if row[i] != want {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 func (t *messageTarget) compile() {
@@ -206,11 +167,8 @@ func (h *hub) check(ctx context.Context) error {
 	return errors.Join(err, source.Close(ctx))
 }
 
-// messages returns the message of an event, none if the event is not to be sent.
+// messages returns the message of an event.
 func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
-	if pass, err := t.matches(e); !pass {
-		return nil, err
-	}
 	m := &sender.Message{Key: e.Key, EmptyKey: t.headers && e.EmptyKey}
 	row := make([]any, len(t.mapping.columns))
 	if err := t.mapping.fill(row, make([]jsonpick.Value, t.mapping.paths), e); err != nil {
@@ -306,11 +264,11 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, e
 	return sink, nil
 }
 
-// deliver checks the hub and returns the delivery into it.
-func (t *messageTarget) deliver(ctx context.Context, p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+// outlet checks the hub and opens it.
+func (t *messageTarget) outlet(ctx context.Context, parts *Parts) (outlet, error) {
 	sink, err := t.open(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
-	return atLeastOnce(p, parts, sender.Stamped(t.messages), sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) })
+	return &outletOf[*sender.Message]{sender.Stamped(t.messages), sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) }}, nil
 }

@@ -82,34 +82,6 @@ func TestBodiesAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestOnly(t *testing.T) {
-	target := next(t, "    only: {body.status: departed, properties.n: 7}\n    body: {delay: {from: body.delay, type: integer}}\n")
-	for body, want := range map[string]string{
-		`{"status":"departed","delay":3}`: `{"delay":3}`,
-		`{"status":"departed"}`:           "field delay: body.delay: is missing",
-		`{"status":"cancelled"}`:          "",
-		`{"delay":3}`:                     "",
-		`{"status":null,"delay":3}`:       "",
-		`{"status":["departed"]}`:         "value body.status: body.status: an array or object where a string (the type json takes every value) should be",
-		`no JSON`:                         "body: not JSON ",
-	} {
-		messages, err := target.messages(t.Context(), &sluice.Event{Body: []byte(body), Properties: map[string]any{"n": int64(7)}})
-		got := ""
-		switch {
-		case err != nil:
-			got = err.Error()
-		case len(messages) == 1:
-			got = string(messages[0].Body)
-		}
-		if got != want && !(strings.HasPrefix(want, "body: ") && strings.HasPrefix(got, want)) {
-			t.Errorf("%s: got %q, want %q", body, got, want)
-		}
-	}
-	if messages, err := target.messages(t.Context(), &sluice.Event{Body: []byte(`{"status":"departed","delay":3}`)}); messages != nil || err != nil {
-		t.Errorf("without the property: %v, %v", messages, err)
-	}
-}
-
 func TestMessagesThatCannotBeMade(t *testing.T) {
 	for lines, want := range map[string]string{
 		"    key: body.who\n":                             "body: ",

@@ -137,6 +137,9 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 		return nil, p.problem(p.places.source, err)
 	}
 	cfg.Partitions = p.Partitions
+	if parts.rollup == nil { // a rollup counts by itself
+		cfg.Filter = p.Filter()
+	}
 	c, err := sluice.New(source, parts.Leases, delivery, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -162,23 +165,30 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 	return sluice.Observers(observer, publisher), nil
 }
 
-// deliver checks the target and returns the delivery.
+// deliver checks the targets and returns the delivery.
 func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, traces trace.TracerProvider) (sluice.Delivery, error) {
-	p := parts.pipeline
-	switch {
-	case parts.rollup != nil:
+	if parts.rollup != nil {
 		return parts.rollup.deliver(ctx, parts, observer)
-	case p.messages != nil:
-		return p.messages.deliver(ctx, p, parts)
-	case p.cosmos != nil:
-		return p.cosmos.deliver(ctx, p, parts)
-	case p.http != nil:
-		return p.http.deliver(p, parts)
 	}
-	if err := p.target.prepare(ctx, parts.catalog, true); err != nil {
-		return nil, err
+	p := parts.pipeline
+	var outlets []outlet
+	for _, t := range p.targets() {
+		out, err := t.outlet(ctx, parts)
+		if err == nil && out == nil {
+			err = t.target.prepare(ctx, parts.catalog, true)
+		}
+		if err != nil {
+			return nil, p.problem(t.places.target, err)
+		}
+		outlets = append(outlets, out)
 	}
-	return parts.delivery(traces), nil
+	switch {
+	case !p.AtLeastOnce():
+		return parts.delivery(traces), nil
+	case len(p.routes) > 0:
+		return p.routedDelivery(parts, outlets)
+	}
+	return outlets[0].delivery(p, parts)
 }
 
 // traced adds spans to a handler if there is a provider.
@@ -243,24 +253,36 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 			return p.problem(p.keyNodes.leases.Place(), err)
 		}
 	}
-	switch {
-	case p.messages != nil:
-		return p.problem(p.places.target, p.messages.check(ctx))
-	case p.cosmos != nil:
-		return p.problem(p.places.target, p.cosmos.check(ctx))
-	case p.http != nil:
-		return p.problem(p.places.target, p.http.check(ctx))
-	}
 	if c == nil {
 		c = emptyCatalog{}
 	}
-	return p.problem(p.places.target, p.target.prepare(ctx, c, false))
+	var errs []error
+	for _, t := range p.targets() {
+		errs = append(errs, p.problem(t.places.target, t.checkTarget(ctx, c)))
+	}
+	return errors.Join(errs...)
 }
 
-// problem adds the place in the file to an error. nil stays nil.
+// checkTarget checks the only target.
+func (p *Pipeline) checkTarget(ctx context.Context, c catalog) error {
+	switch {
+	case p.messages != nil:
+		return p.messages.check(ctx)
+	case p.cosmos != nil:
+		return p.cosmos.check(ctx)
+	case p.http != nil:
+		return p.http.check(ctx)
+	}
+	return p.target.prepare(ctx, c, false)
+}
+
+// problem adds the place in the file to an error. nil stays nil, and so does an error with a place.
 func (p *Pipeline) problem(at strictyaml.Place, err error) error {
 	if err == nil {
 		return nil
+	}
+	if _, placed := err.(*strictyaml.Problem); placed {
+		return err
 	}
 	return &strictyaml.Problem{Place: at, Err: err}
 }

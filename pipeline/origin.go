@@ -33,6 +33,7 @@ const (
 	fieldMessageID     field = "message_id"
 	fieldCorrelationID field = "correlation_id"
 	fieldContentType   field = "content_type"
+	fieldType          field = "type"  // of a CloudEvent
 	fieldBody          field = "body"  // as it is
 	fieldPath          field = "body." // a value in its JSON
 	fieldProperty      field = "properties."
@@ -51,6 +52,7 @@ var columnTypes = map[field][]columnType{
 	fieldMessageID:     anyScalar,
 	fieldCorrelationID: anyScalar,
 	fieldContentType:   {typeText},
+	fieldType:          {typeText},
 	fieldBody:          {typeBytes, typeText, typeJSON},
 	fieldPath:          append(slices.Clone(anyScalar), typeJSON),
 	fieldProperty:      anyScalar,
@@ -103,7 +105,7 @@ func (o origin) String() string {
 // key, for example, and not every log keeps the sender's time.
 func (o origin) optional() bool {
 	switch o.field {
-	case fieldOffset, fieldCreated, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType:
+	case fieldOffset, fieldCreated, fieldKey, fieldMessageID, fieldCorrelationID, fieldContentType, fieldType:
 		return true
 	}
 	return false
@@ -130,6 +132,8 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 		return ofTime(e.Created), nil
 	case fieldPartition:
 		return ofText(e.Partition), nil
+	case fieldType:
+		return cloudEventType(e)
 	case fieldOffset:
 		return ofText(e.Offset), nil
 	case fieldKey:

@@ -32,7 +32,7 @@ type Pipeline struct {
 	// Group is the key of its checkpoints and dead letters. The namespace is empty if
 	// only the log knows it: [Parts.Group] has it.
 	Group      sluice.Group
-	Table      string // the table of target.insert as the file names it; empty for other targets
+	Table      string // the table of target.insert as the file names it, or those of all routes; empty for other targets
 	Partitions sluice.Partitions
 	// Rollup reports that the pipeline keeps statistics in memory, which it reads
 	// again at every assignment. It has neither checkpoints nor dead letters.
@@ -54,14 +54,21 @@ type Pipeline struct {
 	messages    *messageTarget
 	http        *httpTarget
 	rollup      *rollupConfig // statistics in memory; nil: none
-	atLeastOnce atLeastOnceOptions
-	places      struct{ source, format, database, target strictyaml.Place }
-	keyNodes    struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
+	only        filter        // the events to handle
+	routes      []route       // several targets; none: the only one is above
+	// ignoreOthers: events that no route takes count as done. Otherwise they become dead letters.
+	ignoreOthers bool
+	atLeastOnce  atLeastOnceOptions
+	places       struct{ source, format, database, target strictyaml.Place }
+	keyNodes     struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is
 // outside the database of its checkpoints.
-func (p *Pipeline) AtLeastOnce() bool { return p.cosmos != nil || p.messages != nil || p.http != nil }
+func (p *Pipeline) AtLeastOnce() bool {
+	t := p.targets()[0]
+	return t.cosmos != nil || t.messages != nil || t.http != nil
+}
 
 // LoadFile reads a pipeline file, with variables from the environment, and checks
 // everything that can be checked without a connection. The error has one line for

@@ -97,7 +97,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = postgresCatalog{store.Pool()}
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
-		return sluice.Transactional(store, traced(p, traces, decoded(p, p.target.postgresHandler())))
+		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, (*target).postgresHandler))))
 	}
 	parts.close = append(parts.close, func(context.Context) error { store.Close(); return nil })
 	return nil

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type RollupStats struct {
 	OutsideWindow int64 // events that were enqueued too late, or too early, for their group
 	Incomplete    int64 // events of groups that began before the first event read
 	Malformed     int64 // events that could not be mapped
+	Filtered      int64 // events that the key only leaves out
 	Published     int64 // messages
 }
 
@@ -31,6 +33,7 @@ type RollupStats struct {
 type rollupWorker struct {
 	config *rollupConfig
 	format *decode.Decoder // as in [Pipeline]
+	only   *filter
 	target *messageTarget
 	group  sluice.Group
 	retry  struct{ min, max time.Duration }
@@ -58,7 +61,7 @@ type rollupPartition struct {
 }
 
 func newRollupWorker(p *Pipeline) *rollupWorker {
-	r := &rollupWorker{config: p.rollup, format: p.format, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
+	r := &rollupWorker{config: p.rollup, format: p.format, only: &p.only, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
 	r.retry.min, r.retry.max = p.config.RetryMin, p.config.RetryMax
 	return r
 }
@@ -168,8 +171,12 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	var stats RollupStats
 	for _, e := range b.Events {
 		f, badStamp, err := r.event(ctx, p, e)
-		if errors.Is(err, sluice.ErrOutage) {
+		switch {
+		case errors.Is(err, sluice.ErrOutage):
 			return err
+		case errors.Is(err, errLeftOut):
+			stats.Filtered++
+			continue
 		}
 		if err != nil {
 			stats.Malformed++
@@ -206,13 +213,19 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	return r.publish(ctx, p, b.Partition, b.Epoch, last)
 }
 
-// event decodes and converts an event.
+// event decodes and converts an event, or returns errLeftOut.
 func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.Event) (f *rollup.Event, badStamp, err error) {
 	if e, err = r.format.Event(ctx, e); err != nil {
 		return nil, nil, err
 	}
+	if wanted, err := r.only.matches(e); !wanted {
+		return nil, nil, cmp.Or(err, errLeftOut)
+	}
 	return r.config.event(e, p.row, p.picked)
 }
+
+// errLeftOut is the error of an event that is to be left out.
+var errLeftOut = errors.New("left out by only")
 
 // caughtUp is [sluice.Replayer].CaughtUp.
 func (r *rollupWorker) caughtUp(ctx context.Context, lease sluice.Lease) error {
@@ -247,6 +260,7 @@ func (r *rollupWorker) addStats(more RollupStats) {
 	s.OutsideWindow += more.OutsideWindow
 	s.Incomplete += more.Incomplete
 	s.Malformed += more.Malformed
+	s.Filtered += more.Filtered
 	s.Published += more.Published
 }
 

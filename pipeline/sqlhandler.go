@@ -19,7 +19,7 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = c
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
-		return sluice.Transactional(store, traced(p, traces, decoded(p, p.target.sqlHandler())))
+		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, (*target).sqlHandler))))
 	}
 	parts.close = append(parts.close, func(context.Context) error { return store.Close() })
 }

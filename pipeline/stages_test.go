@@ -141,6 +141,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "${DATABASE_URL}", "'sqlite:'"), `p.yaml:5:1: database: sqlite: has no path: write sqlite:PATH`},
 		{editStages(t, "batch: 500", "rate: {events: 1}"), `p.yaml:4:1: rate: unknown key: known keys are assign`},
 		{editStages(t, "        key: body.origin\n", "        only: {status: departed}\n"), `p.yaml:13:16: stages.clean.target.eventhub.only.status: "status": write `},
+		{editStages(t, "        key: body.origin\n", "        only: {body.a: x}\n", "  clean:\n", "  clean:\n    only: {body.b: y}\n"), `stages.clean.target.eventhub.only: is given twice: line 8 has it too`},
 		{editStages(t, "        key: body.origin\n", "        only: {body: x}\n"), `stages.clean.target.eventhub.only.body: cannot be the whole body: write body.PATH`},
 		{editStages(t, "        key: body.origin\n", "        only: {}\n"), `p.yaml:13:9: stages.clean.target.eventhub.only: has no values: write them as body.PATH: VALUE`},
 		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known keys are assign, batch, database, eventhub, kafka, lease, old_stamp_key, partitions, prefetch, retry, silent_after, stages, stall_after, stamp_key`},

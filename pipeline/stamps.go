@@ -62,7 +62,8 @@ func (f *File) sendersTo(p *Pipeline) (list []*Pipeline) {
 	}
 	at := p.source.address()
 	for _, s := range f.Stages {
-		if s.messages != nil && s.rollup == nil && s.messages.to.is(at) && s.source != nil {
+		sends := slices.ContainsFunc(s.targets(), func(t *Pipeline) bool { return t.messages != nil && t.messages.to.is(at) })
+		if sends && s.rollup == nil && s.source != nil {
 			list = append(list, s)
 		}
 	}

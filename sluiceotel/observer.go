@@ -96,6 +96,7 @@ func (o *Observer) Close() error { return o.callback.Unregister() }
 // instruments are the metrics.
 type instruments struct {
 	fetched, bytes, committed, commits, repeats   metric.Int64Counter
+	filtered                                      metric.Int64Counter
 	lost, retries, deadLetters, written, failures metric.Int64Counter
 	cost, waited                                  metric.Float64Counter
 	process, renewals                             metric.Float64Histogram
@@ -129,6 +130,7 @@ func (s *instruments) create(m metric.Meter) error {
 	count(&s.committed, "sluice.committed.messages", "{message}", "Events that the checkpoint passed.")
 	count(&s.commits, "sluice.commits", "{commit}", "Moves of the checkpoint, by outcome.")
 	count(&s.repeats, "sluice.repeats", "{message}", "Events skipped as duplicates of earlier ones.")
+	count(&s.filtered, "sluice.filtered", "{message}", "Events left out by a filter.")
 	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
 	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated.")
 	count(&s.deadLetters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
@@ -172,6 +174,7 @@ func (o *Observer) Observe(what sluice.Observation) {
 		if what.Duplicates > 0 {
 			m.repeats.Add(ctx, int64(what.Duplicates), p.plain)
 		}
+		m.countFiltered(ctx, &what, p)
 	case sluice.KindFenced:
 		m.commits.Add(ctx, 1, p.outcome["fenced"])
 	case sluice.KindUnknown:
@@ -180,6 +183,7 @@ func (o *Observer) Observe(what sluice.Observation) {
 		m.written.Add(ctx, int64(what.Events), p.plain)
 		m.cost.Add(ctx, what.Cost, p.plain)
 		m.waited.Add(ctx, what.Waited.Seconds(), p.plain)
+		m.countFiltered(ctx, &what, p)
 	case sluice.KindRenewed:
 		m.renewals.Record(ctx, what.Duration.Seconds(), p.plain)
 	case sluice.KindLost:
@@ -194,6 +198,13 @@ func (o *Observer) Observe(what sluice.Observation) {
 		m.deadLetters.Add(ctx, 1, p.outcome["redrive_failed"])
 	case sluice.KindFailed, sluice.KindHookFailed:
 		m.failures.Add(ctx, 1, p.plain)
+	}
+}
+
+// countFiltered counts events that a filter left out.
+func (s *instruments) countFiltered(ctx context.Context, what *sluice.Observation, p *partition) {
+	if what.Filtered > 0 {
+		s.filtered.Add(ctx, int64(what.Filtered), p.plain)
 	}
 }
 

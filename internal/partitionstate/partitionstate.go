@@ -89,6 +89,7 @@ func (f *Failure) add(err error, now time.Time, gap time.Duration) {
 // are held.
 type Totals struct {
 	Events      int64 // committed, dead letters included
+	Filtered    int64 // left out by a filter
 	DeadLetters int64 // parked
 	Redriven    int64 // dead letters applied on redrive
 	Retries     int64 // attempts that failed and were repeated
@@ -189,8 +190,10 @@ func (t *Tracker) count(o *sluice.Observation) {
 	switch o.Kind {
 	case sluice.KindCommitted:
 		c.Events += int64(o.Events)
+		c.Filtered += int64(o.Filtered)
 	case sluice.KindWritten:
 		c.AtLeastOnce = true
+		c.Filtered += int64(o.Filtered)
 		c.Written += int64(o.Events)
 		c.Cost += o.Cost
 	case sluice.KindRetried:

@@ -192,12 +192,16 @@ func (all Pipelines) LogStopped() {
 // stats are the totals of a pipeline, as attributes of a log line.
 func (p *Pipeline) stats() []any {
 	f := p.monitor.Stats()
+	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
 	if p.Rollup {
 		m := p.parts.RollupStats()
-		return []any{"events", f.Events, "counted", m.Counted, "repeats", m.Duplicates, "untimely", m.OutsideWindow, "held", m.Incomplete,
+		f.Filtered = m.Filtered
+		list = []any{"events", f.Events, "counted", m.Counted, "repeats", m.Duplicates, "untimely", m.OutsideWindow, "held", m.Incomplete,
 			"malformed", m.Malformed, "published", m.Published}
 	}
-	list := []any{"events", f.Events, "dead_letters", f.DeadLetters, "redriven", f.Redriven}
+	if f.Filtered > 0 {
+		list = append(list, "filtered", f.Filtered)
+	}
 	if f.AtLeastOnce {
 		list = append(list, "written", f.Written, "retries", f.Retries)
 	}

@@ -125,6 +125,9 @@ func (s *show) line(running time.Duration) string {
 		add("%s", humanize.Plural(s.DeadLetters, "dead letter", "dead letters"))
 	}
 	add("%s", humanize.Plural(s.Partitions, "partition", "partitions"))
+	if s.Filtered > 0 {
+		add("%s filtered", humanize.Count(s.Filtered))
+	}
 	if s.Redriven > 0 {
 		add("%s redriven", humanize.Count(s.Redriven))
 	}
@@ -133,16 +136,21 @@ func (s *show) line(running time.Duration) string {
 }
 
 func (s *show) attributes(running time.Duration) []slog.Attr {
+	var filtered []slog.Attr
+	if s.Filtered > 0 {
+		filtered = append(filtered, slog.Int64("filtered", s.Filtered))
+	}
 	if !s.AtLeastOnce {
-		return []slog.Attr{slog.Int64("events", s.Events), slog.Int64("per_second", s.rate), slog.Any("lag", known(s.Lag)),
-			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}
+		return append([]slog.Attr{slog.Int64("events", s.Events), slog.Int64("per_second", s.rate), slog.Any("lag", known(s.Lag)),
+			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}, filtered...)
 	}
 	list := []slog.Attr{slog.Int64("written", s.Written), slog.Int64("per_second", s.rate), slog.Int64("dead_letters", s.DeadLetters),
 		slog.Int64("retries", s.Retries), slog.Int("in_flight", s.InFlight), slog.Any("lag", known(s.Lag))}
 	if s.Cost > 0 {
 		list = append(list, slog.String("ru_each", fmt.Sprintf("%.2f", s.average())), slog.Int64("ru_per_second", s.charge))
 	}
-	return append(list, slog.Int("partitions", s.Partitions), slog.Int64("seconds", int64(running.Seconds())))
+	list = append(list, slog.Int("partitions", s.Partitions), slog.Int64("seconds", int64(running.Seconds())))
+	return append(list, filtered...)
 }
 
 // maxListed is how many partitions one log line lists.

@@ -20,7 +20,7 @@ type Config struct {
 	ConsumerGroup string
 	// RU is the most request units a second that the audit may use, if the target is in Cosmos DB.
 	RU int
-	// Audit has the settings of the report. Run sets Start, StampsFrom, Effect and MayRepeat.
+	// Audit has the settings of the report. Run sets Start, StampsFrom, Filter, Effect and MayRepeat.
 	Audit audit.Config
 }
 
@@ -48,7 +48,7 @@ func run(ctx context.Context, p *pipeline.Pipeline, source pipeline.Source, cfg 
 			_ = end(closing)
 		}
 	}()
-	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom = p.Start(), p.StampsFrom()
+	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom, a.cfg.Audit.Filter = p.Start(), p.StampsFrom(), p.Filter()
 	ledger, err := a.ledger(ctx)
 	if err != nil {
 		return nil, err
@@ -94,16 +94,20 @@ func (a *runner) ledger(ctx context.Context) (audit.Ledger, error) {
 
 // table is the ledger in the database of a pipeline's rows.
 func (a *runner) table() (audit.Ledger, error) {
-	t, err := a.pipeline.Lineage()
+	lineage, err := a.pipeline.Lineage()
 	if err != nil {
 		return nil, err
 	}
-	db, dialect, err := openDatabase(t.Database)
+	tables := make([]audit.Table, len(lineage))
+	for i, t := range lineage {
+		tables[i] = audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
+	}
+	db, dialect, err := openDatabase(lineage[0].Database)
 	if err != nil {
 		return nil, err
 	}
 	a.onClose(func(context.Context) error { return db.Close() })
-	return audit.NewSQLLedger(db, dialect, audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}), nil
+	return audit.NewSQLLedger(db, dialect, tables[0], tables[1:]...), nil
 }
 
 // open opens the target, and sets how the ledger finds events there.

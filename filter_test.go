@@ -1,0 +1,218 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// notOther leaves out the events whose body begins with "other", whatever else would happen to them.
+func notOther(e *sluice.Event) bool { return !strings.HasPrefix(string(e.Body), "other") }
+
+// filtered is how many events the observations of a kind say were left out.
+func (s *scene) filtered(kind sluice.ObservationKind) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.seen {
+		if o.Kind == kind {
+			n += o.Filtered
+		}
+	}
+	return n
+}
+
+// mixed sends 400 events, of which every fourth is to be handled, and ends with one that is not.
+// It returns the numbers of those that are neither left out nor rejected.
+func (s *scene) mixed() (good []int64) {
+	bodies := slices.Repeat([]string{"other: reject"}, 400)
+	for i := 2; i < len(bodies); i += 4 {
+		bodies[i] = "good"
+		switch i {
+		case 50, 54, 202:
+			bodies[i] = fmt.Sprintf("reject %d", i)
+		default:
+			good = append(good, int64(i))
+		}
+	}
+	s.send("0", bodies...)
+	return good
+}
+
+// TestFilter: no delivery hands on what the filter leaves out; the checkpoint passes it.
+func TestFilter(t *testing.T) {
+	for name, start := range map[string]func(s *scene, cfg sluice.Config) (stop func(), done func() []int64, counted sluice.ObservationKind){
+		"transactional": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+			_, end := s.consume("a", sluice.Each(insert), cfg)
+			return end, s.rows, sluice.KindCommitted
+		},
+		"the handler blames no event": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+			_, end := s.consume("a", whole, cfg)
+			return end, s.rows, sluice.KindCommitted
+		},
+		"batches": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+			var done []int64
+			handler := func(ctx context.Context, b sluice.Batch) error {
+				if err := verdict(ctx, b); err != nil {
+					return err
+				}
+				for _, e := range b.Events {
+					done = append(done, e.Sequence)
+				}
+				return nil
+			}
+			c := must(sluice.New(s.hub, s.leases, sluice.Batches(s.store, handler, nil), &cfg))
+			return runs(s.t, c), func() []int64 { return done }, sluice.KindCommitted
+		},
+		"at least once": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+			w := newWarehouse(s.t)
+			w.says = func(e *sluice.Event, _ int) error {
+				if strings.HasPrefix(string(e.Body), "reject") {
+					return sluice.Reject(errors.New(string(e.Body)))
+				}
+				return nil
+			}
+			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &cfg))
+			return runs(s.t, c), func() []int64 { return sorted(w.rows()) }, sluice.KindWritten
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				want := s.mixed()
+				stop, done, counted := start(s, sluice.Config{Filter: notOther, Observer: s, MaxBatch: 70})
+				time.Sleep(time.Minute)
+				stop()
+				if got := done(); !slices.Equal(got, want) {
+					s.t.Errorf("%d events done: %v, want %d", len(got), got, len(want))
+				}
+				var dead []int64
+				for _, d := range s.letters(sluice.StatusDead) {
+					dead = append(dead, d.Event.Sequence)
+				}
+				if !slices.Equal(sorted(dead), []int64{50, 54, 202}) {
+					s.t.Errorf("dead letters %v", dead)
+				}
+				if p := s.position("0"); p != 399 {
+					s.t.Errorf("checkpoint at %d", p)
+				}
+				if n := s.filtered(counted); n != 300 {
+					s.t.Errorf("%d events counted as left out, want 300", n)
+				}
+			})
+		})
+	}
+}
+
+// runs runs a consumer; the function that it returns stops it.
+func runs(t *testing.T, c *sluice.Consumer) func() {
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(t.Context()) }()
+	return func() {
+		if err := errors.Join(c.Stop(t.Context()), <-ran); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFilterInReplay: events that are left out move the position all the same.
+func TestFilterInReplay(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.mixed()
+		var mu sync.Mutex
+		var bodies []string
+		caught := make(chan bool, 1)
+		c := must(sluice.New(s.hub, s.leases, sluice.Replay(sluice.Replayer{
+			Apply: func(_ context.Context, b sluice.Batch) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, e := range b.Events {
+					bodies = append(bodies, string(e.Body))
+				}
+				return nil
+			},
+			CaughtUp: func(context.Context, sluice.Lease) error { caught <- true; return nil },
+		}), &sluice.Config{Filter: notOther, Observer: s, MaxBatch: 1}))
+		stop := runs(s.t, c)
+		time.Sleep(time.Minute)
+		stop()
+		if len(bodies) != 100 || slices.ContainsFunc(bodies, func(b string) bool { return strings.HasPrefix(b, "other") }) || len(caught) != 1 {
+			s.t.Errorf("%d events in memory, caught up: %d", len(bodies), len(caught))
+		}
+		if n := s.filtered(sluice.KindCommitted); n != 300 {
+			s.t.Errorf("%d events counted as left out, want 300", n)
+		}
+	})
+}
+
+// TestFilteredEventIsNoWitness: while every event fails that is handled, those that are not do not
+// show that handling works, so none becomes a dead letter.
+func TestFilteredEventIsNoWitness(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		bodies := slices.Repeat([]string{"other"}, 400)
+		for i := 0; i < len(bodies); i += 10 {
+			bodies[i] = "good"
+		}
+		s.send("0", bodies...)
+		_, end := s.consume("a", sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error {
+			return errors.New("a trigger raises")
+		}), sluice.Config{Filter: notOther, MaxBatch: 300})
+		time.Sleep(10 * time.Minute)
+		end()
+		if n := len(s.letters()); n != 0 {
+			s.t.Errorf("%d dead letters", n)
+		}
+	})
+}
+
+// TestRedriveOfFilteredEvents: a dead letter that the filter leaves out now is removed by its redrive,
+// without the handler.
+func TestRedriveOfFilteredEvents(t *testing.T) {
+	for name, redrive := range map[string]func(s *scene, cfg sluice.Config){
+		"transactional": func(s *scene, cfg sluice.Config) {
+			_, end := s.consume("b", sluice.Each(insert), cfg)
+			time.Sleep(time.Minute)
+			end()
+		},
+		"at least once": func(s *scene, cfg sluice.Config) {
+			w := newWarehouse(s.t)
+			w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("still")) }
+			_, stop := s.pour(w, nil, cfg)
+			time.Sleep(time.Minute)
+			if err := stop(); err != nil {
+				s.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.parked(sluice.Config{})
+				s.retry()
+				redrive(s, sluice.Config{Filter: func(e *sluice.Event) bool { return e.Sequence != 3 }})
+				dead := s.letters(sluice.StatusDead)
+				if len(dead) != 9 || slices.ContainsFunc(dead, func(d sluice.DeadLetter) bool { return d.Event.Sequence == 3 }) || len(s.rows()) != 20 {
+					s.t.Errorf("%d dead letters, %d rows", len(dead), len(s.rows()))
+				}
+			})
+		})
+	}
+}
+
+// TestFilterThatPanics: the event is handled.
+func TestFilterThatPanics(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "good", "other")
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{Filter: func(e *sluice.Event) bool { panic("no") }})
+		time.Sleep(time.Minute)
+		end()
+		if got := s.rows(); !slices.Equal(got, []int64{0, 1}) {
+			s.t.Errorf("rows %v", got)
+		}
+	})
+}

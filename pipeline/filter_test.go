@@ -1,0 +1,138 @@
+package pipeline
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// filtering reads the sound file with a key only.
+func filtering(t *testing.T, only string) *Pipeline {
+	t.Helper()
+	p, err := Parse("p.yaml", []byte(edit(t, "partitions: all\n", "partitions: all\n"+only)), environment("WANTED=departed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestOnly(t *testing.T) {
+	const handled, left = "handled", "left out"
+	one := map[string]any{"n": int64(7), "kind": "flight"}
+	for _, c := range []struct {
+		only       string
+		properties map[string]any
+		body       string
+		want       string
+	}{
+		{"{body.status: departed, properties.n: 7}", one, `{"status":"departed"}`, handled},
+		{"{body.status: '${WANTED}', properties.n: 7}", one, `{"status":"departed"}`, handled},
+		{"{body.status: departed, properties.n: 7}", one, `{"status":"cancelled"}`, left},
+		{"{body.status: departed, properties.n: 7}", one, `{}`, left},
+		{"{body.status: departed, properties.n: 7}", one, `{"status":null}`, left},
+		{"{body.status: departed, properties.n: 7}", one, `{"status":["departed"]}`, "value body.status: body.status: an array or object where a string (the type json takes every value) should be"},
+		{"{body.status: departed, properties.n: 7}", one, `no JSON`, "body: not JSON "},
+		// A body is not looked at if the rest decides.
+		{"{body.status: departed, properties.n: 7}", nil, `no JSON`, left},
+		{"{body.status: departed, properties.n: 8}", one, `no JSON`, left},
+		{"{properties.n: 7}", one, `no JSON`, handled},
+		{"{body.n: [1, '2', true]}", nil, `{"n":2}`, handled},
+		{"{body.n: [1, '2', true]}", nil, `{"n":true}`, handled},
+		{"{body.n: [1, '2', true]}", nil, `{"n":3}`, left},
+		{"{properties.kind: {not: heartbeat}}", one, ``, handled},
+		{"{properties.kind: {not: heartbeat}}", nil, ``, handled},
+		{"{properties.kind: {not: [heartbeat, flight]}}", one, ``, left},
+		{"{key: k, partition: 0}", nil, ``, handled},
+		{"{key: other}", nil, ``, left},
+		{"{type: Flight}", map[string]any{"cloudEvents:type": "Flight"}, ``, handled},
+		{"{type: Flight}", map[string]any{"cloudEvents_type": "Flight"}, ``, handled},
+		{"{type: Flight}", map[string]any{"ce_type": "Flight"}, ``, handled},
+		{"{type: Flight}", map[string]any{"type": "Flight"}, ``, left},
+		{"{type: Flight}", map[string]any{"content-type": "application/cloudevents+json; charset=utf-8"}, `{"specversion":"1.0","type":"Flight"}`, handled},
+		{"{type: Flight}", map[string]any{"content-type": "application/cloudevents+json"}, `{"type":"Gate"}`, left},
+		{"{type: Flight}", map[string]any{"content-type": "application/cloudevents+json"}, `no JSON`, "value type: type: body: not JSON "},
+		{"{type: Flight}", nil, `{"type":"Flight"}`, left},
+	} {
+		p := filtering(t, "only: "+c.only+"\n")
+		e := &sluice.Event{Partition: "0", Key: "k", Properties: c.properties, Body: []byte(c.body)}
+		to, err := p.route(e)
+		got := left
+		switch {
+		case err != nil:
+			got = err.Error()
+		case to == 0:
+			got = handled
+		}
+		if got != c.want && !(strings.HasSuffix(c.want, " ") && strings.HasPrefix(got, c.want)) {
+			t.Errorf("%s of %v, %s: %s, want %s", c.only, c.properties, c.body, got, c.want)
+		}
+		if p.Filter()(e) != (got != left) {
+			t.Errorf("%s of %v, %s: the engine has another filter", c.only, c.properties, c.body)
+		}
+	}
+	if p := filtering(t, ""); p.Filter() != nil {
+		t.Error("there is a filter without the key")
+	}
+}
+
+func TestOnlyErrors(t *testing.T) {
+	for only, want := range map[string]string{
+		"{}":                                 "p.yaml:9:1: only: has no values: write them as body.PATH: VALUE",
+		"flights":                            "p.yaml:9:1: only: a single value where keys and values should be",
+		"{body: x}":                          "p.yaml:9:8: only.body: cannot be the whole body: write body.PATH",
+		"{propertes.n: x}":                   `p.yaml:9:8: only.propertes.n: "propertes.n": write `,
+		"{typ: x}":                           `p.yaml:9:8: only.typ: "typ": did you mean type?`,
+		"{key: }":                            "p.yaml:9:8: only.key: is empty",
+		"{key: []}":                          "p.yaml:9:8: only.key: is an empty list",
+		"{key: [a, {b: c}]}":                 "p.yaml:9:17: only.key[1]: keys and values where a single value should be",
+		"{key: {no: x}}":                     "p.yaml:9:14: only.key.no: unknown key, did you mean not?",
+		"{key: {not: {}}}":                   "p.yaml:9:14: only.key.not: keys and values where a single value should be",
+		"{key: ['${UNSET}']}":                "p.yaml:9:14: only.key[0]: the environment variable UNSET is not set",
+		"{key: [" + many("a, ", 1001) + "]}": "p.yaml:9:8: only.key: has 1001 entries: at most 1000",
+	} {
+		_, err := Parse("p.yaml", []byte(edit(t, "partitions: all\n", "partitions: all\nonly: "+only+"\n")), environment())
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("only: %.100s: got %v, want %s", only, err, want)
+		}
+	}
+}
+
+func many(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text, n), ", ") }
+
+// TestOnlyInATable: rows, dead letters and counts of a pipeline with a filter, and of the redrive of a
+// dead letter that it leaves out by now.
+func TestOnlyInATable(t *testing.T) {
+	address, db := sqliteFile(t)
+	read := func(only string) (*Pipeline, *Parts) {
+		return opened(t, address, flightsTarget+only)
+	}
+	p, parts := read("only: {body.kind: [flight, gate]}\n")
+	hub := sluicetest.NewHub(p.Group, 2)
+	filtered := consumeFrom(t, hub, parts, sluicetest.Bodies(`{"kind":"flight","delay":1}`, `{"kind":"heartbeat"}`, `{"kind":"gate"}`, `no JSON`,
+		`{}`, `{"kind":"flight","delay":2}`, `{"kind":"flight","delay":3}`, `{"kind":"heartbeat"}`)...)
+	if got := query(t, db, "SELECT delay FROM flights ORDER BY delay"); got != "1\n2\n3" {
+		t.Errorf("rows %s", got)
+	}
+	dead := deadLetters(t, p, parts)
+	if len(dead) != 2 || !strings.HasPrefix(dead[0], "body: not JSON") || dead[1] != "column delay: body.delay: is missing" || filtered != 3 {
+		t.Errorf("dead letters %q, %d filtered", dead, filtered)
+	}
+	if _, err := parts.DeadLetters.Redrive(t.Context(), p.Group, sluice.DeadLetterFilter{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	p, parts = read("only: {body.kind: flight}\n")
+	c, err := parts.Consumer(t.Context(), &Options{Source: hub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, failed, err := c.Redrive(t.Context())
+	if err != nil || applied != 1 || failed != 1 {
+		t.Errorf("redriven: %d, %d, %v", applied, failed, err)
+	}
+	if dead := deadLetters(t, p, parts); len(dead) != 1 || !strings.HasPrefix(dead[0], "body: not JSON") {
+		t.Errorf("dead letters after the filter has changed: %q", dead)
+	}
+}

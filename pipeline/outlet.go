@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/sluice-go/sluice"
+)
+
+// outlet is an open target outside a database.
+type outlet interface {
+	// delivery returns the delivery of a pipeline with this target only.
+	delivery(p *Pipeline, parts *Parts) (sluice.Delivery, error)
+	// routedRecords returns the records of an event as those of several targets.
+	routedRecords(ctx context.Context, e *sluice.Event) ([]routedRecord, error)
+}
+
+// outletOf is an [outlet] whose records are of type R.
+type outletOf[R any] struct {
+	records func(context.Context, *sluice.Event) ([]R, error)
+	sink    sluice.Sink[R]
+	key     func(R) string // nil: the event's own
+}
+
+func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+	records := o.records
+	if p.selective() {
+		records = func(ctx context.Context, e *sluice.Event) ([]R, error) {
+			if to, err := p.route(e); to == leftOut {
+				return nil, err
+			}
+			return o.records(ctx, e)
+		}
+	}
+	return atLeastOnce(p, parts, records, o.sink, o.key)
+}
+
+// routedRecord is a record of one of several targets.
+type routedRecord struct {
+	submit func(ctx context.Context, done func(sluice.WriteResult))
+	key    string
+}
+
+func (o *outletOf[R]) routedRecords(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
+	records, err := o.records(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]routedRecord, len(records))
+	for i, r := range records {
+		list[i] = routedRecord{func(ctx context.Context, done func(sluice.WriteResult)) { o.sink.Submit(ctx, r, done) }, e.Key}
+		if o.key != nil {
+			list[i].key = o.key(r)
+		} else if e.EmptyKey {
+			list[i].key = "\x00" // a key of its own: an empty one is none here
+		}
+	}
+	return list, nil
+}
+
+// routedSink writes each record to its target.
+type routedSink struct{}
+
+func (routedSink) Submit(ctx context.Context, r routedRecord, done func(sluice.WriteResult)) {
+	r.submit(ctx, done)
+}
+
+// routedDelivery returns the delivery into the targets of routes. Records with the same key keep their
+// order also if they are of different targets.
+func (p *Pipeline) routedDelivery(parts *Parts, to []outlet) (sluice.Delivery, error) {
+	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
+		i, err := p.route(e)
+		if i == leftOut {
+			return nil, err
+		}
+		return to[i].routedRecords(ctx, e)
+	}
+	return atLeastOnce(p, parts, records, routedSink{}, func(r routedRecord) string { return r.key })
+}
+
+// outlet opens the target, which parts closes; nil: it is in a database.
+func (p *Pipeline) outlet(ctx context.Context, parts *Parts) (outlet, error) {
+	switch {
+	case p.messages != nil:
+		return p.messages.outlet(ctx, parts)
+	case p.cosmos != nil:
+		return p.cosmos.outlet(ctx, p, parts)
+	case p.http != nil:
+		return p.http.outlet(parts)
+	}
+	return nil, nil
+}
