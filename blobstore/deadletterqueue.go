@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
@@ -156,10 +157,16 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 	}
 	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != driver.StatusRedrive || e.NextAttempt.After(r.now) })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
-	list := make([]driver.DeadLetter, min(len(entries), max(limit, 0)))
-	err = forEach(ctx, len(list), func(ctx context.Context, i int) error {
+	list, err := s.withBodies(ctx, r, entries[:min(len(entries), max(limit, 0))])
+	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status != driver.StatusRedrive }), err // settled meanwhile
+}
+
+// withBodies reads dead letters with their bodies, without those that are gone meanwhile.
+func (s *Store) withBodies(ctx context.Context, r *index, entries []entry) ([]driver.DeadLetter, error) {
+	list := make([]driver.DeadLetter, len(entries))
+	err := forEach(ctx, len(list), func(ctx context.Context, i int) error {
 		d, found, err := s.withBody(ctx, r, entries[i])
-		if found && d.Status == driver.StatusRedrive {
+		if found {
 			list[i] = d
 		}
 		return err
@@ -167,25 +174,33 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status == "" }), nil // settled meanwhile
+	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status == "" }), nil
 }
 
 // anyDue reports whether an index has a redrive that is due.
 func (s *Store) anyDue(ctx context.Context, group driver.Group, partition string) (bool, error) {
+	f, now, err := s.summary(ctx, group, partition)
+	if err != nil || f == nil {
+		return false, err
+	}
+	some := f.number("retries") > 0 && now != nil && !f.time("next").After(*now)
+	return some || f.err != nil, nil
+}
+
+// summary returns the metadata of an index, nil if there is no index, and the server's time.
+func (s *Store) summary(ctx context.Context, group driver.Group, partition string) (*fields, *time.Time, error) {
 	name, err := s.join(group, deadLettersFolder, escape(partition))
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
 	got, err := s.client.NewBlobClient(name).GetProperties(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
-		return false, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return false, safeError(err)
+		return nil, nil, safeError(err)
 	}
-	f := fieldsOf(got.Metadata)
-	some := f.number("retries") > 0 && got.Date != nil && !f.time("next").After(*got.Date)
-	return some || f.err != nil, nil
+	return fieldsOf(got.Metadata), got.Date, nil
 }
 
 // withBody reads a dead letter with its body. If only the body is gone, HasBody is false; if the dead

@@ -40,8 +40,9 @@ type entry struct {
 	Attempts      int                     `json:"attempts"`
 	Status        driver.DeadLetterStatus `json:"status"`
 	NextAttempt   time.Time               `json:"next_attempt,omitzero"`
-	Body          string                  `json:"body,omitempty"` // last part of its blob's name; empty if it is not stored
-	Head          int64                   `json:"head,omitempty"` // bytes of that blob before the body: the properties
+	Body          string                  `json:"body,omitempty"`   // last part of its blob's name; empty if it is not stored
+	Copied        bool                    `json:"copied,omitempty"` // to another system
+	Head          int64                   `json:"head,omitempty"`   // bytes of that blob before the body: the properties
 }
 
 // newEntry makes the entry of a dead letter, without ID and body.
@@ -138,7 +139,8 @@ func (s *Store) download(ctx context.Context, name string, most int64) ([]byte, 
 
 // save writes the index if the blob still has the version that was read. The metadata has the number
 // of dead letters marked for redrive and the time of the first, so that Due reads the index only if
-// one is due.
+// one is due, and the number of those that are not marked as copied, likewise for Uncopied. A program
+// that does not know those marks writes neither: all are copied again.
 func (s *Store) save(ctx context.Context, r *index) error {
 	slices.SortFunc(r.entries, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
 	content, err := json.Marshal(r.entries)
@@ -146,9 +148,13 @@ func (s *Store) save(ctx context.Context, r *index) error {
 		return err
 	}
 	m := metadata{}
-	retries, next := 0, time.Time{}
+	retries, uncopied, next := 0, 0, time.Time{}
 	for i := range r.entries {
-		if e := &r.entries[i]; e.Status == driver.StatusRedrive {
+		e := &r.entries[i]
+		if !e.Copied {
+			uncopied++
+		}
+		if e.Status == driver.StatusRedrive {
 			if retries++; retries == 1 || e.NextAttempt.Before(next) {
 				next = e.NextAttempt
 			}
@@ -156,6 +162,7 @@ func (s *Store) save(ctx context.Context, r *index) error {
 	}
 	m.number("letters", int64(len(r.entries)))
 	m.number("retries", int64(retries))
+	m.number("uncopied", int64(uncopied))
 	m.time("next", next)
 	conditions := &blob.ModifiedAccessConditions{IfMatch: &r.etag}
 	if anyVersion := azcore.ETagAny; r.etag == "" {

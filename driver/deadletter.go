@@ -104,6 +104,19 @@ type DeadLetterQueue interface {
 	Held(ctx context.Context, group Group, partition string, except []int64) ([]HeldKey, error)
 }
 
+// CopyMarks is a [DeadLetterQueue] or [TxStore] that remembers which dead letters were copied to
+// another system. No dead letter is marked when it is stored, whoever stores it, so that none is
+// missed if the process ends before it is copied. A mark stays while the dead letter does: if its
+// event fails again, if it is discarded, or set aside. Implementations are safe for concurrent use.
+type CopyMarks interface {
+	// Uncopied returns dead letters of the partition that are not marked, whatever their status, with
+	// bodies: those with IDs above after, lowest ID first, at most limit.
+	Uncopied(ctx context.Context, group Group, partition string, after int64, limit int) ([]DeadLetter, error)
+	// MarkCopied marks dead letters of the partition: all of them, or none. Those that are gone are
+	// skipped.
+	MarkCopied(ctx context.Context, group Group, partition string, copied []ParkedEvent) error
+}
+
 // ParkedEvent is the event of a dead letter.
 type ParkedEvent struct {
 	ID       int64    // of the dead letter

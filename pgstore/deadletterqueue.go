@@ -154,10 +154,7 @@ func (s *Store) SetAside(ctx context.Context, group driver.Group, partition, inc
 	if len(lost) == 0 {
 		return ctx.Err()
 	}
-	ids := make([]int64, len(lost))
-	for i := range lost {
-		ids[i] = lost[i].ID
-	}
+	ids := idsOf(lost)
 	err := s.batch(ctx, func(b *pgx.Batch, _ func() error) error {
 		for _, sql := range []string{lockLostSQL, dropDoubleSQL, setAsideSQL} {
 			b.Queue(s.sql.of(sql), group.Namespace, group.Topic, group.Name, partition, clean(incarnation), ids)

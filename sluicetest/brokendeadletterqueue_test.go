@@ -522,5 +522,5 @@ func TestLetterSuiteCatches(t *testing.T) {
 			return good.Held(ctx, group, partition, nil)
 		}
 	})
-	suite.Caught(t, storetest.TestDeadLetterQueue, drivers)
+	suite.Caught(t, storetest.TestDeadLetterQueue, append(drivers, brokenCopies()...))
 }

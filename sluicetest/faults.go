@@ -29,6 +29,9 @@ const (
 	OpParked    Op = "parked"
 	OpSetAside  Op = "set aside"
 	OpHeld      Op = "held"
+
+	OpUncopied   Op = "uncopied"
+	OpMarkCopied Op = "mark copied"
 )
 
 // Faults lets a test inject failures between a [Store] and its users. Its methods are called from
@@ -58,7 +61,7 @@ type Faults interface {
 type WriteFaults interface {
 	Faults
 
-	// Write simulates the network for an OpAdvance, OpPark, OpSettle or OpSetAside, as Commit
+	// Write simulates the network for an OpAdvance, OpPark, OpSettle, OpSetAside or OpMarkCopied, as Commit
 	// does for a COMMIT: apply may be called at once, later on another goroutine,
 	// or never, and the operation returns the error. The lease is as in Before.
 	Write(op Op, lease sluice.Lease, apply func() error) error

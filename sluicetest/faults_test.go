@@ -88,6 +88,10 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		OpSetAside: func(ctx context.Context) error { return store.SetAside(ctx, testGroup, "0", "", nil) },
 		OpParked:   func(ctx context.Context) error { _, err := store.Parked(ctx, testGroup, "0", "", 0); return err },
 		OpHeld:     func(ctx context.Context) error { _, err := store.Held(ctx, testGroup, "0", nil); return err },
+		OpUncopied: func(ctx context.Context) error { _, err := store.Uncopied(ctx, testGroup, "0", 0, 1); return err },
+		OpMarkCopied: func(ctx context.Context) error {
+			return store.MarkCopied(ctx, testGroup, "0", []driver.ParkedEvent{{ID: 1}})
+		},
 	}
 	before := h.progress(t)
 	for op, call := range calls {

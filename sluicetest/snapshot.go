@@ -16,7 +16,8 @@ func (s *Store) Snapshot() (restore func()) {
 		defer s.mu.Unlock()
 		claims := s.checkpoints
 		c := kept.content() // it may be restored more than once
-		s.checkpoints, s.tables, s.dedup, s.deadLetters, s.lastID = c.checkpoints, c.tables, c.dedup, c.deadLetters, c.lastID
+		s.checkpoints, s.tables, s.dedup, s.deadLetters = c.checkpoints, c.tables, c.dedup, c.deadLetters
+		s.lastID, s.copied = c.lastID, c.copied
 		for at, c := range s.checkpoints {
 			c.claim = claims[at].claim + 1
 		}
@@ -25,7 +26,7 @@ func (s *Store) Snapshot() (restore func()) {
 
 // content is a copy of what is stored. The lock is held.
 func (s *Store) content() *Store {
-	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, dedup: map[place][]dedupEntry{}, lastID: s.lastID}
+	c := &Store{checkpoints: map[place]*checkpoint{}, tables: map[string]*table{}, dedup: map[place][]dedupEntry{}, lastID: s.lastID, copied: maps.Clone(s.copied)}
 	for at, p := range s.checkpoints {
 		c.checkpoints[at] = &checkpoint{Checkpoint: p.value(), claim: p.claim}
 	}

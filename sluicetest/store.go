@@ -33,6 +33,7 @@ type Store struct {
 	dedup       map[place][]dedupEntry // in the steps' order
 	deadLetters []*sluice.DeadLetter   // lowest id first
 	lastID      int64
+	copied      map[int64]bool // IDs of dead letters that are marked as copied
 }
 
 var (
@@ -40,6 +41,7 @@ var (
 	_ driver.CheckpointStore = (*Store)(nil)
 	_ driver.DeadLetterQueue = (*Store)(nil)
 	_ driver.DeadLetterStore = (*Store)(nil)
+	_ driver.CopyMarks       = (*Store)(nil)
 )
 
 // checkpoint is a row. Its claim number shows a transaction that a claim came in

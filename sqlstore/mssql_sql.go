@@ -12,9 +12,11 @@ var (
 	mssqlLeases1 string
 	//go:embed migrations/mssql/store-1.sql
 	mssqlStore1 string
+	//go:embed migrations/mssql/store-2.sql
+	mssqlStore2 string
 
 	mssqlLeaseSteps = []step{{sql: mssqlLeases1, oldest: 1}}
-	mssqlStoreSteps = []step{{sql: mssqlStore1, oldest: 1}}
+	mssqlStoreSteps = []step{{sql: mssqlStore1, oldest: 1}, {sql: mssqlStore2, oldest: 1}}
 )
 
 // mssqlNumbered replaces each ? of a statement by @p1, @p2 and so on, which it may use more than once.
@@ -106,6 +108,9 @@ var mssqlOwn = statements{
 		SELECT TOP (@p5) ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id`,
+	Uncopied: `
+		SELECT TOP (@p6) ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
+		WHERE ` + ofKey + ` AND copied = 0 AND id > ? ORDER BY id`,
 
 	KeyIs: `partition_key + N'.' = ? + N'.'`, // = does not compare trailing blanks
 	// Of the sessions in the way, those of this program alone may be ended. Without the right to see them

@@ -13,16 +13,22 @@ var (
 	mysqlLeases1 string
 	//go:embed migrations/mysql/store-1.sql
 	mysqlStore1 string
+	//go:embed migrations/mysql/store-2.sql
+	mysqlStore2 string
 )
 
 // mysqlSteps returns the migrations of a component with the collation of texts: one in which texts
 // are equal only if their bytes are, trailing spaces included.
 func mysqlSteps(component, collation string) []step {
-	text := mysqlStore1
+	texts := []string{mysqlStore1, mysqlStore2}
 	if component == leaseComponent {
-		text = mysqlLeases1
+		texts = []string{mysqlLeases1}
 	}
-	return []step{{sql: strings.ReplaceAll(text, "@collation", collation), oldest: 1}}
+	steps := make([]step, len(texts))
+	for i, text := range texts {
+		steps[i] = step{sql: strings.ReplaceAll(text, "@collation", collation), oldest: 1}
+	}
+	return steps
 }
 
 // partitionWord is a column's name that is a reserved word in MySQL.

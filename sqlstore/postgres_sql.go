@@ -80,6 +80,11 @@ var postgresOwn = statements{
 		ON CONFLICT (namespace, topic, consumer_group, incarnation, partition, sequence_number) DO UPDATE
 		SET failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts, status = excluded.status, next_attempt = excluded.next_attempt`,
 
+	Uncopied: `
+		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
+		WHERE ` + ofKey + ` AND NOT copied AND id > ? ORDER BY id LIMIT ?`,
+	MarkCopied: `UPDATE sluice_dead_letters SET copied = TRUE WHERE ` + ofKey + ` AND id IN {numbers}`,
+
 	StatusIn:      `status IN (SELECT value FROM json_array_elements_text(CAST(CAST(? AS text) AS json)))`,
 	ErrorContains: `position(lower(?) IN lower(error)) > 0`,
 

@@ -20,9 +20,14 @@ var (
 	sqliteStore3 string
 	//go:embed migrations/sqlite/store-4.sql
 	sqliteStore4 string
+	//go:embed migrations/sqlite/store-5.sql
+	sqliteStore5 string
 
 	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}}
-	sqliteStoreSteps = []step{{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1}, {sql: sqliteStore4, oldest: 1}}
+	sqliteStoreSteps = []step{
+		{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1},
+		{sql: sqliteStore4, oldest: 1}, {sql: sqliteStore5, oldest: 1},
+	}
 )
 
 // The clock has milliseconds, in the layout of [timeLayout].

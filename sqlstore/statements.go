@@ -55,6 +55,8 @@ type statements struct {
 	Drop           string // group, JSON array of ids
 	Held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	Due            string // key, limit → dead letters with bodies
+	Uncopied       string // key, id, limit → dead letters with bodies
+	MarkCopied     string // key, JSON array of ids
 	MarkRedrive    string // time or NULL for now; ends in WHERE
 	Discard        string // ends in WHERE
 
@@ -203,6 +205,10 @@ var portable = statements{
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id LIMIT ?`,
+	Uncopied: `
+		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
+		WHERE ` + ofKey + ` AND copied = 0 AND id > ? ORDER BY id LIMIT ?`,
+	MarkCopied:  `UPDATE sluice_dead_letters SET copied = 1 WHERE ` + ofKey + ` AND id IN {numbers}`,
 	MarkRedrive: `UPDATE sluice_dead_letters SET status = 'retry', next_attempt = COALESCE(?, {now}) WHERE`,
 	Discard:     `UPDATE sluice_dead_letters SET status = 'discarded', next_attempt = NULL WHERE`,
 	OfGroup:     ofGroup,

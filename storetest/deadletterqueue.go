@@ -27,6 +27,7 @@ func deadLetterQueueChecks() []suite.Check[DeadLetterQueueHarness] {
 	all = append(all, parkChecks()...)
 	all = append(all, settleChecks()...)
 	all = append(all, queueReadChecks()...)
+	all = append(all, copyChecks()...)
 	return append(all, answerLost, silenceOfQueue)
 }
 

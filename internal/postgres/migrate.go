@@ -19,6 +19,8 @@ var (
 	migration3 string
 	//go:embed migrations/4.sql
 	migration4 string
+	//go:embed migrations/5.sql
+	migration5 string
 )
 
 // Migration makes one version of the tables out of the one before.
@@ -38,6 +40,7 @@ var Migrations = []Migration{
 	{SQL: migration2, Oldest: 1},
 	{SQL: migration3, Oldest: 1},
 	{SQL: migration4, Oldest: 1},
+	{SQL: migration5, Oldest: 1},
 }
 
 // component names these tables in sluice_schema.
