@@ -20,7 +20,8 @@ import (
 // partition and drives the delivery's worker (reading.go). One renews the lease.
 // One asks the log for the partition's end, for the lag. One watches what the others
 // do, and reports what lasts too long (stall.go). Beside them, one fetches while the
-// log is read, and one runs hooks while there are any.
+// log is read, one runs hooks while there are any, and one copies dead letters if it is
+// to (copies.go).
 type assignment struct {
 	c     *Consumer
 	topic Topic
@@ -42,6 +43,7 @@ type assignment struct {
 	endWatch   context.CancelFunc // ends that
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
+	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
 	tracks                             // what the goroutines are doing
 	reading    atomic.Pointer[reading] // nil: no reader is open
 
@@ -72,6 +74,9 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 	a.observe(Observation{Kind: KindAcquired})
 	a.background.Go(func() { a.renewLease(until) })
 	a.background.Go(a.watchEnd)
+	if c.cfg.CopyDeadLetters != nil {
+		a.background.Go(func() { a.copyDeadLetters(c.delivery.copyMarks()) })
+	}
 	watch, endWatch := context.WithCancel(context.WithoutCancel(work))
 	a.endWatch = endWatch
 	a.watching.Go(func() { a.watchStalls(watch) })
@@ -232,13 +237,16 @@ func (a *assignment) ended() error {
 func (a *assignment) observe(o Observation) {
 	o.Partition, o.Epoch = a.lease.Partition, a.lease.Epoch
 	a.lag.note(&o)
+	if o.Kind == KindParked {
+		a.parked.Store(true)
+	}
 	a.c.observe(o)
 	hook := a.c.cfg.Hooks.Error
 	if hook == nil {
 		return
 	}
 	switch o.Kind {
-	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled:
+	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled, KindCopyFailed:
 		a.queueHook("error", func() error { return hook(a.work, a.lease, o.Err) })
 	}
 }

@@ -142,6 +142,8 @@ func (d *atLeastOnce[R]) check() error {
 	return d.err
 }
 
+func (d *atLeastOnce[R]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
+
 func (d *atLeastOnce[R]) deliver(a *assignment) error {
 	w := d.newWorker(a)
 	defer a.leave(d.store)

@@ -68,6 +68,8 @@ func (d *batches) check() error {
 	return nil
 }
 
+func (d *batches) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
+
 func (d *batches) deliver(a *assignment) error { return d.of(a).deliver(a) }
 
 func (d *batches) redrive(a *assignment) (applied, failed int, err error) { return d.of(a).redrive(a) }

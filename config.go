@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -96,6 +97,20 @@ type Config struct {
 	// stored, and a redrive reads the event from the log. Default: 256 KiB; negative:
 	// bodies are never stored.
 	BodyLimit int
+	// CopyDeadLetters, if set, is called with dead letters of a partition, to copy them to where
+	// people look, such as a queue of Service Bus: see [CopyTo]. The store must be a
+	// [driver.CopyMarks]; it stays the truth, and dead letters are redriven and discarded there.
+	//
+	// Each dead letter is copied at least once, also those that were stored before CopyDeadLetters
+	// was set, unless its redrive succeeds before. It is marked as copied in the store when the call
+	// has returned nil. An [*EventError], or several that are joined, names those by index that were
+	// not copied; any other error means that none was. These are tried again, after waits from
+	// RetryMin to LeaseFor, and reported as [KindCopyFailed]. ctx ends after LeaseFor, and when the
+	// partition is to be released.
+	//
+	// The partition's owner copies beside the delivery, which never waits for it: at most 16 dead
+	// letters at a time, of one of the consumer's partitions at a time.
+	CopyDeadLetters func(ctx context.Context, dead []DeadLetter) error
 	// StallAfter is how long a call of the user's code or of a driver may last before
 	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.
 	StallAfter time.Duration

@@ -32,6 +32,7 @@ type Consumer struct {
 	done         chan struct{} // closed when Run has released everything
 	assignments  sync.WaitGroup
 	suspectToken chan struct{} // a token: one event suspected of killing the process is tried at a time
+	copyToken    chan struct{} // a token: dead letters of one partition are copied at a time
 
 	mu        sync.Mutex // guards what follows; never held over a call
 	held      map[string]*assignment
@@ -58,11 +59,15 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	if err := delivery.check(); err != nil {
 		return nil, err
 	}
+	if config.CopyDeadLetters != nil && delivery.copyMarks() == nil {
+		return nil, errors.New("CopyDeadLetters: the delivery's store does not remember which dead letters were copied (driver.CopyMarks): use pgstore, sqlstore or blobstore with Transactional, Batches or AtLeastOnce, or set no CopyDeadLetters")
+	}
 	c := &Consumer{
 		source: source, leases: leases, delivery: delivery, cfg: config,
 		rand:         mathrand.New(mathrand.NewPCG(config.Seed, 0)),
 		done:         make(chan struct{}),
 		suspectToken: make(chan struct{}, 1),
+		copyToken:    make(chan struct{}, 1),
 		held:         map[string]*assignment{},
 		requested:    map[string]bool{},
 		takeover:     map[string]takeoverState{},

@@ -22,7 +22,7 @@ type Hooks struct {
 	// the handler has returned.
 	Batch func(ctx context.Context, b Batch) error
 	// Error is called with the error of each observation of the partition that is
-	// KindFailed, KindLost, KindFenced, KindUnknown, KindStopped or KindStalled.
+	// KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled or KindCopyFailed.
 	Error func(ctx context.Context, lease Lease, err error) error
 }
 

@@ -87,6 +87,8 @@ func logLine(o *Observation) (slog.Level, string) {
 		return slog.LevelWarn, "hook failed"
 	case KindStopped:
 		return slog.LevelError, "partition halted: operator action required"
+	case KindCopyFailed:
+		return slog.LevelWarn, "dead letters not copied, retrying"
 	case KindStalled:
 		return slog.LevelWarn, "partition stalled"
 	case KindResumed:
@@ -151,6 +153,8 @@ func logFields(o *Observation) []slog.Attr {
 		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))
 	case KindRenewed:
 		list = append(list, slog.Duration("took", o.Duration))
+	case KindCopied, KindCopyFailed:
+		list = append(list, slog.Int("dead_letters", o.Events))
 	case KindStalled, KindResumed:
 		list = append(list, slog.Duration("lasted", o.Duration))
 	}

@@ -113,6 +113,12 @@ const (
 	// KindResumed: all that had stalled has ended, or moves on; Duration since the first
 	// of it began.
 	KindResumed
+	// KindCopied: Events dead letters were copied, and are marked so ([Config].CopyDeadLetters);
+	// Duration.
+	KindCopied
+	// KindCopyFailed: Events dead letters could not be copied, or the store could not be asked for
+	// them (Events is 0) or mark them; they are tried again; Err.
+	KindCopyFailed
 )
 
 var kindNames = [...]string{
@@ -121,7 +127,7 @@ var kindNames = [...]string{
 	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
 	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
 	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
-	KindStalled: "stalled", KindResumed: "resumed",
+	KindStalled: "stalled", KindResumed: "resumed", KindCopied: "copied", KindCopyFailed: "copy failed",
 }
 
 // String returns the kind's name.

@@ -43,6 +43,8 @@ func (d *replay) check() error {
 
 func (d *replay) redriveDue(context.Context, Group, string) (bool, error) { return false, nil }
 
+func (d *replay) copyMarks() driver.CopyMarks { return nil }
+
 func (d *replay) redrive(*assignment) (applied, failed int, err error) {
 	return 0, 0, errors.New("replay: there are no dead letters to redrive")
 }

@@ -35,6 +35,7 @@ var (
 	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
 	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
 	activityHookQueue = &activity{"hook Renewed or Error has not returned", "look for a lock or a call without a time limit; later calls wait and are dropped"}
+	activityCopy      = &activity{"CopyDeadLetters has not returned", "look for a lock or a call without a time limit; dead letters wait for it, the partition itself continues"}
 	activityRead      = &activity{"reader has not returned", ""}                     // which is normal while no events come: see silenceWatch
 	activityHeld      = &activity{"the log has held back events", "look at the log"} // see driver.HeldBack
 	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
@@ -112,6 +113,7 @@ type tracks struct {
 	storing   track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
 	sink      track // the records that the sink has
 	hookQueue track // the goroutine that runs the hooks Renewed and Error
+	copying   track // the goroutine that copies dead letters
 	reader    track // the goroutine that fetches: driver.Reader.Read
 	held      track // what the log holds back from the reader
 }
@@ -119,7 +121,7 @@ type tracks struct {
 // delaying returns the tracks whose activities end. That of the reader does not: it waits
 // for events.
 func (t *tracks) delaying() []*track {
-	return []*track{&t.delivery, &t.waiting, &t.storing, &t.sink, &t.hookQueue}
+	return []*track{&t.delivery, &t.waiting, &t.storing, &t.sink, &t.hookQueue, &t.copying}
 }
 
 // watchHeld has the track of what the log holds back follow the lag: it moves if the end that readers

@@ -188,7 +188,7 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 // emission is what the contexts hold in which [AtLeastOnce] makes and submits records.
 type emission struct {
 	FencingToken
-	source      *idSource
+	source      *idSource                  // nil in those of copies of dead letters, which have no stamps
 	incarnation string                     // of the topic, that the event is of
 	watermark   *atomic.Pointer[watermark] // as of now
 	redrive     bool                       // of a dead letter
@@ -251,7 +251,7 @@ type emissionKey struct{}
 // is one.
 func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 	em, ok := ctx.Value(emissionKey{}).(*emission)
-	if !ok {
+	if !ok || em.source == nil {
 		return Stamp{}, false
 	}
 	mark := em.watermark.Load()
@@ -265,7 +265,7 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 // submissions have ctx. It is false if [StampOf] does not work in ctx.
 func ForeignStamp(ctx context.Context, s Stamp) bool {
 	em, ok := ctx.Value(emissionKey{}).(*emission)
-	return ok && !em.source.has(s.ID.Source)
+	return ok && em.source != nil && !em.source.has(s.ID.Source)
 }
 
 // maxTopicLen is how much of a topic's name causation ids carry, in bytes.

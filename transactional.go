@@ -23,6 +23,8 @@ type Delivery interface {
 	redrive(a *assignment) (applied, failed int, err error)
 	// redriveDue reports whether there are any.
 	redriveDue(ctx context.Context, group Group, partition string) (bool, error)
+	// copyMarks returns the store of dead letters, nil if it does not remember copies.
+	copyMarks() driver.CopyMarks
 }
 
 // Transactional delivers each event's effect exactly once: the handler's
@@ -52,6 +54,8 @@ func (d *transactional[Tx]) check() error {
 	}
 	return nil
 }
+
+func (d *transactional[Tx]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
 func (d *transactional[Tx]) deliver(a *assignment) error {
 	w := d.newWorker(a)

@@ -27,7 +27,7 @@
 //	sluice.lease.renewal.duration       histogram  s
 //	sluice.lease.lost                   counter
 //	sluice.retries                      counter    attempts at an event that failed and are repeated
-//	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed
+//	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed, copied, copy_failed
 //	sluice.written.records              counter    at least once: records that the sink wrote
 //	sluice.written.cost                 counter    what the store charged (RU)
 //	sluice.limiter.wait                 counter    seconds for which the rate, or the store's RU, held records back

@@ -196,6 +196,11 @@ func (o *Observer) Observe(what sluice.Observation) {
 		m.deadLetters.Add(ctx, 1, p.outcome["redriven"])
 	case sluice.KindRedriveFailed:
 		m.deadLetters.Add(ctx, 1, p.outcome["redrive_failed"])
+	case sluice.KindCopied:
+		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copied"])
+	case sluice.KindCopyFailed:
+		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copy_failed"])
+		m.failures.Add(ctx, 1, p.plain)
 	case sluice.KindFailed, sluice.KindHookFailed:
 		m.failures.Add(ctx, 1, p.plain)
 	}

@@ -27,7 +27,7 @@ func newPartition(o *Observer, id string) *partition {
 		return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, more)...))
 	}
 	p.plain, p.receive, p.process = with(), with(operationKey.String("receive")), with(operationKey.String("process"))
-	for _, outcome := range []string{"committed", "fenced", "unknown", "parked", "redriven", "redrive_failed"} {
+	for _, outcome := range []string{"committed", "fenced", "unknown", "parked", "redriven", "redrive_failed", "copied", "copy_failed"} {
 		p.outcome[outcome] = with(attribute.String("outcome", outcome))
 	}
 	return p

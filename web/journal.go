@@ -37,7 +37,7 @@ var journaled = map[sluice.ObservationKind]bool{
 	sluice.KindAcquired: false, sluice.KindReleased: false, sluice.KindRedriven: false,
 	sluice.KindLost: true, sluice.KindFenced: true, sluice.KindUnknown: true, sluice.KindParked: true,
 	sluice.KindRedriveFailed: true, sluice.KindStopped: true, sluice.KindFailed: true, sluice.KindHookFailed: true,
-	sluice.KindStalled: true, sluice.KindResumed: false,
+	sluice.KindStalled: true, sluice.KindResumed: false, sluice.KindCopyFailed: true,
 }
 
 func (j *journal) note(o sluice.Observation, now time.Time) {
