@@ -88,6 +88,9 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	if memory != nil {
 		p.readRollup(*memory)
 	}
+	if p.keyNodes.copyTo != nil { // after source
+		p.readCopyTo(*p.keyNodes.copyTo)
+	}
 	if p.readTargets(target, routes, otherwise) { // last, because they depend on the other keys
 		p.checkKeys(n, own, memory)
 		for _, m := range p.mappings() {
@@ -165,6 +168,7 @@ func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
 		"store_bodies":  func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":    func(n strictyaml.Node) { n.Size(&limit, maxBody) },
 		"redrive_every": func(n strictyaml.Node) { n.DurationIn(&p.config.RedriveEvery, minRedrive, maxRedrive) },
+		"copy_to":       func(n strictyaml.Node) { p.keyNodes.copyTo = &n },
 		"hold_keys": func(n strictyaml.Node) {
 			p.atLeastOnce.keysGiven = append(p.atLeastOnce.keysGiven, n)
 			n.Bool(&hold)

@@ -69,7 +69,14 @@
 //	stamp_key: ${STAMP_KEY}             # signs the stamps of messages that are sent, and checks those of messages that are read; none by default
 //	old_stamp_key: ${OLD_STAMP_KEY}     # while stamp_key is replaced: the key before it, whose stamps are still believed
 //	retry: {attempts: 3, min: 100ms, max: 10s}
-//	dead_letters: {store_bodies: true, body_limit: 256KiB, redrive_every: 1s}   # redrive_every: how often an owner looks for redrives that are due
+//	dead_letters:
+//	  store_bodies: true
+//	  body_limit: 256KiB
+//	  redrive_every: 1s                 # how often an owner looks for redrives that are due
+//	  copy_to:                          # none by default: each dead letter is copied at least once, see docs/operations.md, to
+//	    servicebus: {connection: ${SERVICEBUS_CONNECTION_STRING}, queue: dead-letters}   # with the keys of the target but key, session, body and only; or
+//	    eventhub: {hub: dead-letters}   # likewise; or kafka: {topic: dead-letters}, or
+//	    http: {url: ${DEAD_LETTERS_URL}}   # with the keys of the target
 //	database: ${DATABASE_URL}           # for insert and statement: sqlite:PATH, or postgres://, mysql:// or mariadb:// and user:${PASSWORD}@host/database,
 //	                                    # or sqlserver://user:${PASSWORD}@host?database=name; docs/databases.md says what differs
 //	                                    # on Azure with Entra ID: postgres://IDENTITY@SERVER.postgres.database.azure.com/database?sslmode=verify-full&credential=default

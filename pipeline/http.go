@@ -32,8 +32,12 @@ var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "jso
 
 // readHTTPTarget reads target.http.
 func (p *Pipeline) readHTTPTarget(n strictyaml.Node) {
-	t := &httpTarget{}
-	p.http = t
+	p.http = &httpTarget{}
+	p.http.read(n)
+}
+
+// read reads an endpoint.
+func (t *httpTarget) read(n strictyaml.Node) {
 	c := &t.config
 	ok := n.Object(strictyaml.Keys{
 		"url": t.readURL,

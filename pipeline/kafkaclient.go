@@ -110,6 +110,8 @@ type topicTarget struct {
 	name    string
 }
 
+func (t *topicTarget) address() address { return address{Kafka, t.cluster.brokers, t.name} }
+
 // topicTransport is a sender over the cluster's client.
 type topicTransport struct {
 	*kafkasender.Transport

@@ -61,24 +61,30 @@ func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
 	p.messages = t
 	keys := t.keys(p)
 	t.addSendKeys(keys, &h.batch)
+	if p.readTargetHub(n, h, keys) {
+		t.to = h.address()
+	}
+}
+
+// readTargetHub reads a hub that messages are sent to, and more keys of the same mapping.
+func (p *Pipeline) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys) bool {
 	keys["hub"] = func(n strictyaml.Node) { n.Text(&h.name) }
 	if !h.read(n, keys) {
-		return
+		return false
 	}
 	if h.at == nil {
 		h.namespace = p.shared.namespace
 	}
 	if h.at == nil { // the source has none either, which is reported there
-		return
+		return false
 	}
 	// Check the connection string and the names now, as for a source.
 	source, err := h.source("")
 	if err != nil {
-		h.at.Fail("%w", err)
-		return
+		return h.at.Fail("%w", err)
 	}
-	t.to = h.address()
-	p.checkCircle(n, t.to, source.Group().Topic)
+	p.checkCircle(n, h.address(), source.Group().Topic)
+	return true
 }
 
 // readKafkaTarget reads target.kafka.
@@ -88,12 +94,19 @@ func (p *Pipeline) readKafkaTarget(n strictyaml.Node) {
 	p.messages = t
 	keys := t.keys(p)
 	t.addSendKeys(keys, nil)
+	if p.readTargetTopic(n, topic, keys) {
+		t.to = topic.address()
+	}
+}
+
+// readTargetTopic reads a topic of Kafka that messages are sent to, and more keys of the same mapping.
+func (p *Pipeline) readTargetTopic(n strictyaml.Node, topic *topicTarget, keys strictyaml.Keys) bool {
 	keys["topic"] = func(n strictyaml.Node) { readTopicName(n, &topic.name) }
 	if topic.cluster = p.readCluster(n, keys); topic.cluster == nil {
-		return
+		return false
 	}
-	t.to = address{Kafka, topic.cluster.brokers, topic.name}
-	p.checkCircle(n, t.to, topic.name)
+	p.checkCircle(n, topic.address(), topic.name)
+	return true
 }
 
 // checkCircle refuses a target that is the source.

@@ -136,6 +136,11 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if cfg.Observer, err = parts.publishProgress(ctx, cfg.Observer); err != nil {
 		return nil, p.problem(p.places.source, err)
 	}
+	if p.copies != nil {
+		if cfg.CopyDeadLetters, err = p.copies.open(parts); err != nil {
+			return nil, p.problem(p.copies.place, err)
+		}
+	}
 	cfg.Partitions = p.Partitions
 	if parts.rollup == nil { // a rollup counts by itself
 		cfg.Filter = p.Filter()
@@ -213,13 +218,13 @@ func (parts *Parts) Close(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// Check connects to the hub, the database and the target, and changes nothing. The
+// Check connects to the hub, the database, the target and that of copies of dead letters, and changes nothing. The
 // error has one line for each that fails the check.
 func (p *Pipeline) Check(ctx context.Context) error {
 	hub := make(chan error, 1)
 	go func() { hub <- p.checkHub(ctx) }()
 	database := p.checkDatabase(ctx)
-	return errors.Join(<-hub, p.checkFormat(ctx), database)
+	return errors.Join(<-hub, p.checkFormat(ctx), database, p.checkCopies(ctx))
 }
 
 func (p *Pipeline) checkFormat(ctx context.Context) error {

@@ -59,8 +59,10 @@ type Pipeline struct {
 	// ignoreOthers: events that no route takes count as done. Otherwise they become dead letters.
 	ignoreOthers bool
 	atLeastOnce  atLeastOnceOptions
+	copies       *copyTarget // of dead letters; nil: they are not copied
+	stage        bool        // of a file with stages
 	places       struct{ source, format, database, target strictyaml.Place }
-	keyNodes     struct{ start, progressGroup, partitions, assign, leases, deadLetters, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes     struct{ start, progressGroup, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is

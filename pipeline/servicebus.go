@@ -29,10 +29,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 	e := &serviceBusEntity{}
 	t := &messageTarget{destination: e}
 	p.messages = t
-	found := 0
-	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
 	keys := t.keys(p)
-	keys["queue"], keys["topic"] = name, name
 	t.addSendKeys(keys, &e.batch)
 	keys["partitioned"] = func(n strictyaml.Node) { n.Bool(&e.partitioned) }
 	if p.rollup == nil {
@@ -48,10 +45,18 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 		keys["key"], keys["session"] = group("key"), group("session")
 		maps.Copy(keys, t.bus.keys(t))
 	}
+	e.readEntity(n, keys)
+	e.writers = t.sink.InFlight
+}
+
+// readEntity reads the name of a queue or topic, its namespace, and more keys of the same mapping.
+func (e *serviceBusEntity) readEntity(n strictyaml.Node, keys strictyaml.Keys) {
+	found := 0
+	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
+	keys["queue"], keys["topic"] = name, name
 	if !e.read(n, keys) {
 		return
 	}
-	e.writers = t.sink.InFlight
 	switch {
 	case found != 1:
 		n.Fail("needs one of queue and topic")

@@ -47,7 +47,7 @@ func (f *File) read(n strictyaml.Node) {
 		if !stageName.MatchString(name) {
 			n.Fail("not a valid name for a stage: write up to 63 letters, digits, - and _")
 		}
-		p := &Pipeline{Name: name, shared: share}
+		p := &Pipeline{Name: name, stage: true, shared: share}
 		p.read(n, shared)
 		f.add(p, n)
 	})

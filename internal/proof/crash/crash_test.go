@@ -59,10 +59,14 @@ func consume(hub, database string) error {
 	if err != nil {
 		return err
 	}
-	c, err := sluice.New(source, leases, delivery, &sluice.Config{
+	cfg := sluice.Config{
 		LeaseFor: 1500 * time.Millisecond, RenewEvery: 500 * time.Millisecond, AssignEvery: 20 * time.Millisecond,
 		MaxBatch: 100, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond,
-	})
+	}
+	if err := copying(&cfg); err != nil {
+		return err
+	}
+	c, err := sluice.New(source, leases, delivery, &cfg)
 	if err != nil {
 		return err
 	}
@@ -120,6 +124,7 @@ type arena struct {
 	t        *testing.T
 	server   *emulator.Server
 	database string
+	env      []string // more of the consumers' environment
 	running  []*exec.Cmd
 }
 
@@ -166,6 +171,7 @@ func (a *arena) start() *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), hubEnv+"="+a.server.ConnectionString(), databaseEnv+"="+a.database)
+	cmd.Env = append(cmd.Env, a.env...)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
 		a.t.Fatal(err)

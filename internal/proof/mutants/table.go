@@ -547,6 +547,14 @@ var table = []Mutant{
 		Old: "incarnation: e.redrive.Incarnation,", New: "incarnation: w.a.incarnation,",
 		Test: of("TestIncarnationOfRedrives", "./webhook")},
 
+	// Copies of dead letters.
+	{Name: "dead letters are marked as copied before they are", File: "copies.go",
+		Old: "	err = a.callCopy(dead)\n", New: "	if err := marks.MarkCopied(a.work, group, partition, copied); err != nil {\n		return copiedPage{after, 0}, err\n	}\n	err = a.callCopy(dead)\n", Quick: true,
+		Test: of("TestCopyOutage")},
+	{Name: "only dead letters that this process has stored are copied", File: "copies.go",
+		Old: "		a.parked.Store(false)\n", New: "		if !a.parked.Swap(false) {\n			a.awaitDeadLetter()\n			continue\n		}\n",
+		Test: of("TestCopiesOfOthers")},
+
 	// The autoscaler.
 	{Name: "autoscaler: the scaler trusts the queue", File: "autoscale/scaler.go",
 		Old: "		err := s.limits.check(a)\n", New: "		err := error(nil)\n",

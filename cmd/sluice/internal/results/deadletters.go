@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
@@ -17,60 +16,13 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
-// deadLetter is a dead letter as --json prints it.
-type deadLetter struct {
-	ID            int64                   `json:"id"`
-	Status        sluice.DeadLetterStatus `json:"status"`
-	Partition     string                  `json:"partition"`
-	Sequence      int64                   `json:"sequence"`
-	Offset        string                  `json:"offset,omitempty"`
-	Incarnation   string                  `json:"incarnation"`
-	Key           string                  `json:"key,omitempty"`
-	Enqueued      *time.Time              `json:"enqueued,omitempty"`
-	FailedAt      time.Time               `json:"failed_at"`
-	NextAttempt   *time.Time              `json:"next_attempt,omitempty"`
-	Attempts      int                     `json:"attempts"`
-	Error         string                  `json:"error"`
-	MessageID     string                  `json:"message_id,omitempty"`
-	CorrelationID string                  `json:"correlation_id,omitempty"`
-	ContentType   string                  `json:"content_type,omitempty"`
-	Properties    map[string]string       `json:"properties,omitempty"`
-	HasBody       bool                    `json:"has_body"`
-	Body          *string                 `json:"body,omitempty"`
-	BodyBytes     []byte                  `json:"body_base64,omitempty"` // where it is not text
-}
-
 // DescribeDeadLetters returns dead letters as --json prints them.
-func DescribeDeadLetters(letters []sluice.DeadLetter) []deadLetter {
-	list := make([]deadLetter, len(letters))
+func DescribeDeadLetters(letters []sluice.DeadLetter) []deadletters.JSON {
+	list := make([]deadletters.JSON, len(letters))
 	for i := range letters {
-		list[i] = describeDeadLetter(&letters[i])
+		list[i] = deadletters.Describe(&letters[i])
 	}
 	return list
-}
-
-func describeDeadLetter(d *sluice.DeadLetter) deadLetter {
-	e := &d.Event
-	l := deadLetter{
-		ID: d.ID, Status: d.Status, Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Incarnation: d.Incarnation, Key: e.Key,
-		Enqueued: optional(e.Enqueued), FailedAt: d.FailedAt.UTC(), NextAttempt: optional(d.NextAttempt), Attempts: d.Attempts, Error: d.Error,
-		MessageID: e.MessageID, CorrelationID: e.CorrelationID, ContentType: e.ContentType, HasBody: d.HasBody,
-	}
-	for name, value := range e.Properties {
-		if l.Properties == nil {
-			l.Properties = make(map[string]string)
-		}
-		l.Properties[name] = fmt.Sprint(value)
-	}
-	switch {
-	case e.Body == nil:
-	case utf8.Valid(e.Body):
-		text := string(e.Body)
-		l.Body = &text
-	default:
-		l.BodyBytes = e.Body
-	}
-	return l
 }
 
 // optional is a time in UTC, nil for the zero time.
@@ -119,7 +71,7 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") 
 func DeadLetterDetails(w io.Writer, letters []sluice.DeadLetter) error {
 	var b strings.Builder
 	for i := range letters {
-		l := describeDeadLetter(&letters[i])
+		l := deadletters.Describe(&letters[i])
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -187,10 +139,10 @@ func Marked(w io.Writer, asJSON bool, marked int64, at time.Time) error {
 func RetryOutcome(w io.Writer, asJSON bool, so deadletters.Outcome) error {
 	if asJSON {
 		return JSON(w, struct {
-			Applied   int          `json:"applied"`
-			Discarded int          `json:"discarded"`
-			Failed    []deadLetter `json:"failed"`
-			Waiting   []deadLetter `json:"waiting"`
+			Applied   int                `json:"applied"`
+			Discarded int                `json:"discarded"`
+			Failed    []deadletters.JSON `json:"failed"`
+			Waiting   []deadletters.JSON `json:"waiting"`
 		}{so.Applied, so.Discarded, DescribeDeadLetters(so.Failed), DescribeDeadLetters(so.Waiting)})
 	}
 	const named = 10

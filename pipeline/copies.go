@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/webhook"
+)
+
+// copyTarget is where dead letters are copied to: an endpoint, or a destination of messages.
+type copyTarget struct {
+	place    strictyaml.Place
+	http     *httpTarget
+	messages destination
+	redrive  string // the command to which the id of a dead letter is added
+}
+
+// readCopyTo reads dead_letters.copy_to. It comes after the source, whose hub is not a target and whose
+// namespace is the default.
+func (p *Pipeline) readCopyTo(n strictyaml.Node) {
+	t := &copyTarget{place: n.Place(), redrive: "sluice deadletters retry --config " + argument(n.Place().File)}
+	if p.stage {
+		t.redrive += " --stage " + p.Name
+	}
+	p.copies = t
+	found := 0
+	ok := n.Object(strictyaml.Keys{
+		"servicebus": func(n strictyaml.Node) {
+			found++
+			e := &serviceBusEntity{}
+			t.messages = e
+			e.readEntity(n, strictyaml.Keys{})
+		},
+		"eventhub": func(n strictyaml.Node) {
+			found++
+			h := &hub{}
+			t.messages = h
+			p.readTargetHub(n, h, strictyaml.Keys{})
+		},
+		"kafka": func(n strictyaml.Node) {
+			found++
+			topic := &topicTarget{}
+			t.messages = topic
+			p.readTargetTopic(n, topic, strictyaml.Keys{})
+		},
+		"http": func(n strictyaml.Node) {
+			found++
+			t.http = &httpTarget{}
+			t.http.read(n)
+		},
+	})
+	if ok && found != 1 {
+		n.Fail("needs one of servicebus, eventhub, kafka and http")
+	}
+}
+
+// argument returns a path as a shell takes it.
+func argument(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool { return !strings.ContainsRune(plainInShell, r) }) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+const plainInShell = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
+
+// open returns the function that copies, whose connections parts closes. It does not connect: the
+// target may be down for now.
+func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLetter) error, error) {
+	if t.http != nil {
+		sink, err := t.http.open()
+		if err != nil {
+			return nil, err
+		}
+		parts.onClose(sink.Close)
+		return sluice.CopyTo(sink, webhook.DeadLetterMessages(t.redrive)), nil
+	}
+	out, err := t.messages.transport()
+	if err != nil {
+		return nil, err
+	}
+	parts.onClose(out.Close)
+	sink := sender.NewSink(out, nil)
+	parts.onClose(sink.Close)
+	return sluice.CopyTo(sink, sender.DeadLetterMessages(t.redrive)), nil
+}
+
+// check checks that the target can be reached.
+func (t *copyTarget) check(ctx context.Context) error {
+	if t.http != nil {
+		return t.http.check(ctx)
+	}
+	return t.messages.check(ctx)
+}
+
+// checkCopies checks the target of copies, if there is one.
+func (p *Pipeline) checkCopies(ctx context.Context) error {
+	if p.copies == nil {
+		return nil
+	}
+	if err := p.copies.check(ctx); err != nil {
+		return p.problem(p.copies.place, fmt.Errorf("copies of dead letters: %w", err))
+	}
+	return nil
+}
