@@ -458,6 +458,7 @@ func TestBalancedAtRandom(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			f := newFleet(t, 1+rng.IntN(64))
+			f.burst = []int{1, 2, 64}[seed%3]
 			f.mark()
 			since := 0 // changes since all was even
 			var last string
@@ -480,7 +481,7 @@ func TestBalancedAtRandom(t *testing.T) {
 					time.Sleep(time.Duration(rng.IntN(int(40 * time.Second))))
 					continue
 				}
-				// The pace of taking is one a second.
+				// Without bursts, the pace of taking is one a second.
 				list, _ := f.holds()
 				pace := time.Duration(len(f.topic)/len(list)+1) * time.Second
 				share, all := f.settle(max(time.Minute, 40*time.Second+pace))

@@ -64,6 +64,34 @@ func TestPostgresCheck(t *testing.T) {
 	})
 }
 
+// TestPostgresConnections: the file's number counts, also above that of the URL.
+func TestPostgresConnections(t *testing.T) {
+	address, _ := postgresEngine.database(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("pool_max_conns", "5")
+	u.RawQuery = query.Encode()
+	for database, want := range map[string]int32{"${DATABASE_URL}": 5, "\n  url: ${DATABASE_URL}\n  connections: 3": 3} {
+		p, err := Parse("p.yaml", []byte(strings.Replace(plainFile, "sqlite:x.db", database, 1)), environment("DATABASE_URL="+u.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := p.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := parts.catalog.(postgresCatalog).pool.Config().MaxConns; n != want {
+			t.Errorf("%s: %d connections, want %d", database, n, want)
+		}
+		if err := parts.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // BenchmarkPostgres maps and writes batches of 1,000 flights, each batch in a
 // transaction of its own.
 func BenchmarkPostgres(b *testing.B) {

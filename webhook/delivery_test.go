@@ -41,6 +41,19 @@ func deliver(t *testing.T, n int) *delivery {
 // run delivers until every event is at the receiver or a dead letter, and returns these.
 func (d *delivery) run(cfg *Config, atLeastOnce *sluice.AtLeastOnceConfig) []sluice.DeadLetter {
 	d.t.Helper()
+	return d.runAs(cfg, func(sink *Sink) sluice.Delivery {
+		return sluice.AtLeastOnce(d.store, Messages, sink, atLeastOnce)
+	})
+}
+
+// runBatches is run with the handler of Batches.
+func (d *delivery) runBatches(cfg *Config) []sluice.DeadLetter {
+	d.t.Helper()
+	return d.runAs(cfg, func(sink *Sink) sluice.Delivery { return sluice.Batches(d.store, sink.Handler(Messages), nil) })
+}
+
+func (d *delivery) runAs(cfg *Config, delivery func(*Sink) sluice.Delivery) []sluice.DeadLetter {
+	d.t.Helper()
 	var c Config
 	if cfg != nil {
 		c = *cfg
@@ -48,7 +61,7 @@ func (d *delivery) run(cfg *Config, atLeastOnce *sluice.AtLeastOnceConfig) []slu
 	c.Transport = d.v
 	sink := open(d.t, "http://test/api", &c)
 	quiet := sluice.ObserverFunc(func(sluice.Observation) {})
-	consumer, err := sluice.New(d.hub, &sluicetest.Leases{}, sluice.AtLeastOnce(d.store, Messages, sink, atLeastOnce), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
+	consumer, err := sluice.New(d.hub, &sluicetest.Leases{}, delivery(sink), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -147,13 +160,19 @@ func TestTroubledReceiver(t *testing.T) {
 			return false
 		}, false},
 	} {
-		for name, order := range map[string]sluice.Ordering{"key": sluice.OrderKey, "none": sluice.OrderNone} {
-			t.Run(c.name+", order "+name, func(t *testing.T) {
+		for name, run := range map[string]func(d *delivery) []sluice.DeadLetter{
+			"order key": func(d *delivery) []sluice.DeadLetter { return d.run(nil, nil) },
+			"order none": func(d *delivery) []sluice.DeadLetter {
+				return d.run(nil, &sluice.AtLeastOnceConfig{Order: sluice.OrderNone})
+			},
+			"batches": func(d *delivery) []sluice.DeadLetter { return d.runBatches(nil) },
+		} {
+			t.Run(c.name+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := deliver(t, 600)
 					d.v.answer = func(w http.ResponseWriter, r *http.Request, ids []int64) bool { return c.answer(d.v, w, r, ids) }
 					var got []int64
-					for _, l := range d.run(nil, &sluice.AtLeastOnceConfig{Order: order}) {
+					for _, l := range run(d) {
 						if got = append(got, l.Event.Sequence); l.Group != group {
 							t.Errorf("dead letter %+v", l)
 						}
@@ -261,7 +280,13 @@ func TestIncarnationOfRedrives(t *testing.T) {
 // TestOrder: events of one key are posted one after the other, in order, and with order partition all
 // events of a partition are.
 func TestOrder(t *testing.T) {
-	for _, order := range []sluice.Ordering{sluice.OrderKey, sluice.OrderPartition} {
+	for name, run := range map[string]func(d *delivery) []sluice.DeadLetter{
+		"key": func(d *delivery) []sluice.DeadLetter { return d.run(nil, nil) },
+		"partition": func(d *delivery) []sluice.DeadLetter {
+			return d.run(nil, &sluice.AtLeastOnceConfig{Order: sluice.OrderPartition})
+		},
+		"batches": func(d *delivery) []sluice.DeadLetter { return d.runBatches(&Config{MaxEvents: 7}) },
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := deliver(t, 0)
 			for i := range 60 {
@@ -280,7 +305,7 @@ func TestOrder(t *testing.T) {
 				}
 				for _, id := range ids {
 					key := id % 3
-					if order == sluice.OrderPartition {
+					if name != "key" {
 						key = 0
 					}
 					if before, ok := last[key]; ok && id <= before {
@@ -290,7 +315,7 @@ func TestOrder(t *testing.T) {
 				}
 				return false
 			}
-			if letters := d.run(nil, &sluice.AtLeastOnceConfig{Order: order}); len(letters) != 0 {
+			if letters := run(d); len(letters) != 0 {
 				t.Errorf("dead letters %+v", letters)
 			}
 		})

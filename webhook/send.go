@@ -3,7 +3,6 @@ package webhook
 import (
 	"errors"
 	"slices"
-	"strconv"
 
 	"github.com/sluice-go/sluice"
 )
@@ -121,8 +120,4 @@ func (q *queue) fail(batch []*record, err error) {
 }
 
 // of returns the error as that of one event.
-func (e *Error) of(r *record) *Error {
-	own := *e
-	own.Event = r.message.Event.Partition + "/" + strconv.FormatInt(r.message.Event.Sequence, 10)
-	return &own
-}
+func (e *Error) of(r *record) *Error { return e.ofEvent(r.message.Event) }
