@@ -131,6 +131,9 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	case p.http != nil && s.throttled != nil:
 		s.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
 	}
+	if p.http != nil && !inDatabase {
+		p.http.checkOrder(p)
+	}
 	switch {
 	case inDatabase && !stored:
 		top.Fail("database is missing: write sqlite:PATH, or a URL such as postgres://user:${PASSWORD}@host/database")

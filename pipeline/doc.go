@@ -177,7 +177,8 @@
 //	backlog: {events: 320000, bytes: 64MiB, age: 10m, fatal: false}
 //	checkpoint_every: 5s
 //	retry_throttled: 2s                 # not for http: wait before a write is repeated that the target throttled or did not answer, where it states no time
-//	order: key                          # writes of one document stay in order; or partition, none
+//	order: key                          # writes of one document stay in order; or partition, none. For http, partition posts one batch of a partition after the other,
+//	                                    # without rate, backlog, hold_keys, concurrency and batch.wait
 //	dead_letters: {hold_keys: false}    # true: events after a dead letter with the same key become dead letters too
 //
 // These keys are for a rollup: statistics that are kept in memory and published

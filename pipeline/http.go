@@ -1,15 +1,19 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -19,6 +23,7 @@ type httpTarget struct {
 	url        string
 	credential string
 	config     webhook.Config
+	unordered  []strictyaml.Node // the given keys that order: partition cannot have
 }
 
 // Limits of an http target.
@@ -47,9 +52,12 @@ func (t *httpTarget) read(n strictyaml.Node) {
 				c.Format = formats[word]
 			}
 		},
-		"type":        func(n strictyaml.Node) { n.Text(&c.Type) },
-		"batch":       t.readBatch,
-		"concurrency": func(n strictyaml.Node) { n.Int(&c.Concurrency, 1, maxConcurrency) },
+		"type":  func(n strictyaml.Node) { n.Text(&c.Type) },
+		"batch": t.readBatch,
+		"concurrency": func(n strictyaml.Node) {
+			t.unordered = append(t.unordered, n)
+			n.Int(&c.Concurrency, 1, maxConcurrency)
+		},
 		"timeout":     func(n strictyaml.Node) { n.Duration(&c.Timeout) },
 		"retry_after": func(n strictyaml.Node) { n.Duration(&c.MaxRetryAfter) },
 		"headers":     t.readHeaders,
@@ -96,7 +104,10 @@ func (t *httpTarget) readBatch(n strictyaml.Node) {
 	n.Object(strictyaml.Keys{
 		"events": func(n strictyaml.Node) { n.Int(&t.config.MaxEvents, 1, maxPost) },
 		"bytes":  func(n strictyaml.Node) { n.Size(&t.config.MaxBytes, maxPostBytes) },
-		"wait":   func(n strictyaml.Node) { n.Duration(&t.config.FlushAfter) },
+		"wait": func(n strictyaml.Node) {
+			t.unordered = append(t.unordered, n)
+			n.Duration(&t.config.FlushAfter)
+		},
 	})
 }
 
@@ -168,6 +179,30 @@ func (t *httpTarget) open() (*webhook.Sink, error) {
 	return webhook.New(t.url, &cfg)
 }
 
+// checkOrder refuses the keys that have no effect where one batch of a partition is posted after the
+// other.
+func (t *httpTarget) checkOrder(p *Pipeline) {
+	if !t.inBatches(p) {
+		return
+	}
+	given := slices.DeleteFunc(slices.Clone(p.atLeastOnce.keysGiven), func(n strictyaml.Node) bool {
+		key := n.Place().Key
+		name := key[strings.LastIndexByte(key, '.')+1:]
+		return name == "order" || name == "checkpoint_every" || name == "retry_throttled" // refused already
+	})
+	for _, n := range append(given, t.unordered...) {
+		n.Fail("cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key")
+	}
+}
+
+// inBatches reports whether the delivery is [sluice.Batches].
+func (t *httpTarget) inBatches(p *Pipeline) bool {
+	return p.http == t && p.atLeastOnce.config.Order == sluice.OrderPartition
+}
+
+// defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
+const defaultCheckpointEvery = 5 * time.Second
+
 // outlet opens the endpoint. It does not check the endpoint, which may be down for now.
 func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
 	sink, err := t.open()
@@ -175,7 +210,22 @@ func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &outletOf[*webhook.Message]{webhook.Messages, sink, nil}, nil // in the order of the events' own keys
+	return &httpOutlet{outletOf[*webhook.Message]{webhook.Messages, sink, nil}, t, sink}, nil // in the order of the events' own keys
+}
+
+// httpOutlet is an open endpoint.
+type httpOutlet struct {
+	outletOf[*webhook.Message]
+	target *httpTarget
+	sink   *webhook.Sink
+}
+
+func (o *httpOutlet) delivery(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+	if !o.target.inBatches(p) || parts.store == nil {
+		return o.outletOf.delivery(p, parts)
+	}
+	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
+	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, o.taken(p))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
 }
 
 // check checks that the endpoint can be reached.

@@ -29,7 +29,7 @@ source:
 partitions: all
 leases:
   sql: ${DATABASE_URL}
-order: partition
+order: none
 target:
   http:
     url: ${TARGET_URL}
@@ -81,7 +81,7 @@ func TestHTTPFile(t *testing.T) {
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if p.http.url != "https://h/api?code=topsecret" || p.http.credential != "default" || !p.AtLeastOnce() || p.atLeastOnce.config.Order != sluice.OrderPartition {
+	if p.http.url != "https://h/api?code=topsecret" || p.http.credential != "default" || !p.AtLeastOnce() || p.atLeastOnce.config.Order != sluice.OrderNone {
 		t.Errorf("target %+v", p.http)
 	}
 	for word, format := range formats {
@@ -119,8 +119,8 @@ func TestHTTPMistakes(t *testing.T) {
 		{[]string{"    scope: api://flights/.default\n", ""}, "p.yaml:11:3: target.http: credential and scope go together: credential: default, and a scope such as api://APP/.default"},
 		{[]string{"${TARGET_URL}", "${PLAIN_URL}"}, "p.yaml:11:3: target.http: credential needs a URL that begins with https: a token must not be sent unencrypted"},
 		{[]string{"${TARGET_URL}", "${PLAIN_URL}", "    credential: default\n    scope: api://flights/.default\n", ""}, "p.yaml:11:3: target.http: tls needs a URL that begins with https"},
-		{[]string{"order: partition", "order: partition\nrate: {ru: 5}"}, "p.yaml:10:8: rate.ru: is for Cosmos DB only: write events"},
-		{[]string{"order: partition\n", "memory: {keep: 1h, group: {a: body.a, t: hour(enqueued)}, figures: {n: count}}\n"}, "p.yaml:9:1: memory: its statistics go to a hub, a queue or a topic: write target: {eventhub: {hub: …}}"},
+		{[]string{"order: none", "order: none\nrate: {ru: 5}"}, "p.yaml:10:8: rate.ru: is for Cosmos DB only: write events"},
+		{[]string{"order: none\n", "memory: {keep: 1h, group: {a: body.a, t: hour(enqueued)}, figures: {n: count}}\n"}, "p.yaml:9:1: memory: its statistics go to a hub, a queue or a topic: write target: {eventhub: {hub: …}}"},
 	} {
 		_, err := parseHTTP(c.edits...)
 		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
@@ -132,9 +132,42 @@ func TestHTTPMistakes(t *testing.T) {
 	}
 }
 
+// TestHTTPOrderPartition refuses what has no effect.
+func TestHTTPOrderPartition(t *testing.T) {
+	const why = ": cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key"
+	for keys, want := range map[string]string{
+		"rate: {events: 5}":                "p.yaml:7:1: rate",
+		"backlog: {events: 5}":             "p.yaml:7:1: backlog",
+		"dead_letters: {hold_keys: false}": "p.yaml:7:16: dead_letters.hold_keys",
+	} {
+		_, err := Parse("p.yaml", []byte(plainSink+"order: partition\n"+keys), environment())
+		if err == nil || err.Error() != want+why {
+			t.Errorf("got  %v\nwant %s", err, want+why)
+		}
+	}
+	for keys, want := range map[string]string{
+		"concurrency: 2":      "p.yaml:5:41: target.http.concurrency",
+		"batch: {wait: 10ms}": "p.yaml:5:49: target.http.batch.wait",
+	} {
+		_, err := Parse("p.yaml", []byte(strings.Replace(plainSink, "localhost/}", "localhost/, "+keys+"}", 1)+"order: partition"), environment())
+		if err == nil || err.Error() != want+why {
+			t.Errorf("got  %v\nwant %s", err, want+why)
+		}
+	}
+	if _, err := Parse("p.yaml", []byte(plainSink+"order: partition\ncheckpoint_every: 1s"), environment()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestHTTPTarget runs the delivery of a file: each event is posted with its identity, and the one
 // that the receiver names becomes a dead letter.
 func TestHTTPTarget(t *testing.T) {
+	for _, order := range []string{"key", "none", "partition"} {
+		t.Run(order, func(t *testing.T) { testHTTPTarget(t, order) })
+	}
+}
+
+func testHTTPTarget(t *testing.T, order string) {
 	type event struct {
 		Source, ID, Type string
 		Data             struct{ N int }
@@ -168,7 +201,7 @@ leases:
 target:
   http:
     url: ${TARGET_URL}
-`), environment("TARGET_URL="+srv.URL, "DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")))
+order: `+order), environment("TARGET_URL="+srv.URL, "DATABASE_URL=sqlite:"+filepath.Join(t.TempDir(), "x.db")))
 	if err != nil {
 		t.Fatal(err)
 	}

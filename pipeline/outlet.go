@@ -22,16 +22,20 @@ type outletOf[R any] struct {
 }
 
 func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
-	records := o.records
-	if p.selective() {
-		records = func(ctx context.Context, e *sluice.Event) ([]R, error) {
-			if to, err := p.route(e); to == leftOut {
-				return nil, err
-			}
-			return o.records(ctx, e)
-		}
+	return atLeastOnce(p, parts, o.taken(p), o.sink, o.key)
+}
+
+// taken makes the records of the events that the pipeline takes.
+func (o *outletOf[R]) taken(p *Pipeline) func(context.Context, *sluice.Event) ([]R, error) {
+	if !p.selective() {
+		return o.records
 	}
-	return atLeastOnce(p, parts, records, o.sink, o.key)
+	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
+		if to, err := p.route(e); to == leftOut {
+			return nil, err
+		}
+		return o.records(ctx, e)
+	}
 }
 
 // routedRecord is a record of one of several targets.

@@ -65,8 +65,8 @@ type Pipeline struct {
 	keyNodes     struct{ start, progressGroup, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }
 
-// AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce]: its target is
-// outside the database of its checkpoints.
+// AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its
+// target is outside the database of its checkpoints.
 func (p *Pipeline) AtLeastOnce() bool {
 	t := p.targets()[0]
 	return t.cosmos != nil || t.messages != nil || t.http != nil

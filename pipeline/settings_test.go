@@ -277,7 +277,7 @@ func TestOrder(t *testing.T) {
 		"order: none":      {false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := inMemory(t, plainSink+keys, 1)
+			s := inMemory(t, plainTopic+keys, 1)
 			for i := range 40 {
 				s.hub.Append("0", &sluice.Event{Key: fmt.Sprint("k", i%4)})
 			}

@@ -5,6 +5,11 @@
 //	…
 //	delivery := sluice.AtLeastOnce(store, webhook.Messages, sink, nil)
 //
+// Where the events of a partition must keep their order, the same sink is a handler, which posts one
+// batch of a partition after the other:
+//
+//	delivery := sluice.Batches(store, sink.Handler(webhook.Messages), nil)
+//
 // # Requests
 //
 // A request holds events of one partition, in ascending order of their sequence numbers: a batch
