@@ -20,7 +20,7 @@ import (
 // the receiver accepts what it has accepted before; everything else is an outage. If the receiver
 // takes a part of a batch, the rest is posted without that part, under the same lease.
 func (s *Sink) Handler(records func(context.Context, *sluice.Event) ([]*Message, error)) func(context.Context, sluice.Batch) error {
-	h := &batchHandler{sink: s, records: records, parts: map[origin]part{}}
+	h := &batchHandler{sink: s, records: records, parts: map[origin]*part{}}
 	return h.handle
 }
 
@@ -29,14 +29,19 @@ type batchHandler struct {
 	records func(context.Context, *sluice.Event) ([]*Message, error)
 
 	mu    sync.Mutex
-	parts map[origin]part // of batches that failed, by the origin without incarnation and epoch
+	parts map[origin]*part // of batches that failed, by the origin without incarnation and epoch
 }
 
-// part is what the receiver has accepted of a batch that failed. The events are handled again,
-// because the checkpoint cannot pass those that failed.
+// part is what has become of a batch that failed, by sequence numbers. What the receiver has accepted
+// of it is handled again too, because the checkpoint cannot pass what failed.
 type part struct {
 	of       origin
-	accepted map[int64]bool // sequence numbers
+	accepted map[int64]bool
+	attempts map[int64]int // requests with the event
+}
+
+func newPart(of origin) *part {
+	return &part{of, map[int64]bool{}, map[int64]int{}}
 }
 
 // ordered is a message of a batch.
@@ -48,13 +53,13 @@ type ordered struct {
 
 func (h *batchHandler) handle(ctx context.Context, b sluice.Batch) error {
 	of := origin{b.Group.Namespace, b.Group.Topic, b.Group.Name, b.Incarnation, b.Partition, b.Epoch}
-	accepted := map[int64]bool{}
+	p := newPart(of)
 	if !b.Redriven {
-		accepted = h.take(of)
+		p = h.take(of)
 	}
-	messages, err := h.messages(ctx, b, accepted)
+	messages, err := h.messages(ctx, b, p)
 	if err == nil {
-		err = h.post(ctx, &of, messages, accepted)
+		err = h.post(ctx, messages, p)
 	}
 	if b.Redriven {
 		return err
@@ -62,32 +67,33 @@ func (h *batchHandler) handle(ctx context.Context, b sluice.Batch) error {
 	if err == nil {
 		// They are done. If they are handled once more, it is to see whether the receiver works.
 		for _, e := range b.Events {
-			delete(accepted, e.Sequence)
+			delete(p.accepted, e.Sequence)
+			delete(p.attempts, e.Sequence)
 		}
 	}
-	h.keep(of, accepted)
+	h.keep(p)
 	return err
 }
 
-// take removes and returns what the receiver has accepted of the partition's last batch.
-func (h *batchHandler) take(of origin) map[int64]bool {
+// take removes and returns what has become of the partition's last batch.
+func (h *batchHandler) take(of origin) *part {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.parts[of.partitionOnly()]
 	delete(h.parts, of.partitionOnly())
-	if p.of != of || p.accepted == nil {
-		return map[int64]bool{}
+	if p == nil || p.of != of {
+		return newPart(of)
 	}
-	return p.accepted
+	return p
 }
 
-func (h *batchHandler) keep(of origin, accepted map[int64]bool) {
-	if len(accepted) == 0 {
+func (h *batchHandler) keep(p *part) {
+	if len(p.accepted)+len(p.attempts) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.parts[of.partitionOnly()] = part{of, accepted}
+	h.parts[p.of.partitionOnly()] = p
 }
 
 func (o origin) partitionOnly() origin {
@@ -96,9 +102,9 @@ func (o origin) partitionOnly() origin {
 }
 
 // messages returns the messages of the events that the receiver has not accepted.
-func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, accepted map[int64]bool) (list []ordered, err error) {
+func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, p *part) (list []ordered, err error) {
 	for i, e := range b.Events {
-		if accepted[e.Sequence] {
+		if p.accepted[e.Sequence] {
 			continue
 		}
 		made, failure := h.records(ctx, e)
@@ -106,16 +112,17 @@ func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, accepted ma
 			err = errors.Join(err, &sluice.EventError{Index: i, Err: sluice.Reject(fmt.Errorf("make records: %w", failure))})
 		}
 		for j, m := range made {
+			m.attempts = p.attempts[e.Sequence]
 			list = append(list, ordered{m, i, j == len(made)-1})
 		}
 	}
 	return list, err
 }
 
-// post posts messages one request after the other, and adds the events whose messages the receiver
-// has accepted. It stops at the first request that is not accepted as a whole.
-func (h *batchHandler) post(ctx context.Context, of *origin, list []ordered, accepted map[int64]bool) error {
-	s := h.sink
+// post posts messages one request after the other, and notes in p what becomes of them. It stops at
+// the first request that is not accepted as a whole.
+func (h *batchHandler) post(ctx context.Context, list []ordered, p *part) error {
+	s, of := h.sink, &p.of
 	encoder := newEncoder(&s.cfg, of)
 	for len(list) > 0 {
 		if err := s.holds(); err != nil {
@@ -129,6 +136,7 @@ func (h *batchHandler) post(ctx context.Context, of *origin, list []ordered, acc
 		body, n := encoder.batch(make([]byte, 0, min(size, s.cfg.MaxBytes+size/len(messages))), messages, s.cfg.MaxBytes)
 		for _, m := range messages[:n] {
 			m.attempts++
+			p.attempts[m.Event.Sequence] = m.attempts
 		}
 		a := s.post(ctx, of, messages[:n], body)
 		if ctx.Err() != nil {
@@ -140,7 +148,7 @@ func (h *batchHandler) post(ctx context.Context, of *origin, list []ordered, acc
 		}
 		for i, m := range list[:n] {
 			if m.last && !rejected[i] {
-				accepted[m.Event.Sequence] = true
+				p.accepted[m.Event.Sequence] = true
 				s.lastPosted.Store(&posted{&queue{sink: s, of: *of, encoder: encoder}, *m.Message})
 			}
 		}

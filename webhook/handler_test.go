@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,31 @@ func TestHandlerForgetsOtherLeases(t *testing.T) {
 	if err := handle(t.Context(), b); err != nil || v.stored[0] != 2 || v.stored[1] != 1 {
 		t.Errorf("%v, stored %v", err, v.stored)
 	}
+}
+
+// TestHandlerCountsAttempts: a receiver sees how often an event was posted.
+func TestHandlerCountsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deliver(t, 1)
+		failures := map[string]int{}
+		d.v.answer = func(w http.ResponseWriter, r *http.Request, _ []int64) bool {
+			d.v.mu.Lock()
+			defer d.v.mu.Unlock()
+			source := r.Header.Get("Sluice-Source")
+			failures[source]++
+			if got := r.Header.Get("Sluice-Attempt"); got != strconv.Itoa(failures[source]) {
+				t.Errorf("attempt %s, want %d", got, failures[source])
+			}
+			if failures[source] < 4 {
+				w.WriteHeader(503)
+				return true
+			}
+			return false
+		}
+		if letters := d.runBatches(nil); len(letters) > 0 {
+			t.Errorf("dead letters %+v", letters)
+		}
+	})
 }
 
 // TestHandlerRecords: an event without messages is done, and one whose messages cannot be made is rejected.
