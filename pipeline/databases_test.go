@@ -171,6 +171,7 @@ type testedEngine struct {
 	database  func(testing.TB) (address string, db *sql.DB) // makes an empty database
 	dialect   audit.Dialect
 	text      string // is a type of texts
+	formats   string // makes a table whose types are nearer to those of Avro than those of a new table; empty: there are none
 	short     string // is the type of a column date that holds three characters
 	serial    string // is a column that numbers its rows
 	generated string // is the type of a column that is generated
@@ -191,7 +192,7 @@ func (e *testedEngine) test(t *testing.T) {
 	for name, do := range map[string]func(*testedEngine, *testing.T, string, *sql.DB){
 		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
 		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
-		"Routes": (*testedEngine).testRoutes,
+		"Routes": (*testedEngine).testRoutes, "Formats": (*testedEngine).testFormats,
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, db := e.database(t)

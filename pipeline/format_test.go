@@ -44,7 +44,8 @@ func TestFormatMistakes(t *testing.T) {
 		{"    max_size: 0\n", `p.yaml:9:5: source.format.max_size: must be more than zero`},
 		{"    encoding: xml\n", `p.yaml:9:5: source.format.encoding: "xml": write one of json, avro, protobuf`},
 		{"    schema: a.avsc\n", `p.yaml:9:5: source.format.schema: goes with encoding: avro or encoding: protobuf: remove it`},
-		{"    encoding: json\n    registry: {confluent: {url: https://r}}\n", `p.yaml:10:5: source.format.registry: goes with encoding: avro or encoding: protobuf: remove it`},
+		{"    encoding: json\n    message: A\n    registry: {confluent: {url: https://r}}\n", `p.yaml:10:5: source.format.message: goes with encoding: avro or encoding: protobuf: remove it`},
+		{"    registry: {azure: {namespace: n, credential: default}}\n", `p.yaml:9:16: source.format.registry.azure: goes with encoding: avro: remove it, the schema of JSON is not needed`},
 		{"    encoding: avro\n", `p.yaml:8:3: source.format: encoding: avro needs schema (the path of an .avsc file), or registry, or both`},
 		{"    encoding: avro\n    schema: testdata/none.avsc\n", `p.yaml:10:5: source.format.schema: open testdata/none.avsc: no such file or directory`},
 		{"    encoding: avro\n    schema: format.go\n", `p.yaml:10:5: source.format.schema: format.go: not a schema of Avro: `},
@@ -209,6 +210,18 @@ func TestFormatOfCosmos(t *testing.T) {
 	}
 	if _, err := audited.document(t.Context(), &sluice.Event{Body: []byte(body)}); err == nil || errors.Is(err, sluice.ErrOutage) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestFormatOfFramedJSON: the header of Confluent's registry is removed from JSON, without a request.
+func TestFormatOfFramedJSON(t *testing.T) {
+	p, err := Parse("p.yaml", []byte(withFormat(t, "    registry: {confluent: {url: http://127.0.0.1:1}}\n")), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := p.format.Event(t.Context(), &sluice.Event{Body: []byte("\x00\x00\x00\x00\x07{}")})
+	if err != nil || string(e.Body) != "{}" {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -67,7 +67,11 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 	case "protobuf":
 		cfg.Encoding = f.protobuf()
 	default:
-		f.refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at, f.registryAt)
+		f.refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
+		f.refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
+		if f.registryAt != nil {
+			cfg.Encoding = decode.JSONFrom(f.registry)
+		}
 	}
 	p.places.format = n.Place()
 	if f.registryAt != nil {

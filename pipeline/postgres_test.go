@@ -23,6 +23,7 @@ func init() { servers = append(servers, pgtest.Around) }
 var postgresEngine = testedEngine{
 	database: emptyDatabases(pgtest.Database), dialect: audit.PostgreSQL(),
 	text: "text", short: "varchar(3)", serial: "id serial", generated: "int GENERATED ALWAYS AS (1) STORED",
+	formats: "CREATE TABLE flights (sequence_number bigint, number text, delay integer, date date, price numeric(9,2), id uuid)",
 	check:   `ERROR: new row for relation "flights" violates check constraint "flights_delay_check" \(SQLSTATE 23514\)`,
 	tooLong: `ERROR: value too long for type character varying\(3\) \(SQLSTATE 22001\)`,
 	types: typesCase{

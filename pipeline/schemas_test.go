@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -82,6 +83,25 @@ func TestSchemas(t *testing.T) {
 				t.Errorf("dead letters %+v", found)
 			}
 		})
+	}
+}
+
+// Values of logical types fit columns of the database's own types.
+func (e *testedEngine) testFormats(t *testing.T, address string, db *sql.DB) {
+	if e.formats != "" {
+		mustExec(t, db, e.formats)
+	}
+	file := withSchema(t, "    compression: auto\n    encoding: avro\n    schema: testdata/flight.avsc\n",
+		"      number: body.number\n      delay: {from: body.delay, type: integer}\n      date: body.date\n      price: {from: body.price, type: numeric}\n      id: body.id\n")
+	p, parts := formatted(t, file, "DATABASE_URL="+address)
+	consume(t, p, parts,
+		&sluice.Event{Body: []byte(avroFlight("AA 7", 3))}, &sluice.Event{Body: []byte("\xffno flight")},
+		&sluice.Event{Body: gzipped(avroFlight("AA 8", 3)), Properties: map[string]any{"content-encoding": "gzip"}})
+	if got := query(t, db, "SELECT number, id FROM flights WHERE delay = 3 AND date = '2026-01-31' AND price = '12.30' ORDER BY number"); got != "AA 7 00010203-0405-0607-0809-0a0b0c0d0e0f\nAA 8 00010203-0405-0607-0809-0a0b0c0d0e0f" {
+		t.Errorf("rows %q", got)
+	}
+	if found := letters(t, p, parts); len(found) != 1 || string(found[0].Event.Body) != "\xffno flight" {
+		t.Errorf("dead letters %+v", found)
 	}
 }
 

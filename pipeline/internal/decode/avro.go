@@ -41,7 +41,7 @@ func (s *AvroSchema) decode(body []byte, limit int) ([]byte, error) {
 	var value any
 	rest, err := s.schema.Decode(body, &value)
 	if err != nil {
-		return nil, fmt.Errorf("it does not fit the schema: %w", oneLine(err, "avro: "))
+		return nil, fmt.Errorf("it does not fit the schema: %w", misfit(err))
 	}
 	if len(rest) > 0 {
 		return nil, fmt.Errorf("it does not fit the schema: %d bytes follow the value", len(rest))
@@ -51,6 +51,21 @@ func (s *AvroSchema) decode(body []byte, limit int) ([]byte, error) {
 		return nil, err
 	}
 	return w.out, nil
+}
+
+// misfit returns the library's error as the field and what is wrong with it.
+func misfit(err error) error {
+	var field string
+	if of, ok := errors.AsType[*avro.SemanticError](err); ok && of.Err != nil {
+		field, err = of.Field, of.Err
+	}
+	if short, ok := errors.AsType[*avro.ShortBufferError](err); ok {
+		err = fmt.Errorf("it ends within a value (%s)", short.Type)
+	}
+	if err = oneLine(err, "avro: "); field != "" {
+		err = oneLine(fmt.Errorf("field %s: %w", field, err), "")
+	}
+	return err
 }
 
 // resolve returns a schema that reads what was written with writer. nil stands for writer itself.

@@ -30,6 +30,8 @@ func TestAvro(t *testing.T) {
 	for _, c := range []struct{ schema, body, want string }{
 		// the example of the specification
 		{`{"type":"record","name":"test","fields":[{"name":"a","type":"long"},{"name":"b","type":"string"}]}`, "\x36\x06foo", `{"a":27,"b":"foo"}`},
+		{`{"type":"record","name":"test","fields":[{"name":"a","type":"long"},{"name":"b","type":"string"}]}`, "\x36\x06fo", `decode the body: it does not fit the schema: field b: it ends within a value (string)`},
+		{`{"type":"record","name":"test","fields":[{"name":"a","type":{"type":"record","name":"in","fields":[{"name":"b","type":"string"}]}}]}`, long(-5), `decode the body: it does not fit the schema: field a.b: invalid negative string length -5`},
 		{`"null"`, "", `null`},
 		{`"boolean"`, "\x01", `true`},
 		{`"int"`, long(-5), `-5`},

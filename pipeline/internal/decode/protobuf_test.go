@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/sluice-go/sluice"
 )
@@ -165,15 +166,23 @@ func compact(t *testing.T, data []byte) string {
 
 // TestProtobufBounds: a body of 1 MB that is a message of a gigabyte in JSON, or nests too deep, fails soon.
 func TestProtobufBounds(t *testing.T) {
-	encoding, _ := Protobuf(flightSchema(t), "pkg.Flight")
+	schema := flightSchema(t)
+	encoding, _ := Protobuf(schema, "pkg.Flight")
 	var deep []byte
 	for range 2000 {
 		deep = field(nil, 6, field(nil, 1, deep))
 	}
-	for name, body := range map[string][]byte{
-		"many": []byte(strings.Repeat(string(field(nil, 6, field(nil, 1, ""))), 50_000)),
-		"deep": deep,
-	} {
+	many := []byte(strings.Repeat(string(field(nil, 6, field(nil, 1, ""))), 50_000))
+	m := dynamicpb.NewMessage(encoding.(protobufEncoding).message)
+	if err := proto.Unmarshal(many, m); err != nil {
+		t.Fatal(err)
+	}
+	for room, want := range map[int]bool{1 << 20: false, 10 << 20: true} { // before the JSON is made
+		if got := schema.fits(m, &room); got != want {
+			t.Errorf("fits into %d bytes: %v", room, got)
+		}
+	}
+	for name, body := range map[string][]byte{"many": many, "deep": deep} {
 		if out, err := encoding.json(t.Context(), body, "", 1<<20); err == nil {
 			t.Errorf("%s: %d bytes", name, len(out))
 		}

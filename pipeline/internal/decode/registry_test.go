@@ -154,6 +154,15 @@ func TestConfluent(t *testing.T) {
 	if err := own.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	bare := New(Config{Encoding: JSONFrom(registry), MaxSize: 10})
+	if out, err := bare.Event(t.Context(), framed(9, `{"a":5}`)); err != nil || string(out.Body) != `{"a":5}` || out.ContentType != "application/json" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for _, e := range []*sluice.Event{framed(9, `"12345678910"`), {Body: []byte(`{"a":5}`)}} {
+		if _, err := bare.Event(t.Context(), e); err == nil || errors.Is(err, sluice.ErrOutage) {
+			t.Errorf("%q: %v", e.Body, err)
+		}
+	}
 	f.schemas["/schemas/ids/263"] = confluentAnswer(kindAvro, `"int"`, "gone")
 	_, err := own.Event(t.Context(), framed(7, ""))
 	if want := "decode the body: schema registry " + f.URL + ": GET /subjects/gone/versions/1: 404 Not Found, error code 40403"; !errors.Is(err, sluice.ErrOutage) || err.Error() != want {
@@ -249,7 +258,7 @@ func TestRegistryOutage(t *testing.T) {
 			"JSON's 404":    {status(404, "{}"), "404 Not Found, which is not the answer of a schema registry: check the address in source.format.registry"},
 			"a page":        {status(200, "<html>sign in"), "200 OK, which is not the answer of a schema registry: check the address in source.format.registry"},
 			"an object":     {status(200, "{}"), "200 OK, which is not the answer of a schema registry: check the address in source.format.registry"},
-			"a redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", 302) }, "302 Found"},
+			"a redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "302 Found"},
 			"too large":     {status(200, strings.Repeat(" ", maxSchemaSize+1)), "the answer has more than 4194304 bytes"},
 			"cut":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 			"cut within": {func(w http.ResponseWriter, r *http.Request) {
@@ -329,6 +338,9 @@ func TestSchemasAreKept(t *testing.T) {
 	}
 	f.schemas["/schemas/ids/258"] = confluentAnswer(kindAvro, `"null"`)
 	encoding.schemas.mu.Lock()
+	if left := time.Until(encoding.schemas.kept["258"].until); left <= 0 || left > forgetAfter {
+		t.Errorf("a schema that does not exist is asked for again in %v", left)
+	}
 	encoding.schemas.kept["258"].until = time.Now().Add(-1)
 	encoding.schemas.mu.Unlock()
 	if _, err := d.Event(t.Context(), framed(2, "")); err != nil {

@@ -102,6 +102,20 @@ func (r *registered) protobuf() (*ProtoSchema, error) {
 	})
 }
 
+// JSONFrom returns the encoding of bodies of JSON with the header of a registry, which is removed. The
+// registry is not asked for the schema.
+func JSONFrom(r Registry) Encoding { return jsonFrom{r} }
+
+type jsonFrom struct{ Registry }
+
+func (e jsonFrom) json(_ context.Context, body []byte, contentType string, limit int) ([]byte, error) {
+	_, body, err := e.split(body, contentType)
+	if err == nil && len(body) > limit {
+		err = tooLarge(limit)
+	}
+	return body, err
+}
+
 // Limits of the schemas of a registry that are kept.
 const (
 	maxSchemas  = 1000
