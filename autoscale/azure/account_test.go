@@ -46,31 +46,41 @@ func TestAccountIsShared(t *testing.T) {
 		}
 	}()
 
-	least := func() int {
-		n := 1 << 30
-		for _, file := range files {
-			done, err := file.changes()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n = min(n, len(done))
-		}
-		return n
-	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	kills, pause := 0, 300*time.Millisecond
-	for began := time.Now(); kills < 6 || least() < 5; kills++ {
-		if time.Since(began) > 5*time.Minute {
-			t.Fatalf("%d changes at least, want 5", least())
+	// Each kill comes after another change of the resource, so that there is progress on a
+	// busy machine too.
+	const kills = 9
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.Now().Add(5 * time.Minute)
+	changed := func(name string, n int) {
+		for {
+			done, err := files[name].changes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(done) >= n {
+				return
+			}
+			<-tick.C
+			if time.Now().After(end) {
+				text, _ := os.ReadFile(output.Name())
+				t.Fatalf("%s has %d changes, want %d; the processes say: %s", name, len(done), n, text)
+			}
 		}
-		next := time.NewTimer(pause + time.Duration(random.Int64N(int64(4*pause))))
+	}
+	for i := range kills {
+		name := resources[i%len(resources)]
+		changed(name, 1+i/len(resources))
+		next := time.NewTimer(time.Duration(random.Int64N(int64(time.Second))))
 		<-next.C
-		pause += pause / 10 // so that there is progress on a busy machine
-		p := processes[resources[random.IntN(len(resources))]]
-		p.kill("all")
-		p.start("all")
+		processes[name].kill("all")
+		processes[name].start("all")
+	}
+	for _, name := range resources {
+		changed(name, 5)
 	}
 	for _, p := range processes {
 		p.kill("all")

@@ -116,7 +116,11 @@ func part(name string) error {
 		return err
 	}
 	sources := map[string]autoscale.Source{"wave": autoscale.SourceFunc(wave)}
-	collector := autoscale.NewCollector(r.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: 100 * time.Millisecond})
+	every := 100 * time.Millisecond
+	if name == "all" { // there are several
+		every *= 5
+	}
+	collector := autoscale.NewCollector(r.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: every})
 	logic, err := autoscale.NewLogic(r, store, queues, &autoscale.LogicConfig{ResendAfter: 500 * time.Millisecond})
 	if err != nil {
 		return err

@@ -71,14 +71,22 @@
 //	  stale: 3m                       # a metric whose newest value is older does not count
 //	state:                            # one of
 //	  sqlite: NAME.autoscale.db
-//	  azure: {connection: …, account: …, credential: default, table: Scaling}
-//	                                  # prefix: of the queues' names, if several files share an account
+//	  azure:
+//	    connection: ${STORAGE_CONNECTION_STRING}
+//	    account: contoso              # instead of connection, with
+//	    credential: default
+//	    table: Scaling
+//	    prefix: NAME-                 # of the queues' names; the default is different for each resource
+//	    published_queues: true        # queues metrics, actions and reports: only one resource of the account can
 //	keep: 720h                        # how long decisions are kept
 //
 // Package expression documents the language of expressions. In expressions,
 // commands and queries, ${NAME} has no special meaning; in all other values it is
 // an environment variable, as in pipelines. A file that holds a key or password is
 // refused.
+//
+// Several files, each with a resource of its own, can run in one process: see [LoadGroup].
+// They can share a state, and so can processes.
 //
 // With state azure, parts that run as separate processes are joined by queues in
 // the same account; with sqlite, by queues in the same file, on one machine.

@@ -243,6 +243,16 @@ func TestAutoscaleExample(t *testing.T) {
 func TestAutoscaleMisuse(t *testing.T) {
 	t.Parallel()
 	file, _ := autoscaler(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers := filepath.Join(filepath.Dir(file), "workers.yaml")
+	before, _, _ := strings.Cut(string(text), "target:")
+	_, after, _ := strings.Cut(string(text), "rule:")
+	if err := os.WriteFile(workers, []byte(before+"target: {workers: {command: sleep 1}}\nrule:"+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		code int
 		want string
@@ -251,6 +261,12 @@ func TestAutoscaleMisuse(t *testing.T) {
 		{2, "choose one of run, log, record, backtest", nil},
 		{2, "--part all: write collector, logic or scaler", []string{"run", file, "--part", "all"}},
 		{2, "--dry-run runs all parts", []string{"run", file, "--part", "logic", "--dry-run"}},
+		{2, "--once scales, with all parts: leave out --dry-run and --part", []string{"run", file, "--once", "--dry-run"}},
+		{2, "--once scales, with all parts: leave out --dry-run and --part", []string{"run", file, "--once", "--part", "logic"}},
+		{2, "--wait and --detailed-exit-code need --once", []string{"run", file, "--wait", "1s"}},
+		{2, "--wait and --detailed-exit-code need --once", []string{"run", file, "--detailed-exit-code"}},
+		{2, "--wait must be positive", []string{"run", file, "--once", "--wait", "0s"}},
+		{1, workers + ":8:1: target: workers end with the process", []string{"run", workers, "--once"}},
 		{1, "no such file", []string{"run", file + ".not"}},
 		{1, "start the autoscaler first", []string{"log", file}},
 		{2, "--since and --limit must not be negative", []string{"log", file, "--since", "-1h"}},

@@ -15,8 +15,8 @@ import (
 // webFlags are the flags of commands with a dashboard: those of add, and that of addScaling if the
 // command has no autoscaler itself.
 type webFlags struct {
-	address, cert, key, tokenEnv, autoscaler, auditGroup string
-	acme                                                 []string
+	address, cert, key, tokenEnv, auditGroup string
+	acme, autoscalers                        []string
 }
 
 func (w *webFlags) add(f *pflag.FlagSet) {
@@ -29,7 +29,7 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 }
 
 func (w *webFlags) addScaling(f *pflag.FlagSet) {
-	f.StringVar(&w.autoscaler, "web-autoscale", "", "also show the decisions of the autoscaler of this `CONFIG.yaml`, which may run in another process")
+	f.StringSliceVar(&w.autoscalers, "web-autoscale", nil, "also show the decisions of the autoscalers of these `CONFIG.yaml` files, which may run in other processes")
 }
 
 // defaultAuditGroup is also the default of sluice audit hub.
@@ -38,10 +38,10 @@ const defaultAuditGroup = "sluice-audit"
 // config checks the flags and reads the token. It returns nil if no dashboard is wanted.
 func (w *webFlags) config() (*dashboard.Config, error) {
 	cfg := &dashboard.Config{
-		Address: w.address, CertFile: w.cert, KeyFile: w.key, ACME: w.acme, Autoscaler: w.autoscaler, AuditGroup: w.auditGroup,
+		Address: w.address, CertFile: w.cert, KeyFile: w.key, ACME: w.acme, Autoscalers: w.autoscalers, AuditGroup: w.auditGroup,
 	}
 	switch {
-	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || w.autoscaler != "" || w.auditGroup != defaultAuditGroup || len(w.acme) > 0):
+	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || len(w.autoscalers) > 0 || w.auditGroup != defaultAuditGroup || len(w.acme) > 0):
 		return nil, usage.Errorf("flags that begin with --web- need --web ADDRESS")
 	case w.address == "":
 		return nil, nil

@@ -254,6 +254,12 @@ state:
 	if code, _, errs := invoke(t, dir, env, args...); code != 1 || !strings.Contains(errs, "state") {
 		t.Errorf("before it has a state: exit code %d, %s", code, errs)
 	}
+	defer func() {
+		twice := append(slices.Clone(args), "--web-autoscale", path("orders.yaml"))
+		if code, _, errs := invoke(t, dir, env, twice...); code != 1 || !strings.Contains(errs, "the resource orders is that of "+path("orders.yaml")+" too") {
+			t.Errorf("two files of one resource: exit code %d, %s", code, errs)
+		}
+	}()
 	scaler := start(t, dir, nil, "autoscale", "run", path("orders.yaml"))
 	await(t, "more instances", func() bool {
 		text, err := os.ReadFile(path("instances"))

@@ -31,8 +31,8 @@ type Config struct {
 	CertFile, KeyFile string
 	ACME              []string
 	Token             string
-	// Autoscaler is the configuration file of the autoscaler whose decisions are shown. Empty: none.
-	Autoscaler string
+	// Autoscalers are the configuration files of the autoscalers whose decisions are shown.
+	Autoscalers []string
 	// AuditGroup is the consumer group that audits started from the dashboard read with.
 	AuditGroup string
 	// Dir is the command's data directory. The dashboard keeps its files in web/ below it.
@@ -63,12 +63,12 @@ type Auditor func(ctx context.Context, consumerGroup string, progress func(event
 
 // Dashboard is a dashboard that is served. A nil *Dashboard is valid: it shows nothing.
 type Dashboard struct {
-	server          *web.Server
-	web             *web.Dashboard
-	shown           map[string]*web.Pipeline
-	closeAutoscaler func(context.Context) error
-	stop            context.CancelFunc
-	serving         sync.WaitGroup
+	server           *web.Server
+	web              *web.Dashboard
+	shown            map[string]*web.Pipeline
+	closeAutoscalers func(context.Context) error
+	stop             context.CancelFunc
+	serving          sync.WaitGroup
 }
 
 // Open starts to serve a dashboard of some pipelines.
@@ -79,7 +79,7 @@ func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, 
 	if len(cfg.ACME) > 0 {
 		UseACME(webConfig, cfg.ACME, "", nil)
 	}
-	d := &Dashboard{shown: map[string]*web.Pipeline{}, closeAutoscaler: func(context.Context) error { return nil }}
+	d := &Dashboard{shown: map[string]*web.Pipeline{}, closeAutoscalers: func(context.Context) error { return nil }}
 	list := make([]web.Pipeline, len(pipelines))
 	for i, p := range pipelines {
 		topic, err := p.Parts.Source.Describe(ctx)
@@ -102,8 +102,8 @@ func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, 
 		d.shown[p.Name] = &list[i]
 	}
 	var err error
-	if cfg.Autoscaler != "" {
-		if webConfig.Scaling, d.closeAutoscaler, err = openAutoscaler(ctx, cfg.Autoscaler); err != nil {
+	if len(cfg.Autoscalers) > 0 {
+		if webConfig.Scaling, d.closeAutoscalers, err = openAutoscalers(ctx, cfg.Autoscalers); err != nil {
 			return nil, err
 		}
 	}
@@ -117,29 +117,52 @@ func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, 
 		err = fmt.Errorf("--web %s: %w: choose another port; port 0 picks a free one", cfg.Address, syscall.EADDRINUSE)
 	}
 	if err != nil {
-		return nil, errors.Join(err, closeSoon(ctx, d.closeAutoscaler))
+		return nil, errors.Join(err, closeSoon(ctx, d.closeAutoscalers))
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.serving.Go(func() {
-		if err := errors.Join(d.server.Serve(serving), closeSoon(serving, d.closeAutoscaler)); err != nil {
+		if err := errors.Join(d.server.Serve(serving), closeSoon(serving, d.closeAutoscalers)); err != nil {
 			cfg.Log.Error("dashboard stopped", "error", err)
 		}
 	})
 	return d, nil
 }
 
-// openAutoscaler opens the state of an autoscaler.
-func openAutoscaler(ctx context.Context, path string) (*web.Scaling, func(context.Context) error, error) {
-	c, err := config.Load(path)
-	if err != nil {
-		return nil, nil, err
+// openAutoscalers opens the states of autoscalers.
+func openAutoscalers(ctx context.Context, paths []string) (_ *web.Scaling, closeAll func(context.Context) error, err error) {
+	var closers []func(context.Context) error
+	closeAll = func(ctx context.Context) error {
+		var errs []error
+		for _, one := range closers {
+			errs = append(errs, one(ctx))
+		}
+		return errors.Join(errs...)
 	}
-	store, closeStore, err := c.OpenStore(ctx)
-	if err != nil {
-		return nil, nil, err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeSoon(ctx, closeAll))
+		}
+	}()
+	var list []*web.Scaling
+	files := map[string]string{} // by resource
+	for _, path := range paths {
+		c, err := config.Load(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		name := c.Resource.Name
+		if other, taken := files[name]; taken {
+			return nil, nil, fmt.Errorf("%s: the resource %s is that of %s too: show only one of them", path, name, other)
+		}
+		files[name] = path
+		store, closeStore, err := c.OpenStore(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		closers, list = append(closers, closeStore), append(list, scalingview.New(store, name))
 	}
-	return scalingview.New(store, c.Resource.Name), closeStore, nil
+	return scalingview.Join(list...), closeAll, nil
 }
 
 // closeSoon closes something even if ctx has ended, within a bounded time: a store in Azure may

@@ -21,6 +21,33 @@ func New(store Reader, resources ...string) *web.Scaling {
 	return &web.Scaling{Resources: resources, Store: view{store}}
 }
 
+// Join returns what the dashboard shows of several autoscalers, each with a store of its
+// own. No two may have a resource of the same name.
+func Join(list ...*web.Scaling) *web.Scaling {
+	stores := joined{}
+	all := &web.Scaling{Store: stores}
+	for _, s := range list {
+		all.Resources = append(all.Resources, s.Resources...)
+		for _, name := range s.Resources {
+			stores[name] = s.Store
+		}
+	}
+	return all
+}
+
+// joined has the store of each resource.
+type joined map[string]web.ScalingStore
+
+// State implements [web.ScalingStore].
+func (j joined) State(ctx context.Context, resource string) (*web.ScalingState, error) {
+	return j[resource].State(ctx, resource)
+}
+
+// Decisions implements [web.ScalingStore].
+func (j joined) Decisions(ctx context.Context, resource string, since time.Time, limit int) ([]web.ScalingDecision, error) {
+	return j[resource].Decisions(ctx, resource, since, limit)
+}
+
 type view struct{ store Reader }
 
 // State implements [web.ScalingStore].

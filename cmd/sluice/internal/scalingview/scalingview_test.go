@@ -43,3 +43,28 @@ func TestViewOfAStore(t *testing.T) {
 		t.Errorf("decisions %+v, %v; want %+v", decisions, err, want)
 	}
 }
+
+// TestJoin: each resource comes from the store of its own autoscaler.
+func TestJoin(t *testing.T) {
+	var list []*web.Scaling
+	for i, name := range []string{"orders", "mail"} {
+		store := autoscale.NewMemoryStore()
+		if err := store.Save(t.Context(), &autoscale.ResourceState{Resource: name, Instances: i + 1}, autoscale.Record{Sequence: 1, Reason: name}); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, New(store, name))
+	}
+	all := Join(list...)
+	if !reflect.DeepEqual(all.Resources, []string{"orders", "mail"}) {
+		t.Errorf("resources %v", all.Resources)
+	}
+	for i, name := range all.Resources {
+		state, err := all.Store.State(t.Context(), name)
+		if err != nil || state.Instances != i+1 {
+			t.Errorf("state of %s: %+v, %v", name, state, err)
+		}
+		if list, err := all.Store.Decisions(t.Context(), name, time.Time{}, 10); err != nil || len(list) != 1 || list[0].Reason != name {
+			t.Errorf("decisions of %s: %+v, %v", name, list, err)
+		}
+	}
+}
