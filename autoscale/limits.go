@@ -35,25 +35,16 @@ type Limits struct {
 	StaleAfter time.Duration
 	// Interval is the time between readings of the metrics. Default: 1 min.
 	Interval time.Duration
+
+	complete bool // the defaults are filled in: a zero is a zero
 }
 
 // WithDefaults returns l with its defaults filled in, or an error that says which
-// limits contradict each other.
+// limits contradict each other. In limits that it has returned, zeros stay zeros.
 func (l Limits) WithDefaults() (Limits, error) {
-	switch {
-	case l.Min == -1:
-		l.Min = 0
-	case l.Min == 0:
-		l.Min = 1
+	if !l.complete {
+		l.fill()
 	}
-	l.Max = cmp.Or(l.Max, max(10, l.Min))
-	l.CooldownUp = cmp.Or(l.CooldownUp, 10*time.Minute)
-	l.CooldownDown = cmp.Or(l.CooldownDown, l.CooldownUp)
-	l.CooldownUp, l.CooldownDown = max(l.CooldownUp, 0), max(l.CooldownDown, 0)
-	l.MinPoints = cmp.Or(l.MinPoints, 5)
-	l.Window = cmp.Or(l.Window, 10*time.Minute)
-	l.Interval = cmp.Or(l.Interval, time.Minute)
-	l.StaleAfter = cmp.Or(l.StaleAfter, 3*l.Interval)
 	switch {
 	case l.Min < 0 || l.Max < l.Min:
 		return l, fmt.Errorf("%d to %d instances: the minimum must be from 0 to the maximum", l.Min, l.Max)
@@ -69,6 +60,25 @@ func (l Limits) WithDefaults() (Limits, error) {
 		return l, fmt.Errorf("a window of %v has more than %[3]d values, at one every %[2]v: use a shorter window or a longer interval", l.Window, l.Interval, MaxValues)
 	}
 	return l, nil
+}
+
+// fill fills in the defaults.
+func (l *Limits) fill() {
+	l.complete = true
+	switch {
+	case l.Min == -1:
+		l.Min = 0
+	case l.Min == 0:
+		l.Min = 1
+	}
+	l.Max = cmp.Or(l.Max, max(10, l.Min))
+	l.CooldownUp = cmp.Or(l.CooldownUp, 10*time.Minute)
+	l.CooldownDown = cmp.Or(l.CooldownDown, l.CooldownUp)
+	l.CooldownUp, l.CooldownDown = max(l.CooldownUp, 0), max(l.CooldownDown, 0)
+	l.MinPoints = cmp.Or(l.MinPoints, 5)
+	l.Window = cmp.Or(l.Window, 10*time.Minute)
+	l.Interval = cmp.Or(l.Interval, time.Minute)
+	l.StaleAfter = cmp.Or(l.StaleAfter, 3*l.Interval)
 }
 
 // cooldown returns the cooldown for scaling up or down.

@@ -264,3 +264,30 @@ func (s *unrenewable) TakeLease(ctx context.Context, resource string, l autoscal
 	}
 	return s.MemoryStore.TakeLease(ctx, resource, l)
 }
+
+// TestZeroLimits: no cooldown, and a minimum of 0, stay so when the limits pass through
+// several hands, as those of a file do.
+func TestZeroLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTimer(t)
+		limits, err := autoscale.Limits{Min: -1, CooldownUp: -1, MinPoints: 1}.WithDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.resource.Limits = limits
+		w.backlog.set(900)
+		for i := range 2 {
+			if got := w.round(); got != "up succeeded" {
+				t.Errorf("round %d: %s", i, got)
+			}
+		}
+		w.backlog.set(0)
+		time.Sleep(10 * time.Minute)
+		for range 4 {
+			w.round()
+		}
+		if n, _ := w.target.Instances(t.Context()); n != 0 {
+			t.Errorf("%d instances, want 0", n)
+		}
+	})
+}

@@ -41,7 +41,10 @@ func TestDefaults(t *testing.T) {
 	if want := (autoscale.ThresholdRule{Metric: "backlog", Upper: 500, Lower: 300}); c.Resource.Rule != want {
 		t.Errorf("rule %+v, want %+v", c.Resource.Rule, want)
 	}
-	want := autoscale.Limits{Min: 1, Max: 10, CooldownUp: 10 * time.Minute, CooldownDown: 10 * time.Minute, MinPoints: 5, Window: 10 * time.Minute, StaleAfter: 3 * time.Minute, Interval: time.Minute}
+	want, err := autoscale.Limits{Min: 1, Max: 10, CooldownUp: 10 * time.Minute, CooldownDown: 10 * time.Minute, MinPoints: 5, Window: 10 * time.Minute, StaleAfter: 3 * time.Minute, Interval: time.Minute}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if c.Resource.Limits != want || c.Resource.Name != "orders" || c.Retention != 720*time.Hour {
 		t.Errorf("limits %+v, name %q, keep %v; want %+v", c.Resource.Limits, c.Resource.Name, c.Retention, want)
 	}
