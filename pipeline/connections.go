@@ -3,6 +3,7 @@ package pipeline
 import (
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/kafka"
+	"github.com/sluice-go/sluice/webhook"
 )
 
 // Connections are the addresses and credentials of a pipeline, for tools that connect by
@@ -20,7 +21,21 @@ type Connections struct {
 	Blob *BlobConnection
 	// Cosmos is the target, or that of the first route to Cosmos DB; nil: there is none.
 	Cosmos *CosmosConnection
+	// HTTP are the target, and that of copies of dead letters, where they are endpoints.
+	HTTP []*HTTPConnection
 }
+
+// HTTPConnection is an endpoint.
+type HTTPConnection struct {
+	URL    string // which may hold a key
+	Entra  bool   // a token of Entra ID's default credential is sent
+	Config webhook.Config
+	open   func(keys [][]byte) (*webhook.Sink, error)
+}
+
+// Open returns a sink of its own, which connects when it is first used. It signs with keys in place of
+// those of the file. The caller closes it.
+func (c *HTTPConnection) Open(keys [][]byte) (*webhook.Sink, error) { return c.open(keys) }
 
 // HubConnection is an event hub.
 type HubConnection struct {
@@ -79,6 +94,12 @@ func (p *Pipeline) Connections() Connections {
 			continue
 		}
 		c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
+	}
+	if p.http != nil {
+		c.HTTP = append(c.HTTP, p.http.connection())
+	}
+	if p.copies != nil && p.copies.http != nil {
+		c.HTTP = append(c.HTTP, p.copies.http.connection())
 	}
 	return c
 }

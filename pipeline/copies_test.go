@@ -167,6 +167,9 @@ func TestCopiesOfDeadLetters(t *testing.T) {
 			if err := p.copies.check(t.Context()); err != nil {
 				t.Errorf("check: %v", err)
 			}
+			if n := len(p.Connections().HTTP); (n == 1) != (name == "http") {
+				t.Errorf("%d HTTP endpoints among the connections", n)
+			}
 			hub := sluicetest.NewHub(p.Group, 1)
 			large := bytes.Repeat([]byte{0xff}, 250_000)
 			for _, body := range []string{`{"n":0}`, `{"n":"one"}`, string(large), `{"n":3}`} {

@@ -179,6 +179,14 @@ func (t *httpTarget) open() (*webhook.Sink, error) {
 	return webhook.New(t.url, &cfg)
 }
 
+func (t *httpTarget) connection() *HTTPConnection {
+	return &HTTPConnection{URL: t.url, Entra: t.credential != "", Config: t.config, open: func(keys [][]byte) (*webhook.Sink, error) {
+		other := *t
+		other.config.Keys = keys
+		return other.open()
+	}}
+}
+
 // checkOrder refuses the keys that have no effect where one batch of a partition is posted after the
 // other.
 func (t *httpTarget) checkOrder(p *Pipeline) {

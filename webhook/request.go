@@ -109,6 +109,25 @@ func (s *Sink) Check(ctx context.Context) error {
 	return nil
 }
 
+// Probe posts a request without events, with the authorization and the signature of every other, and
+// returns nil if the endpoint answers with success as it has to. It changes nothing in a receiver that
+// handles each event of a request. The error is an [*Error].
+func (s *Sink) Probe(ctx context.Context) error {
+	of := origin{topic: "sluice-verify", group: "sluice-verify", partition: "0"}
+	var body []byte
+	if s.cfg.Format != JSONLines {
+		body = []byte("[]")
+	}
+	a := s.post(ctx, &of, nil, body)
+	if a.err != nil {
+		return a.err
+	}
+	if _, err := parseAnswer(a.status, a.body, 0); err != nil {
+		return &Error{Endpoint: s.endpoint, Status: a.status, Err: err}
+	}
+	return nil
+}
+
 // describe sets the headers that say what is in a request.
 func (s *Sink) describe(h http.Header, of *origin, messages []*Message) {
 	attempt := 0
@@ -122,8 +141,10 @@ func (s *Sink) describe(h http.Header, of *origin, messages []*Message) {
 	h.Set("Sluice-Partition", url.PathEscape(of.partition))
 	h.Set("Sluice-Group", url.PathEscape(of.group))
 	h.Set("Sluice-Epoch", strconv.FormatInt(of.epoch, 10))
-	h.Set("Sluice-First", strconv.FormatInt(messages[0].Event.Sequence, 10))
-	h.Set("Sluice-Last", strconv.FormatInt(messages[len(messages)-1].Event.Sequence, 10))
+	if n := len(messages); n > 0 {
+		h.Set("Sluice-First", strconv.FormatInt(messages[0].Event.Sequence, 10))
+		h.Set("Sluice-Last", strconv.FormatInt(messages[n-1].Event.Sequence, 10))
+	}
 	h.Set("Sluice-Count", strconv.Itoa(len(messages)))
 	h.Set("Sluice-Attempt", strconv.Itoa(attempt))
 }

@@ -37,8 +37,8 @@ func (a *app) verify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify {--source … | --store … | --config PIPELINE.yaml}",
 		Short: "Check whether a hub, a database or a container behaves as Sluice assumes",
-		Long: `Check whether a hub, a database, a storage account or a Cosmos DB container behaves as
-Sluice assumes. Each check tests one assumption; docs/verify.md lists them.
+		Long: `Check whether a hub, a database, a storage account, a Cosmos DB container or the HTTP
+endpoint of a pipeline behaves as Sluice assumes. Each check tests one assumption; docs/verify.md lists them.
 
 The command first asks which rights are missing, and changes nothing if one is. Then it
 prints what it will create and asks whether to continue. It removes all that it created,
@@ -75,7 +75,7 @@ allows for, 1 if something differs, 3 if something could not be checked.`,
 	f.StringVar(&flags.hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
 	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-verify", "`name` of the consumer group to read in")
 	f.StringArrayVar(&flags.stores, "store", nil, "a `store`, see above; can be repeated")
-	f.StringVar(&flags.config, "config", "", "a `PIPELINE.yaml`, whose hub, database and containers are checked")
+	f.StringVar(&flags.config, "config", "", "a `PIPELINE.yaml`, whose hub, database, containers and\nHTTP endpoints are checked")
 	stageFlag(f, &flags.stage)
 	f.IntVar(&flags.send, "send", 0, "`number` of events to send to the hub, which stay there")
 	f.BoolVar(&flags.load, "load", false, "also check throttling, which uses up the quota of the hub and the container for seconds")

@@ -271,6 +271,24 @@ func (t *Targets) addKafka(c *pipeline.KafkaConnection) error {
 	return t.add(system, err)
 }
 
+func (t *Targets) addHTTP(c *pipeline.HTTPConnection) error {
+	if u, err := url.Parse(c.URL); err == nil {
+		for _, values := range u.Query() {
+			t.Secrets = append(t.Secrets, values...)
+		}
+		t.Names = append(t.Names, hosts(u.Host)...)
+		t.Names = append(t.Names, strings.Trim(u.Path, "/"))
+	}
+	for _, values := range c.Config.Header {
+		t.Secrets = append(t.Secrets, values...)
+	}
+	for _, key := range c.Config.Keys {
+		t.Secrets = append(t.Secrets, string(key))
+	}
+	system, err := OpenHTTP(c)
+	return t.add(system, err)
+}
+
 // AddPipeline adds what a pipeline connects to. A hub is read in a consumer group of its own.
 func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) error {
 	var err error
@@ -300,6 +318,11 @@ func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) erro
 		}
 		if err := t.addBlob(b.Container, b.Connection, cfg); err != nil {
 			return fmt.Errorf("leases: %w", err)
+		}
+	}
+	for _, h := range c.HTTP {
+		if err := t.addHTTP(h); err != nil {
+			return fmt.Errorf("HTTP endpoint: %w", err)
 		}
 	}
 	if c.Cosmos == nil {

@@ -1,8 +1,8 @@
-// Package verify checks whether a real event hub, topic of Kafka, database, storage account or Cosmos
-// DB container behaves as Sluice assumes.
+// Package verify checks whether a real event hub, topic of Kafka, database, storage account, Cosmos
+// DB container or HTTP endpoint behaves as Sluice assumes.
 //
 // A [System] is one of them. Its checks are a table in the file of its kind: hub.go, kafka.go, database.go,
-// sessionlocks.go, blob.go, cosmos.go. A [Runner] first asks every system which rights are missing, then does the
+// sessionlocks.go, blob.go, cosmos.go, http.go. A [Runner] first asks every system which rights are missing, then does the
 // checks one after the other, each within a bound, and removes all that they made. The result is a
 // [Report].
 package verify
@@ -169,6 +169,7 @@ func Catalog() map[string][]Named {
 		"server":   names(sessionChecks),
 		"blob":     names(blobChecks),
 		"cosmos":   names(cosmosChecks),
+		"http":     names(httpChecks),
 	}
 }
 
