@@ -22,7 +22,7 @@
 //	    checkpoint_namespace: contoso   # namespace of leases and checkpoints; the host by default
 //	    tls_ca_file: ca.pem             # certificates to trust besides the system's
 //	    websocket: false                # true: over WebSockets on port 443, for networks that allow only HTTPS
-//	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128; that of HTTPS_PROXY by default
+//	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128, or http://user:${PROXY_PASSWORD}@…; that of HTTPS_PROXY by default
 //	    prefetch: {events: 3000, bytes: 4MiB}   # of a partition, requested from the broker ahead of the reader
 //	    timeout: 30s                    # of a request to the broker
 //	  kafka:                            # instead of eventhub: a topic of Kafka

@@ -71,6 +71,10 @@ func (ns *namespace) read(n strictyaml.Node, more strictyaml.Keys) bool {
 	}
 	keys["websocket"] = func(n strictyaml.Node) { n.Bool(&ns.websocket) }
 	keys["proxy"] = func(n strictyaml.Node) {
+		if holdsPassword(n.Literal()) {
+			n.Fail("holds a password: put it into an environment variable and write ${PROXY}, or http://user:${PROXY_PASSWORD}@proxy.example.com:3128")
+			return
+		}
 		var text string
 		if !n.Text(&text) {
 			return

@@ -257,6 +257,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "connection: ${EVENTHUB_CONNECTION_STRING}", "namespace: x"), nil, `p.yaml:4:5: source.eventhub.namespace: credential goes with namespace only, and a namespace always needs it (credential: default)`},
 		{edit(t, "    hub:", "    tls_ca_file: /nowhere/ca.pem\n    hub:"), nil, `p.yaml:5:5: source.eventhub.tls_ca_file: certificates: open /nowhere/ca.pem: no such file or directory`},
 		{edit(t, "    hub:", "    websocket: true\n    proxy: corporate\n    hub:"), nil, `p.yaml:6:5: source.eventhub.proxy: not the URL of a proxy: write it like http://proxy.example.com:3128`},
+		{edit(t, "    hub:", "    websocket: true\n    proxy: http://me:"+secret+"@proxy.example.com:3128\n    hub:"), nil, `p.yaml:6:5: source.eventhub.proxy: holds a password: put it into an environment variable and write ${PROXY}, or http://user:${PROXY_PASSWORD}@proxy.example.com:3128`},
 		{edit(t, "    hub:", "    proxy: http://proxy.example.com:3128\n    hub:"), nil, `p.yaml:3:3: source.eventhub: proxy goes with websocket: true only: AMQP's own port does not go through a proxy`},
 		{edit(t, "    hub:", "    tls_ca_file: load_test.go\n    hub:"), nil, `p.yaml:5:5: source.eventhub.tls_ca_file: certificates: load_test.go has none in PEM`},
 		// database
