@@ -284,3 +284,27 @@ func TestSuppressedEventsAreCounted(t *testing.T) {
 		t.Errorf("%+v, %v, want 10 lost", r, err)
 	}
 }
+
+// TestFilteredEventsAreNotLost: what the consumer's filter leaves out needs no effect. Other events do, and
+// an effect of an event that is left out now, from before the filter was changed, is no fault.
+func TestFilteredEventsAreNotLost(t *testing.T) {
+	hub := sluicetest.NewHub(group, 1)
+	bodies := make([]string, 100)
+	for i := range bodies {
+		bodies[i] = []string{"flight", "heartbeat"}[i%2]
+	}
+	hub.Append("0", sluicetest.Bodies(bodies...)...)
+	b := &memoryLedger{checkpoint: map[string]int64{"0": 99}, entries: map[string][]audit.Entry{}}
+	for i := range bodies {
+		if i%2 == 0 && i != 20 || i == 51 {
+			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(i), DeadLetter: i == 8})
+		}
+	}
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(e *sluice.Event) bool { return string(e.Body) == "flight" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := r.Total; c.Unselected != 49 || c.Written != 49 || c.DeadLetters != 1 || len(r.Faults) != 1 || r.Faults[0] != (audit.Fault{Kind: audit.Lost, Partition: "0", First: 20, Last: 20, From: r.Faults[0].From, Until: r.Faults[0].Until}) {
+		t.Errorf("%+v, faults %v", c, r.Faults)
+	}
+}
