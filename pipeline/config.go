@@ -206,20 +206,25 @@ func (p *Pipeline) readDatabase(n strictyaml.Node) {
 }
 
 func (p *Pipeline) readDatabaseURL(n strictyaml.Node) {
+	if db, ok := readSQLDatabase(n); ok {
+		p.database = db
+	}
+}
+
+// readSQLDatabase reads sqlite:PATH or the URL of a server's database.
+func readSQLDatabase(n strictyaml.Node) (sqlDatabase, bool) {
 	if holdsPassword(n.Literal()) {
-		n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
-		return
+		return nil, n.Fail("holds a password: put it into an environment variable and write ${DATABASE_URL}, or postgres://user:${PASSWORD}@host/database")
 	}
 	var text string
 	if !n.Text(&text) {
-		return
+		return nil, false
 	}
 	db, err := parseDatabase(text)
 	if err != nil {
-		n.Fail("%w", err)
-		return
+		return nil, n.Fail("%w", err)
 	}
-	p.database = db
+	return db, true
 }
 
 // Patterns of secrets in the file itself.

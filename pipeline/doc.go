@@ -99,6 +99,8 @@
 //	    parameters:
 //	      n: sequence
 //	      delay: {from: body.delay, type: integer}
+//	    audit:                          # none by default: how sluice audit hub finds out which events the statement has executed
+//	      query: SELECT n FROM flights WHERE hub_partition = :partition   # one column; also :source, :namespace, :topic, :incarnation
 //	  cosmos:                           # writes at least once; more keys for it are below
 //	    endpoint: ${COSMOS_ENDPOINT}
 //	    key: ${COSMOS_KEY}              # or credential: default, Entra ID
@@ -156,6 +158,9 @@
 //	    credential: default             # Entra ID, with
 //	    scope: api://APP/.default
 //	    tls: {ca_file: ca.pem}          # cert_file, key_file, server_name, as for kafka
+//	    audit:                          # none by default: how sluice audit hub finds out which events the receiver has, see docs/audit.md
+//	      database: ${RECEIVER_DATABASE_URL}   # the receiver's
+//	      query: SELECT CAST(id AS INTEGER) FROM received WHERE source = :source
 //
 // These keys take the place of target:
 //

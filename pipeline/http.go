@@ -24,6 +24,7 @@ type httpTarget struct {
 	credential string
 	config     webhook.Config
 	unordered  []strictyaml.Node // the given keys that order: partition cannot have
+	identities *identityQuery    // nil: none
 }
 
 // Limits of an http target.
@@ -65,6 +66,7 @@ func (t *httpTarget) read(n strictyaml.Node) {
 		"credential":  func(n strictyaml.Node) { n.OneOf(&t.credential, "default") },
 		"scope":       func(n strictyaml.Node) { n.Text(&c.Scope) },
 		"tls":         func(n strictyaml.Node) { c.TLS = readTLS(n) },
+		"audit":       func(n strictyaml.Node) { t.identities = readIdentityQuery(n, nil) },
 	}, "url")
 	if !ok {
 		return

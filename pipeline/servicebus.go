@@ -22,6 +22,7 @@ type serviceBusEntity struct {
 	batch       batchLimits
 	writers     int // batches in flight; 0: the default
 	partitioned bool
+	topic       bool // not a queue
 }
 
 // readServiceBusTarget reads target.servicebus.
@@ -53,7 +54,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 func (e *serviceBusEntity) readEntity(n strictyaml.Node, keys strictyaml.Keys) {
 	found := 0
 	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
-	keys["queue"], keys["topic"] = name, name
+	keys["queue"], keys["topic"] = name, func(n strictyaml.Node) { e.topic = true; name(n) }
 	if !e.read(n, keys) {
 		return
 	}

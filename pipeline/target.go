@@ -20,6 +20,8 @@ type target struct {
 	table     string // as the file names it, perhaps with a schema
 	create    bool
 	statement statement // empty if there is a table
+
+	identities *identityQuery // nil: none
 }
 
 // maxColumns is PostgreSQL's limit, below SQLite's.
@@ -201,6 +203,7 @@ func (t *target) readStatement(n strictyaml.Node) {
 			n.Verbatim(&sql)
 		},
 		"parameters": func(n strictyaml.Node) { declared = readColumns(n) },
+		"audit":      func(n strictyaml.Node) { t.identities = readIdentityQuery(n, t.dialect) },
 	}, "sql")
 	if !ok {
 		return

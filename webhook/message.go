@@ -46,3 +46,10 @@ func originOf(ctx context.Context, e *sluice.Event) origin {
 func (o *origin) source() string {
 	return "//" + url.PathEscape(o.namespace) + "/" + url.PathEscape(o.topic) + "/" + url.PathEscape(o.incarnation) + "/" + url.PathEscape(o.partition)
 }
+
+// SourceOf returns the source that requests name for the events of a partition, of the topic's
+// present incarnation. Receivers store it beside the sequence number.
+func SourceOf(topic sluice.Topic, partition string) string {
+	of := origin{namespace: topic.Group.Namespace, topic: topic.Group.Topic, incarnation: topic.Incarnation, partition: partition}
+	return of.source()
+}

@@ -24,6 +24,8 @@ type auditFlags struct {
 	consumerGroup string
 	bin           time.Duration
 	ru            int
+	targetGroup   string
+	subscription  string
 	json          bool
 	html          string
 }
@@ -38,7 +40,8 @@ each event. Each event before the checkpoint must have exactly one of them. The 
 can run at the same time.
 
 A table needs columns for partition and sequence. Documents of Cosmos DB are looked up by
-the pipeline's id and partition key. The audit reads the hub with its own consumer group,
+the pipeline's id and partition key, messages in a hub, a topic or a queue by the ids of
+their events. For a statement or HTTP target the pipeline file can name a query. The audit reads the hub with its own consumer group,
 which must exist. docs/audit.md says what can be known of each target.
 
 Exit codes: 0 if no event is lost or duplicated, 1 if some are, 2 if the audit cannot
@@ -62,6 +65,8 @@ decide.`,
 	stageFlag(f, &flags.stage)
 	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads with")
 	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of a time bin in the report")
+	f.StringVar(&flags.targetGroup, "target-consumer-group", "", "`name` of the consumer group that reads the hub which the pipeline sends to (default: that of --consumer-group)")
+	f.StringVar(&flags.subscription, "subscription", "", "`name` of the subscription in which to look for messages, if the target is a topic of Service Bus")
 	f.IntVar(&flags.ru, "ru", 400, "request units a `second` for reading documents of Cosmos DB")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report to an HTML `file`")
@@ -85,7 +90,8 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	watched, unwatch := context.WithCancel(ctx)
 	watching.Go(func() { a.watchAudit(watched, &read) })
 	report, err := targetaudit.Run(ctx, p, targetaudit.Config{
-		ConsumerGroup: flags.consumerGroup, RU: flags.ru, Audit: audit.Config{Bin: flags.bin, Progress: read.Store},
+		ConsumerGroup: flags.consumerGroup, TargetGroup: flags.targetGroup, Subscription: flags.subscription, RU: flags.ru,
+		Audit: audit.Config{Bin: flags.bin, Progress: read.Store},
 	})
 	unwatch()
 	watching.Wait()

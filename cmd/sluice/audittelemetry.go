@@ -29,6 +29,7 @@ type telemetryFlags struct {
 	since     time.Duration
 	json      bool
 	html, png string
+	workbook  string
 }
 
 func (a *app) auditTelemetry() *cobra.Command {
@@ -49,8 +50,8 @@ for example because the days differ too much.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, files []string) error {
 			switch {
-			case len(files) == 0 && flags.workspace == "":
-				return usage.Errorf("the input is missing: pass a FILE, - for standard input, or --workspace ID")
+			case len(files) == 0 && flags.workspace == "" && flags.workbook == "":
+				return usage.Errorf("the input is missing: pass a FILE, - for standard input, --workspace ID, or --workbook FILE")
 			case len(files) > 0 && flags.workspace != "":
 				return usage.Errorf("a FILE and --workspace exclude each other")
 			case flags.query != "" && flags.workspace == "":
@@ -63,6 +64,12 @@ for example because the days differ too much.`,
 				var stop context.CancelFunc
 				ctx, stop = untilInterrupted(ctx)
 				defer stop()
+			}
+			if flags.workbook != "" {
+				err := create(flags.workbook, func(w io.Writer) error { return loganalytics.WriteWorkbook(w, flags.filter) })
+				if err != nil || len(files) == 0 && flags.workspace == "" {
+					return err
+				}
 			}
 			return undecided(ctx, a.runTelemetry(ctx, files, &flags))
 		}),
@@ -80,6 +87,7 @@ for example because the days differ too much.`,
 	f.DurationVar(&flags.since, "since", 30*24*time.Hour, "query the workspace from this `duration` ago")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report with its charts to an HTML `file`")
+	f.StringVar(&flags.workbook, "workbook", "", "write an Azure Monitor workbook with the same sums to a `file`; it needs no telemetry")
 	f.StringVar(&flags.png, "png", "", "write the three charts to a `directory`, as PNG and SVG")
 	return cmd
 }

@@ -38,7 +38,7 @@ func TestAuditTelemetry(t *testing.T) {
 	dir := t.TempDir()
 	out := must(t, dir, nil, "audit", "telemetry", export(t, dir, 25, 0), "--event", "imported", "--measurement", "flights", "--html", "r.html", "--png", "charts")
 	for _, want := range []string{
-		"Sampling, not loss", "from 100 % to 25 % on 2026-01-19", "came SDK dotnet:2.22.0 for dotnet:2.21.0",
+		"Sampling explains the drop; a loss of ", " % or more is excluded.", "from 100 % to 25 % on 2026-01-19", "came SDK dotnet:2.22.0 for dotnet:2.21.0",
 		"Mon 2026-01-05          600          6,000  100.0 %          6,000",
 	} {
 		if !strings.Contains(out, want) {
@@ -70,6 +70,18 @@ func TestAuditTelemetry(t *testing.T) {
 	}
 }
 
+// TestTelemetryWorkbook: the workbook needs no telemetry, and has the names.
+func TestTelemetryWorkbook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, dir, nil, "audit", "telemetry", "--event", `im"ported`, "--measurement", "flights", "--workbook", "w.json")
+	text, err := os.ReadFile(filepath.Join(dir, "w.json"))
+	var book struct{ Version string }
+	if err != nil || json.Unmarshal(text, &book) != nil || book.Version != "Notebook/1.0" || !strings.Contains(string(text), `Name == \"im\\\"ported\"`) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 func TestAuditTelemetryMistakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,7 +90,7 @@ func TestAuditTelemetryMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "the input is missing: pass a FILE, - for standard input, or --workspace ID"},
+		{nil, "the input is missing: pass a FILE, - for standard input, --workspace ID, or --workbook FILE"},
 		{[]string{file, "--workspace", "x"}, "a FILE and --workspace exclude each other"},
 		{[]string{file, "--query", "x"}, "--query needs --workspace"},
 		{[]string{file, "--zone", "Mars"}, "--zone Mars: not a time zone"},

@@ -48,6 +48,13 @@ func New(id string, credential azcore.TokenCredential, cfg *Config) (*Workspace,
 func Query(filter telemetry.Filter, bin time.Duration) string {
 	// Hours, so that days can be those of any zone, and show where they end.
 	bin = min(bin, time.Hour)
+	return weighed(filter) + fmt.Sprintf(`| summarize items = count(), raw = sum(value), weight = sum(weight), weighted = sum(value * weight), suspect = countif(suspect)
+    by time = bin(TimeGenerated, %ds), sdk = SDKVersion
+`, int64(bin/time.Second))
+}
+
+// weighed is the beginning of a query: the items, each with its value and with the number of items that it stands for.
+func weighed(filter telemetry.Filter) string {
 	var b strings.Builder
 	b.WriteString("AppEvents\n")
 	if filter.Event != "" {
@@ -61,9 +68,7 @@ func Query(filter telemetry.Filter, bin time.Duration) string {
 | where isnotnull(value)
 | extend suspect = ItemCount == 1 and isnotnull(rate) and rate > 0 and rate < 100
 | extend weight = iff(suspect, 100.0 / rate, todouble(ItemCount))
-| summarize items = count(), raw = sum(value), weight = sum(weight), weighted = sum(value * weight), suspect = countif(suspect)
-    by time = bin(TimeGenerated, %ds), sdk = SDKVersion
-`, value, int64(bin/time.Second))
+`, value)
 	return b.String()
 }
 

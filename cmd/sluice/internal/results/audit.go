@@ -15,6 +15,10 @@ const shownFaults = 50
 
 // Audit prints the report of an audit.
 func Audit(out io.Writer, r *audit.Report) error {
+	effect, anEffect := "row", "a row"
+	if r.Effect != "" {
+		effect, anEffect = "effect", "an effect"
+	}
 	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "LOST", "DUPLICATED", "EXPIRED", "STRAY")
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
@@ -50,7 +54,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 		}
 	}
 	if n := r.Total.Skipped; n > 0 {
-		fmt.Fprintf(&b, "%s before the first row or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"))
+		fmt.Fprintf(&b, "%s before the first %s or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"), effect)
 	}
 	if n := r.Total.Deduplicated; n > 0 {
 		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
@@ -58,11 +62,11 @@ func Audit(out io.Writer, r *audit.Report) error {
 	if n := r.Total.Unmatched; n > 0 {
 		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to it (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
 	}
-	if n := r.Total.Unclear; n > 0 {
+	if n := r.Total.Unclear; n > 0 && r.Effect == "" {
 		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention, or has passed it during the audit.\n", humanize.Plural(n, "message has", "messages have"))
 	}
 	if n := r.Total.Ahead; n > 0 {
-		fmt.Fprintf(&b, "%s a row or a dead letter beyond the checkpoint, and will be processed again.\n", humanize.Plural(n, "event has", "events have"))
+		fmt.Fprintf(&b, "%s %s or a dead letter beyond the checkpoint, and will be processed again.\n", humanize.Plural(n, "event has", "events have"), anEffect)
 	}
 	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
 	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))

@@ -102,7 +102,7 @@ func TestConditionalDocuments(t *testing.T) {
 	w := newCosmosWorld(t, cosmosFile+"    conditional: true\n")
 	w.send(0, 40)
 	w.hub.Append("0", &sluice.Event{Body: []byte(`{"id":"d4","key":"k4","again":true}`), Enqueued: time.Now()}) // 20, replaces 2
-	w.hub.Append("1", &sluice.Event{Body: []byte(`{"key":"k"}`), Enqueued: time.Now()})                          // a dead letter: 20
+	w.hub.Append("1", &sluice.Event{Body: []byte(`{"key":"k"}`), Enqueued: time.Now()})                         // a dead letter: 20
 	w.run()
 	w.says(w.audit(), "Checked 42 events: 0 lost, 0 duplicated, 41 written, 0 in flight, 1 dead letter, 0 not decidable.")
 

@@ -5,8 +5,8 @@ package targetaudit
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -18,6 +18,12 @@ import (
 type Config struct {
 	// ConsumerGroup reads the log. It must be the audit's own.
 	ConsumerGroup string
+	// TargetGroup is the consumer group that reads the hub which the pipeline sends to. Default:
+	// ConsumerGroup.
+	TargetGroup string
+	// Subscription shows the messages of a topic of Service Bus. Default: none, so that what it has is
+	// not decidable.
+	Subscription string
 	// RU is the most request units a second that the audit may use, if the target is in Cosmos DB.
 	RU int
 	// Audit has the settings of the report. Run sets Start, StampsFrom, Filter, Effect and MayRepeat.
@@ -122,7 +128,43 @@ func (a *runner) open(ctx context.Context, ledger *storeLedger) error {
 		a.notes = func() []string { return sharedNote(docs.Shared()) }
 		return nil
 	}
-	return errors.New("not a target that can be audited")
+	if is := a.openMessages(ledger); is {
+		return nil
+	}
+	if a.pipeline.HasIdentities() {
+		return a.listIdentities(ledger)
+	}
+	a.cfg.Audit.Effect, ledger.find = "effect", unknown(unlisted[a.pipeline.Kind()])
+	return nil
+}
+
+// unlisted are the reasons why nothing is known of what a target has.
+var unlisted = map[string]string{
+	"statement": "the checkpoint has passed it, and what the statement wrote does not show its event: target.statement.audit can name a query",
+	"http":      "the receiver has accepted it, and only its own database shows what it did: target.http.audit can name a query",
+}
+
+// listIdentities lists what the target has by the query in the file.
+func (a *runner) listIdentities(ledger *storeLedger) error {
+	db, list, err := a.pipeline.Identities()
+	if err != nil {
+		return err
+	}
+	a.onClose(func(context.Context) error { return db.Close() })
+	a.cfg.Audit.Effect = "identity"
+	ledger.list = func(ctx context.Context, topic sluice.Topic, partition string, last int64) iter.Seq2[int64, error] {
+		return func(yield func(int64, error) bool) {
+			for number, err := range list(ctx, topic, partition) {
+				if err == nil && number > last {
+					return // it may be newer than what is known of the log
+				}
+				if !yield(number, err) {
+					return
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // sharedNote says how many documents cannot show which event wrote them.

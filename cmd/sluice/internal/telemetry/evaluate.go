@@ -72,7 +72,10 @@ type Step struct {
 	Day       time.Time // the first day of it; zero: all days
 	Change    float64   // relative: -0.2 means a fifth less
 	Low, High float64   // the 95 % confidence interval of Change
-	P         float64   // how often a change as large appears by chance, corrected for the days tried
+	// WideLow and WideHigh are the 99.5 % interval, for the headline: a step is reported only if it is
+	// large, so of those that are reported the 95 % interval is too narrow too often.
+	WideLow, WideHigh float64
+	P                 float64 // how often a change as large appears by chance, corrected for the days tried
 }
 
 // Report is what an audit found.

@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -55,16 +57,14 @@ func (r *Report) shortages() (list []string) {
 	return list
 }
 
+// headline says what is known, with its numbers.
 func (r *Report) headline() string {
+	sampled := len(r.Changes) > 0
 	switch r.Verdict {
-	case Sampling:
-		return "Sampling, not loss: the SDK keeps fewer items, and each stands for more."
-	case Loss:
-		return "Events are missing, and sampling doesn't explain it: its rate is steady."
-	case Both:
-		return "Both: the SDK samples more, and events are missing besides."
-	case Neither:
-		return "Nothing has changed: the sampling rate is steady, and so are the weighted sums."
+	case Sampling, Neither:
+		return r.cause() + "; a loss of " + percent(r.Unseen) + " or more is excluded."
+	case Loss, Both:
+		return r.missing(sampled)
 	}
 	switch {
 	case r.Drift:
@@ -76,7 +76,43 @@ func (r *Report) headline() string {
 	case r.Beyond > 1:
 		return fmt.Sprintf("Can't tell: the reference has %d days after the last item; ask for the same days.", r.Beyond)
 	}
-	return "Can't tell: the days differ too much from each other to exclude a loss that matters."
+	return r.cause() + "; a loss under " + percent(r.Unseen) + " can't be excluded."
+}
+
+// cause says what the sampling rate explains.
+func (r *Report) cause() string {
+	if len(r.Changes) == 0 {
+		return "The sampling rate is steady, and so are the weighted sums as far as the days show"
+	}
+	if first, last := r.Changes[0], r.Changes[len(r.Changes)-1]; last.After > first.Before {
+		return "Sampling explains the rise"
+	}
+	return "Sampling explains the drop"
+}
+
+// missing says how much is missing.
+func (r *Report) missing(sampled bool) string {
+	why := "sampling doesn't explain it: its rate is steady."
+	if sampled {
+		why = "sampling explains the rest of the change."
+	}
+	if s := r.Step; s != nil && s.Change < 0 {
+		return fmt.Sprintf("About %.1f %% of the events are missing (99.5 %% interval %.1f to %.1f %%); %s", -100*s.Change, max(0, -100*s.WideHigh), -100*s.WideLow, why)
+	}
+	days := "1 day"
+	if n := len(r.Short); n > 1 {
+		days = fmt.Sprintf("%d days", n)
+	}
+	return fmt.Sprintf("Events are missing on %s; %s", days, why)
+}
+
+// percent is a share as text, rounded up: what is said of it holds for the text too.
+func percent(share float64) string {
+	at := math.Ceil(1000*max(share, 0)) / 10
+	if at >= 10 {
+		at = math.Ceil(at)
+	}
+	return strconv.FormatFloat(at, 'f', -1, 64) + " %"
 }
 
 // String is a sentence.

@@ -159,10 +159,18 @@ func (r *Report) conclude(days []*Bin, y []float64, best candidate) {
 
 func (c *candidate) describe(days []*Bin) *Step {
 	size, deviation := c.step()
-	t := quantile(0.975, c.free)
+	s := newStep(size, deviation, c.free, c.p)
+	s.Day = days[c.at].Start
+	return s
+}
+
+// newStep returns a step of a size on the scale of logarithms, with its intervals.
+func newStep(size, deviation float64, free int, p float64) *Step {
+	t, wide := quantile(0.975, free), quantile(1-level/2, free)
 	return &Step{
-		Day: days[c.at].Start, Change: relative(size), P: min(c.p, 1),
+		Change: relative(size), P: min(p, 1),
 		Low: relative(size - t*deviation), High: relative(size + t*deviation),
+		WideLow: relative(size - wide*deviation), WideHigh: relative(size + wide*deviation),
 	}
 }
 
@@ -275,8 +283,7 @@ func (r *Report) settle(days []*Bin, cuts []int, m model) {
 	for i, size := range m.beta {
 		deviation := m.unit[i] * max(scale, 1)
 		p := 2 * survival(math.Abs(size)/deviation, m.free) * float64(len(m.beta))
-		t := quantile(0.975, m.free)
-		s := &Step{Change: relative(size), P: min(p, 1), Low: relative(size - t*deviation), High: relative(size + t*deviation)}
+		s := newStep(size, deviation, m.free, p)
 		if i > 0 {
 			s.Day = days[cuts[i]].Start
 		}

@@ -19,7 +19,7 @@ func TestReport(t *testing.T) {
 	r := published{volume: 50_000, spread: 0.05, sampled: true, loss: 0.2, holiday: 18}.judge(t, 7, false)
 	text := strings.Join(r.Explain(), "\n")
 	for _, want := range []string{
-		"Both: the SDK samples more, and events are missing besides.",
+		"% of the events are missing (99.5 % interval ", "; sampling explains the rest of the change.",
 		"from 100 % to 30 % on 2025-04-21", "That day came SDK dotnet:2.22.0 for dotnet:2.21.0.",
 		"The weighted sum fell by", "2025-04-25 is left out of the verdict: stands out alone",
 	} {
