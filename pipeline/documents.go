@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
 
 // Found is what a target has of an event.
@@ -21,10 +20,10 @@ type Found struct {
 
 // Documents are what the events of a pipeline are in Cosmos DB. It is safe for concurrent use.
 type Documents struct {
-	target *cosmosTarget
-	format *decode.Decoder // as in [Pipeline]
-	sink   *cosmos.Sink    // which only reads
-	expiry cosmos.Expiry
+	pipeline *Pipeline
+	target   *cosmosTarget
+	sink     *cosmos.Sink // which only reads
+	expiry   cosmos.Expiry
 
 	mu     sync.Mutex
 	seed   maphash.Seed
@@ -48,7 +47,7 @@ func (p *Pipeline) Documents(ctx context.Context, ru int) (*Documents, error) {
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
-	d := &Documents{target: p.cosmos, format: p.format, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	d := &Documents{pipeline: p, target: p.cosmos, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if d.expiry, err = sink.Expiry(ctx); err != nil {
 		_ = d.Close(ctx)
 		return nil, p.problem(p.places.target, err)
@@ -85,10 +84,10 @@ func (d *Documents) Find(ctx context.Context, topic sluice.Topic, events []*slui
 	return found, nil
 }
 
-// document returns the document of an event. The error is an outage of the schema registry, or the event has
+// document returns the document of an event. The error is an outage of what decodes its body, or the event has
 // no document.
 func (d *Documents) document(ctx context.Context, e *sluice.Event) (document, error) {
-	e, err := d.format.Event(ctx, e)
+	e, err := d.pipeline.wholeEvent(ctx, e)
 	if err != nil {
 		return document{}, err
 	}

@@ -156,11 +156,11 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 		return nil
 	}
 	return func(e *sluice.Event) bool {
-		if p.format != nil && p.readsBody() {
+		if (p.format != nil || p.claim != nil) && p.readsBody() {
 			ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
 			defer cancel()
-			if plain, err := p.format.Event(ctx, e); err == nil {
-				e = plain
+			if whole, err := p.wholeEvent(ctx, e); err == nil {
+				e = whole
 			}
 		}
 		to, err := p.route(e)

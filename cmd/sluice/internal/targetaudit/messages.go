@@ -54,8 +54,8 @@ func (a *runner) openMessages(ledger *storeLedger) bool {
 	}
 	m := &messages{pipeline: a.pipeline, stamps: a.pipeline.SentStamps(), sets: map[origin]*idset.Set{}, copies: map[message]int{}}
 	a.cfg.Audit.Effect, a.cfg.Audit.MayRepeat = "message", true
-	ledger.find = func(_ context.Context, topic sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
-		return m.find(&topic, events), nil
+	ledger.find = func(ctx context.Context, topic sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
+		return m.find(ctx, &topic, events)
 	}
 	ledger.prepare = func(ctx context.Context) error { return a.readMessages(ctx, m) }
 	a.notes = m.notes
@@ -276,7 +276,7 @@ func (m *messages) add(properties map[string]any) error {
 }
 
 // find returns what the target has of each event.
-func (m *messages) find(topic *sluice.Topic, events []*sluice.Event) []pipeline.Found {
+func (m *messages) find(ctx context.Context, topic *sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
 	found := make([]pipeline.Found, len(events))
 	for i, e := range events {
 		of, id := origin{sluice.CausationSource(topic, e), e.Partition}, idset.ID{Sequence: e.Sequence}
@@ -290,7 +290,7 @@ func (m *messages) find(topic *sluice.Topic, events []*sluice.Event) []pipeline.
 			found[i].Unknown = "the target's retention has removed messages of its time"
 		}
 	}
-	return found
+	return found, nil
 }
 
 // notes says what the target's dead-letter queue holds.

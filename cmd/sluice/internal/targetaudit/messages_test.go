@@ -172,8 +172,9 @@ target: {kafka: {brokers: "h:1", topic: t}}
 `).pipeline, held: now.Add(-time.Hour)}
 	topic := &sluice.Topic{}
 	for age, want := range map[time.Duration]bool{2 * time.Hour: true, time.Hour: true, 50 * time.Minute: false} {
-		if got := m.find(topic, []*sluice.Event{{Enqueued: now.Add(-age)}})[0]; (got.Unknown != "") != want || got.Copies != 0 {
-			t.Errorf("an event of %v ago: %+v", age, got)
+		got, err := m.find(t.Context(), topic, []*sluice.Event{{Enqueued: now.Add(-age)}})
+		if err != nil || (got[0].Unknown != "") != want || got[0].Copies != 0 {
+			t.Errorf("an event of %v ago: %+v, %v", age, got, err)
 		}
 	}
 }
