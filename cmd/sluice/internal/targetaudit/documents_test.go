@@ -1,6 +1,8 @@
 package targetaudit
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"strconv"
@@ -131,6 +133,23 @@ func TestSharedDocuments(t *testing.T) {
 	w.send(0, 4)
 	w.run()
 	w.says(w.audit(), "Checked 14 events: 0 lost, 0 duplicated, 14 written, 0 in flight, 0 dead letters, 0 not decidable, 4 with the id of an earlier event's document (which of them wrote it is not recorded: conditional: true records it).")
+}
+
+// TestCompressedBodies: documents are found by the bodies as the pipeline decodes them.
+func TestCompressedBodies(t *testing.T) {
+	w := newCosmosWorld(t, cosmosFile)
+	file := strings.Replace(source, "  start:", "  format: {compression: gzip}\n  start:", 1) + cosmosFile
+	w.parse(file)
+	for i := range 4 {
+		var body bytes.Buffer
+		z := gzip.NewWriter(&body)
+		fmt.Fprintf(z, `{"id":"d%d","key":"k%d"}`, i, i)
+		z.Close()
+		w.hub.Append(strconv.Itoa(i%2), &sluice.Event{Body: body.Bytes()})
+	}
+	w.run()
+	w.remove(3)
+	w.says(w.audit("partition 1: event 1 is lost"), "Checked 4 events: 1 lost (partition 1: 1), 0 duplicated, 3 written, 0 in flight, 0 dead letters, 0 not decidable.")
 }
 
 // TestExpiredDocuments: a missing document whose time to live has passed may have expired, one whose time has

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -49,14 +50,22 @@ func TestIntoHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer srv.Close()
-	const file = `leases: {sql: "${DATABASE_URL}"}
-target:
-  eventhub:
-    connection: ${NEXT}
-    hub: next
-    only: {body.tenth: "false"}
-`
-	env := "NEXT=" + srv.ConnectionString()
+	auditChain(t, "eventhub: {connection: \"${NEXT}\", hub: next, only: {body.tenth: \"false\"}}", "NEXT="+srv.ConnectionString())
+}
+
+// TestIntoKafka is TestIntoHub with a topic as the target.
+func TestIntoKafka(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	auditChain(t, "kafka: {brokers: \"${NEXT}\", topic: next, only: {body.tenth: \"false\"}}", "NEXT="+cluster.ListenAddrs()[0])
+}
+
+func auditChain(t *testing.T, target, env string) {
+	t.Helper()
+	file := "leases: {sql: \"${DATABASE_URL}\"}\ntarget:\n  " + target + "\n"
 	other := newWorld(t, file, env) // its hub has another incarnation
 	other.sendSelected(0, 200)
 	other.run()

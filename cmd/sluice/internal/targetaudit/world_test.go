@@ -20,6 +20,7 @@ type world struct {
 	hub      *sluicetest.Hub
 	pipeline *pipeline.Pipeline
 	group    sluice.Group
+	vars     map[string]string
 	cfg      Config
 	database string // the file of checkpoints and dead letters
 }
@@ -39,16 +40,27 @@ func newWorld(t *testing.T, file string, env ...string) *world {
 		name, value, _ := strings.Cut(v, "=")
 		vars[name] = value
 	}
-	file = `source:
+	w := &world{t: t, vars: vars, cfg: Config{RU: 100_000}, database: database}
+	w.parse(source + file)
+	w.group = w.pipeline.Group
+	w.hub = sluicetest.NewHub(w.group, 2)
+	return w
+}
+
+// source is the beginning of the files.
+const source = `source:
   eventhub: {hub: flights, connection: Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true}
   start: earliest
 partitions: all
-` + file
-	p, err := pipeline.Parse("p.yaml", []byte(file), func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
-	if err != nil {
-		t.Fatal(err)
+`
+
+// parse reads the file of the pipeline.
+func (w *world) parse(file string) {
+	w.t.Helper()
+	var err error
+	if w.pipeline, err = pipeline.Parse("p.yaml", []byte(file), func(name string) (string, bool) { v, ok := w.vars[name]; return v, ok }); err != nil {
+		w.t.Fatal(err)
 	}
-	return &world{t: t, hub: sluicetest.NewHub(p.Group, 2), pipeline: p, group: p.Group, cfg: Config{RU: 100_000}, database: database}
 }
 
 // run runs the pipeline until the checkpoint of each partition is that of its last event.
