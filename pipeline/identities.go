@@ -82,13 +82,14 @@ func (p *Pipeline) identities() *identityQuery {
 // HasIdentities reports whether the file has a query for the events that the target has.
 func (p *Pipeline) HasIdentities() bool { return p.identities() != nil }
 
-// Kind returns the key of the pipeline's target: insert, statement, cosmos, messages or http.
+// Kind returns the key of the pipeline's target: insert, statement, cosmos, eventhub, kafka or http; for
+// Service Bus queue or topic.
 func (p *Pipeline) Kind() string {
 	switch {
 	case p.cosmos != nil:
 		return "cosmos"
 	case p.messages != nil:
-		return "messages"
+		return p.messages.destination.kind()
 	case p.http != nil:
 		return "http"
 	case p.Table != "":

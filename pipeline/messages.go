@@ -42,6 +42,7 @@ type destination interface {
 	// check checks that it exists.
 	check(ctx context.Context) error
 	transport() (transport, error)
+	kind() string // as [Pipeline.Kind]
 }
 
 // transport is a [sender.Transport] that can be closed.

@@ -12,6 +12,16 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
+func (h *hub) kind() string         { return "eventhub" }
+func (t *topicTarget) kind() string { return "kafka" }
+
+func (e *serviceBusEntity) kind() string {
+	if e.topic {
+		return "topic"
+	}
+	return "queue"
+}
+
 // TargetLog returns a source that reads the hub or topic which the pipeline sends to, nil if it sends to
 // none. It connects when it is first used. The caller closes it.
 func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {

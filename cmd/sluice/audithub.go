@@ -24,6 +24,7 @@ type auditFlags struct {
 	consumerGroup string
 	bin           time.Duration
 	ru            int
+	ruGiven       bool
 	targetGroup   string
 	subscription  string
 	json          bool
@@ -55,6 +56,7 @@ decide.`,
 			case flags.ru < 1 || flags.ru > maxAuditRU:
 				return usage.Errorf("--ru %d: must be 1 to %d", flags.ru, maxAuditRU)
 			}
+			flags.ruGiven = cmd.Flags().Changed("ru")
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
 			return undecided(ctx, a.runAuditHub(ctx, &flags))
@@ -84,6 +86,14 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	}
 	if p.System == pipeline.EventHubs && flags.consumerGroup == p.Group.Name {
 		return usage.Errorf("--consumer-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", flags.consumerGroup)
+	}
+	switch kind := p.Kind(); {
+	case flags.ruGiven && kind != "cosmos":
+		return usage.Errorf("--ru %d is for a target in Cosmos DB, and that of %s is %s: remove it", flags.ru, p.Name, kind)
+	case flags.targetGroup != "" && kind != "eventhub":
+		return usage.Errorf("--target-consumer-group %s is for a hub as the target, and that of %s is %s: remove it", flags.targetGroup, p.Name, kind)
+	case flags.subscription != "" && kind != "topic":
+		return usage.Errorf("--subscription %s is for a topic of Service Bus as the target, and that of %s is %s: remove it", flags.subscription, p.Name, kind)
 	}
 	var read atomic.Int64
 	var watching sync.WaitGroup

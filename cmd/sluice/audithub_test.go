@@ -89,6 +89,10 @@ func TestAuditHubMistakes(t *testing.T) {
 	}{
 		{[]string{"--config", config, "--consumer-group", "$Default"}, "--consumer-group $Default is the pipeline's own"},
 		{[]string{"--config", config, "--bin", "1s"}, "--bin 1s: must be at least 1m"},
+		{[]string{"--config", config, "--ru", "0"}, "--ru 0: must be 1 to 10000000"},
+		{[]string{"--config", config, "--ru", "100"}, "--ru 100 is for a target in Cosmos DB, and that of flights is insert: remove it"},
+		{[]string{"--config", config, "--target-consumer-group", "a"}, "--target-consumer-group a is for a hub as the target, and that of flights is insert: remove it"},
+		{[]string{"--config", config, "--subscription", "s"}, "--subscription s is for a topic of Service Bus as the target, and that of flights is insert: remove it"},
 		{[]string{"--config", "none.yaml"}, "none.yaml: cannot be read"},
 		{[]string{"--config", config}, "none.db"},
 		{[]string{"--config", changed(t, "      hub_partition: partition\n", "")}, "table flights: no column is mapped from partition"},

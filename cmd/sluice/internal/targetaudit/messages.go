@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -49,7 +50,7 @@ const (
 
 // openMessages sets how the messages of the target are read, and reports whether the pipeline sends messages.
 func (a *runner) openMessages(ledger *storeLedger) bool {
-	if a.pipeline.Kind() != "messages" {
+	if !slices.Contains([]string{"eventhub", "kafka", "queue", "topic"}, a.pipeline.Kind()) {
 		return false
 	}
 	m := &messages{pipeline: a.pipeline, stamps: a.pipeline.SentStamps(), sets: map[origin]*idset.Set{}, copies: map[message]int{}}
