@@ -204,7 +204,7 @@ func TestFormatOfCosmos(t *testing.T) {
 	if err != nil || len(docs) != 1 || string(docs[0].Body) != body || docs[0].ID != "a" {
 		t.Errorf("%+v, %v", docs, err)
 	}
-	audited := &Documents{target: p.cosmos, format: p.format}
+	audited := &Documents{pipeline: p, target: p.cosmos}
 	if doc, err := audited.document(t.Context(), &sluice.Event{Body: gzipped(body)}); err != nil || string(doc.Body) != body {
 		t.Errorf("%+v, %v", doc, err)
 	}

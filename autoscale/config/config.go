@@ -28,6 +28,8 @@ type Config struct {
 	state   opener[state]
 	places  map[string]strictyaml.Place // of metrics.NAME, name, target and state
 	claims  []claim
+	bounds  bounds   // of the target
+	values  []string // all that the file says about metrics and target
 
 	ofWorkers bool // the target is workers, which end with the process
 }
@@ -131,6 +133,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 	}
 	if rule != nil && (len(r.Metrics) > 0 || recorded != nil) { // the rule needs to know the metrics
 		r.Rule = rulefile.Read(*rule, r.Metrics, &r.Limits)
+		c.bounds.check(*rule, r)
 	}
 	if c.state == nil {
 		c.state = sqliteState(r.Name + ".autoscale.db")
@@ -145,6 +148,7 @@ func checkName(n strictyaml.Node, name string) bool {
 }
 
 func (c *Config) readMetrics(n strictyaml.Node) {
+	c.values = append(c.values, n.Values()...)
 	before := len(c.Resource.Metrics)
 	n.Each(func(name string, n strictyaml.Node) {
 		if !checkName(n, name) {

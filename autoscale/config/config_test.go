@@ -3,9 +3,11 @@ package config_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,14 +61,17 @@ metrics:
   bus: {servicebus: {connection: "${SERVICEBUS_CONNECTION_STRING}", topic: orders, subscription: billing}}
   queue: {servicebus: {namespace: contoso.servicebus.windows.net, credential: default, queue: orders}}
   behind: {lag: {pipeline: flights.yaml}}
+  hub: {lag: {source: {eventhub: {connection: "${SERVICEBUS_CONNECTION_STRING}", hub: flights}, start: latest}, checkpoints: {azure_blob: {container: c, connection: UseDevelopmentStorage=true, prefix: eh/}}}}
+  topic: {lag: {source: {kafka: {brokers: "127.0.0.1:9092", topic: flights}}, checkpoints: {kafka_group: billing}}}
   open: {sql: {database: "${DATABASE_URL}", query: SELECT count(*) FROM orders}}
+  cpu: {azure_monitor: {resource: /subscriptions/s/resourceGroups/g/providers/Microsoft.Web/serverfarms/p, metric: CpuPercentage, aggregation: maximum, window: 5m, filter: Instance eq 'x', namespace: Custom}}
   requests: {prometheus: {url: "http://p:9090", query: "sum(rate(x[5m]))", authorization: "Bearer ${TOKEN}"}}
   orders-billing-backlog: {http: {url: "https://h/s"}}
 rule:
   up: avg("orders-billing-backlog", "20m") > 5 || avg(open) > 100
   down: max(bus) == 0 && max(queue) == 0
   step: {up: "open > 1000 ? 3 : 1"}
-  min: 0
+  min: MIN
   max: 20
   cooldown: {up: 0s, down: 5m}
   points: 3
@@ -79,25 +84,86 @@ rule:
 		"target: {webhook: {url: 'http://h/scale', authorization: '${TOKEN}'}}",
 		"target: {kubernetes: {kind: StatefulSet, name: n, namespace: ns, kubeconfig: k, context: c}}",
 		"target: {appservice: {subscription: s, resource_group: g, plan: p}}",
+		"target: {containerapp: {subscription: s, resource_group: g, app: a, replicas: min}}",
+		"target: {sqldatabase: {subscription: s, resource_group: g, server: s, database: d, objectives: [" + objectives(20) + "]}}",
 		"target: {cosmos: {endpoint: 'https://h/', key: '${TOKEN}', database: d, container: c, unit: 400}}",
 		"target: {cosmos: {credential: default, subscription: s, resource_group: g, account: contoso, database: d}}",
 		"target: {workers: {command: x}}\nstate: {sqlite: s.db}",
 		"target: {workers: {command: x}}\nstate: {azure: {connection: UseDevelopmentStorage=true, table: Scaling, prefix: orders-}}",
 		"target: {workers: {command: x}}\nstate: {azure: {account: contoso, credential: default}}",
 	} {
-		c, err := parse(sources + rest + "\n")
+		least := 0
+		if strings.Contains(rest, "sqldatabase") {
+			least = 1
+		}
+		c, err := parse(strings.Replace(sources, "MIN", strconv.Itoa(least), 1) + rest + "\n")
 		if err != nil {
 			t.Errorf("%s: %v", rest, err)
 			continue
 		}
 		l := c.Resource.Limits
-		if l.Min != 0 || l.Max != 20 || l.CooldownUp != 0 || l.CooldownDown != 5*time.Minute || l.MinPoints != 3 || l.Window != 20*time.Minute || l.StaleAfter != time.Minute || l.Interval != 10*time.Second {
+		if l.Min != least || l.Max != 20 || l.CooldownUp != 0 || l.CooldownDown != 5*time.Minute || l.MinPoints != 3 || l.Window != 20*time.Minute || l.StaleAfter != time.Minute || l.Interval != 10*time.Second {
 			t.Errorf("limits %+v", l)
 		}
-		if c.Resource.Name != "everything" || len(c.Resource.Metrics) != 6 {
+		if c.Resource.Name != "everything" || len(c.Resource.Metrics) != 9 {
 			t.Errorf("resource %q with metrics %q", c.Resource.Name, c.Resource.Metrics)
 		}
 	}
+}
+
+// objectives are so many service objectives.
+func objectives(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprint("S", i)
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestBounds: the numbers of instances that a target can have are the defaults of the limits, and bound
+// them.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		target, limits string
+		most           int
+		want           string
+	}{
+		{sqldatabase("[S0, S1, S2]"), "", 3, ""},
+		{sqldatabase("[S0, S1, S2]"), ", max: 2", 2, ""},
+		{sqldatabase("[" + objectives(12) + "]"), "", 10, ""},
+		{sqldatabase("[S0, S1, S2]"), ", max: 4", 0, "orders.yaml:4:1: rule: max is 4: the target has at most 3 service objectives"},
+		{sqldatabase("[S0, S1, S2]"), ", min: 0", 0, "orders.yaml:4:1: rule: min is 0: the target has at least 1 service objectives"},
+		{containerapp("exact"), "", 10, ""},
+		{containerapp("exact"), ", min: 0", 0, "orders.yaml:4:1: rule: min is 0: the target has at least 1 replicas"},
+		{containerapp("min"), ", min: 0", 10, ""},
+		{containerapp("max"), ", max: 1001", 0, "orders.yaml:4:1: rule: max is 1001: the target has at most 1000 replicas"},
+	} {
+		got, err := parse(metrics + "target: " + c.target + "\nrule: {upper: 5, lower: 3" + c.limits + "}\n")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s%s: %v, want %q", c.target, c.limits, err, c.want)
+		}
+		if err == nil && got.Resource.Limits.Max != c.most {
+			t.Errorf("%s%s: at most %d, want %d", c.target, c.limits, got.Resource.Limits.Max, c.most)
+		}
+	}
+}
+
+func sqldatabase(objectives string) string {
+	return "{sqldatabase: {subscription: s, resource_group: g, server: s, database: d, objectives: " + objectives + "}}"
+}
+
+func containerapp(replicas string) string {
+	return "{containerapp: {subscription: s, resource_group: g, app: a, replicas: " + replicas + "}}"
+}
+
+func lagOf(keys string) string {
+	return "metrics: {b: {lag: {" + keys + "}}}\n" + target + "rule: {upper: 5, lower: 3}"
+}
+
+const hub = "source: {eventhub: {connection: '${SERVICEBUS_CONNECTION_STRING}', hub: h}}"
+
+func monitor(keys string) string {
+	return "metrics: {b: {azure_monitor: {" + keys + "}}}\n" + target + "rule: {upper: 5, lower: 3}"
 }
 
 // TestMistakes: each mistake is reported with its place and without secrets.
@@ -123,7 +189,7 @@ func TestMistakes(t *testing.T) {
 		{"metrics: {max: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.max: max has a meaning in expressions"},
 		{"metrics: {a/b: {http: {url: 'http://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", "metrics.a/b: "},
 		{"metrics: {b: {http: {url: 'http://h'}, sql: {}}}\n" + target + "rule: {upper: 5, lower: 3}", "1:40: metrics.b.sql: a second source, http is there already: write only one"},
-		{"metrics: {b: {}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.b: has no source: write one of http, lag, prometheus, servicebus, sql"},
+		{"metrics: {b: {}}\n" + target + "rule: {upper: 5, lower: 3}", "1:11: metrics.b: has no source: write one of azure_monitor, http, lag, prometheus, servicebus, sql"},
 		{"metrics: {b: {http: {url: 'ftp://h'}}}\n" + target + "rule: {upper: 5, lower: 3}", `metrics.b.http.url: "ftp://h": write a URL`},
 		{"metrics: {b: {http: {url: 'http://h', pointer: a.b}}}\n" + target + "rule: {upper: 5, lower: 3}", `pointer "a.b": write a JSON pointer`},
 		{"metrics: {b: {servicebus: {connection: 'Endpoint=sb://h;SharedAccessKey=hunter2', queue: q}}}\n" + target + "rule: {upper: 5, lower: 3}", "holds a secret"},
@@ -141,6 +207,28 @@ func TestMistakes(t *testing.T) {
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: 'AccountName=x;AccountKey=hunter2'}}", "holds a secret"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {account: x}}", "account needs credential: default"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: UseDevelopmentStorage=true, prefix: A--b}}", `state.azure.prefix: "A--b": write lower-case`},
+		{lagOf("pipeline: p.yaml, " + hub), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},
+		{lagOf(hub), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},
+		{lagOf("checkpoints: {kafka_group: g}"), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},
+		{lagOf(hub + ", checkpoints: {kafka_group: g}"), "metrics.b.lag.checkpoints.kafka_group: goes with source.kafka only"},
+		{lagOf("source: {kafka: {brokers: h, topic: t}}, checkpoints: {azure_blob: {container: c}}"), "metrics.b.lag.checkpoints.azure_blob: goes with source.eventhub only"},
+		{lagOf("source: {eventhub: {hub: h}}, checkpoints: {kafka_group: g}"), "1:30: metrics.b.lag.source.eventhub: needs one of connection"},
+		{lagOf(hub + ", checkpoints: {}"), "metrics.b.lag.checkpoints: has no store: write one of azure_blob, kafka_group"},
+		{lagOf("checkpoints: {azure_blob: {prefix: c}}"), "1:35: metrics.b.lag.checkpoints.azure_blob.container: is missing"},
+		{lagOf("checkpoints: {azure_blob: {container: 'https://a.blob.core.windows.net/c?sv=1&sig=hunter2'}}"), "holds a secret"},
+		{lagOf("checkpoints: {azure_blob: {container: c, connection: 'AccountKey=hunter2'}}"), "holds a secret"},
+		{lagOf("checkpoints: {azure_blob: {container: c, connection: UseDevelopmentStorage=true, credential: default}}"), "needs one of connection and credential: default"},
+		{monitor("resource: /subscriptions/s/resourceGroups/g/providers/x/y/z"), "1:15: metrics.b.azure_monitor.metric: is missing"},
+		{monitor("resource: workers, metric: m"), `1:31: metrics.b.azure_monitor.resource: resource "workers": write its id`},
+		{monitor("metric: 'a,b'"), `1:31: metrics.b.azure_monitor.metric: metric "a,b": write the name of one metric`},
+		{monitor("aggregation: median"), `1:31: metrics.b.azure_monitor.aggregation: "median": write one of average, minimum`},
+		{monitor("window: 2m"), "1:31: metrics.b.azure_monitor.window: window 2m0s: Azure aggregates over 1m, 5m"},
+		{metrics + "target: " + sqldatabase("S0") + "\nrule: {upper: 5, lower: 3}", "3:84: target.sqldatabase.objectives: 1 service objectives: write 2 to "},
+		{metrics + "target: " + sqldatabase("[S0, '']") + "\nrule: {upper: 5, lower: 3}", "3:101: target.sqldatabase.objectives[1]: "},
+		{metrics + "target: " + sqldatabase("[S0, s0]") + "\nrule: {upper: 5, lower: 3}", "3:84: target.sqldatabase.objectives: s0 is in the list of service objectives twice"},
+		{metrics + "target: {sqldatabase: {server: s}}\nrule: {upper: 5, lower: 3}", "3:10: target.sqldatabase.objectives: is missing"},
+		{metrics + "target: " + containerapp("all") + "\nrule: {upper: 5, lower: 3}", `target.containerapp.replicas: "all": write one of exact, min, max`},
+		{metrics + "target: {containerapp: {app: a}}\nrule: {upper: 5, lower: 3}", "3:10: target.containerapp.resource_group: is missing"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nsatte: {}", "5:1: satte: unknown key, did you mean state?"},
 		{metrics + target + "rule: {upper: '${MISSING}', lower: 3}", "MISSING"},
 	} {

@@ -22,7 +22,14 @@
 //	      subscription: billing       # or queue: orders
 //	  behind:
 //	    lag:                          # events of a hub that a pipeline has not processed
-//	      pipeline: flights.yaml
+//	      pipeline: flights.yaml      # or, for other consumers than Sluice's:
+//	      source: {eventhub: …}       # or kafka: …, with start: …, as in pipeline files
+//	      checkpoints:                # one of
+//	        azure_blob:               # of the Azure SDKs' event processors and Azure Functions
+//	          container: https://ACCOUNT.blob.core.windows.net/CONTAINER
+//	          connection: ${STORAGE_CONNECTION_STRING}   # or credential: default, or a signature in the URL
+//	          prefix: …               # of the blobs' names
+//	        kafka_group: billing      # the committed offsets of a consumer group of Kafka
 //	  open:
 //	    sql:
 //	      database: ${DATABASE_URL}   # sqlite:PATH, or the URL of a database, as in pipeline files
@@ -37,6 +44,14 @@
 //	      url: http://printer/status
 //	      pointer: /queue/waiting     # a JSON pointer into the answer
 //	      authorization: Bearer ${TOKEN}
+//	  cpu:
+//	    azure_monitor:                # with azidentity.NewDefaultAzureCredential
+//	      resource: /subscriptions/…/resourceGroups/…/providers/Microsoft.Web/serverfarms/…
+//	      metric: CpuPercentage       # its name in the REST API
+//	      aggregation: average        # or minimum, maximum, total, count
+//	      window: 1m                  # Azure aggregates over 1m, 5m, 15m, 30m, 1h, 6h, 12h or 24h
+//	      filter: EntityName eq 'x'   # one value of each dimension; default: all together
+//	      namespace: …                # of the metric; default: the resource's own
 //	target:                           # one of
 //	  workers:                        # processes on this machine
 //	    pipeline: flights.yaml        # sluice run flights.yaml, with partitions: balanced; or command: any program
@@ -49,6 +64,10 @@
 //	  webhook: {url: "http://scaler/orders", authorization: …}
 //	  kubernetes: {kind: Deployment, name: …, namespace: …, kubeconfig: …, context: …}
 //	  appservice: {subscription: …, resource_group: …, plan: …}
+//	  containerapp: {subscription: …, resource_group: …, app: …, replicas: exact}
+//	                                  # or min, max: the bound within which Azure's own rules scale
+//	  sqldatabase: {subscription: …, resource_group: …, server: …, database: …, objectives: [S0, S1, S2]}
+//	                                  # the smallest first: 1 instance is S0, 3 are S2
 //	  cosmos: {endpoint: …, key: …, database: …, container: …, unit: 1000}
 //	                                  # instead of endpoint and key, through Azure Resource Manager:
 //	                                  # credential: default, subscription: …, resource_group: …, account: …

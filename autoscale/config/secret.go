@@ -14,7 +14,7 @@ import (
 // Patterns of secrets in the file itself. The keys of emulators are public.
 var (
 	password = regexp.MustCompile(`(?i)://[^/@:]*:[^@]+@|[?&](?:ssl)?password=[^&]`)
-	key      = regexp.MustCompile(`(?i)(?:SharedAccess(?:Key|Signature)|AccountKey)\s*=\s*[^;\s]`)
+	key      = regexp.MustCompile(`(?i)(?:SharedAccess(?:Key|Signature)|AccountKey|[?&]sig)\s*=\s*[^;\s]`)
 	emulator = regexp.MustCompile(`(?i)UseDevelopment(?:Emulator|Storage)\s*=\s*true|AccountName\s*=\s*devstoreaccount1`)
 )
 

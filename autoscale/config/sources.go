@@ -2,14 +2,13 @@ package config
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/source/azuremonitor"
 	"github.com/sluice-go/sluice/autoscale/source/httpjson"
-	"github.com/sluice-go/sluice/autoscale/source/lag"
 	"github.com/sluice-go/sluice/autoscale/source/prometheus"
 	"github.com/sluice-go/sluice/autoscale/source/servicebus"
 	"github.com/sluice-go/sluice/autoscale/source/sqlquery"
@@ -19,11 +18,12 @@ import (
 
 func readSource(n strictyaml.Node) opener[autoscale.Source] {
 	return exactlyOne(n, "source", map[string]func(strictyaml.Node) opener[autoscale.Source]{
-		"servicebus": readServiceBus,
-		"lag":        readLag,
-		"sql":        readSQL,
-		"prometheus": readPrometheus,
-		"http":       readHTTP,
+		"servicebus":    readServiceBus,
+		"lag":           readLag,
+		"sql":           readSQL,
+		"prometheus":    readPrometheus,
+		"http":          readHTTP,
+		"azure_monitor": readAzureMonitor,
 	})
 }
 
@@ -62,27 +62,6 @@ func readServiceBus(n strictyaml.Node) opener[autoscale.Source] {
 			return nil, nil, err
 		}
 		return s, noClose, nil
-	}
-}
-
-func readLag(n strictyaml.Node) opener[autoscale.Source] {
-	var path string
-	if !n.Object(strictyaml.Keys{"pipeline": func(n strictyaml.Node) { n.Text(&path) }}, "pipeline") {
-		return nil
-	}
-	return func(ctx context.Context, _ *Options) (autoscale.Source, closer, error) {
-		p, err := pipeline.Load(path)
-		if err != nil {
-			return nil, nil, err
-		}
-		if p.Rollup {
-			return nil, nil, fmt.Errorf("pipeline %s has no checkpoints, because it reads into memory: its lag cannot be measured", path)
-		}
-		parts, err := p.Open(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return lag.New(parts.Source, parts.Checkpoints, parts.Group, &lag.Config{Start: p.Start()}), parts.Close, nil
 	}
 }
 
@@ -152,6 +131,44 @@ func readHTTP(n strictyaml.Node) opener[autoscale.Source] {
 	}
 	return func(context.Context, *Options) (autoscale.Source, closer, error) {
 		s, err := httpjson.New(address, pointer, &httpjson.Config{Header: header})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, noClose, nil
+	}
+}
+
+func readAzureMonitor(n strictyaml.Node) opener[autoscale.Source] {
+	var c azuremonitor.Config
+	ok := n.Object(strictyaml.Keys{
+		"resource": func(n strictyaml.Node) {
+			if n.Text(&c.Resource) {
+				check(n, azuremonitor.CheckResource(c.Resource))
+			}
+		},
+		"metric": func(n strictyaml.Node) {
+			if n.Text(&c.Metric) {
+				check(n, azuremonitor.CheckMetric(c.Metric))
+			}
+		},
+		"namespace":   func(n strictyaml.Node) { n.Text(&c.Namespace) },
+		"filter":      func(n strictyaml.Node) { n.Text(&c.Filter) },
+		"aggregation": func(n strictyaml.Node) { n.OneOf(&c.Aggregation, azuremonitor.Aggregations...) },
+		"window": func(n strictyaml.Node) {
+			if n.Duration(&c.Window) {
+				check(n, azuremonitor.CheckWindow(c.Window))
+			}
+		},
+	}, "resource", "metric")
+	if !ok {
+		return nil
+	}
+	return func(context.Context, *Options) (autoscale.Source, closer, error) {
+		var err error
+		if c.Credential, err = credential("default"); err != nil {
+			return nil, nil, err
+		}
+		s, err := azuremonitor.New(&c)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -13,8 +13,10 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/target/appservice"
 	"github.com/sluice-go/sluice/autoscale/target/command"
+	"github.com/sluice-go/sluice/autoscale/target/containerapp"
 	"github.com/sluice-go/sluice/autoscale/target/cosmos"
 	"github.com/sluice-go/sluice/autoscale/target/kubernetes"
+	"github.com/sluice-go/sluice/autoscale/target/sqldatabase"
 	"github.com/sluice-go/sluice/autoscale/target/webhook"
 	"github.com/sluice-go/sluice/autoscale/target/workers"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -23,17 +25,46 @@ import (
 
 func (c *Config) readTarget(n strictyaml.Node) {
 	c.places["target"] = n.Place()
+	c.values = append(c.values, n.Values()...)
 	if c.ofWorkers = n.Has("workers"); !c.ofWorkers { // those have a directory of their own
 		c.claims = append(c.claims, claim{what: "the same target", id: n.Digest(), place: n.Place()})
 	}
 	c.target = exactlyOne(n, "target", map[string]func(strictyaml.Node) opener[autoscale.Target]{
-		"workers":    c.readWorkers,
-		"command":    readCommand,
-		"webhook":    readWebhook,
-		"kubernetes": readKubernetes,
-		"appservice": readAppService,
-		"cosmos":     readCosmos,
+		"workers":      c.readWorkers,
+		"command":      readCommand,
+		"webhook":      readWebhook,
+		"kubernetes":   readKubernetes,
+		"appservice":   readAppService,
+		"containerapp": c.readContainerApp,
+		"sqldatabase":  c.readSQLDatabase,
+		"cosmos":       readCosmos,
 	})
+}
+
+// bounds are the numbers of instances that a target can have. The zero value is none.
+type bounds struct {
+	least, most int
+	what        string // of which there are so many
+}
+
+// limit sets the bounds, and makes the largest number the default of max if that is smaller
+// than the default without it.
+func (c *Config) limit(b bounds) {
+	c.bounds = b
+	if b.most < 10 {
+		c.Resource.Limits.Max = b.most
+	}
+}
+
+// check adds a problem if a resource's limits are beyond the bounds.
+func (b bounds) check(rule strictyaml.Node, r *autoscale.Resource) {
+	switch l := r.Limits; {
+	case r.Rule == nil || b.most == 0:
+	case l.Min < b.least:
+		rule.Fail("min is %d: the target has at least %d %s", l.Min, b.least, b.what)
+	case l.Max > b.most:
+		rule.Fail("max is %d: the target has at most %d %s", l.Max, b.most, b.what)
+	}
 }
 
 func (c *Config) readWorkers(n strictyaml.Node) opener[autoscale.Target] {
@@ -160,6 +191,61 @@ func readAppService(n strictyaml.Node) opener[autoscale.Target] {
 		}
 		return appservice.New(&c)
 	})
+}
+
+func (c *Config) readContainerApp(n strictyaml.Node) opener[autoscale.Target] {
+	a := containerapp.Config{Replicas: containerapp.Exact}
+	ok := n.Object(strictyaml.Keys{
+		"subscription":   func(n strictyaml.Node) { n.Text(&a.Subscription) },
+		"resource_group": func(n strictyaml.Node) { n.Text(&a.ResourceGroup) },
+		"app":            func(n strictyaml.Node) { n.Text(&a.App) },
+		"replicas": func(n strictyaml.Node) {
+			n.OneOf((*string)(&a.Replicas), string(containerapp.Exact), string(containerapp.Min), string(containerapp.Max))
+		},
+	}, "subscription", "resource_group", "app")
+	if !ok {
+		return nil
+	}
+	least, most := a.Replicas.Bounds()
+	c.limit(bounds{least, most, "replicas"})
+	return withoutClose(func() (_ *containerapp.Target, err error) {
+		if a.Credential, err = credential("default"); err != nil {
+			return nil, err
+		}
+		return containerapp.New(&a)
+	})
+}
+
+func (c *Config) readSQLDatabase(n strictyaml.Node) opener[autoscale.Target] {
+	var d sqldatabase.Config
+	ok := n.Object(strictyaml.Keys{
+		"subscription":   func(n strictyaml.Node) { n.Text(&d.Subscription) },
+		"resource_group": func(n strictyaml.Node) { n.Text(&d.ResourceGroup) },
+		"server":         func(n strictyaml.Node) { n.Text(&d.Server) },
+		"database":       func(n strictyaml.Node) { n.Text(&d.Database) },
+		"objectives": func(n strictyaml.Node) {
+			if n.Texts(sqldatabase.MaxObjectives, &d.Objectives) {
+				check(n, sqldatabase.CheckObjectives(d.Objectives))
+			}
+		},
+	}, "subscription", "resource_group", "server", "database", "objectives")
+	if !ok {
+		return nil
+	}
+	c.limit(bounds{1, len(d.Objectives), "service objectives"})
+	return withoutClose(func() (_ *sqldatabase.Target, err error) {
+		if d.Credential, err = credential("default"); err != nil {
+			return nil, err
+		}
+		return sqldatabase.New(&d)
+	})
+}
+
+// check adds an error to the file.
+func check(n strictyaml.Node, err error) {
+	if err != nil {
+		n.Fail("%w", err)
+	}
 }
 
 func readCosmos(n strictyaml.Node) opener[autoscale.Target] {

@@ -33,7 +33,8 @@ type auditFlags struct {
 
 func (a *app) auditHub() *cobra.Command {
 	var flags auditFlags
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "hub --config PIPELINE.yaml",
 		Short: "Compare the events of a hub with what a pipeline has made of them",
 		Long: `Read a hub from its first event to its last, and look for the effect or the dead letter of
@@ -42,8 +43,9 @@ can run at the same time.
 
 A table needs columns for partition and sequence. Documents of Cosmos DB are looked up by
 the pipeline's id and partition key, messages in a hub, a topic or a queue by the ids of
-their events. For a statement or HTTP target the pipeline file can name a query. The audit reads the hub with its own consumer group,
-which must exist. docs/audit.md says what can be known of each target.
+their events. For a statement or HTTP target the pipeline file can name a query. The audit
+reads the hub with its own consumer group, which must exist. docs/audit.md says what can be
+known of each target.
 
 Exit codes: 0 if no event is lost or duplicated, 1 if some are, 2 if the audit cannot
 decide.`,

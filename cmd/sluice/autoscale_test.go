@@ -229,6 +229,25 @@ func TestAutoscaleDocs(t *testing.T) {
 	}
 }
 
+// TestAutoscaleExamples: each file of an autoscaler for Azure is valid.
+func TestAutoscaleExamples(t *testing.T) {
+	t.Setenv("SERVICEBUS_CONNECTION_STRING", "Endpoint=sb://localhost;UseDevelopmentEmulator=true")
+	t.Setenv("AZURE_SUBSCRIPTION_ID", "00000000-0000-0000-0000-000000000000")
+	t.Setenv("EVENTHUB_CONNECTION_STRING", "Endpoint=sb://localhost;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true")
+	t.Setenv("STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
+	for _, name := range []string{"PLAN_ID", "DATABASE_ID"} {
+		t.Setenv(name, "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/shop/providers/Microsoft.Web/serverfarms/workers")
+	}
+	for name, most := range map[string]int{"plan": 8, "database": 3, "containerapp": 20, "functions": 8} {
+		c, err := config.Load("../../examples/autoscale/" + name + ".yaml")
+		if err != nil {
+			t.Error(err)
+		} else if c.Resource.Limits.Max != most {
+			t.Errorf("%s has at most %d instances, want %d", name, c.Resource.Limits.Max, most)
+		}
+	}
+}
+
 func TestAutoscaleExample(t *testing.T) {
 	t.Setenv("SERVICEBUS_CONNECTION_STRING", "Endpoint=sb://localhost;UseDevelopmentEmulator=true")
 	c, err := config.Load("../../examples/autoscale/flights.yaml")

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 

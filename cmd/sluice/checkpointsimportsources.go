@@ -16,9 +16,9 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/pipeline"
 )

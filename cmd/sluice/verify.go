@@ -26,19 +26,19 @@ const reportTo = "https://github.com/sluice-go/sluice/issues/new"
 type verifyFlags struct {
 	source, hub, consumerGroup string
 	stores                     []string
-	config, stage              string
+	config, stage, autoscale   string
 	send                       int
-	load, yes, json            bool
+	load, scale, yes, json     bool
 	report                     string
 }
 
 func (a *app) verify() *cobra.Command {
 	var flags verifyFlags
 	cmd := &cobra.Command{
-		Use:   "verify {--source … | --store … | --config PIPELINE.yaml}",
+		Use:   "verify {--source … | --store … | --config PIPELINE.yaml | --autoscale AUTOSCALER.yaml}",
 		Short: "Check whether a hub, a database or a container behaves as Sluice assumes",
-		Long: `Check whether a hub, a database, a storage account, a Cosmos DB container or the HTTP
-endpoint of a pipeline behaves as Sluice assumes. Each check tests one assumption; docs/verify.md lists them.
+		Long: `Check whether a hub, a database, a storage account, a Cosmos DB container, the HTTP
+endpoint of a pipeline, or the metrics and the target of an autoscaler behave as Sluice assumes. Each check tests one assumption; docs/verify.md lists them.
 
 The command first asks which rights are missing, and changes nothing if one is. Then it
 prints what it will create and asks whether to continue. It removes all that it created,
@@ -62,7 +62,8 @@ Exit codes: 0 if all that was checked is as assumed, or differs in a way that Sl
 allows for, 1 if something differs, 3 if something could not be checked.`,
 		Example: `  sluice verify --source env:EVENTHUB_CONNECTION_STRING --hub flights --send 100
   sluice verify --store env:DATABASE_URL --yes --json
-  sluice verify --config flights.yaml --send 100 --load`,
+  sluice verify --config flights.yaml --send 100 --load
+  sluice verify --autoscale orders.yaml --scale`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
 			ctx, stop := untilInterrupted(ctx)
@@ -79,6 +80,8 @@ allows for, 1 if something differs, 3 if something could not be checked.`,
 	stageFlag(f, &flags.stage)
 	f.IntVar(&flags.send, "send", 0, "`number` of events to send to the hub, which stay there")
 	f.BoolVar(&flags.load, "load", false, "also check throttling, which uses up the quota of the hub and the container for seconds")
+	f.StringVar(&flags.autoscale, "autoscale", "", "an `AUTOSCALER.yaml`, whose metrics and target are checked")
+	f.BoolVar(&flags.scale, "scale", false, "also check scaling, which changes the target's number of instances by one, and back")
 	f.BoolVarP(&flags.yes, "yes", "y", false, "don't ask before something is created")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.report, "report", "sluice-verify.json", "`file` for a report without names and secrets; empty: none")
@@ -97,7 +100,7 @@ func unverified(err error) error {
 }
 
 // verifyTargets reads the addresses.
-func verifyTargets(flags *verifyFlags, opts verify.Options) (*verify.Targets, error) {
+func verifyTargets(ctx context.Context, flags *verifyFlags, opts verify.Options) (*verify.Targets, error) {
 	targets := verify.NewTargets(opts, nil)
 	if flags.config != "" {
 		p, err := loadStage(flags.config, flags.stage)
@@ -121,20 +124,28 @@ func verifyTargets(flags *verifyFlags, opts verify.Options) (*verify.Targets, er
 			return nil, usage.Errorf("--store: %v", err)
 		}
 	}
+	if flags.autoscale != "" {
+		if err := targets.AddAutoscaler(ctx, flags.autoscale); err != nil {
+			targets.Close()
+			return nil, err
+		}
+	}
 	return targets, nil
 }
 
 func (a *app) runVerify(ctx context.Context, flags *verifyFlags) error {
 	const mostSent = 10_000
 	switch {
-	case flags.config == "" && flags.source == "" && len(flags.stores) == 0:
-		return usage.Errorf("nothing to check: pass --source, --store or --config")
+	case flags.config == "" && flags.source == "" && len(flags.stores) == 0 && flags.autoscale == "":
+		return usage.Errorf("nothing to check: pass --source, --store, --config or --autoscale")
+	case flags.scale && flags.autoscale == "":
+		return usage.Errorf("--scale is for the target of an autoscaler: pass --autoscale too")
 	case flags.send < 0 || flags.send > mostSent:
 		return usage.Errorf("--send %d: write a number from 0 to %d", flags.send, mostSent)
 	case flags.hub != "" && flags.source == "":
 		return usage.Errorf("--hub names the hub of --source: pass that too")
 	}
-	targets, err := verifyTargets(flags, verify.Options{ID: strings.ToLower(rand.Text()[:10]), Send: flags.send, Load: flags.load})
+	targets, err := verifyTargets(ctx, flags, verify.Options{ID: strings.ToLower(rand.Text()[:10]), Send: flags.send, Load: flags.load, Scale: flags.scale})
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,8 @@ func TestVerifyMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "nothing to check: pass --source, --store or --config"},
+		{nil, "nothing to check: pass --source, --store, --config or --autoscale"},
+		{[]string{"--store", "sqlite:x.db", "--scale"}, "--scale is for the target of an autoscaler: pass --autoscale too"},
 		{[]string{"--store", "oracle://x"}, "--store: write sqlite:PATH, postgres://"},
 		{[]string{"--store", "mysql://u:secret@x"}, "--store: MySQL URL: names no database"},
 		{[]string{"--store", "sqlserver://u:secret@x"}, "--store: SQL Server URL: names no database"},
@@ -174,5 +175,49 @@ func TestVerifyErrors(t *testing.T) {
 		if code, _, stderr := invoke(t, t.TempDir(), nil, append([]string{"verify", "--yes"}, args...)...); code != 3 || !strings.Contains(stderr, "no such file") {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
+	}
+}
+
+// The metrics and the target of an autoscaler are checked. Only with --scale is the number of instances
+// changed, and then it is set back.
+func TestVerifyAutoscaler(t *testing.T) {
+	t.Parallel()
+	file, instances := autoscaler(t)
+	for _, c := range []struct {
+		flag string
+		want map[string]string
+	}{
+		{"", map[string]string{"metric.read": "held", "metric.late": "skipped", "metric.settled": "skipped", "scaling.count": "held", "scaling.repeat": "held", "scaling.change": "skipped"}},
+		{"--scale", map[string]string{"scaling.repeat": "held", "scaling.change": "held"}},
+	} {
+		dir := t.TempDir()
+		args := []string{"verify", "--autoscale", file, "--yes", "--json"}
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		code, out, stderr := invoke(t, dir, nil, args...)
+		var report verified
+		decode(t, out, &report)
+		got := map[string]string{}
+		for _, s := range report.Systems {
+			for _, check := range s.Checks {
+				got[check.Name] = check.Verdict
+			}
+		}
+		for name, want := range c.want {
+			if got[name] != want {
+				t.Errorf("%s is %q, want %q", name, got[name], want)
+			}
+		}
+		if code != 0 || len(report.Systems) != 2 || len(report.Left) > 0 || !reads(instances, "1\n")() {
+			t.Errorf("exit code %d, report %+v, %s", code, report, stderr)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "sluice-verify.json"))
+		if err != nil || !bytes.Contains(text, []byte("scaling.change")) || bytes.Contains(text, []byte(filepath.Base(filepath.Dir(file)))) || bytes.Contains(text, []byte("backlog")) {
+			t.Errorf("error %v, file %s", err, text)
+		}
+	}
+	if code, _, stderr := invoke(t, "", nil, "verify", "--autoscale", file+".not", "--yes"); code != 3 || !strings.Contains(stderr, "cannot be read") {
+		t.Errorf("no such file: exit code %d, %s", code, stderr)
 	}
 }

@@ -104,6 +104,27 @@ func (n Node) Each(read func(key string, value Node)) bool {
 	return true
 }
 
+// Values returns all scalars in the value, with their variables, in the file's order. Invalid ones
+// are left out.
+func (n Node) Values() []string {
+	if n.yaml.Kind == yaml.ScalarNode {
+		text, _, err := expand(n.yaml.Value, n.file.lookup)
+		if err != nil {
+			return nil
+		}
+		return []string{text}
+	}
+	first, step := 0, 1
+	if n.IsMapping() {
+		first, step = 1, 2
+	}
+	var list []string
+	for i := first; i < len(n.yaml.Content); i += step {
+		list = append(list, Node{file: n.file, yaml: n.yaml.Content[i]}.Values()...)
+	}
+	return list
+}
+
 func join(parent, key string) string {
 	if parent == "" {
 		return key

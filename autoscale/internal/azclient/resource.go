@@ -2,6 +2,7 @@ package azclient
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"github.com/sluice-go/sluice/autoscale/internal/azerror"
 )
 
 // Resource reads and writes one resource of Azure Resource Manager, whose JSON is a T. It is
@@ -36,8 +39,11 @@ func NewResource[T any](credential azcore.TokenCredential, options *arm.ClientOp
 }
 
 // Get reads the resource.
-func (r *Resource[T]) Get(ctx context.Context) (value T, err error) {
-	request, err := r.request(ctx, http.MethodGet)
+func (r *Resource[T]) Get(ctx context.Context) (T, error) { return r.Query(ctx, nil) }
+
+// Query reads the resource with more parameters than the version of the API.
+func (r *Resource[T]) Query(ctx context.Context, parameters url.Values) (value T, err error) {
+	request, err := r.request(ctx, http.MethodGet, parameters)
 	if err != nil {
 		return value, err
 	}
@@ -53,11 +59,21 @@ func (r *Resource[T]) Get(ctx context.Context) (value T, err error) {
 
 // Put writes the resource. The change is then accepted and may still be in progress.
 func (r *Resource[T]) Put(ctx context.Context, value T) (*Change[T], error) {
-	request, err := r.request(ctx, http.MethodPut)
+	return r.change(ctx, http.MethodPut, value)
+}
+
+// Patch changes what part holds, and keeps all else of the resource. The change is then accepted
+// and may still be in progress.
+func (r *Resource[T]) Patch(ctx context.Context, part any) (*Change[T], error) {
+	return r.change(ctx, http.MethodPatch, part)
+}
+
+func (r *Resource[T]) change(ctx context.Context, method string, body any) (*Change[T], error) {
+	request, err := r.request(ctx, method, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := runtime.MarshalAsJSON(request, value); err != nil {
+	if err := runtime.MarshalAsJSON(request, body); err != nil {
 		return nil, err
 	}
 	response, err := r.client.Pipeline().Do(request)
@@ -74,12 +90,14 @@ func (r *Resource[T]) Put(ctx context.Context, value T) (*Change[T], error) {
 	return &Change[T]{poller}, nil
 }
 
-func (r *Resource[T]) request(ctx context.Context, method string) (*policy.Request, error) {
+func (r *Resource[T]) request(ctx context.Context, method string, parameters url.Values) (*policy.Request, error) {
 	request, err := runtime.NewRequest(ctx, method, runtime.JoinPaths(r.client.Endpoint(), r.path))
 	if err != nil {
 		return nil, err
 	}
-	request.Raw().URL.RawQuery = url.Values{"api-version": {r.version}}.Encode()
+	query := url.Values{"api-version": {r.version}}
+	maps.Copy(query, parameters)
+	request.Raw().URL.RawQuery = query.Encode()
 	request.Raw().Header.Set("Accept", "application/json")
 	return request, nil
 }
@@ -91,4 +109,24 @@ type Change[T any] struct{ poller *runtime.Poller[T] }
 // resource as it then is.
 func (c *Change[T]) Wait(ctx context.Context, every time.Duration) (T, error) {
 	return c.poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: every})
+}
+
+// maxConflicts is how often a change is tried that Azure refuses with HTTP 409.
+const maxConflicts = 24
+
+// RetryConflict calls change again, at intervals of every, while its error is HTTP 409: Azure is
+// still carrying out another change of the resource. It returns the last error of change if ctx
+// ends, or after 24 calls.
+func RetryConflict(ctx context.Context, every time.Duration, change func() error) error {
+	for n := 1; ; n++ {
+		err := change()
+		if n == maxConflicts || !azerror.HasStatus(err, http.StatusConflict) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(every):
+		}
+	}
 }

@@ -1,5 +1,5 @@
 // Package lag measures the lag of a consumer group: how many events of its hub or topic it has
-// not processed, by Sluice's checkpoints and the bounds of the partitions.
+// not processed, by its checkpoints and the bounds of the partitions.
 package lag
 
 import (
@@ -18,7 +18,8 @@ import (
 // Checkpoints is the part of a checkpoint store that this package needs. Every store
 // of Sluice implements it.
 type Checkpoints interface {
-	// Read returns the group's checkpoints, without claiming them.
+	// Read returns the group's checkpoints, without claiming them. One without an
+	// incarnation, of a consumer that keeps none, is of the present one.
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
@@ -88,7 +89,7 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	for i := range all {
 		p := &all[i]
 		// A claimed partition without a position is moved over by its owner.
-		if p.Incarnation != topic.Incarnation && p.Position != driver.Unset {
+		if p.Incarnation != "" && p.Incarnation != topic.Incarnation && p.Position != driver.Unset {
 			return autoscale.Reading{}, &RecreatedError{s.group, p.Partition}
 		}
 		at[p.Partition] = p

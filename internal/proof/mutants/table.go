@@ -574,6 +574,12 @@ var table = []Mutant{
 	{Name: "autoscaler: redirects are followed", File: "autoscale/internal/httpfetch/httpfetch.go",
 		Old: "	c.CheckRedirect = func", New: "	_ = func",
 		Test: of("TestRedirect", "./autoscale/internal/httpfetch")},
+	{Name: "autoscaler: a missing value of Azure Monitor is 0", File: "autoscale/source/azuremonitor/azuremonitor.go",
+		Old: "	if err == nil && len(list) == 0 {\n", New: "	if err == nil && len(list) == 0 {\n		return autoscale.Reading{}, nil\n",
+		Test: of("TestNewest", "./autoscale/source/azuremonitor")},
+	{Name: "autoscaler: a service objective that is not in the list is changed", File: "autoscale/target/sqldatabase/sqldatabase.go",
+		Old: "		if _, err := t.instances(ctx); err != nil {\n			return err\n		}\n		change,", New: "		change,",
+		Test: of("TestOffTheList", "./autoscale/target/sqldatabase")},
 	// Replay.
 	{Name: "Replay goes on after a failure of Apply", File: "replay.go",
 		Old: "if !errors.Is(err, errReplay) && !needsOperator(err) {", New: "if true || needsOperator(err) {",

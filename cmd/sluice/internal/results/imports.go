@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
+	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 

@@ -1,8 +1,10 @@
 package verify
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -30,8 +33,9 @@ type Targets struct {
 	Secrets []string // keys, passwords and signatures of their addresses
 	Names   []string // of hosts, hubs, databases and so on
 
-	opts Options
-	env  func(string) string
+	opts  Options
+	env   func(string) string
+	close []func(context.Context) error // of an autoscaler's sources and target
 }
 
 // NewTargets returns an empty list. The environment's variables are those of env, or of the process
@@ -335,9 +339,46 @@ func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) erro
 	return nil
 }
 
+// AddAutoscaler adds the metrics and the target of an autoscaler's file.
+func (t *Targets) AddAutoscaler(ctx context.Context, path string) error {
+	c, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	for _, value := range slices.Concat(c.Values(), c.Resource.Metrics, []string{c.Resource.Name}) {
+		for _, name := range append(strings.Split(value, "/"), value) {
+			if len(name) > 3 { // shorter ones are numbers, durations and words of the file's language
+				t.Names = append(t.Names, name)
+			}
+		}
+	}
+	sources, done, err := c.OpenMetrics(ctx)
+	if err != nil {
+		return err
+	}
+	t.close = append(t.close, done)
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		t.Systems = append(t.Systems, OpenMetric(name, sources[name]))
+	}
+	target, done, err := c.OpenTarget(ctx)
+	if err != nil {
+		return err
+	}
+	t.close = append(t.close, done)
+	if target != nil {
+		t.Systems = append(t.Systems, OpenScaling(c.Resource.Name, target, c.Resource.Limits, t.opts))
+	}
+	return nil
+}
+
 // Close closes the connections.
 func (t *Targets) Close() {
 	for _, s := range slices.Backward(t.Systems) {
 		closeWithin(s)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpAfter)
+	defer cancel()
+	for _, done := range slices.Backward(t.close) {
+		_ = done(ctx) // what was to be reported is in the report
 	}
 }

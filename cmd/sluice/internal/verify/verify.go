@@ -1,10 +1,10 @@
 // Package verify checks whether a real event hub, topic of Kafka, database, storage account, Cosmos
-// DB container or HTTP endpoint behaves as Sluice assumes.
+// DB container, HTTP endpoint, or metric or target of an autoscaler behaves as Sluice assumes.
 //
 // A [System] is one of them. Its checks are a table in the file of its kind: hub.go, kafka.go, database.go,
-// sessionlocks.go, blob.go, cosmos.go, http.go. A [Runner] first asks every system which rights are missing, then does the
-// checks one after the other, each within a bound, and removes all that they made. The result is a
-// [Report].
+// sessionlocks.go, blob.go, cosmos.go, http.go, metric.go, scaling.go. A [Runner] first asks every system
+// which rights are missing, then does the checks one after the other, each within a bound, and removes all
+// that they made. The result is a [Report].
 package verify
 
 import (
@@ -153,6 +153,8 @@ type Options struct {
 	ID string
 	// Send is how many events may be sent to the hub. Default: none.
 	Send int
+	// Scale allows checks that change the number of instances of a target, and back.
+	Scale bool
 	// Load allows checks that use up the hub's or the container's quota for some seconds.
 	Load bool
 }
@@ -170,6 +172,8 @@ func Catalog() map[string][]Named {
 		"blob":     names(blobChecks),
 		"cosmos":   names(cosmosChecks),
 		"http":     names(httpChecks),
+		"metric":   names(metricChecks),
+		"scaling":  names(scalingChecks),
 	}
 }
 
