@@ -66,8 +66,11 @@ func (d postgresDatabase) reader() (*sql.DB, error) {
 		return nil, err
 	}
 	return sql.OpenDB(postgresReader{stdlib.GetConnector(*pc.ConnConfig, stdlib.OptionBeforeConnect(func(ctx context.Context, cc *pgx.ConnConfig) (err error) {
-		if password != nil {
-			cc.Password, err = password(ctx)
+		if password == nil {
+			return nil
+		}
+		if cc.Password, err = password(ctx); err != nil {
+			err = fmt.Errorf("connect to PostgreSQL at %s:%d, database %s, as %s: %w", cc.Host, cc.Port, cc.Database, cc.User, err)
 		}
 		return err
 	}))}), nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,6 +106,19 @@ func tokens(scope string, connect func() (azcore.TokenCredential, error)) Token 
 			return "", fmt.Errorf("default credential: %w", err)
 		}
 		token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
-		return token.Token, err
+		if err != nil {
+			return "", &tokenError{err}
+		}
+		return token.Token, nil
 	}
 }
+
+// tokenError is the error of a credential in one line.
+type tokenError struct{ err error }
+
+func (e *tokenError) Error() string {
+	words := slices.DeleteFunc(strings.Fields(e.err.Error()), func(word string) bool { return strings.Trim(word, "-") == "" })
+	return "no token from Entra ID: " + strings.Join(words, " ")
+}
+
+func (e *tokenError) Unwrap() error { return e.err }

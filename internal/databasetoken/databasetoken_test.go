@@ -53,11 +53,14 @@ func TestSQLServer(t *testing.T) {
 	}
 }
 
-type credential struct{ asked []string }
+type credential struct {
+	asked []string
+	err   error
+}
 
 func (c *credential) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	c.asked = append(c.asked, o.Scopes...)
-	return azcore.AccessToken{Token: "token-" + string(rune('0'+len(c.asked)))}, nil
+	return azcore.AccessToken{Token: "token-" + string(rune('0'+len(c.asked)))}, c.err
 }
 
 // TestTokens: each connection asks for a token, with the scope of its cloud.
@@ -72,6 +75,12 @@ func TestTokens(t *testing.T) {
 	}
 	if made != 1 || c.asked[0] != "https://ossrdbms-aad.database.chinacloudapi.cn/.default" || scope("database.", "h.database.windows.net") != "https://database.windows.net/.default" {
 		t.Errorf("%d credentials, scopes %q", made, c.asked)
+	}
+	refused := errors.New("DefaultAzureCredential: failed.\nAttempted credentials:\n\tGET http://127.0.0.1\n---------\nRESPONSE 401\n")
+	denied := tokens("", func() (azcore.TokenCredential, error) { return &credential{err: refused}, nil })
+	const line = "no token from Entra ID: DefaultAzureCredential: failed. Attempted credentials: GET http://127.0.0.1 RESPONSE 401"
+	if _, err := denied(t.Context()); err == nil || err.Error() != line || !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
 	}
 	failing := tokens("", func() (azcore.TokenCredential, error) { return nil, errors.New("none") })
 	if _, err := failing(t.Context()); err == nil || !strings.Contains(err.Error(), "default credential: none") {
