@@ -93,6 +93,8 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 func addDestination(f *pflag.FlagSet, d *upload.Destination) {
 	f.StringVar(&d.Connection, "to", "", "`connection` string, address of Kafka, or env:NAME for one in an environment variable\n(default env:"+upload.EventHubVariable+", for queues and topics env:"+upload.ServiceBusVariable+")")
 	f.StringVar(&d.Namespace, "namespace", "", "`host` name of a namespace, such as contoso.servicebus.windows.net, to sign in with Entra ID instead of --to")
+	f.BoolVar(&d.WebSocket.On, "websocket", false, "connect over WebSockets on port 443, for networks that allow only HTTPS")
+	f.StringVar(&d.WebSocket.Proxy, "proxy", "", "`URL` of a proxy for --websocket, or env:NAME for one with a password in an environment variable\n(default that of HTTPS_PROXY)")
 	f.StringVar(&d.Hub, "hub", "", "`name` of the hub (default the connection string's EntityPath)")
 	f.StringVar(&d.Queue, "queue", "", "`name` of a Service Bus queue")
 	f.StringVar(&d.Topic, "topic", "", "`name` of a Service Bus topic, or of a topic of Kafka")
@@ -171,6 +173,12 @@ func checkDestination(cmd *cobra.Command, d *upload.Destination) error {
 		return usage.Errorf("--session-field needs --queue or --topic; for an event hub use --key-field")
 	case d.SessionField != "" && d.KeyField != "":
 		return usage.Errorf("--key-field and --session-field exclude each other: a session id is the partition key too")
+	}
+	if d.WebSocket.On && d.IsKafka() {
+		return usage.Errorf("--websocket: Kafka has no WebSockets")
+	}
+	if err := d.WebSocket.Check(); err != nil {
+		return err
 	}
 	return checkProperties(cmd, d)
 }

@@ -48,8 +48,9 @@ func (r *reportFlags) apply(cmd *cobra.Command, to *upload.Destination, files []
 	if err != nil {
 		return nil, err
 	}
-	connection, namespace := to.Connection, to.Namespace
+	connection, namespace, websocket := to.Connection, to.Namespace, to.WebSocket
 	*to = *saved
+	to.WebSocket = websocket
 	switch {
 	case connection != "" || namespace != "":
 		to.Connection, to.Namespace = connection, namespace

@@ -51,6 +51,8 @@ type Destination struct {
 	Container string `json:"claim_check,omitempty"`
 	// ClaimOver is as in [sender.ClaimCheck].
 	ClaimOver int `json:"claim_check_over,omitempty"`
+	// WebSocket is how to connect. It is not in a report.
+	WebSocket WebSocket `json:"-"`
 	Properties
 }
 
@@ -166,11 +168,19 @@ func (d *Destination) connect(ctx context.Context, n, batch int) (*connections, 
 func (d *Destination) azureDialer(ctx context.Context, batch int) (dial func() (transport, error), err error) {
 	bus := &sender.ServiceBusConfig{MaxMessages: batch, Client: azservicebus.ClientOptions{ApplicationID: "sluice"}}
 	hub := &sender.EventHubConfig{MaxMessages: batch, Client: azeventhubs.ProducerClientOptions{ApplicationID: "sluice"}}
+	reading := &eventhub.Config{}
 	if d.Namespace != "" {
-		return d.entraDialer(ctx, bus, hub)
+		if err := d.WebSocket.apply(reading, bus, hub, false); err != nil {
+			return nil, err
+		}
+		return d.entraDialer(ctx, bus, hub, reading)
 	}
 	connection, err := d.connectionString()
 	if err != nil {
+		return nil, err
+	}
+	props, unread := azeventhubs.ParseConnectionString(connection)
+	if err := d.WebSocket.apply(reading, bus, hub, unread == nil && props.Emulator); err != nil {
 		return nil, err
 	}
 	if d.IsServiceBus() {
@@ -180,12 +190,12 @@ func (d *Destination) azureDialer(ctx context.Context, batch int) (dial func() (
 		}, nil
 	}
 	name := d.Hub
-	if named, err := azeventhubs.ParseConnectionString(connection); err == nil && named.EntityPath != nil {
+	if unread == nil && props.EntityPath != nil {
 		name = "" // the SDK refuses a hub that is named twice
-	} else if err == nil && name == "" {
+	} else if unread == nil && name == "" {
 		return nil, usage.Errorf("the destination is missing: pass --hub NAME (the connection string has no EntityPath), --queue NAME or --topic NAME")
 	}
-	source, err := eventhub.New(connection, d.Hub, nil)
+	source, err := eventhub.New(connection, d.Hub, reading)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +214,7 @@ func understood(t transport, err error) (transport, error) {
 }
 
 // entraDialer is azureDialer with the default credential of Entra ID.
-func (d *Destination) entraDialer(ctx context.Context, bus *sender.ServiceBusConfig, hub *sender.EventHubConfig) (dial func() (transport, error), err error) {
+func (d *Destination) entraDialer(ctx context.Context, bus *sender.ServiceBusConfig, hub *sender.EventHubConfig, reading *eventhub.Config) (dial func() (transport, error), err error) {
 	if d.Hub+d.Queue+d.Topic == "" {
 		return nil, usage.Errorf("the destination is missing: pass --hub NAME, --queue NAME or --topic NAME")
 	}
@@ -217,7 +227,7 @@ func (d *Destination) entraDialer(ctx context.Context, bus *sender.ServiceBusCon
 			return sender.OpenServiceBusWithCredential(d.Namespace, d.Queue+d.Topic, credential, bus)
 		}, nil
 	}
-	source, err := eventhub.NewWithCredential(d.Namespace, d.Hub, credential, nil)
+	source, err := eventhub.NewWithCredential(d.Namespace, d.Hub, credential, reading)
 	if err != nil {
 		return nil, err
 	}
