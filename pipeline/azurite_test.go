@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -96,4 +97,40 @@ func TestClaimCheckOfTable(t *testing.T) {
 	suite.Eventually(t, "the event is a row", func() bool { return rows() == "1\n2\n3\n4\n5" })
 	cancel()
 	<-ended
+}
+
+// TestClaimCheckOfTarget: a large body of a message goes to a blob, and the next stage would fetch it.
+func TestClaimCheckOfTarget(t *testing.T) {
+	storage := azurite.New(t, nil).ConnectionString()
+	if _, err := blobstore.Open(t.Context(), "bodies", &blobstore.Config{ConnectionString: storage}); err != nil { // creates it
+		t.Fatal(err)
+	}
+	bus, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "orders"}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	file := strings.Replace(busFile, "    key: body.who\n    body: {n: {from: body.n, type: integer}}\n", "    claim_check: {container: bodies, connection: \"${STORAGE}\", over: 1000}\n", 1)
+	url, _ := sqliteFile(t)
+	p, parts := formatted(t, file, "DATABASE_URL="+url, "STORAGE="+storage, "SERVICEBUS_CONNECTION_STRING="+bus.ConnectionString())
+	hub := sluicetest.NewHub(p.Group, 1)
+	large := `{"n":2}` + strings.Repeat(" ", 500_000)
+	hub.Append("0", &sluice.Event{Body: []byte(`{"n":1}`)}, &sluice.Event{Body: []byte(large), Properties: map[string]any{"a": "b"}})
+	runUntil(t, parts, hub, "both messages are there", func() bool { counts, err := bus.Counts("orders"); return err == nil && counts.Active == 2 })
+	counts, err := bus.Counts("orders")
+	if err != nil || counts.Bytes > 5000 {
+		t.Errorf("%+v, %v", counts, err)
+	}
+	if err := p.messages.bodies.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// The blob is the body: storing it again gives the same reference.
+	client, err := blobstore.Connect("bodies", &blobstore.Config{ConnectionString: storage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := client.NewListBlobsFlatPager(nil).NextPage(t.Context())
+	if err != nil || len(page.Segment.BlobItems) != 1 || *page.Segment.BlobItems[0].Properties.ContentLength != int64(len(large)) {
+		t.Errorf("blobs: %+v, %v", page.Segment.BlobItems, err)
+	}
 }

@@ -7,33 +7,51 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/sender"
 )
 
-// maxClaimed is the largest value of source.claim_check.max_size.
+// maxClaimed is the largest size in claim_check.
 const maxClaimed = 256 << 20
 
 // readClaimCheck reads source.claim_check: the container of the bodies that are too large for events.
 func (p *Pipeline) readClaimCheck(n strictyaml.Node) {
 	p.keyNodes.claimCheck = &n
+	p.claim = readBodies(n, "max_size", func(cfg *blobstore.BodiesConfig, bytes int) { cfg.MaxBytes = int64(bytes) })
+}
+
+// readClaimCheck reads claim_check of a target: the container for bodies that are too large for messages.
+func (t *messageTarget) readClaimCheck(n strictyaml.Node) {
+	t.claim = &sender.ClaimCheck{}
+	t.bodies = readBodies(n, "over", func(_ *blobstore.BodiesConfig, bytes int) { t.claim.Over = bytes })
+	t.claim.Store = t.bodies
+}
+
+// readBodies reads a container of bodies, with a key whose value is a size; nil if it is wrong.
+func readBodies(n strictyaml.Node, key string, set func(cfg *blobstore.BodiesConfig, bytes int)) *blobstore.Bodies {
 	var b blobContainer
-	var most int
+	var size int
 	ok := b.read(n, strictyaml.Keys{
-		"max_size": func(n strictyaml.Node) {
-			if n.Size(&most, maxClaimed) && most == 0 {
+		key: func(n strictyaml.Node) {
+			if n.Size(&size, maxClaimed) && size == 0 {
 				n.Fail("must be more than zero")
 			}
 		},
 	})
 	if !ok {
-		return
+		return nil
 	}
 	cfg, err := b.config()
-	if err == nil {
-		p.claim, err = blobstore.NewBodies(b.where, &blobstore.BodiesConfig{Config: *cfg, MaxBytes: int64(most)})
+	if err != nil {
+		n.Fail("%w", err)
+		return nil
 	}
+	full := &blobstore.BodiesConfig{Config: *cfg}
+	set(full, size)
+	bodies, err := blobstore.NewBodies(b.where, full)
 	if err != nil {
 		n.Fail("%w", err)
 	}
+	return bodies
 }
 
 var errNoClaimCheck = errors.New("the body is in a blob (claim check): add source.claim_check with its container to the pipeline, and retry the dead letter")

@@ -32,6 +32,19 @@ func TestClaimCheckMistakes(t *testing.T) {
 	}
 }
 
+func TestClaimCheckOfTargetMistakes(t *testing.T) {
+	for keys, want := range map[string]string{
+		"{container: bodies}": "p.yaml:9:5: target.servicebus.claim_check: container \"bodies\": the name of a container needs a connection string",
+		"{container: bodies, connection: \"${STORAGE}\", over: 0}":     "p.yaml:9:64: target.servicebus.claim_check.over: must be more than zero",
+		"{container: bodies, connection: \"${STORAGE}\", max_size: 5}": "p.yaml:9:64: target.servicebus.claim_check.max_size: unknown key",
+	} {
+		file := strings.Replace(busFile, "    key: body.who\n", "    claim_check: "+keys+"\n", 1)
+		if _, err := Parse("p.yaml", []byte(file), environment("SERVICEBUS_CONNECTION_STRING="+busConnection, "STORAGE=UseDevelopmentStorage=true")); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+}
+
 // An event with a reference is a dead letter where no container is configured: its body is not the event's.
 func TestReferenceWithoutClaimCheck(t *testing.T) {
 	url, db := sqliteFile(t)

@@ -127,6 +127,7 @@
 //	    body:                           # a JSON object, mapped like columns; the event's body unchanged by default
 //	      airport: body.origin
 //	      delay: {from: body.delay, type: integer}
+//	    claim_check: {container: bodies, over: 192KiB}   # larger bodies go to blobs, see docs/claimcheck.md; keys as in source.claim_check; none by default
 //	  servicebus:                       # a queue or topic: sends at least once
 //	    connection: ${SERVICEBUS_CONNECTION_STRING}   # or namespace, credential, tls_ca_file, websocket, proxy
 //	    queue: orders                   # or topic

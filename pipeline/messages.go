@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/sender"
@@ -32,6 +33,8 @@ type messageTarget struct {
 	group   []column          // the key or session, at most one; none: the event's own key
 	session bool              // group is the session
 	bus     busProperties
+	claim   *sender.ClaimCheck // of large bodies; nil: all bodies are sent
+	bodies  *blobstore.Bodies  // its store
 	body    []column
 	whole   bool     // the body is the event's body unchanged
 	mapping *mapping // of group and body
@@ -125,8 +128,9 @@ func (t *messageTarget) keys(p *Pipeline) strictyaml.Keys {
 	}
 	t.whole = true
 	return strictyaml.Keys{
-		"key":  func(n strictyaml.Node) { t.readGroup("key", n) },
-		"only": p.only.read,
+		"key":         func(n strictyaml.Node) { t.readGroup("key", n) },
+		"only":        p.only.read,
+		"claim_check": t.readClaimCheck,
 		"body": func(n strictyaml.Node) {
 			t.whole = false
 			if t.body = readColumns(n); len(t.body) == 0 {
@@ -179,6 +183,15 @@ func (h *hub) check(ctx context.Context) error {
 	}
 	_, err = source.Describe(ctx)
 	return errors.Join(err, source.Close(ctx))
+}
+
+// check checks the destination, and the container of large bodies.
+func (t *messageTarget) check(ctx context.Context) error {
+	err := t.destination.check(ctx)
+	if t.bodies != nil {
+		err = errors.Join(err, t.bodies.Check(ctx))
+	}
+	return err
 }
 
 // messages returns the message of an event.
@@ -284,5 +297,9 @@ func (t *messageTarget) outlet(ctx context.Context, parts *Parts) (outlet, error
 	if err != nil {
 		return nil, err
 	}
-	return &outletOf[*sender.Message]{sender.Stamped(t.messages), sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) }}, nil
+	messages := sender.Stamped(t.messages)
+	if t.claim != nil {
+		messages = t.claim.Messages(messages)
+	}
+	return &outletOf[*sender.Message]{messages, sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) }}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -77,5 +78,28 @@ func TestClaimCheckFails(t *testing.T) {
 	report, err := sender.New(bus, cfg).SendAll(t.Context(), slices.Values(in))
 	if err == nil || !strings.Contains(err.Error(), "claim check: the shelf is locked") || report.Taken != 2 || !slices.Contains(report.Unsent, sender.IndexRange{First: 1, Last: 1}) && !slices.Contains(report.Unsent, sender.IndexRange{First: 0, Last: 1}) {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// The messages of a mapping refer to large bodies too. A body that can't be stored is an outage.
+func TestClaimCheckOfMapping(t *testing.T) {
+	s := &shelf{fail: 1}
+	check := &sender.ClaimCheck{Store: s, Over: 4}
+	mapping := check.Messages(func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+		if e.Body == nil {
+			return nil, sluice.Reject(errors.New("empty"))
+		}
+		return []*sender.Message{{Body: e.Body}, {Body: []byte("tiny"), Properties: e.Properties}}, nil
+	})
+	event := &sluice.Event{Body: []byte("large"), Properties: map[string]any{"a": "b"}}
+	if _, err := mapping(t.Context(), event); !errors.Is(err, sluice.ErrOutage) {
+		t.Errorf("while the shelf is locked: %v", err)
+	}
+	list, err := mapping(t.Context(), event)
+	if err != nil || len(list) != 2 || string(list[0].Body) != "body-0" || list[0].Properties["on-shelf"] != true || string(list[1].Body) != "tiny" || len(list[1].Properties) != 1 || s.bodies["body-0"] != "large" {
+		t.Errorf("%v, %v", list, err)
+	}
+	if _, err := mapping(t.Context(), &sluice.Event{}); !errors.Is(err, sluice.ErrRejected) || errors.Is(err, sluice.ErrOutage) {
+		t.Errorf("of a mapping's own error: %v", err)
 	}
 }

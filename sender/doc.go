@@ -29,6 +29,9 @@
 // 95 % of the batch's size, and the messages of that batch are packed again and
 // sent. The lower limit stays for the life of the [Sender] or [Sink].
 //
+// A body that is too large for a message can go elsewhere, such as to blob storage, and
+// its message refers to it: see [ClaimCheck].
+//
 // # Order
 //
 // Messages with the same key or session arrive in order: a partition has one
