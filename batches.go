@@ -70,21 +70,25 @@ func (d *batches) check() error {
 
 func (d *batches) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
-func (d *batches) deliver(a *assignment) error { return d.of(a).deliver(a) }
+func (d *batches) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
 
-func (d *batches) redrive(a *assignment) (applied, failed int, err error) { return d.of(a).redrive(a) }
+func (d *batches) redrive(a *assignment) (applied, failed int, err error) {
+	return d.newWorker(a).redriveAll()
+}
 
 func (d *batches) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
 	due, err := d.store.Due(ctx, group, partition, 1)
 	return len(due) > 0, err
 }
 
-// of returns the delivery of one assignment. Its steps are those of [Transactional], over a store
-// whose transactions hold nothing of the handler's.
-func (d *batches) of(a *assignment) *transactional[struct{}] {
+// newWorker returns the worker of one assignment, over a store whose transactions hold nothing of the
+// handler's.
+func (d *batches) newWorker(a *assignment) *batchWorker[struct{}] {
 	s := &batchStore{AtLeastOnceStore: d.store, a: a, every: d.cfg.CheckpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b Batch) error { return d.handler(ctx, b) }
-	return &transactional[struct{}]{store: s, handler: handler, batches: s}
+	w := newBatchWorker[struct{}](a, s, handler)
+	w.policy = workerPolicy{saveEvery: s.every, report: s.report, witnesses: eventDone{&w.brake}}
+	return w
 }
 
 // batchStore is the [driver.TxStore] of one assignment of [Batches]. It calls the handler, and then

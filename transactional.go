@@ -45,7 +45,6 @@ func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delive
 type transactional[Tx any] struct {
 	store   driver.TxStore[Tx]
 	handler Handler[Tx]
-	batches *batchStore // of Batches, which is the store then; nil for Transactional
 }
 
 func (d *transactional[Tx]) check() error {
@@ -57,25 +56,35 @@ func (d *transactional[Tx]) check() error {
 
 func (d *transactional[Tx]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
-func (d *transactional[Tx]) deliver(a *assignment) error {
-	w := d.newWorker(a)
-	defer a.leave(d.store)
-	defer w.takeBack()
-	return a.run(w, d.store)
+func (d *transactional[Tx]) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
+
+func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err error) {
+	return d.newWorker(a).redriveAll()
 }
 
-// transactionalWorker delivers one partition's events during one assignment,
-// batch by batch, on one goroutine. transactional_limit.go says how many events a batch
+func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
+	due, err := d.store.Due(ctx, group, partition, 1)
+	return len(due) > 0, err
+}
+
+func (d *transactional[Tx]) newWorker(a *assignment) *batchWorker[Tx] {
+	w := newBatchWorker(a, d.store, d.handler)
+	w.policy = workerPolicy{stamps: true, report: a.observe, witnesses: laterEvents[Tx]{w}}
+	return w
+}
+
+// batchWorker delivers one partition's events during one assignment, in order and
+// batch by batch, on one goroutine. Its steps are those of [Transactional] and [Batches],
+// which differ in their [workerPolicy]. transactional_limit.go says how many events a batch
 // has, transactional_apply.go splits batches that fail, transactional_commit.go commits
 // them, transactional_brake.go decides whether an event is to blame,
 // transactional_suspect.go finds events that end the process, and
-// transactional_redrive.go redrives dead letters. [Batches] has the same worker over a
-// store of its own (batches.go).
-type transactionalWorker[Tx any] struct {
+// transactional_redrive.go redrives dead letters.
+type batchWorker[Tx any] struct {
 	a       *assignment
-	store   driver.TxStore[Tx]
+	store   driver.TxStore[Tx] // of Batches, a batchStore
 	handler Handler[Tx]
-	batches *batchStore // see transactional
+	policy  workerPolicy
 
 	pos         Position       // the checkpoint, as far as is known
 	record      attemptLog     // of the event after pos, or of a dead letter on redrive
@@ -99,16 +108,24 @@ type transactionalWorker[Tx any] struct {
 	redriveFailures  int
 }
 
-func (d *transactional[Tx]) newWorker(a *assignment) *transactionalWorker[Tx] {
-	return &transactionalWorker[Tx]{
+// newBatchWorker makes a worker without a policy.
+func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler Handler[Tx]) *batchWorker[Tx] {
+	return &batchWorker[Tx]{
 		dedup: deduplicator{belief: newStampBelief(a.c.cfg.StampsFrom)},
-		a:     a, store: d.store, handler: d.handler, batches: d.batches,
+		a:     a, store: store, handler: handler,
 		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: newBatchLimit(&a.c.cfg),
 	}
 }
 
+// deliverAll delivers the partition's events until the assignment ends.
+func (w *batchWorker[Tx]) deliverAll() error {
+	defer w.a.leave(w.store)
+	defer w.takeBack()
+	return w.a.run(w, w.store)
+}
+
 // claimed implements worker.
-func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
+func (w *batchWorker[Tx]) claimed(cp Checkpoint) {
 	switch at := cp.Position.Sequence; {
 	case at < w.pos.Sequence:
 		// The database has lost commits, and the ids of their events with them.
@@ -127,7 +144,7 @@ func (w *transactionalWorker[Tx]) claimed(cp Checkpoint) {
 }
 
 // storeStart implements worker.
-func (w *transactionalWorker[Tx]) storeStart(start Position) error {
+func (w *batchWorker[Tx]) storeStart(start Position) error {
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: start}, Batch{})
 	if errors.Is(err, errReclaimed) {
 		return errReopen
@@ -137,7 +154,7 @@ func (w *transactionalWorker[Tx]) storeStart(start Position) error {
 
 // prepare implements worker. It redrives: dead letters without a stored body are
 // read from the log, and the broker allows no other reader of this consumer.
-func (w *transactionalWorker[Tx]) prepare() error {
+func (w *batchWorker[Tx]) prepare() error {
 	if w.attemptsOnRecord() {
 		w.redrives.due = true // after that event
 		return nil
@@ -146,16 +163,16 @@ func (w *transactionalWorker[Tx]) prepare() error {
 }
 
 // position implements worker.
-func (w *transactionalWorker[Tx]) position() Position { return w.pos }
+func (w *batchWorker[Tx]) position() Position { return w.pos }
 
 // interrupted implements worker.
-func (w *transactionalWorker[Tx]) interrupted(error) bool { return false }
+func (w *batchWorker[Tx]) interrupted(error) bool { return false }
 
 // recreated implements worker. No transaction is under way then.
-func (w *transactionalWorker[Tx]) recreated() bool { return true }
+func (w *batchWorker[Tx]) recreated() bool { return true }
 
 // deliver implements worker.
-func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
+func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	w.buffer = buffer
 	var look, calm, gaps, save interval
 	var ticking sync.WaitGroup
@@ -168,8 +185,8 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	if w.a.topic.Sparse {
 		ticking.Go(func() { gaps.run(ctx, cfg.Clock, passEvery, buffer.ready) })
 	}
-	if w.batches != nil && w.batches.every > 0 {
-		ticking.Go(func() { save.run(ctx, cfg.Clock, w.batches.every, buffer.ready) })
+	if every := w.policy.saveEvery; every > 0 {
+		ticking.Go(func() { save.run(ctx, cfg.Clock, every, buffer.ready) })
 	}
 	defer ticking.Wait()
 	defer cancel()
@@ -226,7 +243,7 @@ func (w *transactionalWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 
 // checkFence commits an empty step. The owner of a partition without events notices in this
 // way that an operator has set its checkpoint. The step stores what Batches have done.
-func (w *transactionalWorker[Tx]) checkFence() error {
+func (w *batchWorker[Tx]) checkFence() error {
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos}, Batch{})
 	if errors.Is(err, errReclaimed) {
 		return nil
@@ -235,7 +252,7 @@ func (w *transactionalWorker[Tx]) checkFence() error {
 }
 
 // deliverBatch applies the events taken from the buffer.
-func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
+func (w *batchWorker[Tx]) deliverBatch(events []*Event) error {
 	w.meet(events)
 	w.tail = driver.Unset
 	if w.a.topic.Sparse {
@@ -251,7 +268,7 @@ func (w *transactionalWorker[Tx]) deliverBatch(events []*Event) error {
 }
 
 // deliverRun applies events, without those that are duplicates of earlier ones.
-func (w *transactionalWorker[Tx]) deliverRun(events []*Event) error {
+func (w *batchWorker[Tx]) deliverRun(events []*Event) error {
 	last := events[len(events)-1]
 	w.taken = last.Sequence
 	kept, err := w.withoutDuplicates(events)
@@ -266,8 +283,8 @@ func (w *transactionalWorker[Tx]) deliverRun(events []*Event) error {
 }
 
 // withoutDuplicates returns the events that are not duplicates of earlier ones.
-func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
-	if w.batches != nil || !slices.ContainsFunc(events, carriesStamp) {
+func (w *batchWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
+	if !w.policy.stamps || !slices.ContainsFunc(events, carriesStamp) {
 		return events, nil
 	}
 	if len(w.dedup.belief) == 0 {
@@ -300,7 +317,7 @@ func (w *transactionalWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, 
 }
 
 // reportStamps reports what is wrong with stamps and new in this assignment.
-func (w *transactionalWorker[Tx]) reportStamps() {
+func (w *batchWorker[Tx]) reportStamps() {
 	for _, err := range w.dedup.faults {
 		w.a.failed(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // apply brings events to their end, in order: each is committed or becomes a dead
 // letter. If all goes well that takes one transaction.
-func (w *transactionalWorker[Tx]) apply(events []*Event) error {
+func (w *batchWorker[Tx]) apply(events []*Event) error {
 	for {
 		events = w.notDone(events)
 		if len(events) == 0 {
@@ -32,7 +32,7 @@ func (w *transactionalWorker[Tx]) apply(events []*Event) error {
 // applyBatch applies several events in one transaction. If that fails because of one of
 // them, it splits the batch around the events to blame, which the handler names or
 // halving finds. Events may be left that are neither committed nor dead letters.
-func (w *transactionalWorker[Tx]) applyBatch(events []*Event) error {
+func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 	failure, err := failureOf(w.transact(events, nil))
 	if failure == nil {
 		return err
@@ -59,7 +59,7 @@ func (w *transactionalWorker[Tx]) applyBatch(events []*Event) error {
 
 // rejections makes dead letters of the culprits if all of them are rejected. It returns
 // how many events they and the events before them are.
-func (w *transactionalWorker[Tx]) rejections(events []*Event, culprits []*EventError) (dead []DeadLetter, n int) {
+func (w *batchWorker[Tx]) rejections(events []*Event, culprits []*EventError) (dead []DeadLetter, n int) {
 	for _, c := range culprits {
 		if faultOf(c.Err) != faultRejected {
 			return nil, 0
@@ -94,7 +94,7 @@ func (t *trial) retry() { t.failure = nil }
 
 // applyOne brings one event to its end: it is committed, or becomes a dead letter
 // after its attempts. A failure that is already known counts as an attempt.
-func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
+func (w *batchWorker[Tx]) applyOne(e *Event, failure error) error {
 	t := &trial{event: e, attempt: w.attempts(e), wait: w.a.c.backoff(w.a.rand)}
 	if failure != nil {
 		t.fail(failure, t.attempt+1)
@@ -112,7 +112,7 @@ func (w *transactionalWorker[Tx]) applyOne(e *Event, failure error) error {
 }
 
 // makeAttempt makes one attempt at an event.
-func (w *transactionalWorker[Tx]) makeAttempt(t *trial) error {
+func (w *batchWorker[Tx]) makeAttempt(t *trial) error {
 	if killer := w.killer(t.event); killer != nil {
 		t.fail(killer, w.attempts(t.event))
 		return nil
@@ -125,7 +125,7 @@ func (w *transactionalWorker[Tx]) makeAttempt(t *trial) error {
 }
 
 // decide decides what follows from a failed attempt.
-func (w *transactionalWorker[Tx]) decide(t *trial) error {
+func (w *batchWorker[Tx]) decide(t *trial) error {
 	last := t.attempt >= w.a.c.cfg.Attempts
 	switch {
 	case faultOf(t.failure) == faultRejected, last && t.confirmed:
@@ -142,7 +142,7 @@ func (w *transactionalWorker[Tx]) decide(t *trial) error {
 }
 
 // park stores an event as a dead letter.
-func (w *transactionalWorker[Tx]) park(t *trial) error {
+func (w *batchWorker[Tx]) park(t *trial) error {
 	failure, err := failureOf(w.transact([]*Event{t.event}, []DeadLetter{w.a.newDeadLetter(t.event, t.failure, t.attempt+w.deaths(t.event))}))
 	if failure != nil {
 		return fmt.Errorf("store dead letter: %w", failure)
@@ -151,10 +151,10 @@ func (w *transactionalWorker[Tx]) park(t *trial) error {
 }
 
 // done reports whether an event lies before the checkpoint.
-func (w *transactionalWorker[Tx]) done(e *Event) bool { return e.Sequence <= w.pos.Sequence }
+func (w *batchWorker[Tx]) done(e *Event) bool { return e.Sequence <= w.pos.Sequence }
 
 // notDone returns the events without those that are done.
-func (w *transactionalWorker[Tx]) notDone(events []*Event) []*Event {
+func (w *batchWorker[Tx]) notDone(events []*Event) []*Event {
 	for len(events) > 0 && w.done(events[0]) {
 		events = events[1:]
 	}

@@ -38,8 +38,8 @@ const filteredAhead = 10_000
 // brake counts events that fail. Its zero value is ready to use.
 type brake struct {
 	failed  map[int64]bool // numbers of the events that failed in a row, without one success
-	witness *Event         // the last event that succeeded in a dry run; of Batches, the last that succeeded
-	held    bool           // of Batches: no event succeeds, or is known to have
+	witness *Event         // the last event that succeeded in a dry run; see witnesses
+	held    bool           // no event succeeds, or is known to have: see eventDone
 }
 
 // note counts an event that fails, once.
@@ -61,7 +61,7 @@ func (b *brake) tripped() bool { return b.held || len(b.failed) >= brakeAfter }
 // doubt decides about an event that has used up its attempts. If another event succeeds,
 // the failure is its own if one more attempt fails. It is also its own if there is no
 // other event to try and few have failed in a row.
-func (w *transactionalWorker[Tx]) doubt(t *trial) error {
+func (w *batchWorker[Tx]) doubt(t *trial) error {
 	w.brake.note(t.event)
 	w.returned()
 	found, err := w.findWitness(t.event)
@@ -72,10 +72,9 @@ func (w *transactionalWorker[Tx]) doubt(t *trial) error {
 		t.confirmed = true
 		t.retry()
 		return nil
-	case w.batches != nil:
-		w.brake.held = true
-		return w.hold(t)
-	case w.brake.tripped():
+	}
+	w.policy.witnesses.missing()
+	if w.brake.tripped() {
 		return w.hold(t)
 	}
 	t.confirmed = true
@@ -83,8 +82,8 @@ func (w *transactionalWorker[Tx]) doubt(t *trial) error {
 }
 
 // findWitness reports whether an event other than e succeeds.
-func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
-	for _, other := range w.others(e, brakeAfter) {
+func (w *batchWorker[Tx]) findWitness(e *Event) (bool, error) {
+	for _, other := range w.policy.witnesses.candidates(e, brakeAfter) {
 		if w.brake.tripped() {
 			break
 		}
@@ -98,42 +97,9 @@ func (w *transactionalWorker[Tx]) findWitness(e *Event) (bool, error) {
 	return false, nil
 }
 
-// others returns up to n events at hand that come after e, the last witness first.
-// Those that are suspected of killing the process are left out, and those that are not handled. Of
-// Batches it is the witness alone.
-func (w *transactionalWorker[Tx]) others(e *Event, n int) []*Event {
-	var list []*Event
-	if w.batches != nil {
-		if w.brake.witness != nil {
-			list = append(list, w.brake.witness)
-		}
-		return list
-	}
-	from := max(e.Sequence, w.suspectUpTo)
-	if witness := w.brake.witness; witness != nil && witness.Sequence > from {
-		list = append(list, witness)
-	}
-	for _, other := range w.batch {
-		if other.Sequence > from {
-			list = append(list, other)
-		}
-	}
-	cfg := &w.a.c.cfg
-	list = cfg.handled(list)
-	if last := w.batch[len(w.batch)-1]; len(list) < n {
-		ahead := n
-		if cfg.Filter != nil { // it may leave out most of them
-			ahead = max(n, filteredAhead)
-		}
-		others := w.buffer.peek(max(from, last.Sequence), w.suspects+ahead)
-		list = append(list, cfg.handled(others[min(w.suspects, len(others)):])...)
-	}
-	return list[:min(n, len(list))]
-}
-
 // dryRun reports whether the handler succeeds with an event, in a transaction that is
 // rolled back.
-func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
+func (w *batchWorker[Tx]) dryRun(e *Event) (bool, error) {
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true}, w.batchOf([]*Event{e}))
 	var failed *driver.HandlerError
 	switch {
@@ -146,9 +112,7 @@ func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
 		if own {
 			w.brake.note(e)
 		}
-		if w.batches == nil || !own { // a handler that rejects repetitions shows nothing
-			w.brake.witness = nil
-		}
+		w.policy.witnesses.failed(own)
 		return false, nil
 	}
 	return false, err
@@ -156,12 +120,12 @@ func (w *transactionalWorker[Tx]) dryRun(e *Event) (bool, error) {
 
 // hold keeps the partition where it is until an event succeeds: the first one, or one of
 // those after it.
-func (w *transactionalWorker[Tx]) hold(t *trial) error {
+func (w *batchWorker[Tx]) hold(t *trial) error {
 	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
 	wait := w.a.c.backoff(w.a.rand)
 	for n := 0; w.brake.tripped(); n++ {
-		if w.batches != nil && w.brake.witness == nil && n >= heldAttempts {
-			break // no event before this one can be tried, and none after it may be
+		if w.policy.witnesses.exhausted(n) {
+			break
 		}
 		w.failed(w.batchOf([]*Event{t.event}), w.brake.heldError(t.failure))
 		if err := w.a.pause(wait.Next()); err != nil {
@@ -185,9 +149,9 @@ func (w *transactionalWorker[Tx]) hold(t *trial) error {
 
 // sample tries events after e, drawn at random, until one succeeds. More than one, because the
 // first may fail by its own fault: the next round is up to RetryMax away.
-func (w *transactionalWorker[Tx]) sample(e *Event) error {
+func (w *batchWorker[Tx]) sample(e *Event) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
-	began, others := elapsed(), w.others(e, 2*w.a.c.cfg.MaxBatch)
+	began, others := elapsed(), w.policy.witnesses.candidates(e, 2*w.a.c.cfg.MaxBatch)
 	for range min(samples, len(others)) {
 		i := w.a.rand.IntN(len(others))
 		found, err := w.dryRun(others[i])

@@ -13,7 +13,7 @@ var errReclaimed = errors.New("checkpoint claimed again")
 
 // transact applies events in one transaction. Those of the dead letters, which are
 // in the same order, are not handled: their dead letters are stored instead.
-func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
+func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 	good := events
 	if len(dead) > 0 {
 		good = make([]*Event, 0, len(events))
@@ -37,9 +37,7 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 	w.limit.adapt(len(events), w.a.c.cfg.Clock.Elapsed()-began)
 	if n := len(b.Events); n > 0 {
 		w.brake.release()
-		if w.batches != nil {
-			w.brake.witness = b.Events[n-1]
-		}
+		w.policy.witnesses.applied(b.Events[n-1])
 	}
 	for _, d := range dead {
 		w.a.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
@@ -55,7 +53,7 @@ func (w *transactionalWorker[Tx]) transact(events []*Event, dead []DeadLetter) e
 
 // advance moves the checkpoint past the given number of events, and past the
 // duplicates among them.
-func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b Batch) error {
+func (w *batchWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b Batch) error {
 	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
 	duplicates := w.dedup.addTo(&step)
 	if w.setBack() && events+duplicates > 0 {
@@ -66,11 +64,7 @@ func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events
 		return err
 	}
 	w.dedup.committed(&step)
-	report := w.a.observe
-	if w.batches != nil {
-		report = w.batches.report
-	}
-	report(Observation{
+	w.policy.report(Observation{
 		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
 		Filtered: events - len(dead) - len(b.Events),
 		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
@@ -80,10 +74,10 @@ func (w *transactionalWorker[Tx]) advance(to Position, dead []DeadLetter, events
 
 // setBack reports whether events after the checkpoint have dead letters already: an operator has set
 // it back.
-func (w *transactionalWorker[Tx]) setBack() bool { return w.pos.Sequence+1 < w.deadLettersBelow }
+func (w *batchWorker[Tx]) setBack() bool { return w.pos.Sequence+1 < w.deadLettersBelow }
 
 // skip moves the checkpoint past duplicates alone, or past numbers without an event.
-func (w *transactionalWorker[Tx]) skip(to Position) error {
+func (w *batchWorker[Tx]) skip(to Position) error {
 	for w.pos.Sequence < to.Sequence {
 		err := w.advance(to, nil, 0, Batch{})
 		var failed *driver.HandlerError
@@ -98,12 +92,12 @@ func (w *transactionalWorker[Tx]) skip(to Position) error {
 }
 
 // batchOf returns events as the handler gets them.
-func (w *transactionalWorker[Tx]) batchOf(events []*Event) Batch {
+func (w *batchWorker[Tx]) batchOf(events []*Event) Batch {
 	return Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: events}
 }
 
 // handle returns the handler applied to a batch, nil for an empty batch.
-func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
+func (w *batchWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
 	if len(b.Events) == 0 {
 		return nil
 	}
@@ -117,7 +111,7 @@ func (w *transactionalWorker[Tx]) handle(b Batch) func(context.Context, Tx) erro
 // returns nil if the step is known to be done, a [*driver.HandlerError] if an event is at
 // fault or a redrive has failed, errReclaimed if the step is to be tried again, or the
 // reason why the assignment must end.
-func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
+func (w *batchWorker[Tx]) commit(step driver.Step, b Batch) error {
 	committing := w.a.delivery.doing(activityCommit, 0, 0)
 	err := w.store.Commit(w.a.work, step, w.handle(b))
 	committing.done()
@@ -157,7 +151,7 @@ func (w *transactionalWorker[Tx]) commit(step driver.Step, b Batch) error {
 
 // storeFailed reports that the store has not done a step, or does not know whether it
 // has, and waits if that was an outage. It returns an error if the assignment must end.
-func (w *transactionalWorker[Tx]) storeFailed(step driver.Step, b Batch, err error) error {
+func (w *batchWorker[Tx]) storeFailed(step driver.Step, b Batch, err error) error {
 	fenced := errors.Is(err, ErrFenced) && !errors.As(err, new(*driver.HandlerError))
 	if fenced {
 		// Observed also after the lease has ended: it shows that a late commit was
@@ -191,7 +185,7 @@ func tookTooLong(b Batch, err error) bool {
 
 // handlerFailed returns the handler's failure if an event is at fault, or if a dead letter
 // was redriven. Otherwise the partition waits.
-func (w *transactionalWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) error {
+func (w *batchWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) error {
 	if faultOf(failure.Err).counts() {
 		w.outage.Reset()
 		return failure
@@ -212,7 +206,7 @@ func (w *transactionalWorker[Tx]) handlerFailed(b Batch, failure *driver.Handler
 }
 
 // failed reports a failure that is no event's fault, and the events that wait.
-func (w *transactionalWorker[Tx]) failed(b Batch, err error) {
+func (w *batchWorker[Tx]) failed(b Batch, err error) {
 	o := Observation{Kind: KindFailed, Events: len(b.Events), Err: err}
 	switch n := len(b.Events); n {
 	case 0:
@@ -241,7 +235,7 @@ func failureOf(err error) (failure, end error) {
 }
 
 // batchLimit returns how many events the next transaction may take.
-func (w *transactionalWorker[Tx]) batchLimit() int {
+func (w *batchWorker[Tx]) batchLimit() int {
 	if w.pos.Sequence < w.suspectUpTo || w.suspects > 0 {
 		return 1
 	}
@@ -251,7 +245,7 @@ func (w *transactionalWorker[Tx]) batchLimit() int {
 // reclaim asks the database where the checkpoint stands, for as long as that
 // takes. If the checkpoint has moved backwards the log must be read from there:
 // then it returns errReopen.
-func (w *transactionalWorker[Tx]) reclaim() error {
+func (w *batchWorker[Tx]) reclaim() error {
 	for {
 		var cp Checkpoint
 		err := w.a.request(w.a.work, "claim checkpoint again", func(ctx context.Context) (err error) {

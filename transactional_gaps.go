@@ -18,7 +18,7 @@ const passEvery = time.Second
 
 // upTo returns the position after an event and what follows it without an event to handle:
 // duplicates, and numbers without an event if they are the last that was read.
-func (w *transactionalWorker[Tx]) upTo(e *Event) Position {
+func (w *batchWorker[Tx]) upTo(e *Event) Position {
 	to := w.dedup.after(e)
 	if to.Sequence == w.taken && w.tail.Sequence > to.Sequence {
 		return w.tail
@@ -28,7 +28,7 @@ func (w *transactionalWorker[Tx]) upTo(e *Event) Position {
 
 // pass moves the checkpoint over numbers without an event, but not while attempts at a later event
 // are on record: moving the checkpoint clears the record.
-func (w *transactionalWorker[Tx]) pass(to Position) error {
+func (w *batchWorker[Tx]) pass(to Position) error {
 	if to == driver.Unset || w.attemptsOnRecord() && w.record.known.Sequence > to.Sequence {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (w *transactionalWorker[Tx]) pass(to Position) error {
 
 // setLostAside sets the dead letters aside whose events the log has lost, if others with their numbers
 // are to be applied after a checkpoint that was set back.
-func (w *transactionalWorker[Tx]) setLostAside(events []*Event) error {
+func (w *batchWorker[Tx]) setLostAside(events []*Event) error {
 	if !w.parkedLoaded {
 		err := w.a.request(w.a.work, "look for dead letters", func(ctx context.Context) (err error) {
 			w.parked, err = w.store.Parked(ctx, w.a.topic.Group, w.a.lease.Partition, w.a.incarnation, w.pos.Sequence)
@@ -59,7 +59,7 @@ func (w *transactionalWorker[Tx]) setLostAside(events []*Event) error {
 // deliverApart applies events after a checkpoint that was set back. A step removes older dead
 // letters of the numbers that it passes, because it decides about their events. Numbers whose
 // events the log does not hold any more must keep theirs, so steps of their own pass these.
-func (w *transactionalWorker[Tx]) deliverApart(events []*Event) error {
+func (w *batchWorker[Tx]) deliverApart(events []*Event) error {
 	for len(events) > 0 {
 		n := 1
 		for n < len(events) && events[n].Sequence == events[n-1].Sequence+1 {

@@ -42,20 +42,16 @@ func (i *interval) run(ctx context.Context, clock Clock, every time.Duration, de
 // fired reports whether it has fired since the last call.
 func (i *interval) fired() bool { return i.due.Swap(false) }
 
-func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
-	due, err := d.store.Due(ctx, group, partition, 1)
-	return len(due) > 0, err
-}
-
-func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err error) {
-	w := d.newWorker(a)
-	defer a.leave(d.store)
+// redriveAll runs the redrives that are due, and nothing else.
+func (w *batchWorker[Tx]) redriveAll() (applied, failed int, err error) {
+	a := w.a
+	defer a.leave(w.store)
 	defer w.takeBack()
 	wait := a.c.backoff(a.rand)
 	err = errReopen
 	for a.idle.Err() == nil {
 		if errors.Is(err, errReopen) {
-			err = a.claim(w, d.store)
+			err = a.claim(w, w.store)
 		} else {
 			var due []DeadLetter
 			var ahead int
@@ -86,7 +82,7 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 // dueRedrives returns dead letters whose redrive is due. Those of events after the
 // checkpoint are only counted: the events are read again, and their steps settle the
 // dead letters.
-func (w *transactionalWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
+func (w *batchWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
 	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
 		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 		return err
@@ -100,7 +96,7 @@ func (w *transactionalWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, er
 
 // runRedrives looks for redrives and runs a round of them. It runs between two
 // batches, so never beside the handler.
-func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
+func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 	w.redrives.due = false
 	due, _, err := w.dueRedrives()
 	if err != nil {
@@ -119,7 +115,7 @@ func (w *transactionalWorker[Tx]) runRedrives(mayRead bool) error {
 // redriveRound runs redrives until there are no more, one meets an outage, or the time
 // of a round is over. A dead letter without a body needs the log: unless the log may be
 // read now, redriveRound returns errReopen.
-func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
+func (w *batchWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
 	began := elapsed()
 	defer func() { w.redrives.restUntil = elapsed() + elapsed() - began }()
@@ -159,7 +155,7 @@ func (w *transactionalWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) e
 // redriveOne applies one dead letter and removes it, in one transaction. If the
 // handler fails, it stores the new error instead. After an outage it returns
 // errReclaimed: the round ends.
-func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
+func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 	e := d.Event
 	if !d.HasBody {
 		found, err := w.a.reread(d)
@@ -215,7 +211,7 @@ func (w *transactionalWorker[Tx]) redriveOne(d *DeadLetter) error {
 
 // postpone has a dead letter redriven later, because what its handler needs is not
 // available. If that is nothing of this event's own, the round ends.
-func (w *transactionalWorker[Tx]) postpone(d *DeadLetter, failure error) error {
+func (w *batchWorker[Tx]) postpone(d *DeadLetter, failure error) error {
 	wait := cmp.Or(statedWait(failure), w.a.c.cfg.RetryMax)
 	w.a.failed(fmt.Errorf("redrive of event %d is postponed by %v: %w", d.Event.Sequence, wait, failure))
 	d.Status, d.Error = StatusRedrive, errorText(failure)
@@ -231,7 +227,7 @@ func (w *transactionalWorker[Tx]) postpone(d *DeadLetter, failure error) error {
 }
 
 // storeRedriveFailure stores a dead letter whose redrive has failed.
-func (w *transactionalWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure error) error {
+func (w *batchWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure error) error {
 	w.a.redriveFailed(d, failure)
 	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}}, Batch{})
 	if err != nil {
@@ -244,7 +240,7 @@ func (w *transactionalWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure err
 }
 
 // clearRedrive forgets the attempts at a dead letter whose redrive has ended.
-func (w *transactionalWorker[Tx]) clearRedrive(d *DeadLetter) {
+func (w *batchWorker[Tx]) clearRedrive(d *DeadLetter) {
 	if w.record.known.DeadLetter == d.ID {
 		w.record.known = driver.AttemptRecord{}
 	}

@@ -57,14 +57,14 @@ func (l *attemptLog) of(sequence, deadLetter int64) driver.AttemptRecord {
 }
 
 // attempts returns how many attempts at an event have failed.
-func (w *transactionalWorker[Tx]) attempts(e *Event) int { return w.record.of(e.Sequence, 0).Attempts }
+func (w *batchWorker[Tx]) attempts(e *Event) int { return w.record.of(e.Sequence, 0).Attempts }
 
 // deaths returns how many attempts at an event have never returned.
-func (w *transactionalWorker[Tx]) deaths(e *Event) int { return w.record.of(e.Sequence, 0).Unreturned }
+func (w *batchWorker[Tx]) deaths(e *Event) int { return w.record.of(e.Sequence, 0).Unreturned }
 
 // attemptsOnRecord reports whether attempts at the event after the checkpoint are on
 // record. The attempt of a redrive would overwrite them.
-func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
+func (w *batchWorker[Tx]) attemptsOnRecord() bool {
 	known := &w.record.known
 	return known.DeadLetter == 0 && known.Attempts+known.Unreturned > 0 && known.Sequence > w.pos.Sequence
 }
@@ -72,7 +72,7 @@ func (w *transactionalWorker[Tx]) attemptsOnRecord() bool {
 // suspect notes, after a claim, which events are suspected of killing the process. If
 // an attempt at one of them is on record, it is that one. Otherwise it is one of the
 // largest batch that an earlier owner can have had in progress.
-func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
+func (w *batchWorker[Tx]) suspect(cp Checkpoint) {
 	last := driver.Unset.Sequence
 	switch {
 	case w.attemptsOnRecord() && w.record.known.Unreturned > 0:
@@ -89,7 +89,7 @@ func (w *transactionalWorker[Tx]) suspect(cp Checkpoint) {
 }
 
 // meet notes the numbers of events that are suspected.
-func (w *transactionalWorker[Tx]) meet(events []*Event) {
+func (w *batchWorker[Tx]) meet(events []*Event) {
 	if n := min(w.suspects, len(events)); n > 0 {
 		w.suspects -= n
 		w.suspectUpTo = max(w.suspectUpTo, events[n-1].Sequence)
@@ -98,13 +98,13 @@ func (w *transactionalWorker[Tx]) meet(events []*Event) {
 
 // suspicious reports whether a claim has counted against the events after the
 // checkpoint.
-func (w *transactionalWorker[Tx]) suspicious() bool {
+func (w *batchWorker[Tx]) suspicious() bool {
 	return w.claims > 1 || w.suspectUpTo > w.pos.Sequence
 }
 
 // clearSuspicion ends the suspicion if there are no events after the checkpoint: those that
 // are still to come have not ended a process. Claims count from 1 again.
-func (w *transactionalWorker[Tx]) clearSuspicion() {
+func (w *batchWorker[Tx]) clearSuspicion() {
 	var bounds driver.Bounds
 	err := w.a.request(w.a.idle, "ask for the log's end", func(ctx context.Context) (err error) {
 		bounds, err = w.a.c.source.Bounds(ctx, w.a.lease.Partition)
@@ -127,7 +127,7 @@ func (w *transactionalWorker[Tx]) clearSuspicion() {
 
 // killer returns the failure of an event whose attempts have ended the process as
 // often as is allowed, nil for another event.
-func (w *transactionalWorker[Tx]) killer(e *Event) error {
+func (w *batchWorker[Tx]) killer(e *Event) error {
 	deaths := w.deaths(e)
 	if deaths < deathsAllowed {
 		return nil
@@ -139,7 +139,7 @@ func (w *transactionalWorker[Tx]) killer(e *Event) error {
 // try applies one event in a transaction of its own. If the event is suspected of
 // killing the process, the attempt is recorded before it starts, and only one such
 // attempt runs in this process, so that its death shows which event it was.
-func (w *transactionalWorker[Tx]) try(e *Event) error {
+func (w *batchWorker[Tx]) try(e *Event) error {
 	if e.Sequence <= w.suspectUpTo {
 		release, err := w.acquireToken()
 		if err != nil {
@@ -160,7 +160,7 @@ func (w *transactionalWorker[Tx]) try(e *Event) error {
 // ended while it handled them. An event that is not the cause becomes a dead letter only
 // if that happens three times, each time beside an attempt that hangs for longer than a
 // lease.
-func (w *transactionalWorker[Tx]) acquireToken() (release func(), err error) {
+func (w *batchWorker[Tx]) acquireToken() (release func(), err error) {
 	defer w.a.delivery.doing(activitySuspect, 0, 0).done()
 	token := w.a.c.suspectToken
 	select {
@@ -179,7 +179,7 @@ func (w *transactionalWorker[Tx]) acquireToken() (release func(), err error) {
 
 // recordStart records an attempt before it begins, as one that has not returned: if it
 // ends the process, the next claim finds it so.
-func (w *transactionalWorker[Tx]) recordStart(sequence, deadLetter int64) error {
+func (w *batchWorker[Tx]) recordStart(sequence, deadLetter int64) error {
 	started := w.record.of(sequence, deadLetter)
 	if started.Attempts+started.Unreturned == 0 {
 		w.record.known = driver.AttemptRecord{} // it was of another event
@@ -189,7 +189,7 @@ func (w *transactionalWorker[Tx]) recordStart(sequence, deadLetter int64) error 
 }
 
 // recordFailure records that so many attempts at an event have failed.
-func (w *transactionalWorker[Tx]) recordFailure(e *Event, attempts int, failure error) error {
+func (w *batchWorker[Tx]) recordFailure(e *Event, attempts int, failure error) error {
 	failed := w.record.of(e.Sequence, 0)
 	failed.Attempts, failed.Error = attempts, errorText(failure)
 	err := w.recordAttempt(failed)
@@ -201,7 +201,7 @@ func (w *transactionalWorker[Tx]) recordFailure(e *Event, attempts int, failure 
 
 // recordAttempt stores an attempt record, unless it is stored. Like commit it returns
 // errReclaimed after a failure.
-func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
+func (w *batchWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) error {
 	if w.record.has(attempt) {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (w *transactionalWorker[Tx]) recordAttempt(attempt driver.AttemptRecord) er
 	return errReclaimed
 }
 
-func (w *transactionalWorker[Tx]) storeAttempt(attempt driver.AttemptRecord) error {
+func (w *batchWorker[Tx]) storeAttempt(attempt driver.AttemptRecord) error {
 	err := w.a.request(w.a.work, "record attempt", func(ctx context.Context) error {
 		return w.store.RecordAttempt(ctx, w.a.lease, w.pos, attempt)
 	})
@@ -234,7 +234,7 @@ func (w *transactionalWorker[Tx]) storeAttempt(attempt driver.AttemptRecord) err
 
 // returned takes an attempt that has returned back from the record, if the store allows
 // it, before the partition waits: what ends the process meanwhile is not this event.
-func (w *transactionalWorker[Tx]) returned() {
+func (w *batchWorker[Tx]) returned() {
 	if !w.record.has(w.record.known) {
 		_ = w.storeAttempt(w.record.known) // the caller has reported the outage, if there is one
 	}
@@ -243,7 +243,7 @@ func (w *transactionalWorker[Tx]) returned() {
 // takeBack removes an attempt that has returned from the record, before the partition
 // is released: it has not ended the process. Where that is impossible, because the
 // lease is lost or the store fails, the attempt stays on record.
-func (w *transactionalWorker[Tx]) takeBack() {
+func (w *batchWorker[Tx]) takeBack() {
 	if w.record.has(w.record.known) {
 		return
 	}

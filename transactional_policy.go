@@ -1,0 +1,92 @@
+package sluice
+
+import "time"
+
+// workerPolicy is what the deliveries with a [batchWorker] do in different ways.
+type workerPolicy struct {
+	saveEvery time.Duration     // how often a checkpoint is stored that was not stored with its batch; 0: each was
+	stamps    bool              // messages that are duplicates by their stamps are skipped
+	report    func(Observation) // reports a step that is done
+	witnesses witnesses
+}
+
+// witnesses are the events that show, if they succeed when they are tried, that another event's
+// failure is its own. The brake remembers the last one (brake.witness).
+type witnesses interface {
+	// candidates returns up to n of them for an event that fails, best first.
+	candidates(e *Event, n int) []*Event
+	// applied notes that events up to this one were applied.
+	applied(last *Event)
+	// failed notes that a candidate failed, by a failure of its own or because of something else.
+	failed(own bool)
+	// missing notes that no candidate has succeeded.
+	missing()
+	// exhausted reports whether an event that has no witness was tried often enough, after n
+	// attempts in a hold.
+	exhausted(n int) bool
+}
+
+// laterEvents are the witnesses of [Transactional]: events after the one that fails, because trying
+// them changes nothing.
+type laterEvents[Tx any] struct{ w *batchWorker[Tx] }
+
+// candidates implements witnesses. The last witness comes first. Events that are suspected of killing
+// the process are left out, and those that are not handled.
+func (l laterEvents[Tx]) candidates(e *Event, n int) []*Event {
+	w := l.w
+	var list []*Event
+	from := max(e.Sequence, w.suspectUpTo)
+	if witness := w.brake.witness; witness != nil && witness.Sequence > from {
+		list = append(list, witness)
+	}
+	for _, other := range w.batch {
+		if other.Sequence > from {
+			list = append(list, other)
+		}
+	}
+	cfg := &w.a.c.cfg
+	list = cfg.handled(list)
+	if last := w.batch[len(w.batch)-1]; len(list) < n {
+		ahead := n
+		if cfg.Filter != nil { // it may leave out most of them
+			ahead = max(n, filteredAhead)
+		}
+		others := w.buffer.peek(max(from, last.Sequence), w.suspects+ahead)
+		list = append(list, cfg.handled(others[min(w.suspects, len(others)):])...)
+	}
+	return list[:min(n, len(list))]
+}
+
+func (laterEvents[Tx]) applied(*Event) {}
+
+func (l laterEvents[Tx]) failed(bool) { l.w.brake.witness = nil }
+
+func (laterEvents[Tx]) missing() {}
+
+func (laterEvents[Tx]) exhausted(int) bool { return false }
+
+// eventDone is the witness of [Batches]: the event that was done last, once more. Trying a later event
+// would have its effect out of turn.
+type eventDone struct{ brake *brake }
+
+func (d eventDone) candidates(*Event, int) []*Event {
+	if d.brake.witness == nil {
+		return nil
+	}
+	return []*Event{d.brake.witness}
+}
+
+func (d eventDone) applied(last *Event) { d.brake.witness = last }
+
+// failed implements witnesses. A handler that rejects repetitions shows nothing.
+func (d eventDone) failed(own bool) {
+	if !own {
+		d.brake.witness = nil
+	}
+}
+
+func (d eventDone) missing() { d.brake.held = true }
+
+// exhausted implements witnesses. Without a witness no event before this one can be tried, and none
+// after it may be.
+func (d eventDone) exhausted(n int) bool { return d.brake.witness == nil && n >= heldAttempts }
