@@ -337,7 +337,9 @@ func TestCopiesNeedMarks(t *testing.T) {
 }
 
 // A sink's results decide what is copied. What it rejects it gets again without body.
-func TestCopyTo(t *testing.T) {
+func TestCopyTo(t *testing.T) { synctest.Test(t, testCopyTo) }
+
+func testCopyTo(t *testing.T) {
 	type letter struct {
 		text        string
 		incarnation string

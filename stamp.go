@@ -263,7 +263,9 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 
 // CausationSource returns [CausationID].Source of the messages that a stage makes of an event of a
 // topic, which has the stage's consumer group.
-func CausationSource(topic *Topic, e *Event) string { return idSourceOf(topic, topic.Incarnation).of(e) }
+func CausationSource(topic *Topic, e *Event) string {
+	return idSourceOf(topic, topic.Incarnation).of(e)
+}
 
 // ForeignStamp reports whether a stamp is of another stage than the one whose records and
 // submissions have ctx. It is false if [StampOf] does not work in ctx.

@@ -69,7 +69,7 @@ func openRoutes(t *testing.T, file string, env ...string) (*Pipeline, *Parts) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := parts.Close(context.Background()); err != nil {
+		if err := parts.Close(context.Background()); err != nil { // that of t has ended
 			t.Error(err)
 		}
 	})
