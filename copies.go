@@ -117,8 +117,8 @@ func (a *assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 		}
 		return page, err
 	}
-	// Unlike the copy it is done although the consumer is to stop: otherwise all are copied again.
-	ctx, cancel = a.requestCtx(a.work)
+	// Unlike the copy it is done although the assignment is to end: otherwise all are copied again.
+	ctx, cancel = a.shutdownCtx()
 	notMarked := marks.MarkCopied(ctx, group, partition, copied)
 	cancel()
 	if notMarked != nil {
@@ -192,12 +192,17 @@ func writeCopies[R any](ctx context.Context, sink Sink[R], record func(context.C
 		sink.Submit(ctx, r, func(w WriteResult) { once.Do(func() { results <- result{i, w.Err} }) })
 	}
 	for ; waiting > 0; waiting-- {
+		var r result
 		select {
-		case r := <-results:
-			errs[r.i] = r.err
-		case <-ctx.Done():
-			return errs
+		case r = <-results: // also if ctx has ended
+		default:
+			select {
+			case r = <-results:
+			case <-ctx.Done():
+				return errs
+			}
 		}
+		errs[r.i] = r.err
 	}
 	return errs
 }

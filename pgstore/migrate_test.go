@@ -317,3 +317,27 @@ func TestEncoding(t *testing.T) {
 		t.Errorf("error is %v, want the encoding refused", err)
 	}
 }
+
+// Dead letters that a binary of version 4 has stored, or stores beside this one, are not copied yet.
+func TestCopiesBesideVersion4(t *testing.T) {
+	s, group, asOld := beside(t, 4)
+	park := func(sequence int) {
+		asOld(fmt.Sprintf(`INSERT INTO sluice_dead_letters (namespace, topic, consumer_group, incarnation, partition, sequence_number, failed_at, error, attempts, status, has_body)
+VALUES ('ns', 'flights', 'g', 'i', '0', %d, now(), 'no', 1, 'dead', false)`, sequence))
+	}
+	uncopied := func(want ...int64) (list []driver.DeadLetter) {
+		t.Helper()
+		list, err := s.Uncopied(t.Context(), group, "0", 0, 10)
+		if err != nil || !slices.EqualFunc(list, want, func(d driver.DeadLetter, n int64) bool { return d.Event.Sequence == n }) {
+			t.Fatalf("not copied are %+v, %v; want events %v", list, err, want)
+		}
+		return list
+	}
+	park(1)
+	one := uncopied(1)[0]
+	if err := s.MarkCopied(t.Context(), group, "0", []driver.ParkedEvent{{ID: one.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	park(2)
+	uncopied(2)
+}

@@ -461,3 +461,23 @@ func TestMariaDBPausedOwner(t *testing.T) {
 		t.Errorf("the rival committed %v after the pause", took)
 	}
 }
+
+// TestMariaDBMigration: tables of version 1 get their new column, also if a process ended between that
+// and the note of the new version.
+func TestMariaDBMigration(t *testing.T) {
+	address := mariadbtest.Database(t)
+	s := openMariaDB(t, address, nil)
+	parkOne(t, s, 1)
+	for _, undo := range []string{"ALTER TABLE sluice_dead_letters DROP KEY sluice_dead_letters_copied, DROP COLUMN copied", "DO 0"} {
+		for _, statement := range []string{undo, "UPDATE sluice_schema SET version = 1 WHERE component = 'store'"} {
+			if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later := openMariaDB(t, address, nil)
+		if v, oldest := version(t, later); v != 2 || oldest != 1 {
+			t.Errorf("after %s: version %d, oldest %d; want 2, 1", undo, v, oldest)
+		}
+		wantUncopied(t, later, 1)
+	}
+}

@@ -316,3 +316,42 @@ func TestCheck(t *testing.T) {
 	}
 	saysAll(t, "a newer one", CheckSQLite(t.Context(), path), path, fmt.Sprintf("version %d", ours+2), "upgrade it")
 }
+
+// Dead letters that a program of version 4 has stored, or stores beside this one, are not copied yet.
+func TestCopiesBesideVersion4(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	cfg, err := (*Config)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := openSQLite(path, cfg, sqliteDialect{sqliteStoreSteps[:4], sqliteLeaseSteps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	parkOne(t, old, 1)
+	s := open(t, path)
+	wantUncopied(t, s, 1)
+	parkOne(t, old, 2)
+	if err := s.MarkCopied(t.Context(), group, "0", []driver.ParkedEvent{{ID: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	parkOne(t, old, 1)
+	wantUncopied(t, s, 2)
+}
+
+func parkOne(t *testing.T, s *Store, sequence int64) {
+	t.Helper()
+	d := driver.DeadLetter{Group: group, Incarnation: "i", Status: driver.StatusDead, Event: driver.Event{Partition: "0", Sequence: sequence}}
+	if err := s.Park(t.Context(), []driver.DeadLetter{d}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantUncopied(t *testing.T, s *Store, want ...int64) {
+	t.Helper()
+	list, err := s.Uncopied(t.Context(), group, "0", 0, 10)
+	if err != nil || !slices.EqualFunc(list, want, func(d driver.DeadLetter, n int64) bool { return d.Event.Sequence == n }) {
+		t.Errorf("not copied are %+v, %v; want events %v", list, err, want)
+	}
+}

@@ -156,7 +156,7 @@ function until(t) {
 
 const NAMES = {
   acquired: "partition acquired", released: "partition released", lost: "partition lost", fenced: "commit refused (fenced)", unknown: "commit outcome unknown",
-  parked: "dead letter", redriven: "dead letter applied", "redrive failed": "dead letter failed again", stopped: "partition halted", failed: "dependency error, retrying", "hook failed": "hook failed",
+  parked: "dead letter", redriven: "dead letter applied", "redrive failed": "dead letter failed again", stopped: "partition halted", failed: "dependency error, retrying", "hook failed": "hook failed", "copy failed": "dead letters not copied, retrying",
   stalled: "partition stalled", resumed: "partition moves again",
 };
 
