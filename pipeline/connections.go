@@ -21,7 +21,7 @@ type Connections struct {
 	Blob *BlobConnection
 	// Cosmos is the target, or that of the first route to Cosmos DB; nil: there is none.
 	Cosmos *CosmosConnection
-	// HTTP are the target, and that of copies of dead letters, where they are endpoints.
+	// HTTP are the targets, and that of copies of dead letters, that are endpoints.
 	HTTP []*HTTPConnection
 }
 
@@ -89,14 +89,12 @@ func (p *Pipeline) Connections() Connections {
 		c.Blob = p.leases.address()
 	}
 	for _, p := range p.targets() {
-		t := p.cosmos
-		if t == nil || c.Cosmos != nil {
-			continue
+		if t := p.cosmos; t != nil && c.Cosmos == nil {
+			c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
 		}
-		c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
-	}
-	if p.http != nil {
-		c.HTTP = append(c.HTTP, p.http.connection())
+		if p.http != nil {
+			c.HTTP = append(c.HTTP, p.http.connection())
+		}
 	}
 	if p.copies != nil && p.copies.http != nil {
 		c.HTTP = append(c.HTTP, p.copies.http.connection())
