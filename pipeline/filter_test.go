@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -144,5 +146,25 @@ func TestOnlyInCompressedBodies(t *testing.T) {
 	filtered := consume(t, p, parts, sluicetest.Bodies(string(gzipped(`{"kind":"flight","delay":1}`)), string(gzipped(`{"kind":"gate"}`)), "no gzip", string(gzipped(`no JSON`)))...)
 	if got := query(t, db, "SELECT delay FROM flights"); got != "1" || filtered != 1 || len(deadLetters(t, p, parts)) != 2 {
 		t.Errorf("rows %q, %d filtered, dead letters %q", got, filtered, deadLetters(t, p, parts))
+	}
+}
+
+// TestOnlyInARollup: statistics are of the events that the filter leaves.
+func TestOnlyInARollup(t *testing.T) {
+	f, err := ParseFile("p.yaml", []byte(editStages(t, "  figures:\n", "  figures:\n    only: {body.airport: SAN}\n")), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRollupWorker(f.Stages[1])
+	m := r.config.mapping
+	r.partitions["0"] = &rollupPartition{row: make([]any, len(m.columns)), picked: make([]jsonpick.Value, m.paths)}
+	now := time.Now().UTC()
+	var events []*sluice.Event
+	for i, airport := range []string{`"SAN"`, `"LAX"`, `"SAN"`, `null`, `[]`} {
+		body := fmt.Sprintf(`{"airport":%s,"departure":%q,"delay":5}`, airport, now.Format(time.RFC3339))
+		events = append(events, &sluice.Event{Sequence: int64(i), Enqueued: now, Body: []byte(body)})
+	}
+	if err := r.apply(t.Context(), sluice.Batch{Partition: "0", Events: events}); err != nil || r.stats != (RollupStats{Counted: 2, Filtered: 2, Malformed: 1}) {
+		t.Errorf("%+v, %v", r.stats, err)
 	}
 }
