@@ -134,3 +134,32 @@ func TestClaimCheckOfTarget(t *testing.T) {
 		t.Errorf("blobs: %+v, %v", page.Segment.BlobItems, err)
 	}
 }
+
+// TestClaimCheckWithFilter: a filter on the body decides by the body that is in the blob.
+func TestClaimCheckWithFilter(t *testing.T) {
+	storage := azurite.New(t, nil).ConnectionString()
+	cfg := blobstore.Config{ConnectionString: storage}
+	if _, err := blobstore.Open(t.Context(), "bodies", &cfg); err != nil { // creates it
+		t.Fatal(err)
+	}
+	bodies, err := blobstore.NewBodies("bodies", &blobstore.BodiesConfig{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, db := sqliteFile(t)
+	file := strings.Replace(withClaimCheck(t, "    container: bodies\n    connection: ${STORAGE}\n"), "target:\n", "only: {body.kind: wanted}\ntarget:\n", 1)
+	p, parts := formatted(t, file, "DATABASE_URL="+url, "STORAGE="+storage)
+	hub := sluicetest.NewHub(p.Group, 1)
+	for i, kind := range []string{"wanted", "other", "wanted"} {
+		body, properties, err := bodies.Put(t.Context(), fmt.Appendf(nil, `{"delay":%d,"kind":%q}`, i, kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub.Append("0", &sluice.Event{Body: body, Properties: properties})
+	}
+	rows := func() string { return query(t, db, "SELECT delay FROM flights ORDER BY 1") }
+	runUntil(t, parts, hub, "the last event is a row", func() bool { return strings.HasSuffix(rows(), "2") })
+	if found := letters(t, p, parts); rows() != "0\n2" || len(found) != 0 {
+		t.Errorf("rows %q, dead letters %+v", rows(), found)
+	}
+}

@@ -59,3 +59,16 @@ func TestReferenceWithoutClaimCheck(t *testing.T) {
 		t.Errorf("rows %q, dead letters %+v", rows(), found)
 	}
 }
+
+// A filter on the body does not leave out an event whose body it cannot fetch: the delivery reports that.
+func TestFilterOfReference(t *testing.T) {
+	file := strings.Replace(sound, "target:\n", "only: {body.kind: wanted}\ntarget:\n", 1)
+	p, err := Parse("p.yaml", []byte(file), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &sluice.Event{Body: []byte(`{"claim_check":{"blob":"a"}}`), Properties: map[string]any{blobstore.ReferenceProperty: "1"}}
+	if handles := p.Filter(); !handles(e) || handles(&sluice.Event{Body: []byte(`{"kind":"other"}`)}) {
+		t.Error("the filter leaves out a reference, or does not leave out another event")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -156,11 +157,15 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 		return nil
 	}
 	return func(e *sluice.Event) bool {
-		if (p.format != nil || p.claim != nil) && p.readsBody() {
+		if p.readsBody() && (p.format != nil || blobstore.IsReference(e)) {
 			ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
 			defer cancel()
-			if whole, err := p.wholeEvent(ctx, e); err == nil {
+			whole, err := p.wholeEvent(ctx, e)
+			switch {
+			case err == nil:
 				e = whole
+			case blobstore.IsReference(e): // its values are not here, so the delivery decides
+				return true
 			}
 		}
 		to, err := p.route(e)
