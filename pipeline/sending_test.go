@@ -24,6 +24,7 @@ type service struct {
 	inFlight, most int
 }
 
+func (s *service) kind() string                  { return "servicebus" }
 func (s *service) check(context.Context) error   { return nil }
 func (s *service) transport() (transport, error) { return s, nil }
 func (s *service) Close(context.Context) error   { return nil }
