@@ -130,9 +130,9 @@ func Open(ctx context.Context, cfg *Config, pipelines ...Pipeline) (*Dashboard, 
 }
 
 // openAutoscalers opens the states of autoscalers.
-func openAutoscalers(ctx context.Context, paths []string) (_ *web.Scaling, closeAll func(context.Context) error, err error) {
+func openAutoscalers(ctx context.Context, paths []string) (_ *web.Scaling, _ func(context.Context) error, err error) {
 	var closers []func(context.Context) error
-	closeAll = func(ctx context.Context) error {
+	closeAll := func(ctx context.Context) error {
 		var errs []error
 		for _, one := range closers {
 			errs = append(errs, one(ctx))
