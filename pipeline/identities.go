@@ -83,9 +83,11 @@ func (p *Pipeline) identities() *identityQuery {
 func (p *Pipeline) HasIdentities() bool { return p.identities() != nil }
 
 // Kind returns the key of the pipeline's target: insert, statement, cosmos, eventhub, kafka or http; for
-// Service Bus queue or topic.
+// Service Bus queue or topic. With several routes it is insert if all go to tables, and else routes.
 func (p *Pipeline) Kind() string {
 	switch {
+	case len(p.routes) > 0 && p.Table == "":
+		return "routes"
 	case p.cosmos != nil:
 		return "cosmos"
 	case p.messages != nil:

@@ -18,11 +18,10 @@ import (
 
 // messages are the messages of a pipeline that its target has, by the ids of their events.
 type messages struct {
-	pipeline *pipeline.Pipeline
-	stamps   *sluice.StampReader
-	sets     map[origin]*idset.Set
-	words    int
-	copies   map[message]int // those that are there more than once, with how often
+	stamps *sluice.StampReader
+	sets   map[origin]*idset.Set
+	words  int
+	copies map[message]int // those that are there more than once, with how often
 
 	read int64     // messages so far
 	dead int64     // of those, in the dead-letter queue of the target
@@ -53,10 +52,10 @@ func (a *runner) openMessages(ledger *storeLedger) bool {
 	if !slices.Contains([]string{"eventhub", "kafka", "queue", "topic"}, a.pipeline.Kind()) {
 		return false
 	}
-	m := &messages{pipeline: a.pipeline, stamps: a.pipeline.SentStamps(), sets: map[origin]*idset.Set{}, copies: map[message]int{}}
+	m := &messages{stamps: a.pipeline.SentStamps(), sets: map[origin]*idset.Set{}, copies: map[message]int{}}
 	a.cfg.Audit.Effect, a.cfg.Audit.MayRepeat = "message", true
-	ledger.find = func(ctx context.Context, topic sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
-		return m.find(ctx, &topic, events)
+	ledger.find = func(_ context.Context, topic sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
+		return m.find(&topic, events), nil
 	}
 	ledger.prepare = func(ctx context.Context) error { return a.readMessages(ctx, m) }
 	a.notes = m.notes
@@ -277,7 +276,7 @@ func (m *messages) add(properties map[string]any) error {
 }
 
 // find returns what the target has of each event.
-func (m *messages) find(ctx context.Context, topic *sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
+func (m *messages) find(topic *sluice.Topic, events []*sluice.Event) []pipeline.Found {
 	found := make([]pipeline.Found, len(events))
 	for i, e := range events {
 		of, id := origin{sluice.CausationSource(topic, e), e.Partition}, idset.ID{Sequence: e.Sequence}
@@ -291,7 +290,7 @@ func (m *messages) find(ctx context.Context, topic *sluice.Topic, events []*slui
 			found[i].Unknown = "the target's retention has removed messages of its time"
 		}
 	}
-	return found, nil
+	return found
 }
 
 // notes says what the target's dead-letter queue holds.

@@ -141,6 +141,7 @@ func (a *runner) open(ctx context.Context, ledger *storeLedger) error {
 // unlisted are the reasons why nothing is known of what a target has.
 var unlisted = map[string]string{
 	"statement": "the checkpoint has passed it, and what the statement wrote does not show its event: target.statement.audit can name a query",
+	"routes":    "the checkpoint has passed it, and of routes only those to tables can be audited",
 	"http":      "the receiver has accepted it, and only its own database shows what it did: target.http.audit can name a query",
 }
 
