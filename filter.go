@@ -24,10 +24,29 @@ func (cfg *Config) handled(events []*Event) []*Event {
 	return list
 }
 
+// handled returns the events that are handled, without those that the filter leaves out. A filter may
+// take its time, so it is an activity, and ends with the assignment.
+func (w *batchWorker[Tx]) handled(events []*Event) ([]*Event, error) {
+	cfg := &w.a.c.cfg
+	if cfg.Filter == nil || len(events) == 0 {
+		return events, nil
+	}
+	defer w.a.delivery.doing(activityFilter, events[0].Sequence, len(events)).done()
+	list := make([]*Event, 0, len(events))
+	for _, e := range events {
+		if w.a.idle.Err() != nil {
+			return nil, w.a.ended()
+		}
+		if cfg.handles(e) {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
 // culprits returns the events of a batch that a handler's error blames, each once, in order. The
-// error counts the events that were handled, the result all.
-func (cfg *Config) culprits(failure error, events []*Event) []*EventError {
-	handled := cfg.handled(events)
+// error counts the events that the handler got, the result all.
+func culprits(failure error, events, handled []*Event) []*EventError {
 	list := blamed(failure, len(handled))
 	if len(handled) == len(events) {
 		return list

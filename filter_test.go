@@ -219,3 +219,45 @@ func TestFilterThatPanics(t *testing.T) {
 		}
 	})
 }
+
+// TestFilterThatChangesItsMind: an error of the handler is about the events that the handler got, also
+// if the filter decides otherwise when it is asked again.
+func TestFilterThatChangesItsMind(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", "other", "good", "reject", "good")
+		asked := false
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{Filter: func(e *sluice.Event) bool {
+			if e.Sequence > 0 {
+				return true
+			}
+			defer func() { asked = true }()
+			return asked
+		}})
+		time.Sleep(time.Minute)
+		end()
+		dead := s.letters()
+		if len(dead) != 1 || dead[0].Event.Sequence != 2 || !slices.Equal(s.rows(), []int64{0, 1, 3}) {
+			s.t.Errorf("dead letters %+v, rows %v", dead, s.rows())
+		}
+	})
+}
+
+// TestFilterThatHangs: it is reported, and a stop waits for one call of it at most.
+func TestFilterThatHangs(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		s.send("0", slices.Repeat([]string{"good"}, 500)...)
+		_, end := s.consume("a", sluice.Each(insert), sluice.Config{Filter: func(*sluice.Event) bool {
+			time.Sleep(10 * time.Second)
+			return true
+		}})
+		time.Sleep(2 * time.Minute)
+		if s.count(sluice.KindStalled) == 0 {
+			s.t.Error("the filter is not reported")
+		}
+		began := time.Now()
+		end()
+		if took := time.Since(began); took > 11*time.Second {
+			s.t.Errorf("the stop took %v", took)
+		}
+	})
+}

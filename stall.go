@@ -24,6 +24,7 @@ type activity struct {
 var (
 	activityHandler   = &activity{"handler has not returned", "look for a lock or a call without a time limit"}
 	activityCommit    = &activity{"commit has not returned", "look for locks in the database, and for a connection that gets no answer"}
+	activityFilter    = &activity{"filter has not returned", "look for a lock or a call without a time limit"}
 	activityRecords   = &activity{"records function has not returned", "look for a lock or a call without a time limit"}
 	activityReplayer  = &activity{"replayer has not returned", "look for a lock or a call without a time limit"}
 	activityRate      = &activity{"rate has admitted no record", "check the configured rate against the number of partitions"}

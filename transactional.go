@@ -95,6 +95,7 @@ type batchWorker[Tx any] struct {
 	limit       batchLimit
 	brake       brake
 	batch       []*Event        // the events taken from the buffer last
+	given       []*Event        // the events that the handler got last, but in a dry run or a redrive
 	taken       int64           // the last of them, and of the duplicates among them
 	tail        Position        // numbers without an event that follow it end here; Unset if there are none
 	buffer      *prefetchBuffer // those after them

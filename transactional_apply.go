@@ -37,20 +37,20 @@ func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 	if failure == nil {
 		return err
 	}
-	culprits := w.a.c.cfg.culprits(failure, events)
-	if len(culprits) == 0 {
+	bad := culprits(failure, events, w.given)
+	if len(bad) == 0 {
 		half := len(events) / 2
 		if err := w.apply(events[:half]); err != nil {
 			return err
 		}
 		return w.apply(events[half:])
 	}
-	if dead, n := w.rejections(events, culprits); dead != nil {
+	if dead, n := w.rejections(events, bad); dead != nil {
 		if failure, err := failureOf(w.transact(events[:n], dead)); failure == nil {
 			return err
 		}
 	}
-	first := culprits[0]
+	first := bad[0]
 	if err := w.apply(events[:first.Index]); err != nil {
 		return err
 	}

@@ -84,15 +84,15 @@ func (w *batchWorker[Tx]) doubt(t *trial) error {
 // findWitness reports whether an event other than e succeeds.
 func (w *batchWorker[Tx]) findWitness(e *Event) (bool, error) {
 	for _, other := range w.policy.witnesses.candidates(e, brakeAfter) {
-		if w.brake.tripped() {
+		if w.brake.tripped() || w.a.idle.Err() != nil {
 			break
-		}
-		if w.a.idle.Err() != nil {
-			return false, w.a.ended()
 		}
 		if found, err := w.dryRun(other); found || err != nil {
 			return found, err
 		}
+	}
+	if w.a.idle.Err() != nil { // not all were tried
+		return false, w.a.ended()
 	}
 	return false, nil
 }

@@ -26,8 +26,13 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 			}
 		}
 	}
-	b := w.batchOf(w.a.c.cfg.handled(good))
 	began := w.a.c.cfg.Clock.Elapsed()
+	given, err := w.handled(good)
+	if err != nil {
+		return err
+	}
+	w.given = given
+	b := w.batchOf(given)
 	if err := w.advance(w.upTo(events[len(events)-1]), dead, len(events), b); err != nil {
 		if errors.Is(err, errReclaimed) {
 			w.limit.shrink(len(events))

@@ -36,25 +36,37 @@ func (l laterEvents[Tx]) candidates(e *Event, n int) []*Event {
 	w := l.w
 	var list []*Event
 	from := max(e.Sequence, w.suspectUpTo)
-	if witness := w.brake.witness; witness != nil && witness.Sequence > from {
-		list = append(list, witness)
+	cfg := &w.a.c.cfg
+	if cfg.Filter != nil {
+		defer w.a.delivery.doing(activityFilter, e.Sequence, 1).done()
 	}
-	for _, other := range w.batch {
-		if other.Sequence > from {
-			list = append(list, other)
+	began := cfg.Clock.Elapsed()
+	enough := func() bool {
+		return len(list) >= n || w.a.idle.Err() != nil || len(list) > 0 && cfg.Clock.Elapsed()-began >= sampleFor
+	}
+	add := func(others []*Event) {
+		for _, other := range others {
+			if enough() {
+				return
+			}
+			if other.Sequence > from && cfg.handles(other) {
+				list = append(list, other)
+			}
 		}
 	}
-	cfg := &w.a.c.cfg
-	list = cfg.handled(list)
-	if last := w.batch[len(w.batch)-1]; len(list) < n {
+	if witness := w.brake.witness; witness != nil {
+		add([]*Event{witness})
+	}
+	add(w.batch)
+	if last := w.batch[len(w.batch)-1]; !enough() {
 		ahead := n
 		if cfg.Filter != nil { // it may leave out most of them
 			ahead = max(n, filteredAhead)
 		}
 		others := w.buffer.peek(max(from, last.Sequence), w.suspects+ahead)
-		list = append(list, cfg.handled(others[min(w.suspects, len(others)):])...)
+		add(others[min(w.suspects, len(others)):])
 	}
-	return list[:min(n, len(list))]
+	return list
 }
 
 func (laterEvents[Tx]) applied(*Event) {}

@@ -185,9 +185,13 @@ func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 			return err
 		}
 	}
-	b := w.batchOf(w.a.c.cfg.handled([]*Event{&e}))
+	given, err := w.handled([]*Event{&e})
+	if err != nil {
+		return err
+	}
+	b := w.batchOf(given)
 	b.Redriven, b.Incarnation = true, d.Incarnation
-	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
+	err = w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
