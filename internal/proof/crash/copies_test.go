@@ -175,6 +175,7 @@ func TestCopiesUnderKill(t *testing.T) {
 				a.running = nil
 				deaths++
 			}
+			server.Close() // waits for the requests of killed processes
 			repeats := 0
 			for _, times := range r.copies {
 				repeats += times - 1

@@ -55,10 +55,11 @@ func (v *receiver) close() error {
 	if v == nil {
 		return nil
 	}
-	v.deliver()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return v.server.Shutdown(ctx)
+	err := v.server.Shutdown(ctx)
+	v.deliver() // of requests that arrived until then, too
+	return err
 }
 
 // posted is an event in a request.
