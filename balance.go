@@ -217,7 +217,8 @@ func (m *membership) demand(burst int) int {
 	n := -m.free
 	for rank, l := range m.members {
 		if l.Live() {
-			n += max(0, min(burst+1, fairShare(m.pool, rank, len(m.members))-m.held[l.Owner]))
+			missing := fairShare(m.pool, rank, len(m.members)) - m.held[l.Owner]
+			n += max(0, min(burst, missing-1)+1) // burst may be the largest int
 		}
 	}
 	return n

@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -222,25 +223,29 @@ func TestBalanced(t *testing.T) {
 // With bursts, a process that joins has its share after a few attempts, and no partition
 // moves twice.
 func TestBalancedBursts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 32)
-		f.burst = 32
-		for range 4 {
-			f.mark()
-			f.send(3)
-			f.join(sluice.Balanced)
-			_, took := f.settle(5 * time.Second)
-			time.Sleep(time.Minute)
-			if all, most := f.moved(); most > 1 || all > 32/len(f.alive) {
-				t.Errorf("%d processes: %d moves, %d of one partition", len(f.alive), all, most)
-			}
-			t.Logf("%d processes: even after %v", len(f.alive), took)
+	for _, burst := range []int{32, math.MaxInt} {
+		synctest.Test(t, func(t *testing.T) { testBalancedBursts(t, burst) })
+	}
+}
+
+func testBalancedBursts(t *testing.T, burst int) {
+	f := newFleet(t, 32)
+	f.burst = burst
+	for range 4 {
+		f.mark()
+		f.send(3)
+		f.join(sluice.Balanced)
+		_, took := f.settle(5 * time.Second)
+		time.Sleep(time.Minute)
+		if all, most := f.moved(); most > 1 || all > 32/len(f.alive) {
+			t.Errorf("%d processes: %d moves, %d of one partition", len(f.alive), all, most)
 		}
-		for len(f.alive) > 0 {
-			f.stop(f.alive[0])
-		}
-		f.onceEach()
-	})
+		t.Logf("%d processes: even after %v", len(f.alive), took)
+	}
+	for len(f.alive) > 0 {
+		f.stop(f.alive[0])
+	}
+	f.onceEach()
 }
 
 // A process that stops and comes back at once finds its share untouched, also
