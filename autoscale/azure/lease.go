@@ -16,16 +16,15 @@ import (
 // TakeLease implements [autoscale.Store], in the row ~lease. Both times that decide about
 // expiry, that of the row and the present one, are the server's.
 func (s *Store) TakeLease(ctx context.Context, resource string, l autoscale.Lease) (*autoscale.Lease, error) {
-	for {
-		held, err := s.tryTakeLease(ctx, resource, l)
-		if outpaced(err) && ctx.Err() == nil {
-			continue // what the other has written decides
-		}
-		if err != nil {
-			return nil, s.fail("take lease of "+resource, err)
-		}
-		return held, nil
+	var held *autoscale.Lease
+	err := unlessOutpaced(ctx, func() (err error) {
+		held, err = s.tryTakeLease(ctx, resource, l)
+		return err
+	})
+	if err != nil {
+		return nil, s.fail("take lease of "+resource, err)
 	}
+	return held, nil
 }
 
 func (s *Store) tryTakeLease(ctx context.Context, resource string, l autoscale.Lease) (*autoscale.Lease, error) {
@@ -89,6 +88,20 @@ func (s *Store) tryReleaseLease(ctx context.Context, resource, owner string) err
 	}
 	_, err = s.table.DeleteEntity(ctx, key(resource), leaseRow, &aztables.DeleteEntityOptions{IfMatch: &etag})
 	return err
+}
+
+// maxOutpaced is how often a write is tried. Azure also answers with these statuses if the
+// table itself is missing or being deleted, so that no try would succeed.
+const maxOutpaced = 10
+
+// unlessOutpaced calls write again while another process has changed a row since it was
+// read: what that process has written decides.
+func unlessOutpaced(ctx context.Context, write func() error) error {
+	for n := 1; ; n++ {
+		if err := write(); n == maxOutpaced || !outpaced(err) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // outpaced reports whether another process has changed a row since it was read.

@@ -183,16 +183,11 @@ func (s *Store) Outcome(ctx context.Context, resource string) (*autoscale.Outcom
 
 // SetOutcome implements [autoscale.Store].
 func (s *Store) SetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
-	for {
-		err := s.trySetOutcome(ctx, resource, o)
-		if !outpaced(err) || ctx.Err() != nil {
-			if err != nil {
-				err = s.fail("save outcome of "+resource, err)
-			}
-			return err
-		}
-		// Another process was faster. The loop ends, because numbers only rise.
+	err := unlessOutpaced(ctx, func() error { return s.trySetOutcome(ctx, resource, o) })
+	if err != nil {
+		return s.fail("save outcome of "+resource, err)
 	}
+	return nil
 }
 
 func (s *Store) trySetOutcome(ctx context.Context, resource string, o autoscale.Outcome) error {
