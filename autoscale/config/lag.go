@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,14 +41,14 @@ func readLag(n strictyaml.Node) opener[autoscale.Source] {
 		of.at.Fail("goes with source.%s only", map[pipeline.System]string{pipeline.EventHubs: "eventhub", pipeline.Kafka: "kafka"}[of.system])
 		return nil
 	}
-	return func(context.Context, *Options) (autoscale.Source, closer, error) {
+	return func(ctx context.Context, _ *Options) (autoscale.Source, closer, error) {
 		source, err := input.Open()
 		if err != nil {
 			return nil, nil, err
 		}
 		checkpoints, err := of.open(source)
 		if err != nil {
-			return nil, source.Close, err
+			return nil, nil, errors.Join(err, source.Close(ctx))
 		}
 		return lag.New(source, checkpoints, source.Group(), &lag.Config{Start: input.Start()}), source.Close, nil
 	}
