@@ -207,6 +207,7 @@ func TestMistakes(t *testing.T) {
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: 'AccountName=x;AccountKey=hunter2'}}", "holds a secret"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {account: x}}", "account needs credential: default"},
 		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: UseDevelopmentStorage=true, prefix: A--b}}", `state.azure.prefix: "A--b": write lower-case`},
+		{metrics + target + "rule: {upper: 5, lower: 3}\nstate: {azure: {connection: UseDevelopmentStorage=true, prefix: " + strings.Repeat("a-", 22) + "}}", "at most 42 characters"},
 		{lagOf("pipeline: p.yaml, " + hub), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},
 		{lagOf(hub), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},
 		{lagOf("checkpoints: {kafka_group: g}"), "1:15: metrics.b.lag: needs pipeline, or source and checkpoints"},

@@ -49,7 +49,11 @@ func sqliteState(path string) opener[state] {
 }
 
 // queuePrefix is what Azure allows at the start of a queue's name.
-var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){0,40}-?$`)
+var queuePrefix = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])*-?$`)
+
+// maxPrefix is the length of a prefix with which the name of a dead-letter queue has room
+// within the 63 characters of Azure.
+const maxPrefix = 42
 
 func (c *Config) readAzure(n strictyaml.Node) opener[state] {
 	var account azure.Config
@@ -61,8 +65,8 @@ func (c *Config) readAzure(n strictyaml.Node) opener[state] {
 		"credential": readCredential(&credentialName),
 		"table":      func(n strictyaml.Node) { n.Text(&account.Table) },
 		"prefix": func(n strictyaml.Node) {
-			if n.Text(&prefix) && !queuePrefix.MatchString(prefix) {
-				n.Fail("%s: write lower-case letters, digits and single hyphens, at most 42 characters", n.Shown())
+			if n.Text(&prefix) && (len(prefix) > maxPrefix || !queuePrefix.MatchString(prefix)) {
+				n.Fail("%s: write lower-case letters, digits and single hyphens, at most %d characters", n.Shown(), maxPrefix)
 			}
 		},
 		"published_queues": func(n strictyaml.Node) { n.Bool(&published) },
