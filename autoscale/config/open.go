@@ -29,7 +29,7 @@ const (
 // Options are what a program adds to the file. nil is the same as the zero value.
 type Options struct {
 	// OnRecord is called with each record of the decision log after it was saved, on
-	// the goroutine of the logic.
+	// the goroutine of the logic: for a [Group], on several at the same time.
 	OnRecord func(autoscale.Record)
 	// Log receives actions and failures. Default: nothing is logged.
 	Log *slog.Logger

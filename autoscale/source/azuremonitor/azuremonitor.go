@@ -24,7 +24,8 @@ const (
 	// settling is how long after its end an interval is not used: Azure is still
 	// collecting its data, so that a total would be too low.
 	settling = time.Minute
-	// lateness is how much later than that a value may come before it is missing.
+	// lateness is how much later than that a value may come before it is missing; a window
+	// that is longer counts instead.
 	lateness = 5 * time.Minute
 	// maxWait is the longest Retry-After that is waited for within a call. A longer one
 	// makes that call and the next ones fail.
@@ -143,7 +144,8 @@ type Value struct {
 }
 
 // Read implements [autoscale.Source]. It returns the newest value of an interval that ended
-// at least a minute ago. If no value has come for about five minutes, that is an error.
+// at least a minute ago. If no value has come for about five minutes, or for a window that is
+// longer, that is an error.
 // After Azure has asked for a longer wait by Retry-After, Read fails without a request until
 // then. Its calls must not overlap.
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
