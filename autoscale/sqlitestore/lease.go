@@ -11,7 +11,8 @@ import (
 )
 
 // TakeLease implements [autoscale.Store], by the clock of this machine. If that was set
-// back, a lease that would last longer than it was taken for has expired.
+// back by more than the duration of a lease, the lease has expired; by less, it lasts so
+// much longer.
 func (s *Store) TakeLease(ctx context.Context, resource string, l autoscale.Lease) (held *autoscale.Lease, err error) {
 	err = s.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
@@ -49,7 +50,7 @@ func otherLease(ctx context.Context, tx *sql.Tx, resource, owner string, now tim
 	if err := json.Unmarshal([]byte(content), held); err != nil {
 		return nil, err
 	}
-	if left := time.Unix(0, until).Sub(now); left <= 0 || left > held.Duration {
+	if left := time.Unix(0, until).Sub(now); left <= 0 || left > 2*held.Duration {
 		return nil, nil
 	}
 	return held, nil
