@@ -19,8 +19,8 @@ type Round struct {
 // Once makes one round, for timers: it completes the action that an earlier round has left,
 // reads the metrics, decides, and carries out the action decided on. Cooldowns and windows
 // are those of the store, so it needs one that outlives the process. Actions have wait in
-// all; one that is not completed by then is continued by the next round. What a process
-// that is killed leaves is completed by the next round too. Hold the resource's lease
+// all; one that is not completed by then is continued by the next round, and is an error if
+// attempts have failed. What a process that is killed leaves is completed by the next round too. Hold the resource's lease
 // meanwhile, so that rounds do not overlap: see [HoldLease].
 //
 // A step that fails does not prevent the others; the errors are joined. Once must not be
@@ -61,10 +61,11 @@ func (a *Autoscaler) Once(ctx context.Context, wait time.Duration) (*Round, erro
 }
 
 // act carries out the actions that were sent, while acting lasts, and applies their
-// outcomes. An action that is cut short stays pending.
+// outcomes. An action that is cut short stays pending; that is an error only if attempts
+// have failed.
 func (a *Autoscaler) act(ctx, acting context.Context) error {
 	err := drain(acting, a.actions, a.scaler.handleActions)
-	if acting.Err() != nil && ctx.Err() == nil {
+	if _, failing := errors.AsType[*failingError](err); !failing && acting.Err() != nil && ctx.Err() == nil {
 		err = nil
 	}
 	return errors.Join(err, drain(ctx, a.reports, a.logic.handleReports))

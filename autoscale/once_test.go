@@ -112,6 +112,30 @@ func TestOnceContinues(t *testing.T) {
 	})
 }
 
+// TestOnceFailing: an action whose attempts fail is an error, also if the round ends before
+// it is abandoned. The next round continues it.
+func TestOnceFailing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTimer(t)
+		w.backlog.set(900)
+		for range 4 {
+			w.round()
+		}
+		w.target.fail = func() error { return errOut }
+		for range 2 {
+			r, err := w.try(5 * time.Second) // attempts after 0 s, 1 s and 3 s
+			if !errors.Is(err, errOut) || !strings.Contains(err.Error(), "action 1, from 1 to 2 instances, is not completed: 3 attempts failed: ") || r.Pending == nil {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		}
+		w.target.fail = nil
+		time.Sleep(time.Second)
+		if got := w.round(); got != "succeeded hold" {
+			t.Errorf("the target works again: %s", got)
+		}
+	})
+}
+
 // crashing is a store that fails once, before or after a call has had its effect.
 type crashing struct {
 	*autoscale.MemoryStore

@@ -243,14 +243,29 @@ const extendInterval = 10 * time.Second
 // errStopped: the scaler was stopped before an action had an outcome.
 var errStopped = errors.New("scaler stopped before the action was completed")
 
+// failingError: the scaler was stopped before an action had an outcome, and attempts have
+// failed before.
+type failingError struct {
+	action   Action
+	attempts int   // that have failed
+	last     error // of the last one
+}
+
+func (e *failingError) Error() string {
+	return fmt.Sprintf("action %d, from %d to %d instances, is not completed: %s failed: %v", e.action.Number, e.action.From, e.action.To, attempts(e.attempts), e.last)
+}
+
+func (e *failingError) Unwrap() error { return e.last }
+
 // execute attempts an action until it succeeds or is abandoned, and returns its
-// outcome. It returns errStopped if ctx ends before that.
+// outcome. If ctx ends before that, it returns errStopped, or a failingError.
 func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 	wait := s.cfg.RetryMin
+	stopped := errStopped
 	for n := 1; ; n++ {
 		err := s.attempt(ctx, a)
 		if ctx.Err() != nil {
-			return Outcome{}, errStopped
+			return Outcome{}, stopped
 		}
 		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Attempts: n}
 		log := s.cfg.Log.With("action", a.Number, "from", a.From, "to", a.To, "attempts", n)
@@ -265,8 +280,9 @@ func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 			return o, nil
 		}
 		log.Warn("attempt failed, will be retried", "wait", wait, "error", err)
+		stopped = &failingError{a, n, err}
 		if s.cfg.Clock.Sleep(ctx, wait) != nil {
-			return Outcome{}, errStopped
+			return Outcome{}, stopped
 		}
 		wait = min(2*wait, s.cfg.RetryMax)
 	}
