@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -11,9 +13,11 @@ import (
 // filter is the key only: what the events have in common that a pipeline, or a route, handles. Its
 // zero value is every event.
 type filter struct {
-	given  *strictyaml.Node // the key; nil: there is none
-	fields conditions       // on what is outside the body
-	body   conditions       // on values in the body's JSON, which is read if the others hold
+	given   *strictyaml.Node // the key; nil: there is none
+	sent    conditions       // on what is the same in the event as it was sent and in the decoded one
+	kind    conditions       // on the type of a CloudEvent, which may be in the body
+	decoded conditions       // on what decoding changes
+	body    conditions       // on values in the body's JSON, which is read if the others hold
 }
 
 // conditions are on values that are picked together.
@@ -38,7 +42,7 @@ func (f *filter) read(n strictyaml.Node) {
 		return
 	}
 	f.given = &n
-	var fields, body []column
+	columns := map[*conditions][]column{}
 	keys := 0
 	read := n.Each(func(path string, n strictyaml.Node) {
 		keys++
@@ -52,16 +56,39 @@ func (f *filter) read(n strictyaml.Node) {
 			return
 		}
 		c := column{name: path, at: n, from: from, typ: typeText}
-		if from.field == fieldPath {
-			body, f.body.wanted = append(body, c), append(f.body.wanted, w)
-		} else {
-			fields, f.fields.wanted = append(fields, c), append(f.fields.wanted, w)
-		}
+		group := f.group(from)
+		columns[group], group.wanted = append(columns[group], c), append(group.wanted, w)
 	})
 	if read && keys == 0 {
 		n.Fail("has no values: write them as body.PATH: VALUE")
 	}
-	f.fields.mapping, f.body.mapping = newMapping("value", atMost(n, fields)), newMapping("value", atMost(n, body))
+	for _, c := range f.groups() {
+		c.mapping = newMapping("value", atMost(n, columns[c]))
+	}
+}
+
+// groups are the conditions in the order in which they are looked at.
+func (f *filter) groups() []*conditions { return []*conditions{&f.sent, &f.kind, &f.decoded, &f.body} }
+
+// describesBody are the names of properties that an event does not have after its body is fetched and
+// decoded.
+var describesBody = []string{"content-encoding", "content-type", blobstore.ReferenceProperty}
+
+// group returns the conditions to which one on a value belongs.
+func (f *filter) group(from origin) *conditions {
+	switch from.field {
+	case fieldPath:
+		return &f.body
+	case fieldType:
+		return &f.kind
+	case fieldContentType:
+		return &f.decoded
+	case fieldProperty:
+		if slices.ContainsFunc(describesBody, func(name string) bool { return strings.EqualFold(from.name, name) }) {
+			return &f.decoded
+		}
+	}
+	return &f.sent
 }
 
 func (w *wanted) read(n strictyaml.Node) bool {
@@ -74,12 +101,30 @@ func (w *wanted) read(n strictyaml.Node) bool {
 // matches reports whether an event has the values. It is an error if that cannot be decided, because
 // the body is not JSON or a value is not a text.
 func (f *filter) matches(e *sluice.Event) (bool, error) {
-	for _, c := range []*conditions{&f.fields, &f.body} {
+	for _, c := range f.groups() {
 		if hold, err := c.hold(e); !hold || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// excludes reports whether an event whose body is not decoded shows that it does not match.
+func (f *filter) excludes(e *sluice.Event) bool {
+	for _, c := range []*conditions{&f.sent, &f.kind} {
+		if c == &f.kind && hasTypeInBody(e) {
+			continue
+		}
+		if hold, err := c.hold(e); !hold && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// needsBody reports whether the decoded body decides.
+func (f *filter) needsBody(e *sluice.Event) bool {
+	return len(f.decoded.wanted)+len(f.body.wanted) > 0 || len(f.kind.wanted) > 0 && hasTypeInBody(e)
 }
 
 func (c *conditions) hold(e *sluice.Event) (bool, error) {
@@ -100,4 +145,10 @@ func (c *conditions) hold(e *sluice.Event) (bool, error) {
 }
 
 // mappings are the filter's, of which each may be nil.
-func (f *filter) mappings() []*mapping { return []*mapping{f.fields.mapping, f.body.mapping} }
+func (f *filter) mappings() []*mapping {
+	var list []*mapping
+	for _, c := range f.groups() {
+		list = append(list, c.mapping)
+	}
+	return list
+}

@@ -2,11 +2,15 @@ package pipeline
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -146,6 +150,79 @@ func TestOnlyInCompressedBodies(t *testing.T) {
 	filtered := consume(t, p, parts, sluicetest.Bodies(string(gzipped(`{"kind":"flight","delay":1}`)), string(gzipped(`{"kind":"gate"}`)), "no gzip", string(gzipped(`no JSON`)))...)
 	if got := query(t, db, "SELECT delay FROM flights"); got != "1" || filtered != 1 || len(deadLetters(t, p, parts)) != 2 {
 		t.Errorf("rows %q, %d filtered, dead letters %q", got, filtered, deadLetters(t, p, parts))
+	}
+}
+
+// TestFilterOfUndecodedEvents: an event is left out only if the decoded event is, or if what does not depend
+// on its body shows that.
+func TestFilterOfUndecodedEvents(t *testing.T) {
+	const handled, left = true, false
+	avro, auto := "    encoding: avro\n    schema: testdata/flight.avsc\n", "    compression: auto\n"
+	packed := string(gzipped(`{"kind":"flight"}`))
+	properties := func(list ...string) map[string]any {
+		m := map[string]any{}
+		for i := 0; i < len(list); i += 2 {
+			m[list[i]] = list[i+1]
+		}
+		return m
+	}
+	structuredType := "application/cloudevents+json"
+	for _, c := range []struct {
+		format, only string
+		event        sluice.Event
+		want         bool
+	}{
+		// A body that does not decode, although it is JSON, does not decide.
+		{avro, "{body.kind: flight}", sluice.Event{Body: []byte(`{"kind":"gate"}`)}, handled},
+		{avro, "{body.kind: flight}", sluice.Event{Body: []byte(`7`)}, handled},
+		{avro, "{properties.n: x, body.kind: flight}", sluice.Event{Body: []byte(`7`), Properties: properties("n", "y")}, left},
+		{avro, "{type: x, body.kind: flight}", sluice.Event{Body: []byte(`7`), Properties: properties("ce_type", "y")}, left},
+		{avro, "{type: x}", sluice.Event{Body: []byte(`7`), Properties: properties("ce_type", "y")}, left},
+		// What decoding changes is that of the decoded event, as in the delivery.
+		{auto, "{properties.Content-Encoding: gzip}", sluice.Event{Body: []byte(packed), Properties: properties("Content-Encoding", "gzip")}, left},
+		{auto, "{content_type: text/plain}", sluice.Event{Body: []byte(packed), ContentType: "text/plain", Properties: properties("content-encoding", "gzip")}, handled},
+		{auto, "{type: flight}", sluice.Event{Body: gzipped(`{"type":"flight"}`), ContentType: structuredType, Properties: properties("content-encoding", "gzip")}, handled},
+		{auto, "{type: flight}", sluice.Event{Body: gzipped(`{"type":"gate"}`), ContentType: structuredType, Properties: properties("content-encoding", "gzip")}, left},
+		// The type is in the blob, which is not known here.
+		{auto, "{type: flight}", sluice.Event{Body: []byte(`{"claim_check":{"blob":"a"}}`), ContentType: structuredType, Properties: properties(blobstore.ReferenceProperty, "1")}, handled},
+		{auto, "{body.kind: flight, key: k}", sluice.Event{Body: []byte(`{"claim_check":{"blob":"a"}}`), Properties: properties(blobstore.ReferenceProperty, "1")}, left},
+	} {
+		p, err := Parse("p.yaml", []byte(withFormat(t, c.format)+"only: "+c.only+"\n"), environment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Filter()(&c.event); got != c.want {
+			t.Errorf("%s, %s: %t, want %t", c.only, c.event.Body, got, c.want)
+		}
+		if whole, err := p.wholeEvent(t.Context(), &c.event); err == nil {
+			if to, err := p.route(whole); (to != leftOut || err != nil) != c.want {
+				t.Errorf("%s, %s: the delivery decides otherwise: %d, %v", c.only, c.event.Body, to, err)
+			}
+		}
+	}
+}
+
+// TestFilterInAnOutage: while a schema registry is down, no event is left out, and not every event waits
+// for it.
+func TestFilterInAnOutage(t *testing.T) {
+	var requests atomic.Int32
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(registry.Close)
+	p, err := Parse("p.yaml", []byte(withFormat(t, "    encoding: avro\n    registry: {confluent: {url: "+registry.URL+"}}\n")+"only: {body.kind: flight}\n"), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handles := p.Filter()
+	for range 10 {
+		if !handles(&sluice.Event{Body: []byte("\x00\x00\x00\x00\x01")}) {
+			t.Fatal("an event is left out")
+		}
+	}
+	if n := requests.Load(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }
 

@@ -215,6 +215,9 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 
 // event decodes and converts an event, or returns errLeftOut.
 func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.Event) (f *rollup.Event, badStamp, err error) {
+	if r.only.excludes(e) {
+		return nil, nil, errLeftOut
+	}
 	if e, err = r.format.Event(ctx, e); err != nil {
 		return nil, nil, err
 	}

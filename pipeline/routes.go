@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -156,30 +157,43 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 	if p.only.given == nil && !p.ignoreOthers {
 		return nil
 	}
+	var retryAt atomic.Int64 // when a body is fetched and decoded again after an outage, in Unix nanoseconds
 	return func(e *sluice.Event) bool {
-		if p.readsBody() && (p.format != nil || blobstore.IsReference(e)) {
+		if p.needsBody(e) && (p.format != nil || blobstore.IsReference(e)) {
+			switch {
+			case p.excludes(e):
+				return false
+			case time.Now().UnixNano() < retryAt.Load():
+				return true
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
 			defer cancel()
 			whole, err := p.wholeEvent(ctx, e)
-			switch {
-			case err == nil:
-				e = whole
-			case blobstore.IsReference(e): // its values are not here, so the delivery decides
+			if err != nil { // the delivery decides
+				if errors.Is(err, sluice.ErrOutage) {
+					retryAt.Store(time.Now().Add(decodeTimeout).UnixNano())
+				}
 				return true
 			}
+			e = whole
 		}
 		to, err := p.route(e)
 		return to != leftOut || err != nil
 	}
 }
 
-// decodeTimeout bounds the decoding of a body for a filter. The delivery decodes it again, and
-// reports what is wrong.
+// decodeTimeout bounds the decoding of a body for a filter, and is how long after an outage no filter
+// waits for another one. The delivery decodes the body again, and reports what is wrong.
 const decodeTimeout = 10 * time.Second
 
-// readsBody reports whether a value in the body decides where an event goes.
-func (p *Pipeline) readsBody() bool {
-	return len(p.only.body.wanted) > 0 || slices.ContainsFunc(p.routes, func(r route) bool { return len(r.only.body.wanted) > 0 })
+// needsBody reports whether the decoded body decides where an event goes.
+func (p *Pipeline) needsBody(e *sluice.Event) bool {
+	return p.only.needsBody(e) || slices.ContainsFunc(p.routes, func(r route) bool { return r.only.needsBody(e) })
+}
+
+// excludes reports whether an event whose body is not decoded shows that it is left out.
+func (p *Pipeline) excludes(e *sluice.Event) bool {
+	return p.only.excludes(e) || p.ignoreOthers && !slices.ContainsFunc(p.routes, func(r route) bool { return !r.only.excludes(e) })
 }
 
 // selective reports whether not every event goes to the only target.
