@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -13,7 +14,7 @@ import (
 // Handler returns a handler for [sluice.Batches]. It posts the messages that records makes of a
 // batch's events in the log's order, one request of a partition at a time, each with as many events
 // as [Config] allows; FlushAfter and Concurrency have no effect. An error of records rejects the
-// event, and an event without messages is done.
+// event unless it is a [sluice.Outage], and an event without messages is done.
 //
 // What the receiver makes of a request means the same as for [Sink.Submit]: an event that it names,
 // or that it refuses alone, is rejected; a failure that one event can cause is that event's only if
@@ -64,12 +65,12 @@ func (h *batchHandler) handle(ctx context.Context, b sluice.Batch) error {
 	if b.Redriven {
 		return err
 	}
-	if err == nil {
-		// They are done. If they are handled once more, it is to see whether the receiver works.
-		for _, e := range b.Events {
-			delete(p.accepted, e.Sequence)
-			delete(p.attempts, e.Sequence)
-		}
+	if err == nil && len(b.Events) > 0 {
+		// They are done, and those before them are done or dead letters. If they are handled once more,
+		// it is to see whether the receiver works.
+		last := b.Events[len(b.Events)-1].Sequence
+		maps.DeleteFunc(p.accepted, func(n int64, _ bool) bool { return n <= last })
+		maps.DeleteFunc(p.attempts, func(n int64, _ int) bool { return n <= last })
 	}
 	h.keep(p)
 	return err
@@ -108,6 +109,9 @@ func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, p *part) (l
 			continue
 		}
 		made, failure := h.records(ctx, e)
+		if errors.Is(failure, sluice.ErrOutage) { // the next events would wait for it too
+			return nil, fmt.Errorf("make records: %w", failure)
+		}
 		if failure != nil {
 			err = errors.Join(err, &sluice.EventError{Index: i, Err: sluice.Reject(fmt.Errorf("make records: %w", failure))})
 		}

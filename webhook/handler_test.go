@@ -144,3 +144,23 @@ func TestHandlerRecords(t *testing.T) {
 		t.Errorf("%v, stored %v", err, v.stored)
 	}
 }
+
+// TestHandlerInAnOutageOfRecords: the first outage ends the batch, and no event is rejected.
+func TestHandlerInAnOutageOfRecords(t *testing.T) {
+	sink, err := New("http://127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	handler := sink.Handler(func(context.Context, *sluice.Event) ([]*Message, error) {
+		calls++
+		return nil, sluice.Outage(errors.New("the registry is down"))
+	})
+	err = handler(t.Context(), sluice.Batch{Events: []*sluice.Event{{Sequence: 1}, {Sequence: 2}}})
+	if !errors.Is(err, sluice.ErrOutage) || errors.Is(err, sluice.ErrRejected) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if err := sink.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
