@@ -128,7 +128,7 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 		p.checkRollupKeys()
 	case s.rateRU != nil && !slices.ContainsFunc(p.targets(), func(t *Pipeline) bool { return t.cosmos != nil }):
 		s.rateRU.Fail("is for Cosmos DB only: write events")
-	case p.http != nil && s.throttled != nil:
+	case s.throttled != nil && !slices.ContainsFunc(p.targets(), func(t *Pipeline) bool { return t.http == nil }):
 		s.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
 	}
 	if p.http != nil && !inDatabase {

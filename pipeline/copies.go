@@ -50,7 +50,7 @@ func (p *Pipeline) readCopyTo(n strictyaml.Node) {
 		"http": func(n strictyaml.Node) {
 			found++
 			t.http = &httpTarget{}
-			t.http.read(n)
+			t.http.read(n, strictyaml.Keys{})
 		},
 	})
 	if ok && found != 1 {

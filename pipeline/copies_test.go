@@ -236,6 +236,7 @@ func TestCopyMistakes(t *testing.T) {
 		{"{}", "p.yaml:8:3: dead_letters.copy_to: needs one of servicebus, eventhub, kafka and http"},
 		{`{http: {url: "${URL}"}, kafka: {brokers: "b:9092", topic: t}}`, "p.yaml:8:3: dead_letters.copy_to: needs one of servicebus, eventhub, kafka and http"},
 		{`{htp: {url: "${URL}"}}`, "p.yaml:8:13: dead_letters.copy_to.htp: unknown key, did you mean http?"},
+		{`{http: {url: "https://h/", audit: {query: x}}}`, "p.yaml:8:39: dead_letters.copy_to.http.audit: unknown key: known keys are batch, concurrency, credential, format, headers, retry_after, scope, signature, timeout, tls, type, url"},
 		{`{http: {format: json}}`, "p.yaml:8:13: dead_letters.copy_to.http.url: is missing"},
 		{`{http: {url: "https://h/?key=topsecret"}}`, "p.yaml:8:20: dead_letters.copy_to.http.url: has a query or a password, which may be a secret: put the URL into an environment variable and write ${TARGET_URL}"},
 		{`{servicebus: {queue: q}}`, "p.yaml:8:13: dead_letters.copy_to.servicebus: needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -39,13 +40,13 @@ var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "jso
 // readHTTPTarget reads target.http.
 func (p *Pipeline) readHTTPTarget(n strictyaml.Node) {
 	p.http = &httpTarget{}
-	p.http.read(n)
+	p.http.read(n, strictyaml.Keys{"audit": func(n strictyaml.Node) { p.http.identities = readIdentityQuery(n, nil) }})
 }
 
-// read reads an endpoint.
-func (t *httpTarget) read(n strictyaml.Node) {
+// read reads an endpoint, and more keys of the same mapping.
+func (t *httpTarget) read(n strictyaml.Node, keys strictyaml.Keys) {
 	c := &t.config
-	ok := n.Object(strictyaml.Keys{
+	maps.Copy(keys, strictyaml.Keys{
 		"url": t.readURL,
 		"format": func(n strictyaml.Node) {
 			var word string
@@ -66,9 +67,8 @@ func (t *httpTarget) read(n strictyaml.Node) {
 		"credential":  func(n strictyaml.Node) { n.OneOf(&t.credential, "default") },
 		"scope":       func(n strictyaml.Node) { n.Text(&c.Scope) },
 		"tls":         func(n strictyaml.Node) { c.TLS = readTLS(n) },
-		"audit":       func(n strictyaml.Node) { t.identities = readIdentityQuery(n, nil) },
-	}, "url")
-	if !ok {
+	})
+	if !n.Object(keys, "url") {
 		return
 	}
 	secure := strings.HasPrefix(strings.ToLower(t.url), "https:")

@@ -220,6 +220,7 @@ func TestRoutesErrors(t *testing.T) {
 		{editRoutes(t, "properties.type: GateChange", "typ: GateChange"), `p.yaml:14:12: routes[1].only.typ: "typ": did you mean type?`},
 		{outside(toCosmos + toTable + toHub), "p.yaml:12:5: routes[1].target: is in a database, and that of the first route outside a database: write all routes to one database, or all outside of it; a second pipeline with a consumer group of its own can do the rest"},
 		{outside(toCosmos + toCosmos), "p.yaml:12:5: routes[1].target: rate.ru is for one container: write rate: {events: …}, or one route to Cosmos DB"},
+		{strings.Replace(outside("  - target: {http: {url: https://h}}\n"), "rate: {ru: 400}", "retry_throttled: 2s", 1), "p.yaml:7:1: retry_throttled: is for a cosmos, eventhub, servicebus or kafka target"},
 		{outside(toHub), "p.yaml:7:8: rate.ru: is for Cosmos DB only: write events"},
 		{outside(strings.Replace(toHub, "clean", "flights", 1)), "p.yaml:9:14: routes[0].target.eventhub: hub flights is the source of the pipeline: events would circulate for ever"},
 		{editRoutes(t, "database: ${DATABASE_URL}\n", ""), "p.yaml:1:1: database is missing: write sqlite:PATH, or a URL such as postgres://user:${PASSWORD}@host/database"},
