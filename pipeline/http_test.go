@@ -245,3 +245,17 @@ order: `+order), environment("TARGET_URL="+srv.URL, "DATABASE_URL=sqlite:"+filep
 		t.Errorf("event %+v of %d: %v", e, len(got), got)
 	}
 }
+
+// TestCheckReportsAll: a database of leases that does not answer does not hide a target that does not.
+func TestCheckReportsAll(t *testing.T) {
+	p, err := Parse("p.yaml", []byte("source: {eventhub: {connection: \"${EVENTHUB_CONNECTION_STRING}\", hub: h}}\npartitions: all\nleases:\n  sql: postgres://localhost:1/x\ntarget:\n  http: {url: \"http://localhost:1\"}\n"), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.checkDatabase(t.Context())
+	for _, want := range []string{"p.yaml:4:3: leases.sql: ", "p.yaml:5:1: target: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

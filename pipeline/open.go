@@ -248,20 +248,24 @@ func (p *Pipeline) checkHub(ctx context.Context) error {
 }
 
 func (p *Pipeline) checkDatabase(ctx context.Context) error {
+	var errs []error
 	c, done, err := p.database.inspect(ctx)
-	if err != nil {
+	switch {
+	case err == nil:
+		defer done()
+	case p.AtLeastOnce():
+		errs = append(errs, p.problem(p.places.database, err))
+	default: // the target is there too
 		return p.problem(p.places.database, err)
 	}
-	defer done()
 	if p.leases != nil {
 		if _, err := p.leases.store(ctx); err != nil {
-			return p.problem(p.keyNodes.leases.Place(), err)
+			errs = append(errs, p.problem(p.keyNodes.leases.Place(), err))
 		}
 	}
 	if c == nil {
 		c = emptyCatalog{}
 	}
-	var errs []error
 	for _, t := range p.targets() {
 		errs = append(errs, p.problem(t.places.target, t.checkTarget(ctx, c)))
 	}
