@@ -152,7 +152,7 @@ func (p *Pipeline) route(e *sluice.Event) (int, error) {
 }
 
 // Filter returns which events the pipeline handles, as [sluice.Config] has it; nil: every one. An
-// event of which that cannot be decided is handled, and becomes a dead letter.
+// event for which that cannot be decided is handled, and becomes a dead letter.
 func (p *Pipeline) Filter() func(*sluice.Event) bool {
 	if p.only.given == nil && !p.ignoreOthers {
 		return nil
