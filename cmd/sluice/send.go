@@ -125,6 +125,8 @@ func checkProperties(cmd *cobra.Command, d *upload.Destination) error {
 		}
 	}
 	switch {
+	case given("claim-check") && d.Container == "":
+		return usage.Errorf("--claim-check: must not be empty")
 	case given("claim-check-over") && !given("claim-check"):
 		return usage.Errorf("--claim-check-over needs --claim-check")
 	case given("claim-check-over") && d.ClaimOver < 1:

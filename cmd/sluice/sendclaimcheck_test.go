@@ -73,6 +73,7 @@ target:
 	for args, want := range map[string]string{
 		"--claim-check none":                                     "--claim-check: container http://",
 		"--claim-check bodies --claim-check-over 0":              "--claim-check-over 0: must be positive",
+		"--claim-check=":                                         "--claim-check: must not be empty",
 		"--claim-check-over 5":                                   "--claim-check-over needs --claim-check",
 		"--claim-check https://a.blob.core.windows.net/b?sig=c2": "put it into an environment variable and write env:NAME",
 		"--claim-check env:NOWHERE":                              "the environment variable NOWHERE is not set",

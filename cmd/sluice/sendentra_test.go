@@ -65,7 +65,7 @@ func TestSendWithEntra(t *testing.T) {
 		"--namespace sb://contoso.servicebus.windows.net/ --hub h":         "--namespace: must be a host name only",
 		"--namespace contoso.servicebus.windows.net --to x --hub h":        "--to and --namespace exclude each other",
 		"--namespace contoso.servicebus.windows.net":                       "the destination is missing: pass --hub NAME",
-		"--namespace= --hub h":                                             "--namespace",
+		"--namespace= --hub h":                                             "--namespace: must not be empty",
 		"--namespace contoso.servicebus.windows.net --hub h --subject red": "--subject needs --queue or --topic",
 	} {
 		code, out, errs := invoke(t, "", nil, append([]string{"send"}, append(strings.Fields(args), file)...)...)

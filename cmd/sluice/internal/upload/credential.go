@@ -27,6 +27,8 @@ const (
 func CheckNamespace(name string) error {
 	host, _, _ := strings.Cut(name, ":")
 	switch {
+	case name == "":
+		return usage.Errorf("--namespace: must not be empty")
 	case strings.ContainsAny(name, "/;=@ "):
 		return usage.Errorf("--namespace: must be a host name only, like contoso.servicebus.windows.net")
 	case !strings.Contains(host, ".") && host != "localhost":

@@ -281,8 +281,9 @@ type known struct{ sent, unknown recordSet }
 // read reads the lines of a report after its first. Numbers are at most most. Open says that the last run
 // has no end: what it was sending is unknown then.
 func (k *known) read(text []byte, most int64) (open bool, err error) {
+	// Of the last run, unless it has an end.
 	var rejected recordSet
-	var sending []numbers // of the last run
+	var sending []numbers
 	// A record that is announced may be beyond the end of the input.
 	most += announceAhead
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -295,7 +296,7 @@ func (k *known) read(text []byte, most int64) (open bool, err error) {
 		}
 		switch {
 		case line.End != nil:
-			open, sending = false, nil
+			open, sending, rejected = false, nil, recordSet{}
 			continue
 		case line.Begin != nil:
 			open = true
@@ -336,7 +337,11 @@ func (k *known) read(text []byte, most int64) (open bool, err error) {
 func withoutRecords(list []numbers, set *recordSet) (rest []numbers) {
 	for _, n := range list {
 		for i := n.first; i <= n.last; i += n.step {
-			if !set.has(i) {
+			switch last := len(rest) - 1; {
+			case set.has(i):
+			case last >= 0 && rest[last].last == i-1:
+				rest[last].last = i
+			default:
 				rest = append(rest, numbers{i, i, 1})
 			}
 		}

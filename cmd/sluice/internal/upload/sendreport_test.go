@@ -30,6 +30,22 @@ func reported(t *testing.T, lines string) (input, path string) {
 	return input, path
 }
 
+// A record that an earlier run could not send may be stored by a later one that was killed.
+func TestRejectedByEarlierRun(t *testing.T) {
+	var k known
+	open, err := k.read([]byte(`{"outcome":"sending","records":"1-256"}
+{"outcome":"rejected","records":"2","at":"in.ndjson: line 2","reason":"too large"}
+{"outcome":"sent","records":"1,3-256"}
+{"end":{"complete":false}}
+{"begin":{}}
+{"outcome":"sending","records":"2-257"}
+{"outcome":"rejected","records":"257","at":"in.ndjson: line 257","reason":"too large"}
+`), 1000)
+	if err != nil || !open || k.unknown.count != 1 || !k.unknown.has(2) {
+		t.Errorf("open %v, %d unknown: %v, %v", open, k.unknown.count, k.unknown.list(), err)
+	}
+}
+
 // What is known after a kill: a record that was going to be sent, and of which nothing else is known, has an
 // unknown outcome. A line that was cut is dropped.
 func TestReportAfterKill(t *testing.T) {
