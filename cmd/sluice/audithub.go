@@ -71,7 +71,7 @@ decide.`,
 	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of a time bin in the report")
 	f.StringVar(&flags.targetGroup, "target-consumer-group", "", "`name` of the consumer group that reads the hub which the pipeline sends to (default: that of --consumer-group)")
 	f.StringVar(&flags.subscription, "subscription", "", "`name` of the subscription in which to look for messages, if the target is a topic of Service Bus")
-	f.IntVar(&flags.ru, "ru", 400, "request units a `second` for reading documents of Cosmos DB")
+	f.IntVar(&flags.ru, "ru", 400, "`number` of request units a second for reading documents of Cosmos DB")
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report to an HTML `file`")
 	_ = cmd.MarkFlagRequired("config")

@@ -29,7 +29,7 @@ func (a *app) autoscaleRun() *cobra.Command {
 outcomes of actions are logged; all decisions are kept: see sluice autoscale log.
 
 The three parts, collector, logic and scaler, may run as separate processes, all
-started with the same file. Queues in the state that the file names join them.
+started with the same file. The queues between them are in the state that the file names.
 
 With several files, each resource is on its own: what fails for one delays no other, and
 a file that is not valid is read again until it is. Two files with the same resource or

@@ -38,7 +38,8 @@ func (a *app) verify() *cobra.Command {
 		Use:   "verify {--source … | --store … | --config PIPELINE.yaml | --autoscale AUTOSCALER.yaml}",
 		Short: "Check whether a hub, a database or a container behaves as Sluice assumes",
 		Long: `Check whether a hub, a database, a storage account, a Cosmos DB container, the HTTP
-endpoint of a pipeline, or the metrics and the target of an autoscaler behave as Sluice assumes. Each check tests one assumption; docs/verify.md lists them.
+endpoint of a pipeline, or the metrics and the target of an autoscaler behave as Sluice
+assumes. Each check tests one assumption; docs/verify.md lists them.
 
 The command first asks which rights are missing, and changes nothing if one is. Then it
 prints what it will create and asks whether to continue. It removes all that it created,

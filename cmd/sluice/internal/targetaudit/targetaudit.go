@@ -178,7 +178,7 @@ func sharedNote(n int64) []string {
 
 var _ audit.Ledger = (*storeLedger)(nil)
 
-// unknown is the answer for events of which the target tells nothing.
+// unknown is the answer for events of which nothing is known.
 func unknown(why string) func(context.Context, sluice.Topic, []*sluice.Event) ([]pipeline.Found, error) {
 	return func(_ context.Context, _ sluice.Topic, events []*sluice.Event) ([]pipeline.Found, error) {
 		found := make([]pipeline.Found, len(events))
