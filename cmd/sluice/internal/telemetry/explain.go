@@ -119,9 +119,9 @@ func percent(share float64) string {
 func (c *RateChange) String() string {
 	text := fmt.Sprintf("The sampling rate went from %.3g %% to %.3g %% on %s (%s).", c.Before, c.After, c.Day.Format(time.DateOnly), confidence(c.P))
 	if len(c.Came) > 0 {
-		text += " That day came SDK " + strings.Join(c.Came, ", ")
+		text += " SDK " + strings.Join(c.Came, ", ") + " came that day"
 		if len(c.Went) > 0 {
-			text += " for " + strings.Join(c.Went, ", ")
+			text += ", in place of " + strings.Join(c.Went, ", ")
 		}
 		text += "."
 	}

@@ -20,7 +20,7 @@ func TestReport(t *testing.T) {
 	text := strings.Join(r.Explain(), "\n")
 	for _, want := range []string{
 		"% of the events are missing (99.5 % interval ", "; sampling explains the rest of the change.",
-		"from 100 % to 30 % on 2025-04-21", "That day came SDK dotnet:2.22.0 for dotnet:2.21.0.",
+		"from 100 % to 30 % on 2025-04-21", "SDK dotnet:2.22.0 came that day, in place of dotnet:2.21.0.",
 		"The weighted sum fell by", "2025-04-25 is left out of the verdict: stands out alone",
 	} {
 		if !strings.Contains(text, want) {
