@@ -13,6 +13,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -157,13 +158,20 @@ func (b *Bodies) parse(text []byte) (*reference, error) {
 	var m struct {
 		ClaimCheck *reference `json:"claim_check"`
 	}
-	if len(text) > maxReference || json.Unmarshal(text, &m) != nil || m.ClaimCheck == nil || m.ClaimCheck.Blob == "" || len(m.ClaimCheck.Blob) > maxName || m.ClaimCheck.Size < 0 {
+	if len(text) > maxReference || json.Unmarshal(text, &m) != nil || m.ClaimCheck == nil || !m.ClaimCheck.named() || m.ClaimCheck.Size < 0 {
 		return nil, fmt.Errorf("%w: the body is not a reference to a blob: it has the property %s, but was not made by a claim check", ErrBody, ReferenceProperty)
 	}
 	if c := m.ClaimCheck; c.Size > b.most {
 		return nil, fmt.Errorf("%w: blob %q has %d bytes: the limit is %d", ErrBody, c.Blob, c.Size, b.most)
 	}
 	return m.ClaimCheck, nil
+}
+
+// named reports whether the blob has a name as Put gives it: a prefix and the hash. Azure Storage refuses
+// some other names, and such a refusal must not look like one of the account.
+func (c *reference) named() bool {
+	hash, err := hex.DecodeString(c.SHA256)
+	return err == nil && len(hash) == sha256.Size && len(c.Blob) <= maxName && strings.HasSuffix(strings.ToLower(c.Blob), strings.ToLower(c.SHA256)) && !strings.ContainsFunc(c.Blob, unicode.IsControl)
 }
 
 // download reads a blob of a size, and one byte more if it is larger.
