@@ -1,29 +1,16 @@
 package sqlitestore_test
 
 import (
-	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
 )
 
 // TestClockSetBack: a lease is kept when the clock is set back a little, as by NTP, and has
 // expired when it is set back far.
 func TestClockSetBack(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := sqlitestore.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	s, db := openBoth(t)
 	lease := func(owner string) autoscale.Lease { return autoscale.Lease{Owner: owner, Duration: time.Hour} }
 	if _, err := s.TakeLease(t.Context(), "r", lease("a")); err != nil {
 		t.Fatal(err)

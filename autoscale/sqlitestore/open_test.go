@@ -68,19 +68,26 @@ func TestOpenAgain(t *testing.T) {
 	}
 }
 
-// TestDeadLettersAreBounded: the last thousand dead letters are kept.
-func TestDeadLettersAreBounded(t *testing.T) {
+// openBoth opens a new file as a store, and as a database.
+func openBoth(t *testing.T) (*sqlitestore.Store, *sql.DB) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
 	s, err := sqlitestore.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() })
+	return s, db
+}
+
+// TestDeadLettersAreBounded: the last thousand dead letters are kept.
+func TestDeadLettersAreBounded(t *testing.T) {
+	s, db := openBoth(t)
 	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1100)
 		INSERT INTO messages (queue, body, aside) SELECT 'metrics', i, 'bad' FROM n UNION ALL SELECT 'other', 1, 'bad'`); err != nil {
 		t.Fatal(err)
