@@ -70,8 +70,7 @@ func (f *filter) read(n strictyaml.Node) {
 // groups are the conditions in the order in which they are looked at.
 func (f *filter) groups() []*conditions { return []*conditions{&f.sent, &f.kind, &f.decoded, &f.body} }
 
-// describesBody are the names of properties that an event does not have after its body is fetched and
-// decoded.
+// describesBody are the names of properties that may be missing after the body is fetched and decoded.
 var describesBody = []string{"content-encoding", "content-type", blobstore.ReferenceProperty}
 
 // group returns the conditions to which one on a value belongs.
