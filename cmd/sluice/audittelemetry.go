@@ -52,6 +52,8 @@ for example because the days differ too much.`,
 			switch {
 			case len(files) == 0 && flags.workspace == "" && flags.workbook == "":
 				return usage.Errorf("the input is missing: pass a FILE, - for standard input, --workspace ID, or --workbook FILE")
+			case len(files) == 0 && flags.workspace == "" && (flags.json || flags.html+flags.png+flags.reference != ""):
+				return usage.Errorf("--json, --html, --png and --reference are for a report: pass a FILE, - for standard input, or --workspace ID too")
 			case len(files) > 0 && flags.workspace != "":
 				return usage.Errorf("a FILE and --workspace exclude each other")
 			case flags.query != "" && flags.workspace == "":

@@ -91,6 +91,7 @@ func TestAuditTelemetryMistakes(t *testing.T) {
 		want string
 	}{
 		{nil, "the input is missing: pass a FILE, - for standard input, --workspace ID, or --workbook FILE"},
+		{[]string{"--workbook", "w.json", "--html", "x.html"}, "--json, --html, --png and --reference are for a report: pass a FILE"},
 		{[]string{file, "--workspace", "x"}, "a FILE and --workspace exclude each other"},
 		{[]string{file, "--query", "x"}, "--query needs --workspace"},
 		{[]string{file, "--zone", "Mars"}, "--zone Mars: not a time zone"},
