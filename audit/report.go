@@ -77,7 +77,7 @@ type Count struct {
 	// the same id: only a watermark says that they are copies. A forged watermark shows
 	// here, and so do messages of a dead letter that the stage has sent late.
 	Unmatched     int64
-	Ahead         int64 // with an effect, although after the checkpoint: these will be processed again
+	Ahead         int64 // with an effect, although after the checkpoint: these will be processed again; of a [Finder], or were written since
 	PastRetention int64 // effects and dead letters of events that the log no longer has
 	Faults        map[FaultKind]int64
 }

@@ -15,9 +15,9 @@ const shownFaults = 50
 
 // Audit prints the report of an audit.
 func Audit(out io.Writer, r *audit.Report) error {
-	effect, anEffect := "row", "a row"
+	effect, ahead := "row", "a row or a dead letter beyond the checkpoint, and will be processed again"
 	if r.Effect != "" {
-		effect, anEffect = "effect", "an effect"
+		effect, ahead = "effect", "an effect beyond the checkpoint, which was read first: written since, or to be processed again"
 	}
 	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "LOST", "DUPLICATED", "EXPIRED", "STRAY")
 	for i := range r.Partitions {
@@ -66,7 +66,7 @@ func Audit(out io.Writer, r *audit.Report) error {
 		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention, or has passed it during the audit.\n", humanize.Plural(n, "message has", "messages have"))
 	}
 	if n := r.Total.Ahead; n > 0 {
-		fmt.Fprintf(&b, "%s %s or a dead letter beyond the checkpoint, and will be processed again.\n", humanize.Plural(n, "event has", "events have"), anEffect)
+		fmt.Fprintf(&b, "%s %s.\n", humanize.Plural(n, "event has", "events have"), ahead)
 	}
 	rate := float64(r.Total.Held) / max(r.Took.Seconds(), 0.001)
 	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))
