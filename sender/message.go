@@ -16,7 +16,7 @@ type Message struct {
 	// messages with the same key keep their order. Empty: any partition.
 	Key string
 	// EmptyKey says that the message has a key, and that is empty. Only Kafka
-	// tells that from a message without a key.
+	// distinguishes that from a message without a key.
 	EmptyKey bool
 	// SessionID is the session of Service Bus, up to 128 characters: messages of
 	// the same session keep their order and need no Key; a Key must equal it.

@@ -153,7 +153,7 @@ func TestRejectedEventIsSkipped(t *testing.T) {
 	}
 }
 
-// stream is what a pipeline at least once tells of two partitions in a second.
+// stream observes two partitions of a pipeline at least once, for a second.
 func stream(m *Monitor) {
 	for _, o := range []sluice.Observation{
 		{Kind: sluice.KindAcquired, Partition: "9"},
