@@ -507,9 +507,9 @@ func (w *atLeastOnceWorker[R]) complete(e *inFlightEvent) {
 		w.redrives.applied(e)
 		return
 	}
-	w.bytes.Add(-e.size)
 	e.event = nil
 	w.inFlight.list.Done(e.slot)
+	w.bytes.Add(-e.size) // last, so that events whose bytes are free are not counted as in flight
 }
 
 // isHeld reports whether an event is held back by a dead letter of its key.

@@ -107,14 +107,28 @@ func (l *List[P]) Oldest() (at P, ok bool) {
 	return l.position(l.low), true
 }
 
-// InFlight returns the number of incomplete arrivals. Any goroutine may call it.
+// InFlight returns the number of incomplete arrivals; rather more while many complete at the same time.
+// Any goroutine may call it.
 func (l *List[P]) InFlight() int {
-	// Read the completions first: then they can't exceed the arrivals.
-	var completed uint64
-	for i := range l.completed {
-		completed += l.completed[i].n.Load()
+	const tries = 16
+	// The completions are read first: then they can't exceed the arrivals.
+	completed := l.completions()
+	for range tries {
+		arrived := l.arrived.Load()
+		now := l.completions()
+		if now == completed {
+			return int(arrived - completed)
+		}
+		completed = now
 	}
 	return int(l.arrived.Load() - completed)
+}
+
+func (l *List[P]) completions() (n uint64) {
+	for i := range l.completed {
+		n += l.completed[i].n.Load()
+	}
+	return n
 }
 
 // Above yields the runs of complete arrivals above the frontier that Low has last
