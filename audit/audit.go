@@ -26,10 +26,11 @@ type Config struct {
 	// StampsFrom are the stages whose stamps the audited consumer believes, as in
 	// [sluice.Config]. Default: none.
 	StampsFrom []sluice.StampSource
-	// Filter is that of the audited consumer, as in [sluice.Config]: an event that it leaves out
-	// needs neither an effect nor a dead letter. Events that the log no longer has are not counted
-	// as lost then, because they may have been left out. Default: none.
-	Filter func(*sluice.Event) bool
+	// Filter reports whether the audited consumer handles an event, as the filter of [sluice.Config]
+	// does: one that it leaves out needs neither an effect nor a dead letter. Events that the log no
+	// longer has are not counted as lost then, because they may have been left out. An error ends the
+	// audit. Default: none.
+	Filter func(context.Context, *sluice.Event) (bool, error)
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration
 	// MaxFaults is the number of faults that a report lists for each partition.

@@ -300,11 +300,15 @@ func TestFilteredEventsAreNotLost(t *testing.T) {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(i), DeadLetter: i == 8})
 		}
 	}
-	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(e *sluice.Event) bool { return string(e.Body) == "flight" }})
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(_ context.Context, e *sluice.Event) (bool, error) { return string(e.Body) == "flight", nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c := r.Total; c.Unselected != 49 || c.Written != 49 || c.DeadLetters != 1 || len(r.Faults) != 1 || r.Faults[0] != (audit.Fault{Kind: audit.Lost, Partition: "0", First: 20, Last: 20, From: r.Faults[0].From, Until: r.Faults[0].Until}) {
 		t.Errorf("%+v, faults %v", c, r.Faults)
+	}
+	down := errors.New("the schema registry is down")
+	if _, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(context.Context, *sluice.Event) (bool, error) { return false, down }}); !errors.Is(err, down) {
+		t.Errorf("an event of which it is not known whether it is handled: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -223,6 +224,9 @@ func TestFilterInAnOutage(t *testing.T) {
 	}
 	if n := requests.Load(); n != 1 {
 		t.Errorf("%d requests", n)
+	}
+	if _, err := p.Handles(t.Context(), &sluice.Event{Body: []byte("\x00\x00\x00\x00\x01")}); !errors.Is(err, sluice.ErrOutage) {
+		t.Errorf("an audit gets %v", err)
 	}
 }
 

@@ -159,27 +159,43 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 	}
 	var retryAt atomic.Int64 // when a body is fetched and decoded again after an outage, in Unix nanoseconds
 	return func(e *sluice.Event) bool {
-		if p.needsBody(e) && (p.format != nil || blobstore.IsReference(e)) {
-			switch {
-			case p.excludes(e):
-				return false
-			case time.Now().UnixNano() < retryAt.Load():
-				return true
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
-			defer cancel()
-			whole, err := p.wholeEvent(ctx, e)
-			if err != nil { // the delivery decides
-				if errors.Is(err, sluice.ErrOutage) {
-					retryAt.Store(time.Now().Add(decodeTimeout).UnixNano())
-				}
-				return true
-			}
-			e = whole
+		if time.Now().UnixNano() < retryAt.Load() && p.decodes(e) && !p.excludes(e) {
+			return true // the delivery decides
 		}
-		to, err := p.route(e)
-		return to != leftOut || err != nil
+		ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
+		defer cancel()
+		handled, err := p.Handles(ctx, e)
+		if err != nil {
+			retryAt.Store(time.Now().Add(decodeTimeout).UnixNano())
+			return true
+		}
+		return handled
 	}
+}
+
+// Handles reports whether the pipeline handles an event. One for which that cannot be decided is handled,
+// and becomes a dead letter. The error is an outage of what its body is fetched from or decoded with.
+func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
+	if p.decodes(e) {
+		if p.excludes(e) {
+			return false, nil
+		}
+		whole, err := p.wholeEvent(ctx, e)
+		switch {
+		case errors.Is(err, sluice.ErrOutage):
+			return false, err
+		case err != nil:
+			return true, nil
+		}
+		e = whole
+	}
+	to, err := p.route(e)
+	return to != leftOut || err != nil, nil
+}
+
+// decodes reports whether the body must be fetched or decoded to decide where an event goes.
+func (p *Pipeline) decodes(e *sluice.Event) bool {
+	return p.needsBody(e) && (p.format != nil || blobstore.IsReference(e))
 }
 
 // decodeTimeout bounds the decoding of a body for a filter, and is how long after an outage no filter

@@ -54,7 +54,10 @@ func run(ctx context.Context, p *pipeline.Pipeline, source pipeline.Source, cfg 
 			_ = end(closing)
 		}
 	}()
-	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom, a.cfg.Audit.Filter = p.Start(), p.StampsFrom(), p.Filter()
+	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom = p.Start(), p.StampsFrom()
+	if p.Filter() != nil {
+		a.cfg.Audit.Filter = p.Handles
+	}
 	ledger, err := a.ledger(ctx)
 	if err != nil {
 		return nil, err
