@@ -307,6 +307,11 @@ func TestFilteredEventsAreNotLost(t *testing.T) {
 	if c := r.Total; c.Unselected != 49 || c.Written != 49 || c.DeadLetters != 1 || len(r.Faults) != 1 || r.Faults[0] != (audit.Fault{Kind: audit.Lost, Partition: "0", First: 20, Last: 20, From: r.Faults[0].From, Until: r.Faults[0].Until}) {
 		t.Errorf("%+v, faults %v", c, r.Faults)
 	}
+	b.entries["0"] = slices.Insert(b.entries["0"], 10, audit.Entry{Sequence: 20})
+	if r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(_ context.Context, e *sluice.Event) (bool, error) { return string(e.Body) == "flight", nil }}); err != nil ||
+		r.Headline() != "Nothing lost, nothing duplicated: 100 events, 49 not selected, 50 written, 1 dead letter, 0 waiting." {
+		t.Errorf("%v, %v", r, err)
+	}
 	down := errors.New("the schema registry is down")
 	if _, err := audit.Run(t.Context(), hub, b, group, &audit.Config{Filter: func(context.Context, *sluice.Event) (bool, error) { return false, down }}); !errors.Is(err, down) {
 		t.Errorf("an event of which it is not known whether it is handled: %v", err)

@@ -142,8 +142,12 @@ func (r *Report) Headline() string {
 		return r.fullHeadline()
 	}
 	if r.Exact() {
-		return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s written, %s, %s waiting.",
-			humanize.Plural(c.Held, "event", "events"), humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
+		selected := ""
+		if c.Unselected > 0 {
+			selected = humanize.Count(c.Unselected) + " not selected, "
+		}
+		return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s%s written, %s, %s waiting.", humanize.Plural(c.Held, "event", "events"),
+			selected, humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
 	}
 	if r.Undecided() {
 		return fmt.Sprintf("Can't tell for %s of %s events: no other event is lost or duplicated.", humanize.Count(c.Unclear), humanize.Count(c.Held))
