@@ -38,7 +38,7 @@ func TestAuditTelemetry(t *testing.T) {
 	dir := t.TempDir()
 	out := must(t, dir, nil, "audit", "telemetry", export(t, dir, 25, 0), "--event", "imported", "--measurement", "flights", "--html", "r.html", "--png", "charts")
 	for _, want := range []string{
-		"Sampling explains the drop; a loss of ", " % or more is excluded.", "from 100 % to 25 % on 2026-01-19", "came SDK dotnet:2.22.0 for dotnet:2.21.0",
+		"Sampling explains the drop; a loss of ", " % or more is excluded.", "from 100 % to 25 % on 2026-01-19", "SDK dotnet:2.22.0 came that day, in place of dotnet:2.21.0",
 		"Mon 2026-01-05          600          6,000  100.0 %          6,000",
 	} {
 		if !strings.Contains(out, want) {
