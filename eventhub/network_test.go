@@ -1,18 +1,12 @@
 package eventhub
 
 import (
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/connectproxy"
 )
 
 // A network that allows only HTTPS: everything goes over WebSockets, and through a proxy if
@@ -33,11 +27,11 @@ func TestOverWebSocket(t *testing.T) {
 		work(t, b.sourceOf(b.TLSConnectionString(), &Config{OverWebSocket: true, TLSConfig: b.tls()}))
 	})
 	t.Run("proxy", func(t *testing.T) {
-		proxy, tunnels := connectProxy(t)
-		s := b.sourceOf(b.TLSConnectionString(), &Config{OverWebSocket: true, TLSConfig: b.tls(), Proxy: proxy})
+		proxy := connectproxy.New(t, "", "")
+		s := b.sourceOf(b.TLSConnectionString(), &Config{OverWebSocket: true, TLSConfig: b.tls(), Proxy: &url.URL{Scheme: "http", Host: proxy.Addr}})
 		work(t, s)
-		if tunnels.Load() != 2 {
-			t.Errorf("%d connections through the proxy, want 2", tunnels.Load())
+		if n := proxy.Tunnels.Load(); n != 2 {
+			t.Errorf("%d connections through the proxy, want 2", n)
 		}
 	})
 	t.Run("no proxy there", func(t *testing.T) {
@@ -53,35 +47,6 @@ func TestOverWebSocket(t *testing.T) {
 	if _, err := New(b.ConnectionString(), hubName, &Config{Proxy: &url.URL{}}); err == nil {
 		t.Error("a proxy without WebSockets: no error")
 	}
-}
-
-// connectProxy starts an HTTP proxy, and counts its tunnels.
-func connectProxy(t *testing.T) (*url.URL, *atomic.Int64) {
-	var tunnels atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out, err := net.Dial("tcp", r.Host)
-		if r.Method != http.MethodConnect || err != nil {
-			http.Error(w, "no tunnel", http.StatusBadGateway)
-			return
-		}
-		tunnels.Add(1)
-		in, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			out.Close()
-			return
-		}
-		io.WriteString(in, "HTTP/1.1 200 OK\r\n\r\n")
-		var both sync.WaitGroup
-		both.Go(func() { io.Copy(out, buffered); out.Close() })
-		both.Go(func() { io.Copy(in, out); in.Close() })
-		both.Wait()
-	}))
-	t.Cleanup(proxy.Close)
-	u, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u, &tunnels
 }
 
 // What the basic tier does not have is refused in words: other consumer groups, and more

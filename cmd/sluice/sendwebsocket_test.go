@@ -1,49 +1,13 @@
 package main_test
 
 import (
-	"encoding/base64"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/connectproxy"
 )
-
-// connectProxy starts an HTTP proxy that tunnels for the user app with a password, and counts the tunnels.
-func connectProxy(t *testing.T, password string) (address string, tunnels *atomic.Int64) {
-	tunnels = new(atomic.Int64)
-	want := "Basic " + base64.StdEncoding.EncodeToString([]byte("app:"+password))
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Proxy-Authorization") != want {
-			w.WriteHeader(http.StatusProxyAuthRequired)
-			return
-		}
-		out, err := net.Dial("tcp", r.Host)
-		if r.Method != http.MethodConnect || err != nil {
-			http.Error(w, "no tunnel", http.StatusBadGateway)
-			return
-		}
-		tunnels.Add(1)
-		in, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			out.Close()
-			return
-		}
-		_, _ = io.WriteString(in, "HTTP/1.1 200 OK\r\n\r\n")
-		var both sync.WaitGroup
-		both.Go(func() { _, _ = io.Copy(out, buffered); out.Close() })
-		both.Go(func() { _, _ = io.Copy(in, out); in.Close() })
-		both.Wait()
-	}))
-	t.Cleanup(proxy.Close)
-	return strings.TrimPrefix(proxy.URL, "http://"), tunnels
-}
 
 // TestSendOverWebSocket: over WebSockets, and through a proxy with a password that nothing shows.
 func TestSendOverWebSocket(t *testing.T) {
@@ -60,22 +24,22 @@ func TestSendOverWebSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bus.Close()
-	proxy, tunnels := connectProxy(t, secret)
+	proxy := connectproxy.New(t, "app", secret)
 	file := writeLines(t, numbered(20))
 	for _, c := range []struct{ cert, connection, kind, name string }{
 		{hubCert, hub.TLSConnectionString(), "--hub", "flights"}, {busCert, bus.TLSConnectionString(), "--queue", "orders"},
 	} {
-		env := []string{"TO=" + c.connection, "SSL_CERT_FILE=" + c.cert, "SSL_CERT_DIR=" + dir, "PROXY=http://app:" + secret + "@" + proxy, "WRONG=http://app:wrong-4711@" + proxy}
+		env := []string{"TO=" + c.connection, "SSL_CERT_FILE=" + c.cert, "SSL_CERT_DIR=" + dir, "PROXY=http://app:" + secret + "@" + proxy.Addr, "WRONG=http://app:wrong-4711@" + proxy.Addr}
 		send := []string{"send", "--to", "env:TO", c.kind, c.name, "--websocket", file}
-		if out := must(t, "", env, send...); !strings.HasPrefix(out, "20 records acknowledged") || tunnels.Load() > 0 {
-			t.Errorf("%s: %s, %d tunnels", c.name, out, tunnels.Load())
+		if out := must(t, "", env, send...); !strings.HasPrefix(out, "20 records acknowledged") || proxy.Tunnels.Load() > 0 {
+			t.Errorf("%s: %s, %d tunnels", c.name, out, proxy.Tunnels.Load())
 		}
 		out := must(t, "", env, append(send[:len(send):len(send)], "--proxy", "env:PROXY")...)
-		if !strings.HasPrefix(out, "20 records acknowledged") || tunnels.Swap(0) == 0 {
+		if !strings.HasPrefix(out, "20 records acknowledged") || proxy.Tunnels.Swap(0) == 0 {
 			t.Errorf("%s through the proxy: %s", c.name, out)
 		}
 		code, out, errs := invoke(t, "", env, append(send[:len(send):len(send)], "--proxy", "env:WRONG")...)
-		if code == 0 || !strings.Contains(errs, "the proxy demands a user and a password") || strings.Contains(out+errs, "4711") || tunnels.Load() != 0 {
+		if code == 0 || !strings.Contains(errs, "the proxy demands a user and a password") || strings.Contains(out+errs, "4711") || proxy.Tunnels.Load() != 0 {
 			t.Errorf("%s with another password: exit code %d: %s%s", c.name, code, out, errs)
 		}
 	}
