@@ -185,11 +185,10 @@ func TestMemoryTransactional(t *testing.T) {
 }
 
 // TestUndecodableEventHalts: a partition whose next event cannot be decoded is reported as
-// halted, once, and not as a failure that passes. The reason is in the words of go-amqp, under
-// Azure's client, for a type that it does not decode.
+// halted, once, and not as a failure that passes.
 func TestUndecodableEventHalts(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		undecodable := &sluice.UndecodableError{Partition: "0", Sequence: 7, Reason: "decimal128 not implemented"}
+		undecodable := &sluice.UndecodableError{Partition: "0", Sequence: 7, Reason: "a property has the AMQP type 0x94"}
 		_, end := s.run(refusingLog{newLargeEvents(1, 1, 9), undecodable}, sluice.Transactional(s.store, func(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }), sluice.Config{})
 		time.Sleep(time.Minute)
 		if halted := s.of(sluice.KindStopped); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {

@@ -23,9 +23,6 @@ type Finder interface {
 type Effect struct {
 	// Copies is how often the target has the event's effect.
 	Copies int
-	// None: the event is to have no effect, for example because the pipeline selects
-	// others only.
-	None bool
 	// Unknown is why it is not known whether the target has the effect; empty: it is
 	// known.
 	Unknown string

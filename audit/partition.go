@@ -311,12 +311,13 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 	repeat := e != nil && sequence >= p.start && p.dedup.IsDuplicate(e)
 	matched := e == nil || p.ids.add(p.stamps, e)
 	effect, passed := p.effectOf(sequence, e), p.passed(sequence)
-	if p.entry.Sequence != sequence && effect.Copies == 0 && !effect.None && e != nil && p.cfg.Filter != nil {
+	unselected := false
+	if p.entry.Sequence != sequence && effect.Copies == 0 && e != nil && p.cfg.Filter != nil {
 		handled, err := p.cfg.Filter(ctx, e)
 		if err != nil {
 			return fmt.Errorf("decide whether event %d is handled: %w", sequence, err)
 		}
-		effect.None = !handled
+		unselected = !handled
 	}
 	switch {
 	case p.entry.Sequence == sequence:
@@ -349,7 +350,7 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 		if repeat || effect.Copies > 1 {
 			p.addFault(Duplicated, sequence, sequence, enqueued)
 		}
-	case effect.None:
+	case unselected:
 		p.Unselected++
 		b.Unselected++
 	case sequence < p.start && effect.Unknown == "":

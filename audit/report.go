@@ -72,7 +72,7 @@ type Count struct {
 	Deduplicated, Unclear int64
 	// UnclearWhy counts the Unclear by the reason: that, and what a [Finder] cannot know.
 	UnclearWhy map[string]int64
-	Unselected int64 // of those held, that are to have no effect ([Effect].None, [Config].Filter)
+	Unselected int64 // of those held, that the consumer does not handle ([Config].Filter)
 	// Unmatched are those of Deduplicated of which the log holds no earlier message with
 	// the same id: only a watermark says that they are copies. A forged watermark shows
 	// here, and so do messages of a dead letter that the stage has sent late.

@@ -14,7 +14,6 @@ import (
 // Found is what a target has of an event.
 type Found struct {
 	Copies  int    // how often it has the event's effect
-	None    bool   // the event is to have no effect
 	Unknown string // why it is not known whether the target has the effect; empty: it is known
 }
 

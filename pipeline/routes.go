@@ -85,14 +85,15 @@ func (p *Pipeline) readRoutes(n strictyaml.Node, otherwise *strictyaml.Node) {
 func (p *Pipeline) checkKind(r route, target strictyaml.Node) {
 	if len(p.routes) > 0 && p.routes[0].AtLeastOnce() != r.AtLeastOnce() {
 		target.Fail("is %s, and that of the first route %s: write all routes to one database, or all outside of it; a second pipeline with a consumer group of its own can do the rest",
-			r.kind(), p.routes[0].kind())
+			r.whereabouts(), p.routes[0].whereabouts())
 	}
 	if r.cosmos != nil && p.atLeastOnce.rateRU != nil && slices.ContainsFunc(p.routes, func(o route) bool { return o.cosmos != nil }) {
 		target.Fail("rate.ru is for one container: write rate: {events: …}, or one route to Cosmos DB")
 	}
 }
 
-func (p *Pipeline) kind() string {
+// whereabouts says where the target is, for errors.
+func (p *Pipeline) whereabouts() string {
 	if p.AtLeastOnce() {
 		return "outside a database"
 	}

@@ -105,8 +105,8 @@ func (e *testedEngine) testFormats(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
-// TestRegistryIsAway: as long as the schema registry fails, nothing becomes a dead letter and nothing is
-// passed over. An event whose schema the registry does not have is a dead letter.
+// TestRegistryIsAway: as long as the schema registry fails, no event becomes a dead letter and the checkpoint
+// passes none. An event whose schema the registry does not have is a dead letter.
 func TestRegistryIsAway(t *testing.T) {
 	requests := atomic.Int64{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
