@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 
 	"github.com/sluice-go/sluice"
@@ -16,12 +15,10 @@ import (
 // as [Config] allows; FlushAfter and Concurrency have no effect. An error of records rejects the
 // event unless it is a [sluice.Outage], and an event without messages is done.
 //
-// What the receiver makes of a request means the same as for [Sink.Submit]: an event that it names,
-// or that it refuses alone, is rejected; a failure that one event can cause is that event's only if
-// the receiver accepts what it has accepted before; everything else is an outage. If the receiver
-// takes a part of a batch, the rest is posted without that part, under the same lease.
+// What the receiver makes of a request means the same as for [Sink.Submit]. If it takes a part of a
+// batch, the rest is posted without that part, under the same lease.
 func (s *Sink) Handler(records func(context.Context, *sluice.Event) ([]*Message, error)) func(context.Context, sluice.Batch) error {
-	h := &batchHandler{sink: s, records: records, parts: map[origin]*part{}}
+	h := &batchHandler{sink: s, records: records, failed: map[origin]*failedEvents{}}
 	return h.handle
 }
 
@@ -29,72 +26,73 @@ type batchHandler struct {
 	sink    *Sink
 	records func(context.Context, *sluice.Event) ([]*Message, error)
 
-	mu    sync.Mutex
-	parts map[origin]*part // of batches that failed, by the origin without incarnation and epoch
+	mu     sync.Mutex
+	failed map[origin]*failedEvents // by the origin without incarnation and epoch
 }
 
-// part is what has become of a batch that failed, by sequence numbers. What the receiver has accepted
-// of it is handled again too, because the checkpoint cannot pass what failed.
-type part struct {
+// failedEvents are those of a partition whose batches have failed: all of them are handled again,
+// because the checkpoint cannot pass what failed.
+type failedEvents struct {
 	of       origin
-	accepted map[int64]bool
-	attempts map[int64]int // requests with the event
-}
-
-func newPart(of origin) *part {
-	return &part{of, map[int64]bool{}, map[int64]int{}}
+	messages map[int64][]*Message // by sequence number
 }
 
 // ordered is a message of a batch.
 type ordered struct {
 	*Message
-	index int  // of its event in the batch
-	last  bool // of its event
+	index int // of its event in the batch
 }
 
 func (h *batchHandler) handle(ctx context.Context, b sluice.Batch) error {
 	of := origin{b.Group.Namespace, b.Group.Topic, b.Group.Name, b.Incarnation, b.Partition, b.Epoch}
-	p := newPart(of)
-	if !b.Redriven {
-		p = h.take(of)
-	}
-	messages, err := h.messages(ctx, b, p)
-	if err == nil {
-		err = h.post(ctx, messages, p)
-	}
 	if b.Redriven {
-		return err
+		list, _, err := h.messages(ctx, b, nil)
+		if err != nil {
+			return err
+		}
+		return h.sink.postAll(ctx, &of, list, true)
+	}
+	before := h.take(of)
+	list, made, err := h.messages(ctx, b, before.messages)
+	if err == nil {
+		err = h.sink.postAll(ctx, &of, list, false)
 	}
 	if err == nil && len(b.Events) > 0 {
 		// They are done, and those before them are done or dead letters. If they are handled once more,
 		// it is to see whether the receiver works.
 		last := b.Events[len(b.Events)-1].Sequence
-		maps.DeleteFunc(p.accepted, func(n int64, _ bool) bool { return n <= last })
-		maps.DeleteFunc(p.attempts, func(n int64, _ int) bool { return n <= last })
+		maps.DeleteFunc(before.messages, func(n int64, _ []*Message) bool { return n <= last })
 	}
-	h.keep(p)
+	if err != nil {
+		for i, e := range b.Events {
+			if made[i] != nil {
+				before.messages[e.Sequence] = made[i]
+			}
+		}
+	}
+	h.keep(before)
 	return err
 }
 
-// take removes and returns what has become of the partition's last batch.
-func (h *batchHandler) take(of origin) *part {
+// take removes and returns the partition's events whose batches have failed under this lease.
+func (h *batchHandler) take(of origin) *failedEvents {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.parts[of.partitionOnly()]
-	delete(h.parts, of.partitionOnly())
-	if p == nil || p.of != of {
-		return newPart(of)
+	f := h.failed[of.partitionOnly()]
+	delete(h.failed, of.partitionOnly())
+	if f == nil || f.of != of {
+		return &failedEvents{of, map[int64][]*Message{}}
 	}
-	return p
+	return f
 }
 
-func (h *batchHandler) keep(p *part) {
-	if len(p.accepted)+len(p.attempts) == 0 {
+func (h *batchHandler) keep(f *failedEvents) {
+	if len(f.messages) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.parts[p.of.partitionOnly()] = p
+	h.failed[f.of.partitionOnly()] = f
 }
 
 func (o origin) partitionOnly() origin {
@@ -102,60 +100,34 @@ func (o origin) partitionOnly() origin {
 	return o
 }
 
-// messages returns the messages of the events that the receiver has not accepted.
-func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, p *part) (list []ordered, err error) {
+// messages returns the messages of each event, and those among them that the receiver has not taken.
+func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, before map[int64][]*Message) (list []ordered, made [][]*Message, err error) {
+	made = make([][]*Message, len(b.Events))
 	for i, e := range b.Events {
-		if p.accepted[e.Sequence] {
-			continue
-		}
-		made, failure := h.records(ctx, e)
-		if errors.Is(failure, sluice.ErrOutage) { // the next events would wait for it too
-			return nil, fmt.Errorf("make records: %w", failure)
-		}
-		if failure != nil {
-			err = errors.Join(err, &sluice.EventError{Index: i, Err: sluice.Reject(fmt.Errorf("make records: %w", failure))})
-		}
-		for j, m := range made {
-			m.attempts = p.attempts[e.Sequence]
-			list = append(list, ordered{m, i, j == len(made)-1})
-		}
-	}
-	return list, err
-}
-
-// post posts messages one request after the other, and notes in p what becomes of them. It stops at
-// the first request that is not accepted as a whole.
-func (h *batchHandler) post(ctx context.Context, list []ordered, p *part) error {
-	s, of := h.sink, &p.of
-	encoder := newEncoder(&s.cfg, of)
-	for len(list) > 0 {
-		if err := s.holds(); err != nil {
-			return err
-		}
-		messages, size := make([]*Message, min(len(list), s.cfg.MaxEvents)), 0
-		for i := range messages {
-			messages[i] = list[i].Message
-			size += estimate(messages[i])
-		}
-		body, n := encoder.batch(make([]byte, 0, min(size, s.cfg.MaxBytes+size/len(messages))), messages, s.cfg.MaxBytes)
-		for _, m := range messages[:n] {
-			m.attempts++
-			p.attempts[m.Event.Sequence] = m.attempts
-		}
-		a := s.post(ctx, of, messages[:n], body)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		rejected, err := s.failure(&a, list[:n])
-		if err != nil && rejected == nil {
-			return err
-		}
-		for i, m := range list[:n] {
-			if m.last && !rejected[i] {
-				p.accepted[m.Event.Sequence] = true
-				s.lastPosted.Store(&posted{&queue{sink: s, of: *of, encoder: encoder}, *m.Message})
+		if made[i] = before[e.Sequence]; made[i] == nil {
+			var failure error
+			made[i], failure = h.records(ctx, e)
+			if errors.Is(failure, sluice.ErrOutage) { // the next events would wait for it too
+				return nil, made, fmt.Errorf("make records: %w", failure)
+			}
+			if failure != nil {
+				err = errors.Join(err, &sluice.EventError{Index: i, Err: sluice.Reject(fmt.Errorf("make records: %w", failure))})
 			}
 		}
+		for _, m := range made[i] {
+			if !m.done {
+				list = append(list, ordered{m, i})
+			}
+		}
+	}
+	return list, made, err
+}
+
+// postAll posts messages one request after the other, until one is not accepted as a whole.
+func (s *Sink) postAll(ctx context.Context, of *origin, list []ordered, redriven bool) error {
+	encoder := newEncoder(&s.cfg, of)
+	for len(list) > 0 {
+		n, err := s.postFirst(ctx, of, encoder, s.ahead(list), redriven)
 		if err != nil {
 			return err
 		}
@@ -164,51 +136,92 @@ func (h *batchHandler) post(ctx context.Context, list []ordered, p *part) error 
 	return nil
 }
 
-// failure returns what an answer means for the messages of a request: which of them it rejects, nil
-// if none was accepted, and the error for the engine.
-func (s *Sink) failure(a *answer, list []ordered) (rejected map[int]bool, err error) {
+// ahead returns the messages that may go into the next request: as many as it may have, since the last
+// failure of one of them.
+func (s *Sink) ahead(list []ordered) []ordered {
+	most := int(s.most.Load())
+	for i, m := range list {
+		if m.limit > 0 {
+			most = min(most, m.limit)
+		}
+		if i > 0 && i >= most {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// postFirst posts as many messages as fit into a request, and returns how many were accepted.
+func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list []ordered, redriven bool) (int, error) {
+	if err := s.holds(); err != nil {
+		return 0, err
+	}
+	messages, size := make([]*Message, len(list)), 0
+	for i, m := range list {
+		messages[i] = m.Message
+		size += estimate(m.Message)
+	}
+	body, n := encoder.batch(make([]byte, 0, min(size, s.cfg.MaxBytes+size/len(list))), messages, s.cfg.MaxBytes)
+	messages, list = messages[:n], list[:n]
+	for _, m := range messages {
+		m.attempts++
+	}
+	a := s.post(ctx, of, messages, body)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	what := a.outcome()
 	if a.after > 0 && (what == failed || what == waits) {
-		s.hold(a)
+		s.hold(&a)
 	}
+	failure := a.err
 	switch {
 	case what == accepted:
-		rejections, err := parseAnswer(a.status, a.body, len(list))
-		if err != nil {
-			return nil, s.blame(&Error{Endpoint: s.endpoint, Status: a.status, Err: err}, list)
+		rejections, err := parseAnswer(a.status, a.body, n)
+		if err == nil {
+			return n, s.settle(&posted{of: *of, encoder: encoder}, list, &a, rejections)
 		}
-		rejected, err := map[int]bool{}, error(nil)
-		for _, r := range rejections {
-			rejected[r.index] = true
-			e := &Error{Endpoint: s.endpoint, Status: a.status, Err: errRejected, Message: shown([]byte(r.text), s.secrets)}
-			err = errors.Join(err, &sluice.EventError{Index: list[r.index].index, Err: sluice.Reject(e.ofEvent(list[r.index].Event))})
-		}
-		return rejected, err
-	case what == refused && len(list) == 1:
-		return nil, &sluice.EventError{Index: list[0].index, Err: sluice.Reject(a.err.ofEvent(list[0].Event))}
+		failure = &Error{Endpoint: s.endpoint, Status: a.status, Err: err}
+	case what == waits:
+		return 0, sluice.Outage(failure)
+	case what == refused && n == 1:
+		return 0, &sluice.EventError{Index: list[0].index, Err: sluice.Reject(failure.of(list[0].Event))}
 	case what == refused:
-		return nil, a.err // the engine halves the batch
-	case what == failed:
-		return nil, s.blame(a.err, list)
+		return s.postFirst(ctx, of, encoder, list[:n/2], redriven)
 	}
-	return nil, sluice.Outage(a.err)
-}
-
-// blame returns the error of a request whose failure one of its events may have caused. The engine
-// halves a batch, and counts the attempts at an event that is alone.
-func (s *Sink) blame(e *Error, list []ordered) error {
+	if redriven { // a redrive that fails is a dead letter again: it needs no more proof than this
+		if !s.accepts() {
+			return 0, sluice.Outage(failure)
+		}
+		return 0, &sluice.EventError{Index: list[0].index, Err: failure.of(list[0].Event)}
+	}
+	split, err := s.blame(messages, failure)
 	switch {
-	case len(list) > 1:
-		return e
-	case !s.accepts():
-		return sluice.Outage(e)
+	case split:
+		return s.postFirst(ctx, of, encoder, list[:n/2], false)
+	case n == 1:
+		err = &sluice.EventError{Index: list[0].index, Err: err}
 	}
-	return &sluice.EventError{Index: list[0].index, Err: e.ofEvent(list[0].Event)}
+	return 0, err
 }
 
-// ofEvent returns the error as that of one event.
-func (e *Error) ofEvent(event *sluice.Event) *Error {
-	own := *e
-	own.Event = event.Partition + "/" + strconv.FormatInt(event.Sequence, 10)
-	return &own
+// settle marks the messages that the receiver has taken, and returns the errors of the others.
+func (s *Sink) settle(last *posted, list []ordered, a *answer, rejections []rejection) error {
+	s.grow(len(list))
+	var err error
+	rejected := make(map[int]bool, len(rejections))
+	for _, r := range rejections {
+		rejected[r.index] = true
+		err = errors.Join(err, &sluice.EventError{Index: list[r.index].index, Err: s.rejection(a, r, list[r.index].Event)})
+	}
+	for i, m := range list {
+		if m.done = !rejected[i]; m.done {
+			last.message = *m.Message
+		}
+	}
+	if last.message.Event != nil {
+		s.lastPosted.Store(last)
+		s.accepted.Add(1)
+	}
+	return err
 }

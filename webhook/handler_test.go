@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -162,5 +163,24 @@ func TestHandlerInAnOutageOfRecords(t *testing.T) {
 	}
 	if err := sink.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHandlerOfARandomReceiver: a receiver that fails at random, whatever it is sent, makes no dead letters.
+func TestHandlerOfARandomReceiver(t *testing.T) {
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			d := deliver(t, 100)
+			d.v.answer = func(w http.ResponseWriter, _ *http.Request, _ []int64) bool {
+				if rand.N(5) < 2 {
+					w.WriteHeader(500)
+					return true
+				}
+				return false
+			}
+			if letters := d.runBatches(&Config{MaxEvents: 4}); len(letters) > 0 {
+				t.Errorf("%d dead letters, the first: %+v", len(letters), letters[0])
+			}
+		})
 	}
 }

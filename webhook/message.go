@@ -19,6 +19,7 @@ type Message struct {
 	failed   bool   // a request with it failed in a way that one event can cause
 	accepted uint64 // what the receiver had accepted then
 	strikes  int    // how often it failed alone while the receiver accepted others
+	done     bool   // the receiver has taken it, in a batch of [Sink.Handler] that failed
 }
 
 // Messages returns the message of an event, for [sluice.AtLeastOnce].

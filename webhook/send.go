@@ -3,6 +3,7 @@ package webhook
 import (
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/sluice-go/sluice"
 )
@@ -68,7 +69,7 @@ func (q *queue) complete(batch []*record, a *answer) {
 			q.send(batch[half:])
 			return
 		}
-		s.finish(batch[0], sluice.Reject(a.err.of(batch[0])))
+		s.finish(batch[0], sluice.Reject(a.err.of(batch[0].message.Event)))
 	case failed:
 		q.suspect(batch, a.err)
 	case waits:
@@ -98,16 +99,21 @@ func (q *queue) accept(batch []*record, a *answer) {
 	s.grow(len(batch))
 	errs := make([]error, len(batch))
 	for _, r := range rejections {
-		e := &Error{Endpoint: s.endpoint, Status: a.status, Err: errRejected, Message: shown([]byte(r.text), s.secrets)}
-		errs[r.index] = sluice.Reject(e.of(batch[r.index]))
+		errs[r.index] = s.rejection(a, r, batch[r.index].message.Event)
 	}
 	if i := slices.Index(errs, nil); i >= 0 {
-		s.lastPosted.Store(&posted{q, *batch[i].message})
+		s.lastPosted.Store(&posted{q.of, q.encoder, *batch[i].message})
 		s.accepted.Add(1)
 	}
 	for i, r := range batch {
 		s.finish(r, errs[i])
 	}
+}
+
+// rejection is the error of an event that an answer rejects.
+func (s *Sink) rejection(a *answer, r rejection, event *sluice.Event) error {
+	e := &Error{Endpoint: s.endpoint, Status: a.status, Err: errRejected, Message: shown([]byte(r.text), s.secrets)}
+	return sluice.Reject(e.of(event))
 }
 
 var errRejected = errors.New("the receiver rejects the event")
@@ -120,4 +126,8 @@ func (q *queue) fail(batch []*record, err error) {
 }
 
 // of returns the error as that of one event.
-func (e *Error) of(r *record) *Error { return e.ofEvent(r.message.Event) }
+func (e *Error) of(event *sluice.Event) *Error {
+	own := *e
+	own.Event = event.Partition + "/" + strconv.FormatInt(event.Sequence, 10)
+	return &own
+}

@@ -23,48 +23,56 @@ const firstWait = 100 * time.Millisecond
 
 // posted is an event that the receiver has accepted.
 type posted struct {
-	queue   *queue
+	of      origin
+	encoder *encoder
 	message Message
 }
 
 // suspect completes the records of a request whose failure one of them may have caused.
 func (q *queue) suspect(batch []*record, e *Error) {
-	s := q.sink
-	n, now := len(batch), s.accepted.Load()
+	messages := make([]*Message, len(batch))
+	for i, r := range batch {
+		messages[i] = r.message
+	}
+	split, err := q.sink.blame(messages, e)
+	if split {
+		q.send(batch[:len(batch)/2])
+		q.send(batch[len(batch)/2:])
+		return
+	}
+	q.fail(batch, err)
+}
+
+// blame returns the error of the messages of a request whose failure one of them may have caused, or
+// that they are to be posted at once in two halves.
+func (s *Sink) blame(messages []*Message, e *Error) (split bool, err error) {
+	n, now := len(messages), s.accepted.Load()
 	slow := errors.Is(e, context.DeadlineExceeded)
 	if slow {
 		s.shrink(n)
 	}
 	works := now > s.failedAt.Swap(now)
 	if n == 1 {
-		s.finish(batch[0], q.verdict(batch[0], e, now))
-		return
+		return false, s.verdict(messages[0], e, now)
 	}
-	for _, r := range batch {
-		m := r.message
+	for _, m := range messages {
 		m.failed, m.accepted, m.limit = true, now, n/2
 	}
-	if works && !slow {
-		q.send(batch[:n/2])
-		q.send(batch[n/2:])
-		return
-	}
-	q.fail(batch, sluice.Outage(e))
+	return works && !slow, sluice.Outage(e)
 }
 
-// verdict returns the error of a record that failed alone.
-func (q *queue) verdict(r *record, e *Error, now uint64) error {
-	m := r.message
-	others := m.failed && (now > m.accepted || q.sink.accepts())
-	m.failed, m.accepted, m.limit = true, q.sink.accepted.Load(), 1
+// verdict returns the error of a message that failed alone.
+func (s *Sink) verdict(m *Message, e *Error, now uint64) error {
+	others := m.failed && (now > m.accepted || s.accepts())
+	m.failed, m.accepted, m.limit = true, s.accepted.Load(), 1
 	switch {
-	case !others || q.sink.sending.Err() != nil:
+	case !others || s.sending.Err() != nil:
 		return sluice.Outage(e)
 	case m.strikes < maxStrikes:
 		m.strikes++
 		return sluice.RetryAfter(e, firstWait<<(m.strikes-1))
 	}
-	return e.of(r) // the engine counts it
+	return e.of(m.Event) // the engine counts it
 }
 
 // accepts reports whether the receiver accepts what it has accepted before.
@@ -74,9 +82,9 @@ func (s *Sink) accepts() bool {
 		return false
 	}
 	m := last.message
-	body, _ := last.queue.encoder.batch(nil, []*Message{&m}, s.cfg.MaxBytes)
+	body, _ := last.encoder.batch(nil, []*Message{&m}, s.cfg.MaxBytes)
 	m.attempts++
-	a := s.post(s.sending, &last.queue.of, []*Message{&m}, body)
+	a := s.post(s.sending, &last.of, []*Message{&m}, body)
 	if a.outcome() != accepted {
 		return false
 	}
