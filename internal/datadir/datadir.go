@@ -5,5 +5,5 @@ package datadir
 import "errors"
 
 // ErrLocked means that another process, or another holder in this one, has locked the
-// directory.
-var ErrLocked = errors.New("directory is in use by another process")
+// directory or file.
+var ErrLocked = errors.New("in use by another process")

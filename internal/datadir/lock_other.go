@@ -10,15 +10,22 @@ import (
 	"path/filepath"
 )
 
-// Lock is an exclusive lock on a directory.
+// DirLock is an exclusive lock on a directory or a file.
 type DirLock struct{ file *os.File }
 
-// Lock locks a directory, or fails with [ErrLocked]. On these systems an
-// open file cannot be removed, so a lock file that can be removed is stale.
+// Lock locks a directory or a file that exists, or fails with [ErrLocked]. On these systems
+// an open file cannot be removed, so a lock file that can be removed is stale.
 func Lock(path string) (*DirLock, error) {
-	name := filepath.Join(path, "lock")
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	name := path + ".lock"
+	if info.IsDir() {
+		name = filepath.Join(path, "lock")
+	}
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: stop that process, or use another directory", path, ErrLocked)
+		return nil, fmt.Errorf("%s: %w: stop that process, or use another one", path, ErrLocked)
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Lock is an exclusive lock on a directory.
+// DirLock is an exclusive lock on a directory or a file.
 type DirLock struct{ dir *os.File }
 
 // lockTimeout is how long Lock waits. The lock of a killed process can outlive it: a
@@ -18,8 +18,8 @@ type DirLock struct{ dir *os.File }
 // the exec.
 const lockTimeout = time.Second
 
-// Lock locks a directory, or fails with [ErrLocked] if the lock is not free within
-// a second. The kernel releases the lock when the process ends, however it
+// Lock locks a directory or a file that exists, or fails with [ErrLocked] if the lock is
+// not free within a second. The kernel releases the lock when the process ends, however it
 // ends.
 func Lock(path string) (*DirLock, error) {
 	dir, err := os.Open(path)
@@ -38,7 +38,7 @@ func Lock(path string) (*DirLock, error) {
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s: %w: stop that process, or use another directory", path, ErrLocked)
+		err = fmt.Errorf("%s: %w: stop that process, or use another one", path, ErrLocked)
 	} else {
 		err = fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/datadir"
 	"github.com/sluice-go/sluice/internal/idset"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -31,6 +32,7 @@ type sendReport struct {
 	path  string
 	begin reportBegin
 	known // of earlier runs
+	lock  *datadir.DirLock
 
 	mu        sync.Mutex
 	file      *os.File
@@ -107,8 +109,23 @@ func createReport(path string, to *Destination, names []string) (*sendReport, er
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
+	if r.lock, err = lockReport(path); err != nil {
+		return nil, errors.Join(err, r.file.Close())
+	}
 	r.write(&reportLine{Begin: &r.begin})
 	return r, r.failure()
+}
+
+// lockReport prevents that two processes send what is missing in the same report.
+func lockReport(path string) (*datadir.DirLock, error) {
+	lock, err := datadir.Lock(path)
+	if errors.Is(err, datadir.ErrLocked) {
+		return nil, fmt.Errorf("report %s: another sluice send writes it: wait until that has ended", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return lock, nil
 }
 
 // identify computes the size and hash of a file.
@@ -166,7 +183,16 @@ func readBegin(path string) (*reportBegin, []byte, error) {
 }
 
 // resumeReport continues a report with the files of its input, which may have other names now.
-func resumeReport(path string, to *Destination, names []string) (*sendReport, error) {
+func resumeReport(path string, to *Destination, names []string) (_ *sendReport, err error) {
+	lock, err := lockReport(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Unlock())
+		}
+	}()
 	begin, rest, err := readBegin(path)
 	if err != nil {
 		return nil, err
@@ -174,7 +200,7 @@ func resumeReport(path string, to *Destination, names []string) (*sendReport, er
 	if len(names) != len(begin.Files) {
 		return nil, usage.Errorf("--resume %s: the report is of %d files, and not of %d", path, len(begin.Files), len(names))
 	}
-	r := &sendReport{path: path, begin: reportBegin{Time: time.Now().UTC(), ID: begin.ID, To: to.withoutSecrets()}}
+	r := &sendReport{path: path, lock: lock, begin: reportBegin{Time: time.Now().UTC(), ID: begin.ID, To: to.withoutSecrets()}}
 	var size int64
 	for i, name := range names {
 		f, err := identify(name)
@@ -272,8 +298,10 @@ func (r *sendReport) finish(p *places, result *sender.Report, next int64, incomp
 		r.write(&reportLine{Outcome: outcomeNotSent, Records: numbers{next, toEnd, 1}.String(), Reason: reason})
 	}
 	r.write(&reportLine{End: &reportEnd{Time: time.Now().UTC(), Complete: why == nil}})
-	return errors.Join(r.failure(), r.file.Close())
+	return errors.Join(r.failure(), r.close())
 }
+
+func (r *sendReport) close() error { return errors.Join(r.file.Close(), r.lock.Unlock()) }
 
 // known is what a report says of the records.
 type known struct{ sent, unknown recordSet }

@@ -26,7 +26,9 @@ func reported(t *testing.T, lines string) (input, path string) {
 	if _, err := r.file.WriteString(lines); err != nil {
 		t.Fatal(err)
 	}
-	r.file.Close()
+	if err := r.close(); err != nil { // as a kill does
+		t.Fatal(err)
+	}
 	return input, path
 }
 
@@ -107,7 +109,9 @@ func TestReportAfterEnd(t *testing.T) {
 	if r.unknown.count != 2 || r.sent.count != 0 {
 		t.Errorf("%d sent, %d unknown", r.sent.count, r.unknown.count)
 	}
-	r.file.Close()
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestReportOfAnotherInput(t *testing.T) {
@@ -129,6 +133,28 @@ func TestReportOfAnotherInput(t *testing.T) {
 	}
 	if _, _, err := ReadReport(input); err == nil || !strings.Contains(err.Error(), "not a report of sluice send --report") {
 		t.Errorf("read an input as report: %v", err)
+	}
+}
+
+// Two processes must not send what is missing in the same report.
+func TestReportInUse(t *testing.T) {
+	input, path := reported(t, "")
+	first, err := resumeReport(path, &Destination{}, []string{input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resumeReport(path, &Destination{}, []string{input}); err == nil || !strings.Contains(err.Error(), "another sluice send writes it: wait until that has ended") {
+		t.Errorf("continued by two: %v", err)
+	}
+	if err := first.finish(&places{}, &sender.Report{}, 1, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := resumeReport(path, &Destination{}, []string{input})
+	if err != nil {
+		t.Fatalf("continued after the first: %v", err)
+	}
+	if err := again.finish(&places{}, &sender.Report{}, 1, true, nil); err != nil {
+		t.Fatal(err)
 	}
 }
 
