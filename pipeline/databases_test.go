@@ -15,15 +15,18 @@ import (
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// opened reads the sound file with another target and database, and opens it.
-func opened(t *testing.T, databaseURL, target string) (*Pipeline, *Parts) {
+// opened reads the sound file with another target and database, and more edits, and opens it.
+func opened(t *testing.T, databaseURL, target string, edits ...string) (*Pipeline, *Parts) {
 	t.Helper()
-	p, err := Parse("p.yaml", []byte(edit(t, sound[strings.Index(sound, "  insert:"):], target)), environment("DATABASE_URL="+databaseURL))
+	p, err := Parse("p.yaml", []byte(edit(t, append(edits, sound[strings.Index(sound, "  insert:"):], target)...)), environment("DATABASE_URL="+databaseURL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,6 +244,47 @@ func (e *testedEngine) testRefuses(t *testing.T, address string, db *sql.DB) {
 	if refused != 2 || long != 1 || count(`column delay: body.delay: "x" where a whole number should be`) != 1 || strings.Count(letters, "\n") != 3 {
 		t.Errorf("dead letters\n%s", letters)
 	}
+}
+
+// startedSpans reports each span, whose start waits until all are released.
+type startedSpans struct {
+	started, released chan struct{}
+}
+
+func (s startedSpans) OnStart(context.Context, sdktrace.ReadWriteSpan) {
+	select {
+	case s.started <- struct{}{}:
+		<-s.released
+	case <-s.released:
+	}
+}
+
+func (startedSpans) OnEnd(sdktrace.ReadOnlySpan)      {}
+func (startedSpans) Shutdown(context.Context) error   { return nil }
+func (startedSpans) ForceFlush(context.Context) error { return nil }
+
+// testConnections: as many partitions are written at the same time as the file has connections.
+func (e *testedEngine) testConnections(t *testing.T) {
+	const partitions, connections = 5, 2
+	address, _ := e.database(t)
+	p, parts := opened(t, address, flightsTarget, "database: ${DATABASE_URL}", fmt.Sprintf("database: {url: \"${DATABASE_URL}\", connections: %d}\nassign: {burst: %d}", connections, partitions))
+	hub := sluicetest.NewHub(p.Group, partitions)
+	for i := range partitions {
+		hub.Append(fmt.Sprint(i), sluicetest.Bodies(`{"delay":1}`)...)
+	}
+	spans := startedSpans{started: make(chan struct{}), released: make(chan struct{})}
+	c, err := parts.Consumer(t.Context(), &Options{Source: hub, TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	suite.NoError(t, "consumer", err)
+	ended := suite.Spawn(t, func() error { return c.Run(t.Context()) })
+	if got := countTo(spans.started, connections+1); got != connections {
+		t.Errorf("%d partitions are written at the same time over %d connections", got, connections)
+	}
+	close(spans.released)
+	suite.Eventually(t, "all partitions to be written", func() bool {
+		list, err := parts.Checkpoints.Read(t.Context(), p.Group)
+		return err == nil && len(list) == partitions && !slices.ContainsFunc(list, func(c sluice.Checkpoint) bool { return c.Position.Sequence != 0 })
+	})
+	suite.NoError(t, "stop", errors.Join(c.Stop(t.Context()), <-ended))
 }
 
 // typesCase is a table of other types than the mapping's, and what is read from both.

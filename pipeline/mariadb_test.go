@@ -52,6 +52,8 @@ var mariaEngine = testedEngine{
 
 func TestMariaDB(t *testing.T) { mariaEngine.test(t) }
 
+func TestMariaDBConnections(t *testing.T) { mariaEngine.testConnections(t) }
+
 func TestMariaDBCheck(t *testing.T) {
 	const tables = "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()"
 	mariaEngine.testCheck(t, tables, "mysql://", "/d", func(u *url.URL) []string {

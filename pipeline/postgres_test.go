@@ -91,6 +91,7 @@ func TestPostgresConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	postgresEngine.testConnections(t)
 }
 
 // BenchmarkPostgres maps and writes batches of 1,000 flights, each batch in a

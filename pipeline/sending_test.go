@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -111,8 +112,11 @@ func TestSendSettings(t *testing.T) {
 	}
 }
 
-func sendFile(target string) string {
-	return strings.Replace(plainSink, "target: {http: {url: http://localhost/}}", "target:\n  "+target, 1)
+func sendFile(target string) string { return sendTo("\n  " + target) }
+
+// sendTo is plainSink with another target.
+func sendTo(target string) string {
+	return strings.Replace(plainSink, "{http: {url: http://localhost/}}", target, 1)
 }
 
 // TestSendLimits fills a batch for each service.
@@ -132,7 +136,11 @@ func TestSendLimits(t *testing.T) {
 			"batch: {messages: 5}": func(n int) bool { return n == 5 },
 			"batch: {bytes: 4KiB}": func(n int) bool { return n >= 1 && n < 4 },
 			"batch: {wait: 1s}":    func(n int) bool { return n == 20 },
+			"partitioned: true":    func(n int) bool { return n == 7 },
 		} {
+			if strings.HasPrefix(keys, "partitioned") && !strings.HasPrefix(target, "servicebus") {
+				continue
+			}
 			p, err := Parse("p.yaml", []byte(sendFile(target+keys)), environment("HUBS="+hubs.ConnectionString(), "BUS="+bus.ConnectionString()))
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +158,7 @@ func TestSendLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 			for batch.Len() < 20 {
-				if err = batch.Add(&sender.Message{Body: make([]byte, 1<<10)}); err != nil {
+				if err = batch.Add(&sender.Message{Key: fmt.Sprint("k", batch.Len()/7), Body: make([]byte, 1<<10)}); err != nil {
 					break
 				}
 			}
@@ -160,6 +168,87 @@ func TestSendLimits(t *testing.T) {
 			if err := out.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// held is a destination that sends no batch before it is released.
+type held struct {
+	destination
+	inFlight chan struct{} // reports each batch
+	released chan struct{}
+}
+
+func (h *held) transport() (transport, error) {
+	out, err := h.destination.transport()
+	return heldTransport{out, h}, err
+}
+
+type heldTransport struct {
+	transport
+	*held
+}
+
+func (t heldTransport) Close(ctx context.Context) error { return t.transport.Close(ctx) }
+
+func (t heldTransport) Send(ctx context.Context, batch sender.Batch) (sender.Outcome, error) {
+	select {
+	case t.inFlight <- struct{}{}:
+		<-t.released
+	case <-t.released:
+	}
+	return t.transport.Send(ctx, batch)
+}
+
+// countTo counts what begins, until there is one too many. No event shows that no more will begin: of a
+// number that is right it waits a moment for the next.
+func countTo(begins <-chan struct{}, tooMany int) (n int) {
+	for wait := time.Minute; n < tooMany; n++ {
+		if n == tooMany-1 {
+			wait = 50 * time.Millisecond
+		}
+		select {
+		case <-begins:
+		case <-time.After(wait):
+			return n
+		}
+	}
+	return n
+}
+
+// TestConcurrency counts the batches that are in flight to each service, of which none is answered.
+func TestConcurrency(t *testing.T) {
+	const n = 400
+	logs := startLogs(t, 32)
+	bus, err := emulator.StartServiceBus([]emulator.ServiceBusQueue{{Name: "flights"}}, nil, nil)
+	suite.NoError(t, "emulator", err)
+	defer bus.Close()
+	for _, target := range []struct {
+		text  string
+		usual int
+	}{
+		{aHub, 16}, {aTopic, 16}, {`{servicebus: {queue: flights, connection: "${SERVICEBUS_CONNECTION_STRING}"`, 4},
+	} {
+		for keys, want := range map[string]int{"": target.usual, ", concurrency: 3": 3, ", concurrency: 20": 20} {
+			p, err := Parse("p.yaml", []byte(sendTo(target.text+keys+"}}")), logs.environment("SERVICEBUS_CONNECTION_STRING="+bus.ConnectionString()))
+			suite.NoError(t, "parse", err)
+			h := &held{p.messages.destination, make(chan struct{}), make(chan struct{})}
+			p.messages.destination = h
+			parts := &Parts{pipeline: p}
+			sink, err := p.messages.open(suite.Context(t), parts)
+			suite.NoError(t, "open", err)
+			results := make(chan error, n)
+			for i := range n {
+				sink.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("k", i)}, func(r sluice.WriteResult) { results <- r.Err })
+			}
+			if got := countTo(h.inFlight, want+1); got != want {
+				t.Errorf("%s%s: %d batches are in flight, want %d", target.text, keys, got, want)
+			}
+			close(h.released)
+			for range n {
+				suite.NoError(t, "send", <-results)
+			}
+			suite.NoError(t, "close", parts.Close(suite.Context(t)))
 		}
 	}
 }

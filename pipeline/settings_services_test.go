@@ -195,6 +195,57 @@ func TestCosmosSettings(t *testing.T) {
 	}
 }
 
+// TestCachedVersions writes newer versions of 40 documents. One whose version is cached needs one
+// operation, another three: a create that fails, a read and the replacement.
+func TestCachedVersions(t *testing.T) {
+	const n = 40
+	for keys, fits := range map[string]func(operations int64) bool{
+		"":                          func(operations int64) bool { return operations == n },
+		"    cached_versions: 40\n": func(operations int64) bool { return operations == n },
+		"    cached_versions: 5\n":  func(operations int64) bool { return operations >= 3*(n-10)+10 },
+	} {
+		t.Run(keys, func(t *testing.T) {
+			account, err := emulator.StartCosmos([]emulator.CosmosContainer{{Database: "db", Name: "docs", KeyPaths: []string{"/key"}}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer account.Close()
+			p, err := parseCosmos("    operation: create\n", "", "    mode: point\n", keys, "${COSMOS_ENDPOINT}", account.Endpoint())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.cosmos.key = account.Key()
+			sink, err := p.cosmos.open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sink.Close(context.WithoutCancel(t.Context()))
+			write := func(version int) (operations int64) {
+				before := account.Stats().Operations
+				results := make(chan error, n)
+				for i := range n {
+					e := &sluice.Event{Partition: "0", Sequence: int64(version*n + i), Body: fmt.Appendf(nil, `{"id":"%d","key":"k"}`, i)}
+					doc, err := p.cosmos.document(e)
+					if err != nil {
+						t.Fatal(err)
+					}
+					doc.Source = sourceOf("docs", "1", 1, e)
+					sink.Submit(t.Context(), doc, func(r sluice.WriteResult) { results <- r.Err })
+				}
+				for range n {
+					if err := <-results; err != nil {
+						t.Fatal(err)
+					}
+				}
+				return account.Stats().Operations - before
+			}
+			if first, second := write(1), write(2); first != n || !fits(second) {
+				t.Errorf("%d operations, then %d", first, second)
+			}
+		})
+	}
+}
+
 func TestCosmosSettingsErrors(t *testing.T) {
 	for keys, want := range map[string]string{
 		"batch: {documents: 101}":            `p.yaml:22:13: target.cosmos.batch.documents: "101": write a whole number from 1 to 100`,

@@ -56,6 +56,8 @@ var sqlServerEngine = testedEngine{
 
 func TestSQLServer(t *testing.T) { sqlServerEngine.test(t) }
 
+func TestSQLServerConnections(t *testing.T) { sqlServerEngine.testConnections(t) }
+
 func TestSQLServerCheck(t *testing.T) {
 	sqlServerEngine.testCheck(t, "SELECT count(*) FROM INFORMATION_SCHEMA.TABLES", "sqlserver://", "?database=d", func(u *url.URL) []string {
 		wrong := *u
