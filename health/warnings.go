@@ -42,6 +42,13 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 	return found
 }
 
+// reset is for a partition without a checkpoint.
+func (p *watched) reset(b driver.Bounds, now time.Time) {
+	if p.at != driver.Unset.Sequence || b.Lag(driver.Unset) == 0 {
+		*p = watched{unowned: p.unowned, moved: now, at: driver.Unset.Sequence}
+	}
+}
+
 func (p *watched) endanger(now time.Time) {
 	if p.danger.IsZero() {
 		p.danger = now

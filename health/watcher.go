@@ -24,11 +24,11 @@ const (
 	// WarningUnderCapacity: the same, and the running processes hold as many as
 	// they may: the numbers that they are configured with add up to fewer
 	// partitions than there are.
-	WarningUnderCapacity WarningKind = "short"
+	WarningUnderCapacity WarningKind = "under_capacity"
 	// WarningStalled: the checkpoint does not move while events wait after it.
-	WarningStalled WarningKind = "still"
+	WarningStalled WarningKind = "stalled"
 	// WarningPartitionsAdded: the hub has more partitions than it had.
-	WarningPartitionsAdded WarningKind = "gained"
+	WarningPartitionsAdded WarningKind = "partitions_added"
 	// WarningExpiring: at this rate retention passes the checkpoint soon.
 	WarningExpiring WarningKind = "expiring"
 	// WarningExpired: retention has passed the checkpoint: events are lost unread.
@@ -53,8 +53,15 @@ type CheckpointReader interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 }
 
+// DeadLetterCounter is the part of a [driver.DeadLetterStore] that a watcher needs.
+type DeadLetterCounter interface {
+	Count(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error)
+}
+
 // WatcherConfig holds what has a default. The zero value is ready to use.
 type WatcherConfig struct {
+	// DeadLetters are counted with each check, for at most 10 s. Default: they are not.
+	DeadLetters DeadLetterCounter
 	// Unowned is how long partitions may be without an owner. Default: 90 s:
 	// partitions are acquired one a second, and a dead owner's lease must expire.
 	Unowned time.Duration
@@ -69,7 +76,7 @@ type WatcherConfig struct {
 }
 
 // Watcher looks for warnings about one consumer group. It belongs to one goroutine.
-// Each check asks the log once for every partition, and the stores once.
+// Each check asks the log once for every partition, and each store once.
 type Watcher struct {
 	source      driver.Source
 	leases      driver.LeaseStore
@@ -107,6 +114,8 @@ const (
 	// each partition: drivers pace such requests.
 	boundsTimeout = 30 * time.Second
 	boundsEach    = 100 * time.Millisecond
+	// countTimeout is how long the dead letters are counted at most.
+	countTimeout = 10 * time.Second
 )
 
 // NewWatcher makes a watcher. A nil cfg takes every default.
@@ -126,11 +135,31 @@ func NewWatcher(source driver.Source, leases driver.LeaseStore, checkpoints Chec
 
 // Report is the result of one check.
 type Report struct {
+	At       time.Time // when the check began
 	Warnings []Warning // the most urgent first
+	// Partitions are all partitions of the topic, in its order; nil if Err is not.
+	Partitions []PartitionReport
+	// DeadLetters are how many the group has, by partition and status; nil if Err or
+	// DeadLetterErr is not, or if they are not counted.
+	DeadLetters   []driver.DeadLetterCount
+	DeadLetterErr error // why they could not be counted
 	// Began and Ended are the warnings that the check before did not have, and
 	// those that this one no longer has.
 	Began, Ended []Warning
 	Err          error // why the check failed; Warnings are then those of the check before
+}
+
+// PartitionReport is what a check saw of one partition.
+type PartitionReport struct {
+	Partition string
+	Owner     string // that a live lease names; empty: none
+	Bounds    driver.Bounds
+	// Lag is how many events the partition holds after its stored checkpoint: all events, if it
+	// has none in this incarnation of the topic.
+	Lag int64
+	// WaitingSince is when a check first saw events wait after this checkpoint, or when the newest event
+	// was enqueued, whichever is earlier; zero if none wait.
+	WaitingSince time.Time
 }
 
 // Run checks at once, and then every so often until ctx ends.
@@ -139,12 +168,11 @@ func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Repo
 	defer tick.Stop()
 	var before []Warning
 	for {
-		warnings, err := w.Check(ctx)
+		r := w.check(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r := Report{Warnings: warnings, Err: err}
-		if err != nil {
+		if r.Err != nil {
 			r.Warnings = before
 		}
 		r.Began, r.Ended = without(r.Warnings, before), without(before, r.Warnings)
@@ -172,17 +200,42 @@ func without(list, others []Warning) (left []Warning) {
 
 // Check looks for warnings once.
 func (w *Watcher) Check(ctx context.Context) ([]Warning, error) {
+	r := w.check(ctx)
+	return r.Warnings, r.Err
+}
+
+// check checks once. Its report has neither Began nor Ended.
+func (w *Watcher) check(ctx context.Context) Report {
+	r := Report{At: w.cfg.Now()}
+	topic, err := w.look(ctx, &r)
+	if err != nil {
+		r.Err = fmt.Errorf("check for warnings: %w", err)
+		return r
+	}
+	if w.cfg.DeadLetters != nil {
+		ctx, cancel := context.WithTimeout(ctx, countTimeout)
+		defer cancel()
+		list, err := w.cfg.DeadLetters.Count(ctx, topic.Group, sluice.DeadLetterFilter{})
+		if r.DeadLetterErr = err; err == nil {
+			r.DeadLetters = append([]driver.DeadLetterCount{}, list...) // never nil
+		}
+	}
+	return r
+}
+
+// look adds warnings and partitions to a report.
+func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 	topic, err := w.source.Describe(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("check for warnings: describe topic: %w", err)
+		return topic, fmt.Errorf("describe topic: %w", err)
 	}
 	leases, err := w.leases.List(ctx, topic.Group)
 	if err != nil {
-		return nil, fmt.Errorf("check for warnings: list leases: %w", err)
+		return topic, fmt.Errorf("list leases: %w", err)
 	}
 	checkpoints, err := w.checkpoints.Read(ctx, topic.Group)
 	if err != nil {
-		return nil, fmt.Errorf("check for warnings: read checkpoints: %w", err)
+		return topic, fmt.Errorf("read checkpoints: %w", err)
 	}
 	now := w.cfg.Now()
 	var found []Warning
@@ -192,8 +245,9 @@ func (w *Watcher) Check(ctx context.Context) ([]Warning, error) {
 	}
 	bounds, err := w.bounds(ctx, topic.Partitions)
 	if err != nil {
-		return nil, err
+		return topic, err
 	}
+	holders := owners(leases)
 	for i, id := range topic.Partitions {
 		p := w.partitions[id]
 		if p == nil {
@@ -201,17 +255,43 @@ func (w *Watcher) Check(ctx context.Context) ([]Warning, error) {
 			w.partitions[id] = p
 		}
 		c, begun := done[id]
-		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence
-		if begun {
+		if begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence {
 			found = w.checkpoint(found, id, p, bounds[i], c.Position.Sequence, now)
+		} else {
+			p.reset(bounds[i], now)
 		}
+		r.Partitions = append(r.Partitions, p.report(id, holders[id], bounds[i]))
 	}
 	found = w.owners(found, topic, leases, now)
 	found = w.partitionsAdded(found, topic, now)
 	slices.SortStableFunc(found, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(urgency(a.Kind), urgency(b.Kind)), slices.Compare(a.Partitions, b.Partitions))
 	})
-	return found, nil
+	r.Warnings = found
+	return topic, nil
+}
+
+// report is what a report says about a partition.
+func (p *watched) report(id, owner string, b driver.Bounds) PartitionReport {
+	r := PartitionReport{Partition: id, Owner: owner, Bounds: b, Lag: b.Lag(driver.Position{Sequence: p.at})}
+	if r.Lag > 0 {
+		r.WaitingSince = p.moved
+		if newest := b.LastEnqueued; !newest.IsZero() && newest.Before(r.WaitingSince) {
+			r.WaitingSince = newest
+		}
+	}
+	return r
+}
+
+// owners are the owners of the live leases of partitions.
+func owners(leases []driver.LeaseInfo) map[string]string {
+	holders := map[string]string{}
+	for _, l := range leases {
+		if l.Live() && !l.Member() {
+			holders[l.Partition] = l.Owner
+		}
+	}
+	return holders
 }
 
 // bounds asks the log for the bounds of all partitions.
@@ -226,7 +306,7 @@ func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]driver.Bou
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(partitions)); i = next.Add(1) - 1 {
 				if list[i], errs[i] = w.source.Bounds(ctx, partitions[i]); errs[i] != nil {
-					errs[i] = fmt.Errorf("check for warnings: bounds of partition %s: %w", partitions[i], errs[i])
+					errs[i] = fmt.Errorf("bounds of partition %s: %w", partitions[i], errs[i])
 					cancel()
 					return
 				}

@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,7 +102,7 @@ func TestPartitionsWithoutOwner(t *testing.T) {
 	delete(w.owners, "1")
 	expect(t, watcher)
 	w.now = w.now.Add(2 * time.Minute)
-	expect(t, watcher, "short 1: Partition 1 has been without an owner for 2 minutes: one process holds 1 of 2 partitions")
+	expect(t, watcher, "under_capacity 1: Partition 1 has been without an owner for 2 minutes: one process holds 1 of 2 partitions")
 	w.owners["~0"] = "a" // a member: shares are balanced
 	expect(t, watcher, "unowned 1: Partition 1 has been")
 	delete(w.owners, "~0")
@@ -122,7 +123,7 @@ func TestCheckpointThatStandsStill(t *testing.T) {
 	w.now = w.now.Add(4 * time.Minute)
 	expect(t, watcher)
 	w.now = w.now.Add(time.Minute)
-	expect(t, watcher, "still 0: Partition 0: the checkpoint has been stuck at 99 for 5 minutes while 50 events wait.")
+	expect(t, watcher, "stalled 0: Partition 0: the checkpoint has been stuck at 99 for 5 minutes while 50 events wait.")
 	w.checkpoints["0"] = 100
 	expect(t, watcher)
 }
@@ -146,12 +147,61 @@ func TestRetentionComesNear(t *testing.T) {
 	expect(t, watcher, "expiring")
 }
 
+// counter counts dead letters, or not.
+type counter struct {
+	list []driver.DeadLetterCount
+	err  error
+}
+
+func (c *counter) Count(context.Context, sluice.Group, sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	return c.list, c.err
+}
+
+// TestReports: a report has each partition, with its owner and how many events wait, and the dead letters.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newWorld()
+		w.topic = []string{"0", "1", "2"}
+		delete(w.owners, "1")
+		began := time.Now()
+		waits := bounds(0, 149)
+		waits.LastEnqueued = began.Add(-time.Hour)
+		w.bounds["0"], w.bounds["2"] = waits, bounds(10, 19) // 2 has no checkpoint
+		dead := &counter{list: []driver.DeadLetterCount{{Partition: "0", Status: sluice.StatusDead, Count: 3}}}
+		watcher := health.NewWatcher(w, w, w, &health.WatcherConfig{DeadLetters: dead})
+		ctx, cancel := context.WithCancel(t.Context())
+		var reports []health.Report
+		watcher.Run(ctx, time.Minute, func(r health.Report) {
+			reports = append(reports, r)
+			switch len(reports) {
+			case 1:
+				dead.err = context.DeadlineExceeded
+				w.bounds["1"] = bounds(0, 100)
+			case 2:
+				cancel()
+			}
+		})
+		want := []health.PartitionReport{
+			{Partition: "0", Owner: "a", Bounds: waits, Lag: 50, WaitingSince: began.Add(-time.Hour)},
+			{Partition: "1", Bounds: bounds(0, 99)},
+			{Partition: "2", Bounds: bounds(10, 19), Lag: 10, WaitingSince: began},
+		}
+		if first := reports[0]; !reflect.DeepEqual(first.Partitions, want) || !reflect.DeepEqual(first.DeadLetters, dead.list) || !first.At.Equal(began) {
+			t.Errorf("the first report is %+v", first)
+		}
+		want[1] = health.PartitionReport{Partition: "1", Bounds: bounds(0, 100), Lag: 1, WaitingSince: began}
+		if second := reports[1]; !reflect.DeepEqual(second.Partitions, want) || second.DeadLetters != nil || second.DeadLetterErr == nil || second.Err != nil {
+			t.Errorf("the second report is %+v", second)
+		}
+	})
+}
+
 func TestHubThatGrew(t *testing.T) {
 	w, watcher := newWorld()
 	expect(t, watcher)
 	w.topic = []string{"0", "1", "2"}
 	w.bounds["2"], w.owners["2"] = bounds(0, -1), "a"
-	expect(t, watcher, "gained 2: There are 3 partitions, and there were 2")
+	expect(t, watcher, "partitions_added 2: There are 3 partitions, and there were 2")
 }
 
 func TestRunTellsWhatBeganAndEnded(t *testing.T) {
@@ -183,7 +233,7 @@ func TestRunTellsWhatBeganAndEnded(t *testing.T) {
 				cancel()
 			}
 		})
-		if got := strings.Join(log, ", "); got != "began short, ended short" {
+		if got := strings.Join(log, ", "); got != "began under_capacity, ended under_capacity" {
 			t.Errorf("it reported %s", got)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
@@ -23,6 +24,8 @@ const scope = "github.com/sluice-go/sluice/otel"
 const (
 	systemKey    = attribute.Key("messaging.system")
 	operationKey = attribute.Key("messaging.operation.name")
+	serverKey    = attribute.Key("server.address")
+	errorKey     = attribute.Key("error.type")
 )
 
 // Values of messaging.system.
@@ -33,7 +36,7 @@ const (
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
-	// Group is what is consumed; its names become attributes.
+	// Group is what is consumed; its names become attributes, its namespace server.address.
 	Group sluice.Group
 	// System is messaging.system. Default: eventhubs.
 	System string
@@ -53,9 +56,11 @@ type Observer struct {
 	instruments instruments
 	callback    metric.Registration
 	state       *partitionstate.Tracker
+	warning     map[health.WarningKind]metric.MeasurementOption
 
 	mu         sync.Mutex
 	partitions map[string]*partition
+	watched    *health.Report // the last one without an error; nil: none
 }
 
 // New makes an observer and registers its metrics.
@@ -76,9 +81,11 @@ func New(cfg *Config) (*Observer, error) {
 	o := &Observer{now: c.Now, state: partitionstate.New(&partitionstate.Config{Now: c.Now}), partitions: map[string]*partition{}}
 	o.fixed = append([]attribute.KeyValue{
 		systemKey.String(c.System),
+		serverKey.String(c.Group.Namespace),
 		attribute.String("messaging.destination.name", c.Group.Topic),
 		attribute.String("messaging.consumer.group.name", c.Group.Name),
 	}, c.Attributes...)
+	o.warning = warningOptions(o.fixed)
 	m := c.Meter.Meter(scope)
 	if err := o.instruments.create(m); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -102,6 +109,7 @@ type instruments struct {
 	process, renewals                             metric.Float64Histogram
 
 	lag, checkpoint, held, epoch, inFlight, stopped, stalled metric.Int64ObservableGauge
+	stored, warnings                                         metric.Int64ObservableGauge
 	age                                                      metric.Float64ObservableGauge
 }
 
@@ -132,10 +140,10 @@ func (s *instruments) create(m metric.Meter) error {
 	count(&s.repeats, "sluice.repeats", "{message}", "Events skipped as duplicates of earlier ones.")
 	count(&s.filtered, "sluice.filtered", "{message}", "Events left out by a filter.")
 	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
-	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated.")
+	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated, by type of error.")
 	count(&s.deadLetters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
 	count(&s.written, "sluice.written.records", "{record}", "Records that the sink wrote.")
-	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks.")
+	count(&s.failures, "sluice.failures", "{failure}", "Failures of log, database, lease store and hooks, by type.")
 	timed(&s.process, "messaging.process.duration", "Handler and commit of a batch.")
 	timed(&s.renewals, "sluice.lease.renewal.duration", "Renewals of leases.")
 	gauge(&s.lag, "sluice.lag.messages", "{message}", "Events that are not done.")
@@ -145,17 +153,19 @@ func (s *instruments) create(m metric.Meter) error {
 	gauge(&s.inFlight, "sluice.inflight.messages", "{message}", "Events taken and not done.")
 	gauge(&s.stopped, "sluice.stopped", "{partition}", "1 while the partition is halted, operator action required.")
 	gauge(&s.stalled, "sluice.stalled", "{partition}", "1 while something has held the partition up for too long, such as a handler that does not return.")
+	gauge(&s.stored, "sluice.dead_letters.stored", "{message}", "Dead letters in the store, by status.")
+	gauge(&s.warnings, "sluice.warnings", "{partition}", "Partitions with a warning that an operator must see, by kind.")
 	var err error
 	s.cost, err = m.Float64Counter("sluice.written.cost", metric.WithUnit("{unit}"), metric.WithDescription("What the store charged, in its own unit (RU for Cosmos DB)."))
 	errs = append(errs, err)
 	s.waited, err = m.Float64Counter("sluice.limiter.wait", metric.WithUnit("s"), metric.WithDescription("Time for which records were held back by the rate, or by the sink's own limit (RU)."))
 	errs = append(errs, err)
-	s.age, err = m.Float64ObservableGauge("sluice.lag.time", metric.WithUnit("s"), metric.WithDescription("Age of the oldest event fetched and not done."))
+	s.age, err = m.Float64ObservableGauge("sluice.lag.time", metric.WithUnit("s"), metric.WithDescription("Age of the oldest event that is not done, as far as it is known."))
 	return errors.Join(append(errs, err)...)
 }
 
 func (s *instruments) gauges() []metric.Observable {
-	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.stalled, s.age}
+	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.stalled, s.stored, s.warnings, s.age}
 }
 
 // Observe implements [sluice.Observer].
@@ -164,6 +174,8 @@ func (o *Observer) Observe(what sluice.Observation) {
 	p := o.partition(what.Partition)
 	ctx, m := context.Background(), &o.instruments
 	switch what.Kind {
+	case sluice.KindAcquired:
+		m.begin(ctx, p)
 	case sluice.KindFetched:
 		m.fetched.Add(ctx, int64(what.Events), p.receive)
 		m.bytes.Add(ctx, int64(what.Bytes), p.plain)
@@ -189,7 +201,7 @@ func (o *Observer) Observe(what sluice.Observation) {
 	case sluice.KindLost:
 		m.lost.Add(ctx, 1, p.plain)
 	case sluice.KindRetried:
-		m.retries.Add(ctx, 1, p.plain)
+		m.retries.Add(ctx, 1, p.failure[errorType(what.Err)])
 	case sluice.KindParked:
 		m.deadLetters.Add(ctx, 1, p.outcome["parked"])
 	case sluice.KindRedriven:
@@ -200,9 +212,23 @@ func (o *Observer) Observe(what sluice.Observation) {
 		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copied"])
 	case sluice.KindCopyFailed:
 		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copy_failed"])
-		m.failures.Add(ctx, 1, p.plain)
+		m.failures.Add(ctx, 1, p.failure[errorType(what.Err)])
 	case sluice.KindFailed, sluice.KindHookFailed:
-		m.failures.Add(ctx, 1, p.plain)
+		m.failures.Add(ctx, 1, p.failure[errorType(what.Err)])
+	}
+}
+
+// begin makes the counters of a partition start at 0, so that the increase to their first 1 is seen.
+func (s *instruments) begin(ctx context.Context, p *partition) {
+	s.lost.Add(ctx, 0, p.plain)
+	s.repeats.Add(ctx, 0, p.plain)
+	s.retries.Add(ctx, 0, p.failure[otherError])
+	s.failures.Add(ctx, 0, p.failure[otherError])
+	for _, outcome := range commitOutcomes {
+		s.commits.Add(ctx, 0, p.outcome[outcome])
+	}
+	for _, outcome := range deadLetterOutcomes {
+		s.deadLetters.Add(ctx, 0, p.outcome[outcome])
 	}
 }
 
@@ -223,13 +249,4 @@ func (o *Observer) partition(id string) *partition {
 		o.partitions[id] = p
 	}
 	return p
-}
-
-// gauges exports the state of the partitions.
-func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
-	now := o.now()
-	for id, p := range o.state.State().Partitions {
-		observe(&p, to, &o.instruments, o.partition(id).plain, now)
-	}
-	return nil
 }

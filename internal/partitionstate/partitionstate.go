@@ -128,6 +128,7 @@ type partition struct {
 	// batches are those fetched and not done, oldest first.
 	batches []batch
 	newest  time.Time // when the log took the newest event that is done
+	done    sluice.Position
 }
 
 // batch is the sequence number and time of a batch's last event.
@@ -210,7 +211,7 @@ func (t *Tracker) ownership(p *partition, o *sluice.Observation, now time.Time) 
 	switch o.Kind {
 	case sluice.KindAcquired:
 		t.answered = true
-		*p = partition{batches: p.batches[:0], Partition: Partition{
+		*p = partition{batches: p.batches[:0], done: driver.Unset, Partition: Partition{
 			Held: true, Acquired: now, Renewed: now, Owner: o.Owner, Epoch: o.Epoch, Checkpoint: driver.Unset, Fetched: driver.Unset, Lag: -1, Failure: p.Failure,
 		}}
 	case sluice.KindRenewed:
@@ -258,7 +259,7 @@ func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
 func (t *Tracker) progress(p *partition, o *sluice.Observation, now time.Time) {
 	switch o.Kind {
 	case sluice.KindClaimed:
-		p.Checkpoint = o.To
+		p.Checkpoint, p.done = o.To, o.To
 	case sluice.KindOpened:
 		for i, b := range p.batches { // those after the position are read again
 			if b.last > o.To.Sequence {
@@ -286,6 +287,9 @@ func (t *Tracker) progress(p *partition, o *sluice.Observation, now time.Time) {
 // done takes note of events that are done.
 func (t *Tracker) done(p *partition, o *sluice.Observation, now time.Time) {
 	p.setLag(o.Lag, now)
+	if o.To.Sequence > p.done.Sequence {
+		p.done = o.To
+	}
 	p.rate.add(t.second(now), int64(o.Events))
 	if o.Events > 0 {
 		p.Progress = now
@@ -311,6 +315,17 @@ func (t *Tracker) SetLag(partition string, lag int64) {
 	defer t.mu.Unlock()
 	if p := t.partitions[partition]; p != nil && p.Held {
 		p.Lag = lag
+	}
+}
+
+// SetBounds sets the lag of a partition by what the log held at a time, if the partition is held and
+// no observation has reported its lag since. The lag of a partition that is halted stays: what is done may
+// be of another incarnation.
+func (t *Tracker) SetBounds(partition string, b driver.Bounds, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.partitions[partition]; p != nil && p.Held && p.Stopped == nil && p.done.Sequence >= driver.Origin.Sequence && p.LagAt.Before(at) {
+		p.Lag = b.Lag(p.done)
 	}
 }
 
