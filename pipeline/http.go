@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -220,7 +221,7 @@ func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &httpOutlet{outletOf[*webhook.Message]{webhook.Messages, sink, nil}, t, sink}, nil // in the order of the events' own keys
+	return &httpOutlet{outletOf[*webhook.Message]{webhookMessages, sink, nil}, t, sink}, nil // in the order of the events' own keys
 }
 
 // httpOutlet is an open endpoint.
@@ -230,12 +231,12 @@ type httpOutlet struct {
 	sink   *webhook.Sink
 }
 
-func (o *httpOutlet) delivery(p *Pipeline, parts *Parts) (sluice.Delivery, error) {
+func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, traces trace.TracerProvider) (sluice.Delivery, error) {
 	if !o.target.inBatches(p) || parts.store == nil {
-		return o.outletOf.delivery(p, parts)
+		return o.outletOf.delivery(p, parts, traces)
 	}
 	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
-	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, o.taken(p))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, tracedRecords(p, parts, traces, o.taken(p)))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
 }
 
 // check checks that the endpoint can be reached.

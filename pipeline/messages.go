@@ -194,8 +194,18 @@ func (t *messageTarget) check(ctx context.Context) error {
 	return err
 }
 
-// messages returns the message of an event.
-func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
+// messages returns the message of an event, in its trace.
+func (t *messageTarget) messages(ctx context.Context, e *sluice.Event) ([]*sender.Message, error) {
+	m, err := t.message(e)
+	if err != nil {
+		return nil, err
+	}
+	continueTrace(ctx, e, m)
+	return []*sender.Message{m}, nil
+}
+
+// message returns the message of an event.
+func (t *messageTarget) message(e *sluice.Event) (*sender.Message, error) {
 	m := &sender.Message{Key: e.Key, EmptyKey: t.headers && e.EmptyKey}
 	row := make([]any, len(t.mapping.columns))
 	if err := t.mapping.fill(row, make([]jsonpick.Value, t.mapping.paths), e); err != nil {
@@ -220,18 +230,18 @@ func (t *messageTarget) messages(_ context.Context, e *sluice.Event) ([]*sender.
 		m.Body, m.MessageID, m.ContentType = e.Body, e.MessageID, e.ContentType
 		if t.headers && t.mapping.raw { // from Kafka to Kafka
 			m.Headers = e.Headers
-			return []*sender.Message{m}, nil
+			return m, nil
 		}
 		m.Properties = maps.Clone(e.Properties)
 		if t.headers && m.Body == nil { // in Kafka that would be a null value
 			m.Body = []byte{}
 		}
-		return []*sender.Message{m}, nil
+		return m, nil
 	}
 	m.ContentType = "application/json"
 	var err error
 	m.Body, err = appendObject(nil, t.body, row)
-	return []*sender.Message{m}, err
+	return m, err
 }
 
 // appendObject appends a row as a JSON object.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/sluiceotel"
 )
 
 // Parts are the source and the stores of an opened pipeline. They are safe for
@@ -53,7 +52,8 @@ type Options struct {
 	// one that wraps it.
 	Source driver.Source
 	// TracerProvider, if set, gets a span for each batch that is written to a
-	// table; see [sluiceotel.Trace].
+	// table, and for each event that is sent on or written elsewhere; see Trace and
+	// TraceRecords of package sluiceotel.
 	TracerProvider trace.TracerProvider
 }
 
@@ -191,17 +191,9 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, trace
 	case !p.AtLeastOnce():
 		return parts.delivery(traces), nil
 	case len(p.routes) > 0:
-		return p.routedDelivery(parts, outlets)
+		return p.routedDelivery(parts, outlets, traces)
 	}
-	return outlets[0].delivery(p, parts)
-}
-
-// traced adds spans to a handler if there is a provider.
-func traced[Tx any](p *Pipeline, provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
-	if provider == nil {
-		return h
-	}
-	return h.With(sluiceotel.Trace[Tx](&sluiceotel.TraceConfig{Provider: provider, System: string(p.System)}))
+	return outlets[0].delivery(p, parts, traces)
 }
 
 // onClose registers a function that Close calls before those registered earlier.

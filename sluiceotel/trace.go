@@ -3,6 +3,7 @@ package sluiceotel
 import (
 	"cmp"
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
@@ -27,10 +28,13 @@ type TraceConfig struct {
 	Provider trace.TracerProvider
 	// System is messaging.system. Default: eventhubs.
 	System string
+	// Group is what is consumed, for the attributes of [TraceRecords]; [Trace] has it from each batch.
+	// Default: the spans do not name it.
+	Group sluice.Group
 }
 
-// withDefaults returns the tracer and the system.
-func (cfg *TraceConfig) withDefaults() (trace.Tracer, string) {
+// withDefaults returns the configuration and the tracer.
+func (cfg *TraceConfig) withDefaults() (TraceConfig, trace.Tracer) {
 	var c TraceConfig
 	if cfg != nil {
 		c = *cfg
@@ -38,37 +42,49 @@ func (cfg *TraceConfig) withDefaults() (trace.Tracer, string) {
 	if c.Provider == nil {
 		c.Provider = otel.GetTracerProvider()
 	}
-	return c.Provider.Tracer(scope), cmp.Or(c.System, EventHubs)
+	c.System = cmp.Or(c.System, EventHubs)
+	return c, c.Provider.Tracer(scope)
+}
+
+// ofGroup returns the attributes of all spans about a partition of a group.
+func ofGroup(system string, group sluice.Group, partition string) []attribute.KeyValue {
+	list := []attribute.KeyValue{
+		systemKey.String(system), operationKey.String("process"), attribute.String("messaging.operation.type", "process"),
+		attribute.String("messaging.destination.partition.id", partition),
+	}
+	if group != (sluice.Group{}) {
+		list = append(list, serverKey.String(group.Namespace), attribute.String("messaging.destination.name", group.Topic), attribute.String("messaging.consumer.group.name", group.Name))
+	}
+	return list
 }
 
 // Trace is middleware that makes a span of each call of a handler, with links
-// to the traces of the events' senders.
+// to the traces of the events' senders. A batch of one event continues the trace of its sender.
 func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
-	tracer, system := cfg.withDefaults()
+	c, tracer := cfg.withDefaults()
 	return func(next sluice.Handler[Tx]) sluice.Handler[Tx] {
 		return func(ctx context.Context, tx Tx, b sluice.Batch) (err error) {
-			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(system, b.Events)...), trace.WithAttributes(
-				systemKey.String(system),
-				operationKey.String("process"),
-				attribute.String("messaging.operation.type", "process"),
-				attribute.String("messaging.destination.name", b.Group.Topic),
-				attribute.String("messaging.consumer.group.name", b.Group.Name),
-				attribute.String("messaging.destination.partition.id", b.Partition),
-				attribute.Int("messaging.batch.message_count", len(b.Events)),
-				attribute.Int64("sluice.sequence.first", b.Events[0].Sequence),
-				attribute.Int64("sluice.sequence.last", b.Events[len(b.Events)-1].Sequence),
-				attribute.Int64("sluice.lease.epoch", b.Epoch),
-				attribute.Bool("sluice.redriven", b.Redriven),
-			))
+			if len(b.Events) == 1 {
+				ctx = ContextOf(ctx, b.Events[0])
+			}
+			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(c.System, b.Events)...),
+				trace.WithAttributes(ofGroup(c.System, b.Group, b.Partition)...), trace.WithAttributes(
+					attribute.Int("messaging.batch.message_count", len(b.Events)),
+					attribute.Int64("sluice.sequence.first", b.Events[0].Sequence),
+					attribute.Int64("sluice.sequence.last", b.Events[len(b.Events)-1].Sequence),
+					attribute.Int64("sluice.lease.epoch", b.Epoch),
+					attribute.Bool("sluice.redriven", b.Redriven),
+				))
 			// A panic is the engine's to catch, and the span's to know.
 			defer func() {
 				if v := recover(); v != nil {
+					span.SetAttributes(errorKey.String("panic"))
 					span.SetStatus(codes.Error, "panic")
 					span.End()
 					panic(v)
 				}
 				if err != nil {
-					span.SetStatus(codes.Error, err.Error())
+					fail(span, err)
 				}
 				span.End()
 			}()
@@ -80,22 +96,24 @@ func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
 // TraceRecords makes a span of each event of which [sluice.AtLeastOnce] makes
 // records, in the trace of the event's sender.
 func TraceRecords[R any](cfg *TraceConfig, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
-	tracer, system := cfg.withDefaults()
+	c, tracer := cfg.withDefaults()
+	name := strings.TrimSpace("process " + c.Group.Topic)
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		ctx, span := tracer.Start(ContextOf(ctx, e), "process", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			systemKey.String(system),
-			operationKey.String("process"),
-			attribute.String("messaging.operation.type", "process"),
-			attribute.String("messaging.destination.partition.id", e.Partition),
-			attribute.Int64("sluice.sequence.first", e.Sequence),
-		), trace.WithAttributes(ofEvent(system, e)...))
+		ctx, span := tracer.Start(ContextOf(ctx, e), name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(ofGroup(c.System, c.Group, e.Partition)...),
+			trace.WithAttributes(attribute.Int64("sluice.sequence.first", e.Sequence)), trace.WithAttributes(ofEvent(c.System, e)...))
 		defer span.End()
 		list, err := records(ctx, e)
 		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
+			fail(span, err)
 		}
 		return list, err
 	}
+}
+
+// fail marks the span of something that failed.
+func fail(span trace.Span, err error) {
+	span.SetAttributes(errorKey.String(errorType(err)))
+	span.SetStatus(codes.Error, err.Error())
 }
 
 // ofEvent returns the attributes that the conventions have for one event of a system.
@@ -117,6 +135,18 @@ func ofEvent(system string, e *sluice.Event) []attribute.KeyValue {
 // brings none.
 func ContextOf(ctx context.Context, e *sluice.Event) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, carrier(e.Properties))
+}
+
+// TraceParent returns the trace context that a message should carry which is made of an event: that of
+// the span in ctx, or else that of the event's sender, in the form of the properties traceparent and
+// tracestate (W3C). Both are empty if there is neither.
+func TraceParent(ctx context.Context, e *sluice.Event) (traceparent, tracestate string) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = ContextOf(ctx, e)
+	}
+	made := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, made)
+	return made["traceparent"], made["tracestate"]
 }
 
 // carrier reads the trace context from application properties.

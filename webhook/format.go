@@ -81,6 +81,8 @@ func (c *encoder) message(b []byte, m *Message) []byte {
 	b = append(b, c.prefix...)
 	b = append(strconv.AppendInt(append(b, `,"id":"`...), m.Event.Sequence, 10), '"')
 	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(m.attempts+1), 10)
+	b = appendText(b, "traceparent", m.TraceParent)
+	b = appendText(b, "tracestate", m.TraceState)
 	if c.format == CloudEvents {
 		return c.cloudEvent(b, m)
 	}

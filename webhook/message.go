@@ -14,6 +14,10 @@ type Message struct {
 	Event *sluice.Event
 	Type  string // of the CloudEvent; empty: [Config].Type
 
+	// TraceParent and TraceState are the trace context of the event (W3C). They become members of the event in the
+	// body, and headers of a request with this event only. Default: none.
+	TraceParent, TraceState string
+
 	attempts int    // requests that it was a part of
 	limit    int    // the most events in a request that it may be a part of; 0: no limit
 	failed   bool   // a request with it failed in a way that one event can cause

@@ -145,6 +145,12 @@ func (s *Sink) describe(h http.Header, of *origin, messages []*Message) {
 		h.Set("Sluice-First", strconv.FormatInt(messages[0].Event.Sequence, 10))
 		h.Set("Sluice-Last", strconv.FormatInt(messages[n-1].Event.Sequence, 10))
 	}
+	if len(messages) == 1 && messages[0].TraceParent != "" {
+		h.Set("Traceparent", messages[0].TraceParent)
+		if state := messages[0].TraceState; state != "" {
+			h.Set("Tracestate", state)
+		}
+	}
 	h.Set("Sluice-Count", strconv.Itoa(len(messages)))
 	h.Set("Sluice-Attempt", strconv.Itoa(attempt))
 }
