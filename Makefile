@@ -19,7 +19,7 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, the flight records
+setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, promtool, the flight records
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
@@ -30,6 +30,7 @@ setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there
 	@scripts/install-sqlfluff
 	@scripts/install-cosmosdb-server
 	@scripts/install-chromium
+	@scripts/install-prometheus
 	@scripts/fetch-flights
 
 lint: ## gofmt, go vet, staticcheck, and who imports whom

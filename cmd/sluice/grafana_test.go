@@ -6,12 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/sluiceotel"
 )
 
@@ -43,11 +46,14 @@ func TestGrafana(t *testing.T) {
 	} {
 		o.Observe(x)
 	}
+	o.Watch(health.Report{
+		At: time.Now(), Partitions: []health.PartitionReport{{Partition: "0"}}, DeadLetters: []driver.DeadLetterCount{{Partition: "0", Status: sluice.StatusDead, Count: 1}},
+	})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := map[string]bool{"sluice_warnings": true} // this command's
+	given := map[string]bool{}
 	labels := map[string]bool{"le": true, "instance": true}
 	for _, f := range families {
 		given[f.GetName()], given[f.GetName()+"_bucket"] = true, true

@@ -1,8 +1,9 @@
 // Package monitoring serves the metrics and probes of the pipelines that a process runs, exports
-// their spans, and logs their warnings.
+// their metrics and spans by OTLP, and logs their warnings.
 package monitoring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sluice-go/sluice"
@@ -34,7 +36,7 @@ type Monitoring struct {
 	log      *slog.Logger
 	provider *metric.MeterProvider // nil: no metrics
 	traces   *trace.TracerProvider // nil: no spans
-	warnings *prometheus.GaugeVec
+	about    *resource.Resource
 	server   *http.Server
 
 	stop    context.CancelFunc
@@ -45,17 +47,17 @@ type Monitoring struct {
 	health health.Combined // one for each pipeline
 }
 
-// Start begins to export spans, if the OTEL_ variables name a collector, and serves /metrics,
+// Start begins to export spans and metrics, if the OTEL_ variables name a collector, and serves /metrics,
 // /livez and /readyz on listener. A nil listener means that neither metrics nor probes
 // are served; warnings are logged all the same. Close closes listener.
 func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monitoring, error) {
-	m := &Monitoring{log: log, warnings: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sluice_warnings", Help: "Partitions with a warning that an operator must see, by kind.",
-	}, []string{"consumer", "kind"})}
+	m := &Monitoring{log: log}
 	m.watched, m.stop = context.WithCancel(ctx)
-	err := m.startTraces(ctx)
+	readers, err := m.startExport(ctx)
 	if err == nil && listener != nil {
-		err = m.serve(listener)
+		var reader metric.Reader
+		reader, err = m.serve(listener)
+		readers = append(readers, reader)
 	}
 	if err != nil {
 		m.stop()
@@ -64,18 +66,24 @@ func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monit
 		}
 		return nil, err
 	}
+	if len(readers) > 0 {
+		options := []metric.Option{metric.WithResource(m.about)}
+		for _, r := range readers {
+			options = append(options, metric.WithReader(r))
+		}
+		m.provider = metric.NewMeterProvider(options...)
+	}
 	return m, nil
 }
 
-// serve serves metrics and probes.
-func (m *Monitoring) serve(listener net.Listener) error {
+// serve serves metrics and probes. It returns the reader of the metrics.
+func (m *Monitoring) serve(listener net.Listener) (metric.Reader, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.warnings, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
 	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	m.provider = metric.NewMeterProvider(metric.WithReader(reader))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/", m.serveProbe)
@@ -86,17 +94,17 @@ func (m *Monitoring) serve(listener net.Listener) error {
 		}
 	})
 	m.log.Info("metrics", "at", fmt.Sprintf("http://%s/metrics", listener.Addr()))
-	return nil
+	return reader, nil
 }
 
-// Close stops serving and watching, waits for both, and sends the last spans.
+// Close stops serving and watching, waits for both, and sends the last spans and metrics.
 func (m *Monitoring) Close() {
 	m.stop()
 	if m.server != nil {
 		_ = m.server.Close()
 	}
 	m.work.Wait()
-	m.flushTraces()
+	m.flush()
 }
 
 // Pipeline is a pipeline to monitor.
@@ -111,22 +119,15 @@ type Pipeline struct {
 // Add begins to watch a pipeline for warnings. It returns the observer that its consumer needs
 // for metrics and probes, nil if they are not served.
 func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
-	if !p.Rollup {
-		watcher := health.NewWatcher(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, nil)
-		m.work.Go(func() {
-			watcher.Run(m.watched, watchEvery, func(l health.Report) {
-				m.warn(p, l)
-				p.OnWarnings(l.Warnings)
-			})
-		})
-	}
 	if m.provider == nil {
+		m.watch(p, &health.WatcherConfig{}, func(health.Report) {})
 		return nil, nil
 	}
-	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: p.Group, System: string(p.System), Meter: m.provider})
+	metrics, err := sluiceotel.New(&sluiceotel.Config{Group: p.Parts.Group, System: string(p.System), Meter: m.provider})
 	if err != nil {
 		return nil, err
 	}
+	m.watch(p, &health.WatcherConfig{DeadLetters: p.Parts.DeadLetters}, metrics.Watch)
 	probes := health.NewProbes(&health.ProbesConfig{LeaseFor: p.LeaseFor()})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +143,23 @@ func (m *Monitoring) serveProbe(w http.ResponseWriter, r *http.Request) {
 	list.ServeHTTP(w, r)
 }
 
-// warn logs and counts the warnings of a check.
+// watch checks the group of a pipeline from outside until Close. A rollup has neither
+// leases nor checkpoints that are stored.
+func (m *Monitoring) watch(p Pipeline, cfg *health.WatcherConfig, export func(health.Report)) {
+	if p.Rollup {
+		return
+	}
+	watcher := health.NewWatcher(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, cfg)
+	m.work.Go(func() {
+		watcher.Run(m.watched, watchEvery, func(l health.Report) {
+			m.warn(p, l)
+			export(l)
+			p.OnWarnings(l.Warnings)
+		})
+	})
+}
+
+// warn logs the warnings of a check.
 func (m *Monitoring) warn(p Pipeline, l health.Report) {
 	for _, x := range l.Began {
 		p.Log.Warn(x.Text, "kind", string(x.Kind))
@@ -150,14 +167,7 @@ func (m *Monitoring) warn(p Pipeline, l health.Report) {
 	for _, x := range l.Ended {
 		p.Log.Info("warning resolved", "kind", string(x.Kind), "partitions", x.Partitions)
 	}
-	count := map[health.WarningKind]int{}
-	for _, x := range l.Warnings {
-		count[x.Kind] += len(x.Partitions)
-	}
-	for _, kind := range health.WarningKinds {
-		m.warnings.WithLabelValues(p.Name, string(kind)).Set(float64(count[kind]))
-	}
-	if l.Err != nil {
-		m.log.Debug("check for warnings failed", "error", l.Err)
+	if err := cmp.Or(l.Err, l.DeadLetterErr); err != nil {
+		m.log.Debug("check for warnings failed", "error", err)
 	}
 }

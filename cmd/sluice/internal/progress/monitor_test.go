@@ -255,8 +255,31 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		m.Show(ctx, screen)
 	})
-	if n := strings.Count(text.String(), "msg=progress events=1000"); n != 2 {
+	if n := strings.Count(text.String(), "msg=progress events=1000"); n != 1 {
 		t.Errorf("%d progress lines in 11 s:\n%s", n, text)
+	}
+}
+
+// TestIdleIsQuiet: while nothing changes there is a line every ten minutes. After a change there is one, and one
+// more when its rate is over.
+func TestIdleIsQuiet(t *testing.T) {
+	log, text := recorder()
+	m := New(log)
+	unseen(t, 26*time.Minute, func(ctx context.Context, screen *term.Screen) {
+		time.AfterFunc(12*time.Minute+time.Second, func() {
+			m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+		})
+		m.Show(ctx, screen)
+	})
+	var got []string
+	for _, f := range strings.Fields(text.String()) {
+		if strings.HasPrefix(f, "events=") || strings.HasPrefix(f, "per_second=") {
+			got = append(got, f)
+		}
+	}
+	want := "events=0 per_second=0 events=0 per_second=0 events=1000 per_second=200 events=1000 per_second=0 events=1000 per_second=0"
+	if strings.Join(got, " ") != want {
+		t.Errorf("the lines have\n%s\nwant\n%s", strings.Join(got, " "), want)
 	}
 }
 

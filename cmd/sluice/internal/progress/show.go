@@ -15,8 +15,12 @@ import (
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
+// idleEvery is how often the totals are logged while they do not change.
+const idleEvery = 10 * time.Minute
+
 // Show keeps screen's status line up to date until ctx ends; without a
-// terminal it logs the totals every five seconds.
+// terminal it logs the totals every five seconds, or every ten minutes while they
+// do not change.
 func (m *Monitor) Show(ctx context.Context, screen *term.Screen) {
 	ShowStages(ctx, screen, Stage{Monitor: m})
 }
@@ -48,8 +52,12 @@ func ShowStages(ctx context.Context, screen *term.Screen, stages ...Stage) {
 		}
 		return together(stages, shows, running)
 	}, func() {
-		running := take(time.Now())
+		now := time.Now()
+		running := take(now)
 		for i, s := range stages {
+			if !shows[i].due(now) {
+				continue
+			}
 			s.log.LogAttrs(ctx, slog.LevelInfo, "progress", shows[i].attributes(running)...)
 			if shows[i].AtLeastOnce {
 				s.log.LogAttrs(ctx, slog.LevelInfo, "partitions", s.partitions()...)
@@ -72,6 +80,20 @@ type show struct {
 	partitionstate.Totals
 	rate, charge       int64 // a second
 	speed, chargeSpeed term.Speed
+
+	logged   partitionstate.Totals // by the last line
+	rested   bool                  // its rate was 0
+	loggedAt time.Time
+}
+
+// due reports whether a log line is due, and takes it as written. After the last change there is one more
+// line, with the rate 0.
+func (s *show) due(now time.Time) bool {
+	if s.Totals == s.logged && s.rested && now.Sub(s.loggedAt) < idleEvery {
+		return false
+	}
+	s.logged, s.rested, s.loggedAt = s.Totals, s.rate == 0, now
+	return true
 }
 
 func (s *show) take(m *Monitor, now time.Time) {

@@ -1,0 +1,191 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// collector keeps the names of the metrics and spans that it gets by OTLP, over HTTP and gRPC.
+type collector struct {
+	collectormetrics.UnimplementedMetricsServiceServer
+
+	http, grpc string // where it listens
+
+	mu       sync.Mutex
+	names    map[string]bool
+	services map[string]bool // service.name of the resources, and another attribute of theirs
+}
+
+func collect(t *testing.T) *collector {
+	c := &collector{names: map[string]bool{}, services: map[string]bool{}}
+	byHTTP := httptest.NewServer(http.HandlerFunc(c.post))
+	t.Cleanup(byHTTP.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byGRPC := grpc.NewServer()
+	collectormetrics.RegisterMetricsServiceServer(byGRPC, c)
+	collectortrace.RegisterTraceServiceServer(byGRPC, &spanCollector{c: c})
+	served := make(chan error, 1)
+	go func() { served <- byGRPC.Serve(listener) }()
+	t.Cleanup(func() {
+		byGRPC.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	c.http, c.grpc = byHTTP.URL, "http://"+listener.Addr().String()
+	return c
+}
+
+func (c *collector) post(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	switch r.URL.Path {
+	case "/v1/traces":
+		var spans collectortrace.ExportTraceServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(body, &spans)
+		}
+		c.spans(&spans)
+	case "/v1/metrics":
+		var request collectormetrics.ExportMetricsServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(body, &request)
+		}
+		c.metrics(&request)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+func (c *collector) spans(r *collectortrace.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range r.GetResourceSpans() {
+		c.resource(of.GetResource().GetAttributes())
+		for _, scope := range of.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				c.names[s.GetName()] = true
+			}
+		}
+	}
+}
+
+func (c *collector) metrics(r *collectormetrics.ExportMetricsServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, of := range r.GetResourceMetrics() {
+		c.resource(of.GetResource().GetAttributes())
+		for _, scope := range of.GetScopeMetrics() {
+			for _, m := range scope.GetMetrics() {
+				c.names[m.GetName()] = true
+			}
+		}
+	}
+}
+
+func (c *collector) resource(attributes []*commonv1.KeyValue) {
+	for _, a := range attributes {
+		if a.GetKey() == "service.name" || a.GetKey() == "team" {
+			c.services[a.GetKey()+"="+a.GetValue().GetStringValue()] = true
+		}
+	}
+}
+
+// Export implements the service of metrics.
+func (c *collector) Export(_ context.Context, r *collectormetrics.ExportMetricsServiceRequest) (*collectormetrics.ExportMetricsServiceResponse, error) {
+	c.metrics(r)
+	return &collectormetrics.ExportMetricsServiceResponse{}, nil
+}
+
+// spanCollector implements the service of traces.
+type spanCollector struct {
+	collectortrace.UnimplementedTraceServiceServer
+
+	c *collector
+}
+
+func (s *spanCollector) Export(_ context.Context, r *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
+	s.c.spans(r)
+	return &collectortrace.ExportTraceServiceResponse{}, nil
+}
+
+// TestOTLP: the variables of OpenTelemetry say what is exported, by which protocol and in whose name.
+func TestOTLP(t *testing.T) {
+	t.Parallel()
+	const span, metric, lag = "process flights", "sluice.committed.messages", "sluice.lag.messages"
+	for name, c := range map[string]struct {
+		env  func(*collector) []string
+		want []string // all of span, metric and lag that arrive
+	}{
+		"http/protobuf": {func(c *collector) []string {
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+		}, []string{span, metric, lag}},
+		"grpc": {func(c *collector) []string {
+			return []string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.grpc, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+		}, []string{span, metric, lag}},
+		"traces by grpc, no metrics": {func(c *collector) []string {
+			return []string{"OTEL_METRICS_EXPORTER=none", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.grpc, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+		}, []string{span}},
+		"metrics only": {func(c *collector) []string {
+			return []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=" + c.http + "/v1/metrics", "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+		}, []string{metric, lag}},
+		"disabled": {func(c *collector) []string {
+			return []string{"OTEL_SDK_DISABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := collect(t)
+			_, connection := serve(t, 1)
+			env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), c.env(to)...)
+			must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
+			must(t, "", env, "run", example(t), "--until-caught-up", "--within", "1m")
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			var got []string
+			for _, n := range []string{span, metric, lag} {
+				if to.names[n] {
+					got = append(got, n)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("the collector got %v of %d names, want %v", got, len(to.names), c.want)
+			}
+			if len(c.want) > 0 && fmt.Sprint(to.services) != "map[service.name=flights-consumer:true team=air:true]" {
+				t.Errorf("the resources are %v", to.services)
+			}
+		})
+	}
+}
+
+func TestOTLPMistakes(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	for variables, want := range map[string]string{
+		"OTEL_TRACES_EXPORTER=console":     "OTEL_TRACES_EXPORTER=console: sluice run exports by otlp only: write otlp, or none",
+		"OTEL_METRICS_EXPORTER=prometheus": "OTEL_METRICS_EXPORTER=prometheus: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json": "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: write grpc or http/protobuf",
+	} {
+		env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), strings.Fields(variables)...)
+		if code, _, errs := invoke(t, "", env, "run", example(t)); code != 1 || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d: %s", variables, code, errs)
+		}
+	}
+}
