@@ -8,7 +8,7 @@ PEERS       = ./cmd/sluice/internal/proof/peers
 GO_NEXT    ?= go1.27.3
 FUZZTIME   ?= 2m
 
-.PHONY: build test test-next setup lint bench bench-peers soak mutants fuzz clean
+.PHONY: build test test-next setup lint docs bench bench-peers soak mutants fuzz clean
 
 build: ## the binary, in bin/: static, and without the paths of this machine
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
@@ -19,7 +19,7 @@ test: ## everything that must hold, nothing skipped
 test-next: ## the same, all of it with the newer Go release
 	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
 
-setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there is an archive of it, Apache Kafka, Azurite, strace, Azure's clients for JavaScript and Python, sqlfluff, Chromium, promtool, the flight records
+setup: ## what the tests need beyond Go: databases, brokers, Azurite, Azure's clients, browsers and tools; each script says what
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
@@ -31,6 +31,7 @@ setup: ## what the tests need beyond Go: PostgreSQL, MariaDB, Babelfish if there
 	@scripts/install-cosmosdb-server
 	@scripts/install-chromium
 	@scripts/install-prometheus
+	@scripts/install-docs
 	@scripts/fetch-flights
 
 lint: ## gofmt, go vet, staticcheck, and who imports whom
@@ -39,6 +40,10 @@ lint: ## gofmt, go vet, staticcheck, and who imports whom
 	go vet -tags $(TAGS) $(MODULES)
 	go vet -tags $(TAGS),asazure,interop_java,interop_python ./emulator ./internal/proof/asazure ./cmd/sluice/internal/proof/interop/...
 	go run $(STATICCHECK) -tags $(TAGS) $(MODULES)
+
+docs: ## the documentation's site, in bin/site: open bin/site/index.html
+	@scripts/install-docs
+	NO_MKDOCS_2_WARNING=1 .dev/docs/venv/bin/python -m mkdocs build --quiet --strict --clean
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres
