@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -231,12 +230,12 @@ type httpOutlet struct {
 	sink   *webhook.Sink
 }
 
-func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, traces trace.TracerProvider) (sluice.Delivery, error) {
+func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
 	if !o.target.inBatches(p) || parts.store == nil {
-		return o.outletOf.delivery(p, parts, traces)
+		return o.outletOf.delivery(p, parts, to)
 	}
 	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
-	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, tracedRecords(p, parts, traces, o.taken(p)))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, tracedRecords(p, parts, to.traces, o.taken(p)))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
 }
 
 // check checks that the endpoint can be reached.

@@ -45,7 +45,8 @@ type destination interface {
 	// check checks that it exists.
 	check(ctx context.Context) error
 	transport() (transport, error)
-	kind() string // as [Pipeline.Kind]
+	kind() string    // as [Pipeline.Kind]
+	sentTo() address // for metrics
 }
 
 // transport is a [sender.Transport] that can be closed.
@@ -284,7 +285,7 @@ func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 }
 
 // open checks the hub and returns a sink, which parts closes.
-func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, error) {
+func (t *messageTarget) open(ctx context.Context, parts *Parts, to telemetry) (*sender.Sink, error) {
 	// Report a wrong hub at the start, as for a database.
 	if err := t.check(ctx); err != nil {
 		return nil, err
@@ -296,14 +297,17 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts) (*sender.Sink, e
 	parts.onClose(out.Close)
 	cfg := t.sink
 	cfg.StampKey = parts.pipeline.stampKey
+	if cfg.OnSent, err = to.onSent(t.sentTo()); err != nil {
+		return nil, err
+	}
 	sink := sender.NewSink(out, &cfg)
 	parts.onClose(sink.Close)
 	return sink, nil
 }
 
 // outlet checks the hub and opens it.
-func (t *messageTarget) outlet(ctx context.Context, parts *Parts) (outlet, error) {
-	sink, err := t.open(ctx, parts)
+func (t *messageTarget) outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error) {
+	sink, err := t.open(ctx, parts, to)
 	if err != nil {
 		return nil, err
 	}

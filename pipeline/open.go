@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
@@ -55,6 +56,9 @@ type Options struct {
 	// table, and for each event that is sent on or written elsewhere; see Trace and
 	// TraceRecords of package sluiceotel.
 	TracerProvider trace.TracerProvider
+	// MeterProvider, if set, gets the metrics of what is sent to a hub, a queue or a topic; see Sender of
+	// package sluiceotel. The metrics of the consumer are those of an Observer.
+	MeterProvider metric.MeterProvider
 }
 
 // Open opens the database, and creates or migrates Sluice's own tables in it. It
@@ -118,15 +122,15 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consumer, error) {
 	p := parts.pipeline
 	cfg, source := p.config, parts.Source
-	var traces trace.TracerProvider
+	var to telemetry
 	if opts != nil {
-		traces = opts.TracerProvider
+		to = telemetry{opts.TracerProvider, opts.MeterProvider}
 		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
 		if opts.Source != nil {
 			source = opts.Source
 		}
 	}
-	delivery, err := parts.deliver(ctx, cfg.Observer, traces)
+	delivery, err := parts.deliver(ctx, cfg.Observer, to)
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
@@ -171,14 +175,14 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 }
 
 // deliver checks the targets and returns the delivery.
-func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, traces trace.TracerProvider) (sluice.Delivery, error) {
+func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, to telemetry) (sluice.Delivery, error) {
 	if parts.rollup != nil {
-		return parts.rollup.deliver(ctx, parts, observer)
+		return parts.rollup.deliver(ctx, parts, observer, to)
 	}
 	p := parts.pipeline
 	var outlets []outlet
 	for _, t := range p.targets() {
-		out, err := t.outlet(ctx, parts)
+		out, err := t.outlet(ctx, parts, to)
 		if err == nil && out == nil {
 			err = t.target.prepare(ctx, parts.catalog, true)
 		}
@@ -189,11 +193,11 @@ func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, trace
 	}
 	switch {
 	case !p.AtLeastOnce():
-		return parts.delivery(traces), nil
+		return parts.delivery(to.traces), nil
 	case len(p.routes) > 0:
-		return p.routedDelivery(parts, outlets, traces)
+		return p.routedDelivery(parts, outlets, to)
 	}
-	return outlets[0].delivery(p, parts, traces)
+	return outlets[0].delivery(p, parts, to)
 }
 
 // onClose registers a function that Close calls before those registered earlier.

@@ -3,15 +3,13 @@ package pipeline
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/sluice-go/sluice"
 )
 
 // outlet is an open target outside a database.
 type outlet interface {
 	// delivery returns the delivery of a pipeline with this target only.
-	delivery(p *Pipeline, parts *Parts, traces trace.TracerProvider) (sluice.Delivery, error)
+	delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error)
 	// routedRecords returns the records of an event as those of several targets.
 	routedRecords(ctx context.Context, e *sluice.Event) ([]routedRecord, error)
 }
@@ -23,8 +21,8 @@ type outletOf[R any] struct {
 	key     func(R) string // nil: the event's own
 }
 
-func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, traces trace.TracerProvider) (sluice.Delivery, error) {
-	return atLeastOnce(p, parts, tracedRecords(p, parts, traces, o.taken(p)), o.sink, o.key)
+func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
+	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, o.taken(p)), o.sink, o.key)
 }
 
 // taken makes the records of the events that the pipeline takes.
@@ -72,22 +70,22 @@ func (routedSink) Submit(ctx context.Context, r routedRecord, done func(sluice.W
 
 // routedDelivery returns the delivery into the targets of routes. Records with the same key keep their
 // order also if they are of different targets.
-func (p *Pipeline) routedDelivery(parts *Parts, to []outlet, traces trace.TracerProvider) (sluice.Delivery, error) {
+func (p *Pipeline) routedDelivery(parts *Parts, outlets []outlet, to telemetry) (sluice.Delivery, error) {
 	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
 		i, err := p.route(e)
 		if i == leftOut {
 			return nil, err
 		}
-		return to[i].routedRecords(ctx, e)
+		return outlets[i].routedRecords(ctx, e)
 	}
-	return atLeastOnce(p, parts, tracedRecords(p, parts, traces, records), routedSink{}, func(r routedRecord) string { return r.key })
+	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, records), routedSink{}, func(r routedRecord) string { return r.key })
 }
 
 // outlet opens the target, which parts closes; nil: it is in a database.
-func (p *Pipeline) outlet(ctx context.Context, parts *Parts) (outlet, error) {
+func (p *Pipeline) outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error) {
 	switch {
 	case p.messages != nil:
-		return p.messages.outlet(ctx, parts)
+		return p.messages.outlet(ctx, parts, to)
 	case p.cosmos != nil:
 		return p.cosmos.outlet(ctx, p, parts)
 	case p.http != nil:

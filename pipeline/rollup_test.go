@@ -263,7 +263,7 @@ func TestPublishingIsRetriedUntilItSucceeds(t *testing.T) {
 func TestRollupHasOneConsumer(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		defer s.start()()
-		if _, err := s.worker.deliver(t.Context(), &Parts{}, nil); err == nil || !strings.HasPrefix(err.Error(), "a pipeline with memory has one consumer") {
+		if _, err := s.worker.deliver(t.Context(), &Parts{}, nil, telemetry{}); err == nil || !strings.HasPrefix(err.Error(), "a pipeline with memory has one consumer") {
 			t.Errorf("got %v", err)
 		}
 	})

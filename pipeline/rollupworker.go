@@ -67,11 +67,11 @@ func newRollupWorker(p *Pipeline) *rollupWorker {
 }
 
 // deliver checks the target and returns the delivery into it.
-func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluice.Observer) (sluice.Delivery, error) {
+func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluice.Observer, to telemetry) (sluice.Delivery, error) {
 	if r.sink != nil {
 		return nil, errors.New("a pipeline with memory has one consumer: open the pipeline again for another")
 	}
-	sink, err := r.target.open(ctx, parts)
+	sink, err := r.target.open(ctx, parts, to)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ type service struct {
 }
 
 func (s *service) kind() string                  { return "servicebus" }
+func (s *service) sentTo() address               { return address{"servicebus", []string{"ns"}, "next"} }
 func (s *service) check(context.Context) error   { return nil }
 func (s *service) transport() (transport, error) { return s, nil }
 func (s *service) Close(context.Context) error   { return nil }
@@ -87,7 +88,7 @@ func TestSendSettings(t *testing.T) {
 			s := &service{mute: c.mute}
 			p.messages.destination = s
 			parts := &Parts{pipeline: p}
-			sink, err := p.messages.open(t.Context(), parts)
+			sink, err := p.messages.open(t.Context(), parts, telemetry{})
 			if err != nil {
 				t.Fatal(err)
 			}

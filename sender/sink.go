@@ -30,6 +30,16 @@ type SinkConfig struct {
 	// Timeout is how long sending a batch may take. If the service refuses the
 	// batch, it applies to each smaller batch that is sent instead. Default: 60 s.
 	Timeout time.Duration
+	// OnSent is called after each attempt to send a batch, from several goroutines, before its messages get
+	// their results. It must return at once. Default: none.
+	OnSent func(Sent)
+}
+
+// Sent is an attempt of a [Sink] to send a batch.
+type Sent struct {
+	Messages int
+	Duration time.Duration
+	Err      error // nil: the service accepted the batch
 }
 
 func (cfg *SinkConfig) withDefaults() SinkConfig {

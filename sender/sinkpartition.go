@@ -176,7 +176,11 @@ func (p *sinkPartition) send(b *packedBatch, packed []*pending) (most int) {
 	s := p.sink
 	ctx, cancel := context.WithTimeout(s.sending, s.cfg.Timeout)
 	defer cancel()
+	began := time.Now()
 	outcome, err := s.packer.send(ctx, b)
+	if s.cfg.OnSent != nil {
+		s.cfg.OnSent(Sent{len(packed), time.Since(began), err})
+	}
 	if err != nil {
 		err = fmt.Errorf("send to partition %s: %w", p.partition, err)
 	}

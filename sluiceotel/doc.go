@@ -41,6 +41,11 @@
 //	sluice.stalled                      gauge      1 while something has held a partition up for too long
 //	sluice.warnings                     gauge      partitions with a warning, by kind; needs [Observer.Watch]
 //
+// [Sender] exports what a sender sends, without consumer group and partition:
+//
+//	messaging.client.sent.messages       counter    messages that were sent, or with error.type were not accepted
+//	messaging.client.operation.duration  histogram  s, sending of a batch, likewise
+//
 // # Traces
 //
 // [Trace] is middleware that makes a span of each batch, with a link to the

@@ -16,7 +16,7 @@ var (
 	// metricName is a metric as Prometheus has it.
 	metricName = regexp.MustCompile(`\b(?:sluice|messaging)_[a-z_]+`)
 	// label is a label of one: it is not a metric, although it begins like some.
-	label = regexp.MustCompile(`\bmessaging_(?:system|operation_name|destination_name|destination_partition_id|consumer_group_name)\b`)
+	label = regexp.MustCompile(`\bmessaging_(?:system|operation_name|operation_type|destination_name|destination_partition_id|consumer_group_name)\b`)
 	alert = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
 )
 
@@ -68,9 +68,9 @@ func TestMetricsAreExported(t *testing.T) {
 		}
 		return m != nil
 	})
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:1000]), writeLines(t, spoiled(3)))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, new(departures).lines(1000)), writeLines(t, spoiled(3)))
 	const unfiltered = "sluice_filtered_total" // nothing is filtered here
-	table, _, _ := strings.Cut(readDoc(t, "observability.md"), "All have `messaging_system`")
+	table, _, _ := strings.Cut(readDoc(t, "observability.md"), "Those of sending have")
 	_, table, _ = strings.Cut(table, "| Prometheus |")
 	listed := slices.DeleteFunc(namedMetrics(table), func(n string) bool { return n == unfiltered })
 	var exported []string

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	meter "go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -128,6 +129,14 @@ func (m *Monitoring) Traces() api.TracerProvider {
 		return nil
 	}
 	return m.traces
+}
+
+// Meter is the provider of meters, nil if no metrics are exported.
+func (m *Monitoring) Meter() meter.MeterProvider {
+	if m.provider == nil {
+		return nil
+	}
+	return m.provider
 }
 
 // flush sends the last spans and metrics.

@@ -129,7 +129,7 @@ func (all Pipelines) Consumer(ctx context.Context, d *dashboard.Dashboard, m *mo
 		if observer != nil {
 			p.observer = sluice.Observers(p.observer, observer)
 		}
-		c, err := p.parts.Consumer(ctx, d.Options(p.Name, &pipeline.Options{Observer: p.observer, TracerProvider: m.Traces()}))
+		c, err := p.parts.Consumer(ctx, d.Options(p.Name, &pipeline.Options{Observer: p.observer, TracerProvider: m.Traces(), MeterProvider: m.Meter()}))
 		if err != nil {
 			return nil, err
 		}

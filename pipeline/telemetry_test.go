@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -66,7 +68,8 @@ func runTraced(t *testing.T, withSpans bool) (sent trace.SpanContext, posted rec
 
 	memory := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(memory))
-	var options Options
+	reader := metric.NewManualReader()
+	options := Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}
 	if withSpans {
 		options.TracerProvider = provider
 	}
@@ -80,8 +83,8 @@ func runTraced(t *testing.T, withSpans bool) (sent trace.SpanContext, posted rec
 		t.Fatal(err)
 	}
 	defer out.Close(t.Context())
-	message := &sender.Message{Body: []byte(`{"delay":7}`), Properties: map[string]any{"traceparent": properties["traceparent"]}}
-	if _, err := sender.New(out, nil).SendAll(t.Context(), slices.Values([]*sender.Message{message})); err != nil {
+	message := sender.Message{Body: []byte(`{"delay":7}`), Properties: map[string]any{"traceparent": properties["traceparent"]}}
+	if _, err := sender.New(out, nil).SendAll(t.Context(), slices.Values([]sender.Message{message})); err != nil {
 		t.Fatal(err)
 	}
 
@@ -117,9 +120,34 @@ func runTraced(t *testing.T, withSpans bool) (sent trace.SpanContext, posted rec
 	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM delays WHERE delay = 7").Scan(&rows); err != nil || rows != 1 {
 		t.Errorf("%d rows, %v", rows, err)
 	}
+	checkSent(t, reader, file.Stages[0].Group.Namespace)
 	mu.Lock()
 	defer mu.Unlock()
 	return sent, posted, memory.GetSpans()
+}
+
+// checkSent checks that the only sender exports the message that it has sent.
+func checkSent(t *testing.T, reader metric.Reader, namespace string) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != "messaging.client.sent.messages" {
+				continue
+			}
+			points := m.Data.(metricdata.Sum[int64]).DataPoints
+			name, _ := points[0].Attributes.Value("messaging.destination.name")
+			server, _ := points[0].Attributes.Value("server.address")
+			if len(points) != 1 || points[0].Value != 1 || name.AsString() != "clean" || server.AsString() != namespace {
+				t.Errorf("%+v were sent to %s of %s, want 1 to clean of %s", points, name.AsString(), server.AsString(), namespace)
+			}
+			return
+		}
+	}
+	t.Error("no metrics of what was sent")
 }
 
 // TestOneTraceOverStages: from the first sender to the last handler an event has one trace, although the

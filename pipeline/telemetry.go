@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"net"
 	"slices"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
@@ -18,6 +20,37 @@ const (
 	traceState   = "tracestate"
 	diagnosticID = "Diagnostic-Id" // of Azure's older clients
 )
+
+// telemetry is where spans and metrics go; the zero value: nowhere.
+type telemetry struct {
+	traces trace.TracerProvider
+	meter  metric.MeterProvider
+}
+
+// onSent returns what exports the metrics of a sender, nil if they go nowhere.
+func (t *telemetry) onSent(to address) (func(sender.Sent), error) {
+	if t.meter == nil {
+		return nil, nil
+	}
+	server := to.hosts[0]
+	if host, _, err := net.SplitHostPort(server); err == nil {
+		server = host
+	}
+	metrics, err := sluiceotel.NewSender(server, to.name, &sluiceotel.SenderConfig{System: string(to.system), Meter: t.meter})
+	if err != nil {
+		return nil, err
+	}
+	return func(s sender.Sent) { metrics.Sent(s.Messages, s.Duration, s.Err) }, nil
+}
+
+// Where messages go, for metrics.
+func (h *hub) sentTo() address         { return h.address() }
+func (t *topicTarget) sentTo() address { return t.address() }
+func (e *serviceBusEntity) sentTo() address {
+	to := (&hub{namespace: e.namespace, name: e.name}).address()
+	to.system = "servicebus"
+	return to
+}
 
 // traced adds spans to a handler if there is a provider.
 func traced[Tx any](p *Pipeline, provider trace.TracerProvider, h sluice.Handler[Tx]) sluice.Handler[Tx] {
