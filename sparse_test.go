@@ -33,6 +33,29 @@ func (s *scene) mix(words string) {
 	s.hub.Append("0", events...)
 }
 
+// begin runs a consumer that writes to w for 20 seconds, and then until it is killed.
+func (s *scene) begin(w *warehouse, cfg *sluice.AtLeastOnceConfig) (kill func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), &sluice.Config{Observer: s}))
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+	time.Sleep(20 * time.Second)
+	return func() { cancel(); <-ran }
+}
+
+// killed runs a consumer that writes to w, and kills it while an event hangs there.
+func (s *scene) killed(w *warehouse, cfg *sluice.AtLeastOnceConfig) { s.begin(w, cfg)() }
+
+// finishes runs a consumer that writes to w until all is done.
+func (s *scene) finishes(w *warehouse) {
+	s.t.Helper()
+	_, stop := s.pour(w, nil, sluice.Config{})
+	time.Sleep(2 * time.Minute)
+	if err := stop(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // moved sums what the checkpoint's moves say, and returns the lag that the last one left.
 func (s *scene) moved() (commits, events int, lag int64) {
 	for _, o := range s.of(sluice.KindCommitted) {
@@ -241,19 +264,9 @@ func TestSparseStreamRestarts(t *testing.T) {
 		s.mix("slow - a - b - c - -")
 		w := newWarehouse(t)
 		w.hangsAt(0)
-		ctx, kill := context.WithCancel(t.Context())
-		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
-		ran := make(chan error, 1)
-		go func() { ran <- first.Run(ctx) }()
-		time.Sleep(20 * time.Second)
-		kill()
-		<-ran
+		s.killed(w, nil)
 		w.takes = nil
-		_, stop := s.pour(w, nil, sluice.Config{})
-		time.Sleep(2 * time.Minute)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		s.finishes(w)
 		if got := sorted(w.rows()); !slices.Equal(got, []int64{0, 2, 4, 6}) || s.position("0") != 8 {
 			t.Errorf("events %v were written, and the checkpoint is at %d; want each once, and 8", got, s.position("0"))
 		}
@@ -485,14 +498,9 @@ func TestTruncatedStream(t *testing.T) {
 				s.mix("a slow b c - d")
 				w := newWarehouse(t)
 				w.hangsAt(1)
-				ctx, kill := context.WithCancel(t.Context())
-				first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
-				ran := make(chan error, 1)
-				go func() { ran <- first.Run(ctx) }()
-				time.Sleep(20 * time.Second)
+				kill := s.begin(w, nil)
 				if !stays {
 					kill()
-					<-ran
 				}
 				s.hub.Truncate("0", 3)
 				s.mix("C D E F")
@@ -506,9 +514,8 @@ func TestTruncatedStream(t *testing.T) {
 				if n := w.tries(6); n != 0 {
 					t.Error("an event after the loss was written")
 				}
-				kill()
 				if stays {
-					<-ran
+					kill()
 				}
 			})
 		})
@@ -531,19 +538,9 @@ func TestLeaderThatLosesNothing(t *testing.T) {
 			}
 			return nil
 		}
-		ctx, kill := context.WithCancel(t.Context())
-		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
-		ran := make(chan error, 1)
-		go func() { ran <- first.Run(ctx) }()
-		time.Sleep(20 * time.Second)
-		kill()
-		<-ran
+		s.killed(w, nil)
 		w.takes = nil
-		_, stop := s.pour(w, nil, sluice.Config{})
-		time.Sleep(2 * time.Minute)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		s.finishes(w)
 		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.position("0"), s.letters(), w.tries(4))
 		}
@@ -591,21 +588,11 @@ func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 			return nil
 		}
 		for _, cfg := range []*sluice.AtLeastOnceConfig{nil, {MaxEvents: 2}} {
-			ctx, kill := context.WithCancel(t.Context())
-			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, cfg), &sluice.Config{Observer: s}))
-			ran := make(chan error, 1)
-			go func() { ran <- c.Run(ctx) }()
-			time.Sleep(20 * time.Second)
-			kill()
-			<-ran
+			s.killed(w, cfg)
 			time.Sleep(time.Minute)
 		}
 		w.takes = nil
-		_, stop := s.pour(w, nil, sluice.Config{})
-		time.Sleep(2 * time.Minute)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		s.finishes(w)
 		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.position("0"), s.letters(), w.tries(4))
 		}

@@ -203,22 +203,12 @@ func TestTruncatedDeadLetterAtRestart(t *testing.T) {
 			l.add(e)
 			return nil
 		}
-		ctx, kill := context.WithCancel(t.Context())
-		first := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
-		ran := make(chan error, 1)
-		go func() { ran <- first.Run(ctx) }()
-		time.Sleep(20 * time.Second)
-		kill()
-		<-ran
+		s.killed(w, nil)
 		s.hub.Truncate("0", 1)
 		s.mix("A B")
 		w.takes = nil
 		for range 2 {
-			_, stop := s.pour(w, nil, sluice.Config{})
-			time.Sleep(2 * time.Minute)
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
+			s.finishes(w)
 		}
 		if got, want := l.sorted(), []string{"A", "B", "slow"}; !slices.Equal(got, want) || s.position("0") != 2 {
 			t.Errorf("written: %q, want %q, and the checkpoint is at %d", got, want, s.position("0"))
