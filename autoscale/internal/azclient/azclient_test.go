@@ -59,3 +59,25 @@ func TestEndless(t *testing.T) {
 		}
 	})
 }
+
+// TestPath: a name stays one part of the path.
+func TestPath(t *testing.T) {
+	for _, c := range []struct {
+		kind  string
+		names []string // subscription and resource group first
+		want  string
+	}{
+		{"Microsoft.Sql/servers/databases", []string{"s", "g", "h", "d"}, "/subscriptions/s/resourceGroups/g/providers/Microsoft.Sql/servers/h/databases/d"},
+		{"Microsoft.Web/serverfarms", []string{"s", "a b", "p/../q?r#"}, "/subscriptions/s/resourceGroups/a%20b/providers/Microsoft.Web/serverfarms/p%2F..%2Fq%3Fr%23"},
+		{"Microsoft.Web/serverfarms", []string{"s", "g", ""}, "give a subscription's id, a resource group and the names of Microsoft.Web/serverfarms"},
+		{"Microsoft.Web/serverfarms", []string{"s", "..", "p"}, `".." is not a name in Azure`},
+	} {
+		got, err := Path(c.kind, c.names[0], c.names[1], c.names[2:]...)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q\ngot  %s\nwant %s", c.names, got, c.want)
+		}
+	}
+}

@@ -2,9 +2,12 @@ package azclient
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -23,9 +26,34 @@ type Resource[T any] struct {
 	version string
 }
 
-// NewResource returns the resource at a path, whose parts are escaped, with a version of its
-// API. The options may be nil. It does not connect.
+// Path returns the path of a resource below a resource group. The kind is a provider and types,
+// such as Microsoft.Sql/servers/databases, with a name for each type. A name that is missing, or that
+// leads to another path, is an error.
+func Path(kind, subscription, group string, names ...string) (string, error) {
+	provider, types, _ := strings.Cut(kind, "/")
+	parts := []string{"subscriptions", subscription, "resourceGroups", group, "providers", provider}
+	for i, part := range strings.Split(types, "/") {
+		parts = append(parts, part, names[i])
+	}
+	var path strings.Builder
+	for _, part := range parts {
+		switch part {
+		case "":
+			return "", fmt.Errorf("give a subscription's id, a resource group and the names of %s", kind)
+		case ".", "..":
+			return "", fmt.Errorf("%q is not a name in Azure", part)
+		}
+		path.WriteString("/" + url.PathEscape(part))
+	}
+	return path.String(), nil
+}
+
+// NewResource returns the resource at a path (see [Path]), with a version of its API. The options
+// may be nil. It does not connect.
 func NewResource[T any](credential azcore.TokenCredential, options *arm.ClientOptions, path, version string) (*Resource[T], error) {
+	if credential == nil {
+		return nil, errors.New("give a credential")
+	}
 	var o arm.ClientOptions
 	if options != nil {
 		o = *options

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -46,16 +45,14 @@ var _ autoscale.Target = (*Target)(nil)
 // New returns the plan as a target. It does not connect before the target is used.
 func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg}
-	if cfg.Subscription == "" || cfg.ResourceGroup == "" || cfg.Plan == "" || cfg.Credential == nil {
-		return nil, errors.New("app service: give a subscription's id, a resource group, a plan and a credential")
-	}
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
 	// As Resource Manager's REST API documents it:
 	// https://learn.microsoft.com/rest/api/appservice/app-service-plans
-	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Web/serverfarms/%s",
-		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.Plan))
-	var err error
-	if t.plan, err = azclient.NewResource[plan](cfg.Credential, cfg.Options, path, "2024-11-01"); err != nil {
+	path, err := azclient.Path("Microsoft.Web/serverfarms", cfg.Subscription, cfg.ResourceGroup, cfg.Plan)
+	if err == nil {
+		t.plan, err = azclient.NewResource[plan](cfg.Credential, cfg.Options, path, "2024-11-01")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("app service: %w", err)
 	}
 	return t, nil

@@ -5,9 +5,7 @@ package containerapp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -74,17 +72,15 @@ func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg}
 	t.cfg.Replicas = cmp.Or(cfg.Replicas, Exact)
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
-	switch {
-	case cfg.Subscription == "" || cfg.ResourceGroup == "" || cfg.App == "" || cfg.Credential == nil:
-		return nil, errors.New("container app: give a subscription's id, a resource group, an app and a credential")
-	case t.cfg.Replicas != Exact && t.cfg.Replicas != Min && t.cfg.Replicas != Max:
+	if t.cfg.Replicas != Exact && t.cfg.Replicas != Min && t.cfg.Replicas != Max {
 		return nil, fmt.Errorf("container app: replicas %q: write exact, min or max", t.cfg.Replicas)
 	}
 	// https://learn.microsoft.com/rest/api/resource-manager/containerapps/container-apps
-	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.App/containerApps/%s",
-		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.App))
-	var err error
-	if t.app, err = azclient.NewResource[app](cfg.Credential, cfg.Options, path, "2025-01-01"); err != nil {
+	path, err := azclient.Path("Microsoft.App/containerApps", cfg.Subscription, cfg.ResourceGroup, cfg.App)
+	if err == nil {
+		t.app, err = azclient.NewResource[app](cfg.Credential, cfg.Options, path, "2025-01-01")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("container app: %w", err)
 	}
 	return t, nil

@@ -3,8 +3,6 @@ package cosmos
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -23,10 +21,13 @@ type managed struct {
 // newManaged returns the settings as Resource Manager's REST API documents them:
 // https://learn.microsoft.com/rest/api/cosmos-db-resource-provider/sql-resources
 func newManaged(cfg *Config) (*managed, error) {
-	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.DocumentDB/databaseAccounts/%s/sqlDatabases/%s",
-		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.Account), url.PathEscape(cfg.Database))
+	kind, names := "Microsoft.DocumentDB/databaseAccounts/sqlDatabases", []string{cfg.Account, cfg.Database}
 	if cfg.Container != "" {
-		path += "/containers/" + url.PathEscape(cfg.Container)
+		kind, names = kind+"/containers", append(names, cfg.Container)
+	}
+	path, err := azclient.Path(kind, cfg.Subscription, cfg.ResourceGroup, names...)
+	if err != nil {
+		return nil, err
 	}
 	resource, err := azclient.NewResource[settings](cfg.Credential, cfg.Manager, path+"/throughputSettings/default", "2024-11-15")
 	if err != nil {

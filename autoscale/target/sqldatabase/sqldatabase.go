@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,18 +55,16 @@ var _ autoscale.Target = (*Target)(nil)
 // New returns the database as a target. It does not connect before the target is used.
 func New(cfg *Config) (*Target, error) {
 	t := &Target{cfg: *cfg}
-	if cfg.Subscription == "" || cfg.ResourceGroup == "" || cfg.Server == "" || cfg.Database == "" || cfg.Credential == nil {
-		return nil, errors.New("azure sql: give a subscription's id, a resource group, a server, a database and a credential")
-	}
-	if err := CheckObjectives(cfg.Objectives); err != nil {
-		return nil, fmt.Errorf("azure sql: %w", err)
-	}
 	t.cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
 	// https://learn.microsoft.com/rest/api/sql/databases
-	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Sql/servers/%s/databases/%s",
-		url.PathEscape(cfg.Subscription), url.PathEscape(cfg.ResourceGroup), url.PathEscape(cfg.Server), url.PathEscape(cfg.Database))
-	var err error
-	if t.database, err = azclient.NewResource[database](cfg.Credential, cfg.Options, path, "2021-11-01"); err != nil {
+	path, err := azclient.Path("Microsoft.Sql/servers/databases", cfg.Subscription, cfg.ResourceGroup, cfg.Server, cfg.Database)
+	if err == nil {
+		err = CheckObjectives(cfg.Objectives)
+	}
+	if err == nil {
+		t.database, err = azclient.NewResource[database](cfg.Credential, cfg.Options, path, "2021-11-01")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("azure sql: %w", err)
 	}
 	return t, nil
