@@ -68,20 +68,35 @@ func inMemory(t *testing.T, file string, partitions int) *settings {
 func (s *settings) run(h sluice.Handler[*sluicetest.Tx], while func()) {
 	s.t.Helper()
 	s.parts.delivery = func(trace.TracerProvider) sluice.Delivery { return sluice.Transactional(s.store, h) }
-	began := time.Now()
-	c, err := s.parts.Consumer(s.t.Context(), &Options{Observer: observerFunc(func(o sluice.Observation) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.seen = append(s.seen, observed{o, time.Since(began)})
-	})})
+	c, err := s.parts.Consumer(s.t.Context(), &Options{Observer: s.observer()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.consume(c, while)
+	if err := s.consume(c, while); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// observer keeps what is observed, with the time since now.
+func (s *settings) observer() observerFunc {
+	began := time.Now()
+	return func(o sluice.Observation) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.seen = append(s.seen, observed{o, time.Since(began)})
+	}
 }
 
 // pour runs the pipeline with a function that writes events in place of its target.
 func (s *settings) pour(write func(context.Context, *sluice.Event) error, while func()) {
+	s.t.Helper()
+	if err := s.fill(write, while); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// fill is pour that returns why the pipeline has ended.
+func (s *settings) fill(write func(context.Context, *sluice.Event) error, while func()) error {
 	s.t.Helper()
 	sink, err := sluice.Workers(100, write)
 	if err != nil {
@@ -92,22 +107,19 @@ func (s *settings) pour(write func(context.Context, *sluice.Event) error, while 
 		s.t.Fatal(err)
 	}
 	cfg := s.parts.pipeline.config
-	cfg.Observer = observerFunc(func(sluice.Observation) {})
+	cfg.Observer = s.observer()
 	c, err := sluice.New(s.hub, s.leases, delivery, &cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.consume(c, while)
+	return s.consume(c, while)
 }
 
-func (s *settings) consume(c *sluice.Consumer, while func()) {
-	s.t.Helper()
+func (s *settings) consume(c *sluice.Consumer, while func()) error {
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.t.Context()) }()
 	while()
-	if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
-		s.t.Error(err)
-	}
+	return errors.Join(c.Stop(s.t.Context()), <-ran)
 }
 
 // when returns when observations for which is returns true were made, by time since the start.
