@@ -18,6 +18,10 @@ type Config struct {
 	Retention time.Duration
 	// OnRecord is called with each record after it was saved. It must return soon.
 	OnRecord func(Record)
+	// OnReading, OnCount and OnAttempt are those of [CollectorConfig] and [ScalerConfig].
+	OnReading func(Point, error)
+	OnCount   func(instances int, err error)
+	OnAttempt func(Action, error)
 	// Clock replaces the system's clock in tests.
 	Clock Clock
 	// Log receives actions and failures. Default: nothing is logged.
@@ -61,11 +65,11 @@ func New(resource *Resource, sources map[string]Source, target Target, cfg *Conf
 		return nil, err
 	}
 	every := logic.resource.Limits.Interval
-	scaler, err := NewScaler(&logic.resource, target, c.Store, queues, &ScalerConfig{Interval: min(every, time.Minute), Clock: c.Clock, Log: c.Log})
+	scaler, err := NewScaler(&logic.resource, target, c.Store, queues, &ScalerConfig{Interval: min(every, time.Minute), OnCount: c.OnCount, OnAttempt: c.OnAttempt, Clock: c.Clock, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
-	a.collector = NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, Clock: c.Clock, Log: c.Log})
+	a.collector = NewCollector(resource.Name, sources, queues.Metrics, &CollectorConfig{Interval: every, OnReading: c.OnReading, Clock: c.Clock, Log: c.Log})
 	a.logic, a.scaler = logic, scaler
 	return a, nil
 }

@@ -15,7 +15,14 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, callTimeout, errUnanswered)
 }
 
-var errUnanswered = fmt.Errorf("no answer within %v", callTimeout)
+var errUnanswered error = timeoutError(fmt.Sprintf("no answer within %v", callTimeout))
+
+// timeoutError is the error of a call that has ended because of its bound. Its method
+// Timeout is that of [net.Error].
+type timeoutError string
+
+func (e timeoutError) Error() string { return string(e) }
+func (e timeoutError) Timeout() bool { return true }
 
 // unanswered replaces the error of a call that has ended because of its bound.
 func unanswered(ctx context.Context, err error) error {

@@ -22,6 +22,9 @@ type CollectorConfig struct {
 	Interval time.Duration
 	// Timeout bounds each call of a source. Default: Interval, at most 30 s.
 	Timeout time.Duration
+	// OnReading is called with each reading, and with its error if it failed: for several
+	// metrics at the same time. It must return soon.
+	OnReading func(Point, error)
 	// Clock replaces the system's clock in tests.
 	Clock Clock
 	// Log receives failures. Default: nothing is logged.
@@ -85,11 +88,16 @@ func (c *Collector) Read(ctx context.Context) []Point {
 	return points
 }
 
-func (c *Collector) point(ctx context.Context, metric string, now time.Time) Point {
-	p := Point{Resource: c.resource, Metric: metric, Time: now}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, fmt.Errorf("no answer within %v", c.cfg.Timeout))
+func (c *Collector) point(ctx context.Context, metric string, now time.Time) (p Point) {
+	var err error
+	if c.cfg.OnReading != nil {
+		defer func() { c.cfg.OnReading(p, err) }()
+	}
+	p = Point{Resource: c.resource, Metric: metric, Time: now}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, timeoutError(fmt.Sprintf("no answer within %v", c.cfg.Timeout)))
 	defer cancel()
-	r, err := read(ctx, c.sources[metric])
+	var r Reading
+	r, err = read(ctx, c.sources[metric])
 	switch {
 	case err == nil && r.State == Active && !inRange(r.Value):
 		err = fmt.Errorf("%v is not a number between %v and %v", r.Value, -MaxValue, MaxValue)

@@ -49,34 +49,35 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 	if text, ok := r.Rule.(fmt.Stringer); ok {
 		record.Rule = text.String()
 	}
-	hold := func(format string, args ...any) Record {
-		record.Reason = fmt.Sprintf(format, args...)
+	hold := func(cause Cause, format string, args ...any) Record {
+		record.Cause, record.Reason = cause, fmt.Sprintf(format, args...)
 		return record
 	}
 
 	switch reported := since(m.Reported, now); {
 	case m.Reported.IsZero():
-		return hold("the scaler has not reported the number of instances yet")
+		return hold(CauseUnknown, "the scaler has not reported the number of instances yet")
 	case m.Pending != nil:
-		return hold("action %d, from %d to %d instances, is in progress", m.Pending.Number, m.Pending.From, m.Pending.To)
+		return hold(CauseInProgress, "action %d, from %d to %d instances, is in progress", m.Pending.Number, m.Pending.From, m.Pending.To)
 	case reported > l.StaleAfter:
-		return hold("the number of instances was last reported %v ago, and is stale after %v", reported.Round(time.Second), l.StaleAfter)
+		return hold(CauseUnknown, "the number of instances was last reported %v ago, and is stale after %v", reported.Round(time.Second), l.StaleAfter)
 	}
 	p := r.propose(s)
 	wanted := min(max(p.Instances, l.Min), l.Max)
 	record.Proposed = p.Instances
-	reason := p.Reason
+	reason, cause := p.Reason, CauseRule
 	if wanted != p.Instances {
 		reason += fmt.Sprintf("; proposed %d instances, limited to %d (min %d, max %d)", p.Instances, wanted, l.Min, l.Max)
+		cause = CauseLimits
 	}
 	up := wanted > m.Instances
 	switch {
 	case wanted == m.Instances:
-		return hold("%s", reason)
+		return hold(cause, "%s", reason)
 	case !up && len(s.Missing) > 0:
-		return hold("%s; not scaled down while a metric is missing: %s", reason, s.missingList())
+		return hold(CauseMissing, "%s; not scaled down while a metric is missing: %s", reason, s.missingList())
 	case s.SinceAction <= l.cooldown(up):
-		return hold("%s; in cooldown: the last action succeeded %v ago, the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
+		return hold(CauseCooldown, "%s; in cooldown: the last action succeeded %v ago, the cooldown is %v", reason, s.SinceAction.Round(time.Second), l.cooldown(up))
 	}
 	record.Kind = Down
 	if up {
@@ -84,7 +85,7 @@ func (r *Resource) Decide(m *ResourceState, now time.Time, sinceAction time.Dura
 	}
 	m.Actions++
 	m.Pending = &Action{Resource: r.Name, Number: m.Actions, From: m.Instances, To: wanted, Decided: now, Reason: reason}
-	record.Wanted, record.Action, record.Reason = wanted, m.Actions, reason
+	record.Wanted, record.Action, record.Cause, record.Reason = wanted, m.Actions, cause, reason
 	return record
 }
 

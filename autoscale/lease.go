@@ -2,15 +2,15 @@ package autoscale
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// Lease says which process works on a resource, so that rounds of a timer do not overlap.
-// Nothing but time is lost without it: actions are numbered, and a state is saved only by
-// who has read it.
+// Lease says which process works on a resource: of several with the same state one is
+// active, and the others stand by. See [Holder].
 type Lease struct {
 	Owner    string        `json:"owner"` // identifies the process: no two have the same
 	File     string        `json:"file"`  // the file that names the resource, for people
@@ -29,44 +29,94 @@ func (e *LeasedError) Error() string {
 		e.Resource, e.Lease.Owner, e.Lease.File, e.Lease.Host, e.Lease.Duration)
 }
 
-// HoldLease takes the lease of a resource, and renews it until release is called, which
-// ends it. If another process holds the lease, the error is a [*LeasedError]. The context
-// that HoldLease returns ends with ctx, and, with such an error as its cause, when another
-// process has taken the lease after it had expired.
-func HoldLease(ctx context.Context, store Store, resource string, l Lease, log *slog.Logger) (held context.Context, release func(), err error) {
-	store, log = boundedStore{store}, logOr(log).With("resource", resource)
-	other, err := store.TakeLease(ctx, resource, l)
+// Holder takes the lease of a resource for this process, and renews it. It is safe for
+// concurrent use.
+type Holder struct {
+	store    Store
+	resource string
+	lease    Lease
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	until time.Time // until then the target may be scaled; zero: the lease is not held
+}
+
+// NewHolder returns a holder that takes the lease l of a resource. A nil log means that
+// nothing is logged.
+func NewHolder(store Store, resource string, l Lease, log *slog.Logger) *Holder {
+	return &Holder{store: boundedStore{store}, resource: resource, lease: l, log: logOr(log).With("resource", resource)}
+}
+
+// Hold takes the lease, and renews it until release is called, which ends it. If another
+// process holds the lease, the error is a [*LeasedError]. The context that Hold returns
+// ends with ctx, and, with such an error as its cause, when another process has taken the
+// lease after it had expired. Once it is released, Hold can be called again.
+func (h *Holder) Hold(ctx context.Context) (held context.Context, release func(), err error) {
+	other, err := h.take(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if other != nil {
-		return nil, nil, &LeasedError{resource, *other}
+		return nil, nil, &LeasedError{h.resource, *other}
 	}
 	held, cancel := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		if err := renewLease(held, store, resource, l, log); err != nil {
-			log.Error("lease lost", "error", err)
+		if err := h.renew(held); err != nil {
+			h.log.Error("lease lost", "error", err)
 			cancel(err)
 		}
 	})
 	release = func() {
 		cancel(context.Canceled)
 		renewing.Wait()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Duration)
+		h.setUntil(time.Time{})
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lease.Duration)
 		defer cancel()
-		if err := store.ReleaseLease(ending, resource, l.Owner); err != nil {
-			log.Warn("releasing the lease failed, it will expire", "after", l.Duration, "error", err)
+		if err := h.store.ReleaseLease(ending, h.resource, h.lease.Owner); err != nil {
+			h.log.Warn("releasing the lease failed, it will expire", "after", h.lease.Duration, "error", err)
 		}
 	}
 	return held, release, nil
 }
 
-// renewLease renews a lease until ctx ends; then it returns nil. If another process has it,
+// take takes or renews the lease. The store counts its duration from a later moment than
+// this process does, so that it ends here first: by a fifth, in which a request to the
+// target that is under way can end.
+func (h *Holder) take(ctx context.Context) (other *Lease, err error) {
+	began := time.Now()
+	other, err = h.store.TakeLease(ctx, h.resource, h.lease)
+	switch {
+	case err != nil:
+	case other != nil:
+		h.setUntil(time.Time{})
+	default:
+		h.setUntil(began.Add(h.lease.Duration - h.lease.Duration/5))
+	}
+	return other, err
+}
+
+func (h *Holder) setUntil(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = t
+}
+
+// left is how long the target may be scaled; it is not positive if it may not.
+func (h *Holder) left() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until.IsZero() {
+		return 0
+	}
+	return time.Until(h.until)
+}
+
+// renew renews the lease until ctx ends; then it returns nil. If another process has it,
 // it returns an error. A store that cannot be reached ends nothing: the parts wait for it
-// too, and another process cannot take the lease there either.
-func renewLease(ctx context.Context, store Store, resource string, l Lease, log *slog.Logger) error {
-	tick := time.NewTicker(l.Duration / 3)
+// too, and the target is not scaled once the lease may have expired.
+func (h *Holder) renew(ctx context.Context) error {
+	tick := time.NewTicker(h.lease.Duration / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -74,14 +124,62 @@ func renewLease(ctx context.Context, store Store, resource string, l Lease, log 
 		case <-ctx.Done():
 			return nil
 		}
-		other, err := store.TakeLease(ctx, resource, l)
+		limited, cancel := context.WithTimeout(ctx, h.lease.Duration/3)
+		other, err := h.take(limited)
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case other != nil:
-			return &LeasedError{resource, *other}
+			return &LeasedError{h.resource, *other}
 		case err != nil:
-			log.Warn("renewing the lease failed, will be retried", "error", err)
+			h.log.Warn("renewing the lease failed, will be retried", "error", err)
+		}
+	}
+}
+
+// ErrNotHeld: the target was not scaled, or a request to it was cancelled, because the
+// lease could not be renewed in time, so that another process may have it.
+var ErrNotHeld = errors.New("the lease was not renewed in time: another process may work on the resource")
+
+// Guard returns a target that is scaled only while the lease is held: [Target.Scale]
+// fails with [ErrNotHeld] otherwise, and the context of a call that is under way ends
+// before the lease can be another process's. So of two processes with the same state, one
+// acts at a time, even if the other was suspended or cut off from the state.
+func (h *Holder) Guard(t Target) Target { return &guardedTarget{t, h} }
+
+type guardedTarget struct {
+	Target
+	holder *Holder
+}
+
+// Scale implements [Target].
+func (g *guardedTarget) Scale(ctx context.Context, to int) error {
+	if g.holder.left() <= 0 {
+		return ErrNotHeld
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go g.holder.watch(ctx, cancel)
+	err := g.Target.Scale(ctx, to)
+	if err != nil && context.Cause(ctx) == ErrNotHeld {
+		return ErrNotHeld
+	}
+	return err
+}
+
+// watch cancels ctx when the lease is not held any more.
+func (h *Holder) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	for {
+		left := h.left()
+		if left <= 0 {
+			cancel(ErrNotHeld)
+			return
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
 		}
 	}
 }

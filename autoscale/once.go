@@ -21,7 +21,7 @@ type Round struct {
 // are those of the store, so it needs one that outlives the process. Actions have wait in
 // all; one that is not completed by then is continued by the next round, and is an error if
 // attempts have failed. What a process that is killed leaves is completed by the next round too. Hold the resource's lease
-// meanwhile, so that rounds do not overlap: see [HoldLease].
+// meanwhile, so that rounds do not overlap: see [Holder].
 //
 // A step that fails does not prevent the others; the errors are joined. Once must not be
 // called concurrently, nor while Run runs.

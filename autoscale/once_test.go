@@ -240,13 +240,13 @@ func TestLease(t *testing.T) {
 			return autoscale.Lease{Owner: owner, File: owner + ".yaml", Host: "h", Duration: 15 * time.Second}
 		}
 		down := &unrenewable{MemoryStore: store}
-		held, release, err := autoscale.HoldLease(t.Context(), down, "r", lease("a"), nil)
+		held, release, err := autoscale.NewHolder(down, "r", lease("a"), nil).Hold(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 10 {
 			time.Sleep(14 * time.Second)
-			_, _, err := autoscale.HoldLease(t.Context(), store, "r", lease("b"), nil)
+			_, _, err := autoscale.NewHolder(store, "r", lease("b"), nil).Hold(t.Context())
 			if other, ok := errors.AsType[*autoscale.LeasedError](err); !ok || other.Lease.Owner != "a" || !strings.Contains(err.Error(), "a.yaml on the host h") {
 				t.Fatalf("a lease that is held: %v", err)
 			}
@@ -256,7 +256,7 @@ func TestLease(t *testing.T) {
 		if held.Err() != nil {
 			t.Error("a store that is down has ended the work")
 		}
-		_, other, err := autoscale.HoldLease(t.Context(), store, "r", lease("b"), nil)
+		_, other, err := autoscale.NewHolder(store, "r", lease("b"), nil).Hold(t.Context())
 		if err != nil {
 			t.Fatalf("a lease that has expired: %v", err)
 		}

@@ -13,6 +13,18 @@ const (
 	ActionFailed    RecordKind = "failed"    // an action was abandoned after its last attempt
 )
 
+// Cause is what has led to a decision, one of a few values, for metrics and alerts.
+type Cause string
+
+const (
+	CauseRule       Cause = "rule"        // the rule's proposal
+	CauseLimits     Cause = "limits"      // the proposal was beyond min or max
+	CauseMissing    Cause = "missing"     // not scaled down while a metric is missing
+	CauseCooldown   Cause = "cooldown"    // the cooldown has not passed
+	CauseInProgress Cause = "in_progress" // an action has no outcome yet
+	CauseUnknown    Cause = "unknown"     // the number of instances is not known, or stale
+)
+
 // Record is an entry of the decision log: a decision with the values behind it,
 // or the outcome of an action.
 type Record struct {
@@ -25,6 +37,7 @@ type Record struct {
 	Action    int64         `json:"action,omitempty"` // the number of the action that was decided on, or that has ended
 	Rule      string        `json:"rule,omitempty"`   // the rule as text, if it is a fmt.Stringer
 	Proposed  int           `json:"proposed"`         // what the rule proposed, before the limits
+	Cause     Cause         `json:"cause,omitempty"`  // of a decision: what Reason comes down to
 	Reason    string        `json:"reason"`           // one line for an operator
 	Stats     []MetricStats `json:"figures,omitempty"`
 }

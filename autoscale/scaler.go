@@ -24,6 +24,11 @@ type ScalerConfig struct {
 	// Timeout bounds each attempt, and the counting of the instances for a report.
 	// Default: 5 min.
 	Timeout time.Duration
+	// OnCount is called with the number of instances that the target reports, or with the
+	// error, and OnAttempt with each attempt of an action, and its error if it failed. Both
+	// must return soon.
+	OnCount   func(instances int, err error)
+	OnAttempt func(Action, error)
 	// Clock replaces the system's clock in tests.
 	Clock Clock
 	// Log receives actions and failures. Default: nothing is logged.
@@ -128,7 +133,7 @@ func (s *Scaler) report(ctx context.Context, o *Outcome) error {
 
 // countWithin is count with a deadline: a target must not delay the actions for ever.
 func (s *Scaler) countWithin(ctx context.Context, timeout time.Duration) (int, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not completed within %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError(fmt.Sprintf("not completed within %v", timeout)))
 	defer cancel()
 	return s.count(ctx)
 }
@@ -140,9 +145,12 @@ func (s *Scaler) count(ctx context.Context) (int, error) {
 		err = fmt.Errorf("the target reports %d instances: must be 0 to %d", n, MaxInstances)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("count instances: %w", err)
+		n, err = 0, fmt.Errorf("count instances: %w", err)
 	}
-	return n, nil
+	if s.cfg.OnCount != nil {
+		s.cfg.OnCount(n, err)
+	}
+	return n, err
 }
 
 // instances calls a target. A panic becomes an error.
@@ -267,6 +275,9 @@ func (s *Scaler) execute(ctx context.Context, a Action) (Outcome, error) {
 		if ctx.Err() != nil {
 			return Outcome{}, stopped
 		}
+		if s.cfg.OnAttempt != nil {
+			s.cfg.OnAttempt(a, err)
+		}
 		o := Outcome{Number: a.Number, Time: s.cfg.Clock.Wall().UTC(), Attempts: n}
 		log := s.cfg.Log.With("action", a.Number, "from", a.From, "to", a.To, "attempts", n)
 		var stale *staleActionError
@@ -304,7 +315,7 @@ func (s *Scaler) attempt(ctx context.Context, a Action) (err error) {
 			err = fmt.Errorf("the target panicked: %v", r)
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, fmt.Errorf("not completed within %v", s.cfg.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Timeout, timeoutError(fmt.Sprintf("not completed within %v", s.cfg.Timeout)))
 	defer cancel()
 	now, err := s.count(ctx)
 	switch {

@@ -44,7 +44,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 
 func migrateTo(t *testing.T, url string, version int) error {
 	t.Helper()
-	_, err := postgres.Migrate(t.Context(), connect(t, url), "", later[:version])
+	_, err := postgres.Migrate(t.Context(), connect(t, url), "", postgres.Stores, later[:version])
 	return err
 }
 
@@ -137,7 +137,7 @@ func beside(t *testing.T, version int) (s *Store, group driver.Group, asOld func
 	t.Helper()
 	url := pgtest.Database(t)
 	old := connect(t, url)
-	if _, err := postgres.Migrate(t.Context(), old, "", postgres.Migrations[:version]); err != nil {
+	if _, err := postgres.Migrate(t.Context(), old, "", postgres.Stores, postgres.Migrations[:version]); err != nil {
 		t.Fatal(err)
 	}
 	asOld = func(statement string) {
@@ -232,7 +232,7 @@ func TestMigrateTogether(t *testing.T) {
 			ctx := context.WithoutCancel(t.Context())
 			conn, err := pgx.Connect(ctx, url)
 			if err == nil {
-				_, err = postgres.Migrate(ctx, conn, "", later[:1+i%len(later)])
+				_, err = postgres.Migrate(ctx, conn, "", postgres.Stores, later[:1+i%len(later)])
 				conn.Close(ctx)
 			}
 			errs <- err
@@ -255,14 +255,14 @@ func TestMigrationFails(t *testing.T) {
 	url := pgtest.Database(t)
 	conn := connect(t, url)
 	broken := append(append([]postgres.Migration{}, later...), postgres.Migration{Oldest: 1, SQL: `CREATE TABLE sluice_more (n int); SELECT 1/0`})
-	if _, err := postgres.Migrate(t.Context(), conn, "", broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
+	if _, err := postgres.Migrate(t.Context(), conn, "", postgres.Stores, broken); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", ours+3)) {
 		t.Errorf("error is %v, want it to name version %d", err, ours+3)
 	}
 	var n int
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'sluice%'`).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d tables are left, %v", n, err)
 	}
-	if _, err := postgres.Migrate(t.Context(), conn, "", postgres.Migrations); err != nil {
+	if _, err := postgres.Migrate(t.Context(), conn, "", postgres.Stores, postgres.Migrations); err != nil {
 		t.Error(err)
 	}
 }

@@ -90,6 +90,7 @@
 //	  stale: 3m                       # a metric whose newest value is older does not count
 //	state:                            # one of
 //	  sqlite: NAME.autoscale.db
+//	  postgres: ${DATABASE_URL}       # the tables sluice_autoscale_…; as in pipeline files, also with credential=default
 //	  azure:
 //	    connection: ${STORAGE_CONNECTION_STRING}
 //	    account: contoso              # instead of connection, with
@@ -107,6 +108,7 @@
 // Several files, each with a resource of its own, can run in one process: see [LoadGroup].
 // They can share a state, and so can processes.
 //
-// With state azure, parts that run as separate processes are joined by queues in
-// the same account; with sqlite, by queues in the same file, on one machine.
+// With state azure, parts that run as separate processes are joined by queues in the same
+// account; with postgres, by queues in the same database; with sqlite, by queues in the same
+// file, on one machine.
 package config

@@ -87,21 +87,33 @@ const (
 // again after a wait of 1 s, which doubles up to 1 min, while the others run. At the end
 // Run returns the errors of those that did not run. If there is only one file, Run
 // returns its error at once. nil opts are the zero value.
+//
+// Of several processes with the same file and state, one works on the resource, and the
+// others stand by until its lease has ended.
 func (g *Group) Run(ctx context.Context, opts *Options) error {
 	o := withLog(opts)
 	return g.each(func(_ int, m *member) error {
 		wait := clock.Backoff{Min: reopenMin, Max: reopenMax}
 		for {
 			ran, err := g.session(ctx, m, &o)
-			if ctx.Err() != nil || len(g.members) == 1 {
+			if ctx.Err() != nil {
 				return err
 			}
 			if ran {
 				wait.Reset()
 			}
 			pause := wait.Next()
-			o.Log.Error("autoscaler does not run, will be retried; the others run", "file", m.path, "wait", pause, "error", err)
-			g.set(m, nil)
+			other, leased := errors.AsType[*autoscale.LeasedError](err)
+			switch {
+			case leased && ran:
+				o.Log.Warn("standing by, because another process has taken the lease, which was not renewed in time", "file", m.path, "resource", other.Resource, "holder", other.Lease.Owner)
+			case len(g.members) == 1:
+				return err
+			default:
+				o.Log.Error("autoscaler does not run, will be retried; the others run", "file", m.path, "wait", pause, "error", err)
+				o.role(m, m.config, Stopped)
+				g.set(m, nil)
+			}
 			if clock.New().Sleep(ctx, pause) != nil {
 				return err
 			}
@@ -169,13 +181,14 @@ func (g *Group) session(ctx context.Context, m *member, opts *Options) (ran bool
 	}
 	defer func() { err = errors.Join(err, parts.closeSoon(ctx)) }()
 	if g.mode == AllParts {
-		held, release, err := c.awaitLease(ctx, parts.store, opts.Log)
+		held, release, err := c.awaitLease(ctx, m, parts.holder, opts)
 		if err != nil {
 			return false, err
 		}
 		defer release()
 		ctx = held
 	}
+	opts.role(m, c, Active)
 	l := c.Resource.Limits
 	opts.Log.Info("autoscaling", "resource", c.Resource.Name, "every", l.Interval, "min", l.Min, "max", l.Max, "dry_run", g.mode == DryRun)
 	if err := parts.Run(ctx); err != nil {
@@ -217,25 +230,39 @@ func (c *Config) lease() autoscale.Lease {
 }
 
 // awaitLease takes the lease of the resource. While a process with the same file holds it,
-// such as one that was killed or the pod that this one replaces, it waits. A process with
-// another file is an error that names both.
-func (c *Config) awaitLease(ctx context.Context, store autoscale.Store, log *slog.Logger) (context.Context, func(), error) {
+// such as another replica, one that was killed, or the pod that this one replaces, it stands
+// by; then a state that cannot be reached is waited for too. A process with another file is an
+// error that names both.
+func (c *Config) awaitLease(ctx context.Context, m *member, holder *autoscale.Holder, opts *Options) (context.Context, func(), error) {
+	log := opts.Log.With("resource", c.Resource.Name)
 	mine := c.lease()
-	for waits := 0; ; waits++ {
-		held, release, err := autoscale.HoldLease(ctx, store, c.Resource.Name, mine, log)
+	standby, failing := time.Time{}, false
+	for {
+		held, release, err := holder.Hold(ctx)
 		var other *autoscale.LeasedError
+		leased := errors.As(err, &other)
 		switch {
 		case err == nil:
+			if !standby.IsZero() {
+				log.Info("active: the lease of the other process has ended", "stood_by", time.Since(standby).Round(time.Second))
+			}
 			return held, release, nil
 		case ctx.Err() != nil:
 			return ctx, func() {}, nil
-		case !errors.As(err, &other):
+		case !leased && standby.IsZero():
 			return nil, nil, c.problem("state", err)
-		case other.Lease.File != mine.File:
+		case leased && other.Lease.File != mine.File:
 			return nil, nil, c.problem("name", fmt.Errorf("%w: two files must not have the same resource: give this one another name, or stop that process", err))
-		case waits == 0:
-			log.Warn("another process works on the resource, waiting for its lease", "resource", c.Resource.Name, "holder", other.Lease.Owner)
+		case !leased && !failing:
+			log.Warn("standby: the state cannot be reached, will be retried", "error", err)
+		case leased && standby.IsZero():
+			standby = time.Now()
+			log.Info("standby: another process works on the resource, waiting for its lease", "holder", other.Lease.Owner, "host", other.Lease.Host)
 		}
+		if leased {
+			opts.role(m, c, Standby)
+		}
+		failing = !leased
 		_ = clock.New().Sleep(ctx, time.Second)
 	}
 }

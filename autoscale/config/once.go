@@ -44,7 +44,7 @@ func (c *Config) once(ctx context.Context, wait time.Duration, opts *Options, r 
 		return err
 	}
 	defer func() { err = errors.Join(err, parts.closeSoon(ctx)) }()
-	held, release, err := autoscale.HoldLease(ctx, parts.store, c.Resource.Name, c.lease(), opts.Log)
+	held, release, err := parts.holder.Hold(ctx)
 	if errors.As(err, &r.Leased) {
 		return nil
 	}

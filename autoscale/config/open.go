@@ -31,6 +31,8 @@ type Options struct {
 	// OnRecord is called with each record of the decision log after it was saved, on
 	// the goroutine of the logic: for a [Group], on several at the same time.
 	OnRecord func(autoscale.Record)
+	// Watch, if set, is informed of the rest: see [Watch].
+	Watch Watch
 	// Log receives actions and failures. Default: nothing is logged.
 	Log *slog.Logger
 
@@ -41,9 +43,10 @@ type Options struct {
 
 // Parts is an autoscaler, or a part of one, that is ready to run.
 type Parts struct {
-	part  autoscale.Part
-	store autoscale.Store // nil for a collector
-	close []closer
+	part   autoscale.Part
+	store  autoscale.Store   // nil for a collector
+	holder *autoscale.Holder // of the resource's lease; nil unless all parts run
+	close  []closer
 }
 
 // Run works until ctx ends; then it returns nil.
@@ -105,11 +108,17 @@ func (o *opening) all(mode Mode, e *Options) (*autoscale.Autoscaler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if mode == AllParts {
+		o.parts.holder = autoscale.NewHolder(o.parts.store, o.Resource.Name, o.lease(), e.Log)
+		target = o.parts.holder.Guard(target)
+	}
 	sources, err := o.openSources()
 	if err != nil {
 		return nil, err
 	}
-	return autoscale.New(&o.Resource, sources, target, &autoscale.Config{Store: o.parts.store, Retention: o.Retention, OnRecord: e.OnRecord, Log: e.Log})
+	w := e.watcher(o.Resource.Name)
+	return autoscale.New(&o.Resource, sources, target, &autoscale.Config{Store: o.parts.store, Retention: o.Retention,
+		OnRecord: e.OnRecord, OnReading: w.reading, OnCount: w.count, OnAttempt: w.attempt, Log: e.Log})
 }
 
 // one opens one part, joined to the others by queues in the state.
@@ -123,13 +132,14 @@ func (o *opening) one(mode Mode, e *Options) (autoscale.Part, error) {
 	if err != nil {
 		return nil, err
 	}
+	w := e.watcher(o.Resource.Name)
 	switch mode {
 	case Collector:
 		sources, err := o.openSources()
 		if err != nil {
 			return nil, err
 		}
-		return autoscale.NewCollector(o.Resource.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: every, Log: e.Log}), nil
+		return autoscale.NewCollector(o.Resource.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: every, OnReading: w.reading, Log: e.Log}), nil
 	case Logic:
 		return autoscale.NewLogic(&o.Resource, s.store, queues, &autoscale.LogicConfig{Retention: o.Retention, OnRecord: e.OnRecord, Log: e.Log})
 	}
@@ -137,7 +147,7 @@ func (o *opening) one(mode Mode, e *Options) (autoscale.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return autoscale.NewScaler(&o.Resource, target, s.store, queues, &autoscale.ScalerConfig{Interval: min(every, time.Minute), Log: e.Log})
+	return autoscale.NewScaler(&o.Resource, target, s.store, queues, &autoscale.ScalerConfig{Interval: min(every, time.Minute), OnCount: w.count, OnAttempt: w.attempt, Log: e.Log})
 }
 
 // OpenSources opens only the sources, and returns a collector for

@@ -8,7 +8,8 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
+	"github.com/sluice-go/sluice/internal/databasetoken"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -28,6 +29,13 @@ func (c *Config) readState(n strictyaml.Node) {
 			}
 			return sqliteState(path)
 		},
+		"postgres": func(n strictyaml.Node) opener[state] {
+			var url string
+			if readSecret("DATABASE_URL", &url)(n); url == "" {
+				return nil
+			}
+			return postgresState(url)
+		},
 		"azure": c.readAzure,
 	})
 }
@@ -37,15 +45,31 @@ func sqliteState(path string) opener[state] {
 		if _, err := os.Stat(path); opts.mustExist && err != nil {
 			return state{}, nil, fmt.Errorf("%w: start the autoscaler first, or use the directory that it runs in", err)
 		}
-		s, err := sqlitestore.Open(path)
+		s, err := sqlstore.OpenSQLite(path)
+		return sqlState(s, err, opts)
+	}
+}
+
+// postgresState is the state in a database by its URL, which may say credential=default.
+func postgresState(url string) opener[state] {
+	return func(ctx context.Context, opts *Options) (state, closer, error) {
+		clean, password, err := databasetoken.Postgres(url)
 		if err != nil {
 			return state{}, nil, err
 		}
-		queue := func(_ context.Context, name string) (autoscale.Queue, error) {
-			return s.Queue(opts.resource+"/"+name, 0), nil
-		}
-		return state{s, queue}, func(context.Context) error { return s.Close() }, nil
+		s, err := sqlstore.OpenPostgres(ctx, clean, &sqlstore.PostgresConfig{Password: password})
+		return sqlState(s, err, opts)
 	}
+}
+
+func sqlState(s *sqlstore.Store, err error, opts *Options) (state, closer, error) {
+	if err != nil {
+		return state{}, nil, err
+	}
+	queue := func(_ context.Context, name string) (autoscale.Queue, error) {
+		return s.Queue(opts.resource+"/"+name, 0), nil
+	}
+	return state{s, queue}, func(context.Context) error { return s.Close() }, nil
 }
 
 // queuePrefix is what Azure allows at the start of a queue's name.

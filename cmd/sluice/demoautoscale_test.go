@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
 )
 
 // workersOf lists the processes of a demo's workers that are there.
@@ -56,7 +56,7 @@ func TestDemoAutoscaleOnce(t *testing.T) {
 		t.Errorf("processes %v are left", left)
 	}
 
-	store, err := sqlitestore.Open(filepath.Join(dir, "state", "autoscale.db"))
+	store, err := sqlstore.OpenSQLite(filepath.Join(dir, "state", "autoscale.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

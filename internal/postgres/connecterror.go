@@ -110,14 +110,19 @@ func refusal(e *pgconn.PgError) string {
 	return "check the URL, and the server's log"
 }
 
-// Prepare checks that the server is suitable, and brings the tables in schema (the role's default if
-// empty) up to date. It returns the schema's name. Its errors are one line that names host, port,
-// database, user, cause and what to do.
+// Prepare checks that the server is suitable, and brings the stores' tables in schema (the role's
+// default if empty) up to date. It returns the schema's name. Its errors are one line that names host,
+// port, database, user, cause and what to do.
 func Prepare(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
+	return PrepareTables(ctx, conn, schema, Stores, Migrations)
+}
+
+// PrepareTables is [Prepare] for the tables of another component.
+func PrepareTables(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
 	if err := Check(conn); err != nil {
 		return "", err
 	}
-	schema, err := Migrate(ctx, conn, schema, Migrations)
+	schema, err := Migrate(ctx, conn, schema, component, all)
 	if err != nil {
 		return "", fmt.Errorf("prepare Sluice's tables in %s: %w", place(&conn.Config().Config), err)
 	}

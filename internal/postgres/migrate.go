@@ -43,18 +43,18 @@ var Migrations = []Migration{
 	{SQL: migration5, Oldest: 1},
 }
 
-// component names these tables in sluice_schema.
-const component = "store"
+// Stores is the component of [Migrations], by which sluice_schema names their tables.
+const Stores = "store"
 
 // migrationLock bounds the wait for a table's lock during a migration, because
 // every user of the table waits behind it.
 const migrationLock = "10s"
 
-// Migrate brings the tables in schema (the role's default if empty) to the
+// Migrate brings a component's tables in schema (the role's default if empty) to the
 // newest version, and returns the schema's name. Tables of a version still
 // newer are left alone, if they can be used. Several may start at the same
 // time.
-func Migrate(ctx context.Context, conn *pgx.Conn, schema string, all []Migration) (string, error) {
+func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
 	if schema == "" {
 		var first *string
 		if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&first); err != nil {
@@ -65,10 +65,10 @@ func Migrate(ctx context.Context, conn *pgx.Conn, schema string, all []Migration
 		}
 		schema = *first
 	}
-	have, err := readVersion(ctx, conn, schema)
+	have, err := readVersion(ctx, conn, schema, component)
 	if err == nil && have.version < len(all) {
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-			have, err = upgrade(ctx, tx, schema, all)
+			have, err = upgrade(ctx, tx, schema, component, all)
 			return err
 		})
 	}
@@ -93,7 +93,7 @@ type querier interface {
 
 // readVersion looks the table up in the catalogue, not by to_regclass, which
 // within a transaction may not notice that another one has created it.
-func readVersion(ctx context.Context, q querier, schema string) (version, error) {
+func readVersion(ctx context.Context, q querier, schema, component string) (version, error) {
 	const lookup = `
 SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'sluice_schema')`
 	var v version
@@ -109,11 +109,11 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 }
 
 // upgrade applies what is missing, one process at a time.
-func upgrade(ctx context.Context, tx pgx.Tx, schema string, all []Migration) (version, error) {
+func upgrade(ctx context.Context, tx pgx.Tx, schema, component string, all []Migration) (version, error) {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sluice ' || $1, 0))`, schema); err != nil {
 		return version{}, fmt.Errorf("wait for other migrations: %w", err)
 	}
-	have, err := readVersion(ctx, tx, schema)
+	have, err := readVersion(ctx, tx, schema, component)
 	if err != nil || have.version >= len(all) {
 		return have, err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/source/lag"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
 	"github.com/sluice-go/sluice/autoscale/target/workers"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/emulator"
@@ -60,7 +60,7 @@ type Autoscale struct {
 	lock     *datadir.DirLock
 	sideLoad *sideLoad
 	pool     *workers.Target
-	store    *sqlitestore.Store
+	store    *sqlstore.Store
 	scaler   *autoscale.Autoscaler
 	lag      *lag.Source
 
@@ -159,7 +159,7 @@ func (d *Autoscale) openPipeline(ctx context.Context) error {
 }
 
 func (d *Autoscale) openScaler() (err error) {
-	if d.store, err = sqlitestore.Open(filepath.Join(d.dir, "state", "autoscale.db")); err != nil {
+	if d.store, err = sqlstore.OpenSQLite(filepath.Join(d.dir, "state", "autoscale.db")); err != nil {
 		return err
 	}
 	d.scaler, err = autoscale.New(
@@ -334,7 +334,7 @@ func (d *Autoscale) State(ctx context.Context) State {
 }
 
 // Scaling returns the name of the scaled resource, and the store with the decisions.
-func (d *Autoscale) Scaling() (resource string, store *sqlitestore.Store) { return scaled, d.store }
+func (d *Autoscale) Scaling() (resource string, store *sqlstore.Store) { return scaled, d.store }
 
 // Log is the decision log.
 func (d *Autoscale) Log(ctx context.Context) ([]autoscale.Record, error) {

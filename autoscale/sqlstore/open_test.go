@@ -1,4 +1,4 @@
-package sqlitestore_test
+package sqlstore_test
 
 import (
 	"database/sql"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
 )
 
 // TestOpenRefuses: another program's file stays unchanged, and a bad path is an error.
@@ -25,7 +25,7 @@ func TestOpenRefuses(t *testing.T) {
 		foreign: "the SQLite file belongs to another program (schema 0, 1 tables)",
 		filepath.Join(t.TempDir(), "nowhere", "state.db"): "give a path where a SQLite file can be created",
 	} {
-		if _, err := sqlitestore.Open(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := sqlstore.OpenSQLite(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want … %s", path, err, want)
 		}
 	}
@@ -35,9 +35,9 @@ func TestOpenRefuses(t *testing.T) {
 // are closed.
 func TestOpenAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	var stores []*sqlitestore.Store
+	var stores []*sqlstore.Store
 	for range 2 {
-		s, err := sqlitestore.Open(path)
+		s, err := sqlstore.OpenSQLite(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestOpenAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	s, err := sqlitestore.Open(path)
+	s, err := sqlstore.OpenSQLite(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,10 @@ func TestOpenAgain(t *testing.T) {
 }
 
 // openBoth opens a new file as a store, and as a database.
-func openBoth(t *testing.T) (*sqlitestore.Store, *sql.DB) {
+func openBoth(t *testing.T) (*sqlstore.Store, *sql.DB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := sqlitestore.Open(path)
+	s, err := sqlstore.OpenSQLite(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sqlitestore_test
+package sqlstore_test
 
 import (
 	"path/filepath"
@@ -7,12 +7,12 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/autoscaletest"
-	"github.com/sluice-go/sluice/autoscale/sqlitestore"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
 )
 
-func open(t testing.TB) *sqlitestore.Store {
+func open(t testing.TB) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlitestore.Open(filepath.Join(t.TempDir(), "state ?#%.db"))
+	s, err := sqlstore.OpenSQLite(filepath.Join(t.TempDir(), "state ?#%.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

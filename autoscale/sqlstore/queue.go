@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlstore
 
 import (
 	"cmp"
@@ -7,13 +7,14 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// Queue is an [autoscale.Queue] in the store's file. It is safe for concurrent use, by
-// several processes on one machine too.
+// Queue is an [autoscale.Queue] in the store's database. It is safe for concurrent use, by
+// several processes too. Locks expire by the clock of the database.
 type Queue struct {
 	store *Store
 	name  string
@@ -40,12 +41,12 @@ func (q *Queue) fail(what string, err error) error {
 
 // Send implements [autoscale.Queue]. It adds all messages or none.
 func (q *Queue) Send(ctx context.Context, bodies ...[]byte) error {
-	err := q.store.inTx(ctx, func(tx *sql.Tx) error {
+	err := q.store.inTx(ctx, nil, func(tx *sql.Tx) error {
 		for _, b := range bodies {
 			if b == nil {
 				b = []byte{}
 			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO messages (queue, body) VALUES (?, ?)", q.name, b); err != nil {
+			if _, err := q.store.execOn(ctx, tx, "INSERT INTO {messages} (queue, body) VALUES (?, ?)", q.name, b); err != nil {
 				return err
 			}
 		}
@@ -86,15 +87,14 @@ const maxRead = 128 << 10
 // take reads before it writes: most calls find nothing.
 func (q *Queue) take(ctx context.Context, most int) (messages []autoscale.Message, err error) {
 	var first sql.NullInt64
-	now := time.Now()
-	err = q.store.db.QueryRowContext(ctx, "SELECT min(id) FROM messages WHERE queue = ? AND aside IS NULL AND hidden <= ?", q.name, now.UnixNano()).Scan(&first)
+	err = q.store.db.QueryRowContext(ctx, q.store.text("SELECT min(id) FROM {messages} WHERE queue = ? AND aside IS NULL AND hidden <= {now}"), q.name).Scan(&first)
 	if err != nil || !first.Valid {
 		return nil, err
 	}
-	until := now.Add(q.lock).UnixNano()
-	rows, err := q.store.db.QueryContext(ctx, `UPDATE messages SET hidden = ?, deliveries = deliveries + 1
-		WHERE id IN (SELECT id FROM messages WHERE queue = ? AND aside IS NULL AND hidden <= ? ORDER BY id LIMIT ?)
-		RETURNING id, substr(body, 1, ?), deliveries`, until, q.name, now.UnixNano(), most, maxRead)
+	rows, err := q.store.db.QueryContext(ctx, q.store.text(`
+		WITH next AS MATERIALIZED (SELECT id FROM {messages} WHERE queue = ? AND aside IS NULL AND hidden <= {now} ORDER BY id LIMIT ? {skip locked})
+		UPDATE {messages} SET hidden = {now} + ?, deliveries = deliveries + 1 WHERE id IN (SELECT id FROM next)
+		RETURNING id, substr(body, 1, ?), deliveries`), q.name, most, q.lock.Nanoseconds(), maxRead)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,7 @@ type receipt struct {
 
 // Extend implements [autoscale.Queue].
 func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
-	now := time.Now()
-	n, err := q.change(ctx, m, "UPDATE messages SET hidden = ? WHERE id = ? AND deliveries = ? AND aside IS NULL AND hidden > ?", now.Add(q.lock).UnixNano(), m, now.UnixNano())
+	n, err := q.change(ctx, m, "UPDATE {messages} SET hidden = {now} + ? WHERE id = ? AND deliveries = ? AND aside IS NULL AND hidden > {now}", q.lock.Nanoseconds(), m)
 	switch {
 	case err != nil:
 		return q.fail("extend message of queue", err)
@@ -135,7 +134,7 @@ func (q *Queue) Extend(ctx context.Context, m *autoscale.Message) error {
 
 // Delete implements [autoscale.Queue].
 func (q *Queue) Delete(ctx context.Context, m *autoscale.Message) error {
-	if _, err := q.change(ctx, m, "DELETE FROM messages WHERE id = ? AND deliveries = ? AND aside IS NULL", m); err != nil {
+	if _, err := q.change(ctx, m, "DELETE FROM {messages} WHERE id = ? AND deliveries = ? AND aside IS NULL", m); err != nil {
 		return q.fail("delete from queue", err)
 	}
 	return nil
@@ -146,10 +145,10 @@ const maxDeadLetters = 1000
 
 // DeadLetter implements [autoscale.Queue].
 func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason string) error {
-	_, err := q.change(ctx, m, "UPDATE messages SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", reason, m)
+	_, err := q.change(ctx, m, "UPDATE {messages} SET aside = ? WHERE id = ? AND deliveries = ? AND aside IS NULL", strings.ToValidUTF8(reason, "\uFFFD"), m)
 	if err == nil {
-		_, err = q.store.db.ExecContext(ctx, `DELETE FROM messages WHERE queue = ? AND aside IS NOT NULL AND id <=
-			(SELECT id FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, maxDeadLetters)
+		_, err = q.store.exec(ctx, `DELETE FROM {messages} WHERE queue = ? AND aside IS NOT NULL AND id <=
+			(SELECT id FROM {messages} WHERE queue = ? AND aside IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)`, q.name, q.name, maxDeadLetters)
 	}
 	if err != nil {
 		return q.fail("move to dead-letter queue of", err)
@@ -160,7 +159,7 @@ func (q *Queue) DeadLetter(ctx context.Context, m *autoscale.Message, reason str
 // change runs a statement. A message among the arguments stands for its id and its
 // number of deliveries, so that the statement does not match a message that was
 // received again.
-func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, args ...any) (int64, error) {
+func (q *Queue) change(ctx context.Context, m *autoscale.Message, statement string, args ...any) (int64, error) {
 	r, ok := m.Receipt.(receipt)
 	if !ok {
 		return 0, errors.New("the message belongs to another queue")
@@ -173,16 +172,12 @@ func (q *Queue) change(ctx context.Context, m *autoscale.Message, query string, 
 			flat = append(flat, a)
 		}
 	}
-	result, err := q.store.db.ExecContext(ctx, query, flat...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return q.store.exec(ctx, statement, flat...)
 }
 
 // DeadLetters returns the dead letters, oldest first; the last 1,000 are kept.
 func (q *Queue) DeadLetters(ctx context.Context) ([]autoscale.DeadLetter, error) {
-	rows, err := q.store.db.QueryContext(ctx, "SELECT substr(body, 1, ?), aside FROM messages WHERE queue = ? AND aside IS NOT NULL ORDER BY id", maxRead, q.name)
+	rows, err := q.store.db.QueryContext(ctx, q.store.text("SELECT substr(body, 1, ?), aside FROM {messages} WHERE queue = ? AND aside IS NOT NULL ORDER BY id"), maxRead, q.name)
 	if err != nil {
 		return nil, q.fail("read dead letters of queue", err)
 	}

@@ -1,4 +1,4 @@
-package sqlitestore_test
+package sqlstore_test
 
 import (
 	"testing"
