@@ -20,7 +20,7 @@ func (a *app) autoscale() *cobra.Command {
 
 func (a *app) autoscaleRun() *cobra.Command {
 	var dry, once bool
-	var part string
+	var part, metrics string
 	var round onceFlags
 	cmd := &cobra.Command{
 		Use:   "run CONFIG.yaml...",
@@ -34,6 +34,9 @@ started with the same file. The queues between them are in the state that the fi
 With several files, each resource is on its own: what fails for one delays no other, and
 a file that is not valid is read again until it is. Two files with the same resource or
 target are refused.
+
+Of several processes with the same file and state, one is active. The others stand by, and
+take over when it stops, or within 20 seconds after it was killed.
 
 With --once, for timers: complete what an earlier run has left, read, decide and scale
 once, then exit. If another process works on the resource, exit without doing anything.`,
@@ -51,6 +54,8 @@ once, then exit. If another process works on the resource, exit without doing an
 				return usage.Errorf("--once scales, with all parts: leave out --dry-run and --part")
 			case !once && round != onceDefaults:
 				return usage.Errorf("--wait and --detailed-exit-code need --once")
+			case once && metrics != "":
+				return usage.Errorf("--metrics serves until interrupted: leave out --once")
 			case round.wait <= 0:
 				return usage.Errorf("--wait must be positive")
 			case dry:
@@ -66,11 +71,23 @@ once, then exit. If another process works on the resource, exit without doing an
 			if once {
 				return a.scaleOnce(group.Once(ctx, round.wait, opts), round.detailed)
 			}
+			m, err := a.startMonitoring(ctx, metrics)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			watched, err := m.Autoscalers(args...)
+			if err != nil {
+				return err
+			}
+			opts.Watch = watched
+			opts.OnRecord = func(r autoscale.Record) { a.logDecision(r); watched.OnRecord(r) }
 			return group.Run(ctx, opts)
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&dry, "dry-run", false, "decide, but scale nothing and save nothing")
+	f.StringVar(&metrics, "metrics", "", "serve /metrics (Prometheus), /livez and /readyz over plain HTTP at this `address`, such as 127.0.0.1:9090")
 	f.StringVar(&part, "part", "", "run one `part` only: collector, logic or scaler")
 	f.BoolVar(&once, "once", false, "decide and scale once, then exit: for timers")
 	round.add(f)

@@ -43,8 +43,9 @@ type Monitoring struct {
 	watched context.Context
 	work    sync.WaitGroup
 
-	mu     sync.Mutex
-	health health.Combined // one for each pipeline
+	mu          sync.Mutex
+	health      health.Combined // one for each pipeline
+	autoscalers *Autoscalers    // nil: the process runs none
 }
 
 // Start begins to export spans and metrics, if the OTEL_ variables name a collector, and serves /metrics,
@@ -138,8 +139,12 @@ func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
 // serveProbe answers for all pipelines together.
 func (m *Monitoring) serveProbe(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
-	list := slices.Clone(m.health)
+	list, autoscalers := slices.Clone(m.health), m.autoscalers
 	m.mu.Unlock()
+	if autoscalers != nil {
+		autoscalers.ServeHTTP(w, r)
+		return
+	}
 	list.ServeHTTP(w, r)
 }
 
