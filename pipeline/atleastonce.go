@@ -43,16 +43,12 @@ func (s *atLeastOnceOptions) keys(p *Pipeline) strictyaml.Keys {
 }
 
 func (s *atLeastOnceOptions) readRate(n strictyaml.Node) {
-	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"events":  func(n strictyaml.Node) { found++; n.Int(&s.events, 1, 1_000_000) },
-		"ru":      func(n strictyaml.Node) { found++; s.rateRU = &n; n.Int(&s.ru, 1, 10_000_000) },
+		"events":  func(n strictyaml.Node) { n.Int(&s.events, 1, 1_000_000) },
+		"ru":      func(n strictyaml.Node) { s.rateRU = &n; n.Int(&s.ru, 1, 10_000_000) },
 		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
 	})
-	switch {
-	case ok && found != 1:
-		n.Fail("needs one of events (records a second) and ru (request units a second)")
-	case ok && s.cluster && s.ru > 0:
+	if ok && n.ExactlyOne("events (records a second)", "ru (request units a second)") && s.cluster && s.ru > 0 {
 		n.Fail("cluster is for events only: divide the ru by the number of processes")
 	}
 }
@@ -80,19 +76,17 @@ func (s *atLeastOnceOptions) readOrder(n strictyaml.Node) {
 // database.
 func (p *Pipeline) readLeases(n strictyaml.Node) {
 	p.keyNodes.leases = &n
-	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"sql": func(n strictyaml.Node) { found++; p.readDatabase(n) },
+		"sql": p.readDatabase,
 		"blob": func(n strictyaml.Node) {
-			found++
 			p.places.database = n.Place()
 			if b := readBlob(n); b != nil {
 				p.database = *b
 			}
 		},
 	})
-	if ok && found != 1 {
-		n.Fail("needs one of sql (sqlite:PATH, or the URL of a database) and blob")
+	if ok {
+		n.ExactlyOne("sql (sqlite:PATH, or the URL of a database)", "blob")
 	}
 }
 

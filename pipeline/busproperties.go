@@ -29,11 +29,7 @@ func (b *busProperties) keys(t *messageTarget) strictyaml.Keys {
 		"correlation_id": from("correlation_id", typeText),
 		"scheduled":      from("scheduled", typeTimestamp),
 		"reply_to":       func(n strictyaml.Node) { n.Text(&b.replyTo) },
-		"ttl": func(n strictyaml.Node) {
-			if n.Duration(&b.ttl) && (b.ttl < time.Millisecond || b.ttl > sender.MaxTTL) {
-				n.Fail("%v: write a duration from 1ms to %v", b.ttl, sender.MaxTTL)
-			}
-		},
+		"ttl":            func(n strictyaml.Node) { n.DurationIn(&b.ttl, time.Millisecond, sender.MaxTTL) },
 	}
 }
 

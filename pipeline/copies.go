@@ -27,34 +27,29 @@ func (p *Pipeline) readCopyTo(n strictyaml.Node) {
 		t.redrive += " --stage " + p.Name
 	}
 	p.copies = t
-	found := 0
 	ok := n.Object(strictyaml.Keys{
 		"servicebus": func(n strictyaml.Node) {
-			found++
 			e := &serviceBusEntity{}
 			t.messages = e
 			e.readEntity(n, strictyaml.Keys{})
 		},
 		"eventhub": func(n strictyaml.Node) {
-			found++
 			h := &hub{}
 			t.messages = h
 			p.readTargetHub(n, h, strictyaml.Keys{})
 		},
 		"kafka": func(n strictyaml.Node) {
-			found++
 			topic := &topicTarget{}
 			t.messages = topic
 			p.readTargetTopic(n, topic, strictyaml.Keys{})
 		},
 		"http": func(n strictyaml.Node) {
-			found++
 			t.http = &httpTarget{}
 			t.http.read(n, strictyaml.Keys{})
 		},
 	})
-	if ok && found != 1 {
-		n.Fail("needs one of servicebus, eventhub, kafka and http")
+	if ok {
+		n.ExactlyOne("servicebus", "eventhub", "kafka", "http")
 	}
 }
 

@@ -156,13 +156,8 @@ func (f *bodyFormat) protobuf() decode.Encoding {
 // readRegistry reads source.format.registry.
 func (f *bodyFormat) readRegistry(n strictyaml.Node) {
 	f.registryAt = &n
-	found := 0
-	ok := n.Object(strictyaml.Keys{
-		"confluent": func(n strictyaml.Node) { found++; f.readConfluent(n) },
-		"azure":     func(n strictyaml.Node) { found++; f.readAzure(n) },
-	})
-	if ok && found != 1 {
-		n.Fail("needs one of confluent and azure")
+	if n.Object(strictyaml.Keys{"confluent": f.readConfluent, "azure": f.readAzure}) {
+		n.ExactlyOne("confluent", "azure")
 	}
 }
 

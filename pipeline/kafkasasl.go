@@ -28,22 +28,18 @@ const (
 
 func (c *kafkaCluster) readSASL(n strictyaml.Node) {
 	s := &kafkaSASL{hash: sha512}
-	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"plain": func(n strictyaml.Node) { found++; s.plain = readUser(n, nil) },
+		"plain": func(n strictyaml.Node) { s.plain = readUser(n, nil) },
 		"scram": func(n strictyaml.Node) {
-			found++
 			s.scram = readUser(n, strictyaml.Keys{"hash": func(n strictyaml.Node) { n.OneOf(&s.hash, sha256, sha512) }})
 		},
-		"oauthbearer": func(n strictyaml.Node) { found++; s.readToken(n) },
+		"oauthbearer": s.readToken,
 		"entra": func(n strictyaml.Node) {
-			found++
 			var credential string
 			s.entra = n.Object(strictyaml.Keys{"credential": func(n strictyaml.Node) { n.OneOf(&credential, "default") }}, "credential")
 		},
 	})
-	if ok && found != 1 {
-		n.Fail("needs one of plain, scram, oauthbearer and entra")
+	if ok && !n.ExactlyOne("plain", "scram", "oauthbearer", "entra") {
 		return
 	}
 	c.sasl = s

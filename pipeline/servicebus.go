@@ -52,15 +52,13 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 
 // readEntity reads the name of a queue or topic, its namespace, and more keys of the same mapping.
 func (e *serviceBusEntity) readEntity(n strictyaml.Node, keys strictyaml.Keys) {
-	found := 0
-	name := func(n strictyaml.Node) { found++; n.Text(&e.name) }
+	name := func(n strictyaml.Node) { n.Text(&e.name) }
 	keys["queue"], keys["topic"] = name, func(n strictyaml.Node) { e.topic = true; name(n) }
 	if !e.read(n, keys) {
 		return
 	}
 	switch {
-	case found != 1:
-		n.Fail("needs one of queue and topic")
+	case !n.ExactlyOne("queue", "topic"):
 	case e.at == nil:
 		n.Fail("needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)")
 	case e.connection != "":

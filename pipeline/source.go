@@ -74,11 +74,10 @@ func (a address) is(b address) bool {
 
 // readSource reads where events come from.
 func (p *Pipeline) readSource(n strictyaml.Node) {
-	found := 0
 	var format *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
-		"eventhub":    func(n strictyaml.Node) { found++; p.readSourceHub(n) },
-		"kafka":       func(n strictyaml.Node) { found++; p.readSourceTopic(n) },
+		"eventhub":    p.readSourceHub,
+		"kafka":       p.readSourceTopic,
 		"start":       p.readStart,
 		"from":        func(n strictyaml.Node) { n.Text(&p.from) },
 		"format":      func(n strictyaml.Node) { format = &n },
@@ -88,9 +87,7 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 		p.readFormat(*format)
 	}
 	switch start := &p.config.Start; {
-	case !ok:
-	case found != 1:
-		n.Fail("needs one of eventhub and kafka")
+	case !ok || !n.ExactlyOne("eventhub", "kafka"):
 	case p.System == Kafka && start.Kind == driver.StartOffset:
 		number, err := strconv.ParseInt(start.Offset, 10, 64)
 		if err != nil || number < 0 {

@@ -33,18 +33,17 @@ func (p *Pipeline) readTarget(n strictyaml.Node) {
 	if p.database != nil {
 		p.target.dialect = p.database.dialect()
 	}
-	found := 0
 	ok := n.Object(strictyaml.Keys{
-		"insert":     func(n strictyaml.Node) { found++; p.target.readInsert(n) },
-		"statement":  func(n strictyaml.Node) { found++; p.target.readStatement(n) },
-		"cosmos":     func(n strictyaml.Node) { found++; p.readCosmos(n) },
-		"eventhub":   func(n strictyaml.Node) { found++; p.readEventHubTarget(n) },
-		"servicebus": func(n strictyaml.Node) { found++; p.readServiceBusTarget(n) },
-		"kafka":      func(n strictyaml.Node) { found++; p.readKafkaTarget(n) },
-		"http":       func(n strictyaml.Node) { found++; p.readHTTPTarget(n) },
+		"insert":     p.target.readInsert,
+		"statement":  p.target.readStatement,
+		"cosmos":     p.readCosmos,
+		"eventhub":   p.readEventHubTarget,
+		"servicebus": p.readServiceBusTarget,
+		"kafka":      p.readKafkaTarget,
+		"http":       p.readHTTPTarget,
 	})
-	if ok && found != 1 {
-		n.Fail("needs one of insert, statement, cosmos, eventhub, servicebus, kafka and http")
+	if ok {
+		n.ExactlyOne("insert", "statement", "cosmos", "eventhub", "servicebus", "kafka", "http")
 	}
 	p.Table = p.target.table
 }

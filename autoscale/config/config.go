@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,21 +85,32 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// parse reads a file; if recorded is not nil, only its rule is required.
-func parse(path string, data []byte, lookup func(string) (string, bool), recorded []string) (*Config, error) {
+// newConfig returns what a file without keys says.
+func newConfig(path string) *Config {
 	base := filepath.Base(path)
-	c := &Config{
+	return &Config{
 		Resource:  autoscale.Resource{Name: strings.TrimSuffix(base, filepath.Ext(base))},
 		Retention: 30 * 24 * time.Hour,
 		sources:   map[string]opener[autoscale.Source]{},
 		places:    map[string]strictyaml.Place{"name": {File: path}},
 	}
+}
+
+// parse reads a file; if recorded is not nil, only its rule is required.
+func parse(path string, data []byte, lookup func(string) (string, bool), recorded []string) (*Config, error) {
+	c := newConfig(path)
 	err := strictyaml.Read(path, data, lookup, func(n strictyaml.Node) { c.read(n, recorded) })
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
+
+// Limits of every.
+const (
+	minInterval = 100 * time.Millisecond
+	maxInterval = 24 * time.Hour
+)
 
 // maxName is the length in bytes of the name of a resource or metric.
 const maxName = 120
@@ -117,11 +129,7 @@ func (c *Config) read(n strictyaml.Node, recorded []string) {
 				checkName(n, r.Name)
 			}
 		},
-		"every": func(n strictyaml.Node) {
-			if n.Duration(&r.Limits.Interval) && r.Limits.Interval < 100*time.Millisecond {
-				n.Fail("%s: must be at least 100ms", n.Shown())
-			}
-		},
+		"every":   func(n strictyaml.Node) { n.DurationIn(&r.Limits.Interval, minInterval, maxInterval) },
 		"metrics": c.readMetrics,
 		"target":  c.readTarget,
 		"rule":    func(n strictyaml.Node) { rule = &n },
@@ -183,13 +191,8 @@ func exactlyOne[T any](n strictyaml.Node, what string, kinds map[string]func(str
 			value = read(n)
 		}
 	}
-	if n.Object(keys) && len(given) == 0 {
-		names := make([]string, 0, len(kinds))
-		for kind := range kinds {
-			names = append(names, kind)
-		}
-		slices.Sort(names)
-		n.Fail("has no %s: write one of %s", what, strings.Join(names, ", "))
+	if n.Object(keys) {
+		n.ExactlyOne(slices.Sorted(maps.Keys(keys))...)
 	}
 	return value
 }

@@ -147,13 +147,13 @@ standard output, everything else to standard error.`,
 	root.SetFlagErrorFunc(plainFlagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of log lines: `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.verify(), a.autoscale(), a.versionCommand())
-	refuseUnknownHelp(root)
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.schema(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.verify(), a.autoscale(), a.versionCommand())
+	a.refuseUnknownHelp(root)
 	return root
 }
 
 // refuseUnknownHelp makes help fail for a command that does not exist.
-func refuseUnknownHelp(root *cobra.Command) {
+func (a *app) refuseUnknownHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = func(_ *cobra.Command, args []string) error {
@@ -162,6 +162,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 		}
 		return nil
 	}
+	a.helpFiles(root, help)
 }
 
 func (a *app) setLog(format, level string) error {

@@ -84,7 +84,8 @@ type file struct {
 	lookup   func(string) (string, bool)
 	problems Problems
 	reported map[report]bool
-	failures int // number of calls of fail
+	failures int       // number of calls of fail
+	explorer *explorer // nil unless a reader is explored
 }
 
 // report identifies a problem, to report it only once.

@@ -23,10 +23,15 @@ func (n Node) Items(most int, read func(item Node)) bool {
 		return n.Fail("has %d entries: at most %d", len(n.yaml.Content), most)
 	}
 	before := n.file.failures
+	if e := n.file.explorer; e != nil {
+		e.at(n.place.Key).MaxItems = most
+	}
 	for i, item := range n.yaml.Content {
-		read(Node{file: n.file, yaml: item, place: Place{
-			File: n.place.File, Line: item.Line, Column: item.Column, Key: fmt.Sprintf("%s[%d]", n.place.Key, i),
-		}})
+		key := fmt.Sprintf("%s[%d]", n.place.Key, i)
+		if n.file.explorer != nil {
+			key = n.place.Key + "[]"
+		}
+		read(Node{file: n.file, yaml: item, place: Place{File: n.place.File, Line: item.Line, Column: item.Column, Key: key}})
 	}
 	return n.file.failures == before
 }

@@ -53,8 +53,11 @@ func (n Node) Has(key string) bool {
 // misspelt required key is one problem, not two.
 func (n Node) Object(keys Keys, required ...string) bool {
 	before := n.file.failures
+	if e := n.file.explorer; e != nil && n.IsMapping() {
+		e.object(n.place.Key, keys, required)
+	}
 	seen := map[string]bool{}
-	isMapping := n.Each(func(key string, value Node) {
+	isMapping := n.each(func(key string, value Node) {
 		seen[key] = true
 		if read := keys[key]; read != nil {
 			read(value)
@@ -78,8 +81,43 @@ func (n Node) Object(keys Keys, required ...string) bool {
 	return n.file.failures == before
 }
 
+// ExactlyOne adds a problem unless the mapping has exactly one of some keys, and returns whether it
+// has. What follows the first word of a key explains it in the message.
+func (n Node) ExactlyOne(keys ...string) bool {
+	names, given := make([]string, len(keys)), 0
+	for i, key := range keys {
+		names[i], _, _ = strings.Cut(key, " ")
+		names[i] = strings.TrimSuffix(names[i], ":")
+		if n.Has(names[i]) {
+			given++
+		}
+	}
+	if e := n.file.explorer; e != nil && n.IsMapping() {
+		e.oneOf(n.place.Key, names)
+	}
+	if given == 1 {
+		return true
+	}
+	last := len(keys) - 1
+	return n.Fail("needs one of %s and %s", strings.Join(keys[:last], ", "), keys[last])
+}
+
 // Each reads a mapping whose keys the user chooses, in the file's order.
 func (n Node) Each(read func(key string, value Node)) bool {
+	e := n.file.explorer
+	if e == nil {
+		return n.each(read)
+	}
+	if n.IsMapping() {
+		e.at(n.place.Key).Each = true
+	}
+	return n.each(func(key string, value Node) {
+		value.place.Key = join(n.place.Key, "*")
+		read(key, value)
+	})
+}
+
+func (n Node) each(read func(key string, value Node)) bool {
 	if n.yaml.Kind != yaml.MappingNode {
 		if n.empty() {
 			return n.Fail("is empty: write keys and values under it")

@@ -16,12 +16,16 @@ import (
 // Literal returns the part of a scalar that is in the file itself: variables are
 // replaced by their defaults, or by nothing.
 func (n Node) Literal() string {
+	n.exploredLiteral()
 	text, _, _ := expand(n.yaml.Value, func(string) (string, bool) { return "", true })
 	return text
 }
 
 // Verbatim reads a scalar without replacing variables.
 func (n Node) Verbatim(to *string) bool {
+	if n.explored(Scalar{Type: Verbatim}) {
+		return false
+	}
 	if !n.scalar() {
 		return false
 	}
@@ -41,6 +45,9 @@ func (n Node) scalar() bool {
 
 // Text reads a scalar, which must not be empty.
 func (n Node) Text(to *string) bool {
+	if n.explored(Scalar{Type: Text}) {
+		return false
+	}
 	if !n.scalar() {
 		return false
 	}
@@ -70,6 +77,9 @@ func (n Node) Shown() string {
 
 // OneOf reads a scalar that must be one of some words.
 func (n Node) OneOf(to *string, words ...string) bool {
+	if n.explored(Scalar{Type: Text, Words: words}) {
+		return false
+	}
 	var text string
 	if !n.Text(&text) {
 		return false
@@ -88,6 +98,9 @@ func (n Node) OneOf(to *string, words ...string) bool {
 
 // Bool reads true or false.
 func (n Node) Bool(to *bool) bool {
+	if n.explored(Scalar{Type: Bool}) {
+		return false
+	}
 	var word string
 	if !n.OneOf(&word, "true", "false") {
 		return false
@@ -98,6 +111,9 @@ func (n Node) Bool(to *bool) bool {
 
 // Int reads a whole number from least to most.
 func (n Node) Int(to *int, least, most int) bool {
+	if n.explored(Scalar{Type: Int, Least: int64(least), Most: int64(most)}) {
+		return false
+	}
 	var text string
 	if !n.Text(&text) {
 		return false
@@ -112,6 +128,9 @@ func (n Node) Int(to *int, least, most int) bool {
 
 // Duration reads a positive duration, in Go's notation.
 func (n Node) Duration(to *time.Duration) bool {
+	if n.explored(Scalar{Type: Duration, Least: 1, Most: math.MaxInt64}) {
+		return false
+	}
 	var text string
 	if !n.Text(&text) {
 		return false
@@ -129,6 +148,9 @@ func (n Node) Duration(to *time.Duration) bool {
 
 // DurationIn reads a duration from least to most, in Go's notation.
 func (n Node) DurationIn(to *time.Duration, least, most time.Duration) bool {
+	if n.explored(Scalar{Type: Duration, Least: int64(least), Most: int64(most)}) {
+		return false
+	}
 	var d time.Duration
 	if !n.Duration(&d) {
 		return false
@@ -144,6 +166,9 @@ var units = map[string]float64{"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "
 
 // Size reads a number of bytes up to most, with or without a unit.
 func (n Node) Size(to *int, most int) bool {
+	if n.explored(Scalar{Type: Size, Most: int64(most)}) {
+		return false
+	}
 	var text string
 	if !n.Text(&text) {
 		return false
@@ -160,6 +185,9 @@ func (n Node) Size(to *int, most int) bool {
 
 // SizeIn reads a number of bytes from least to most, with or without a unit.
 func (n Node) SizeIn(to *int, least, most int) bool {
+	if n.explored(Scalar{Type: Size, Least: int64(least), Most: int64(most)}) {
+		return false
+	}
 	var size int
 	if !n.Size(&size, most) {
 		return false

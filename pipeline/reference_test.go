@@ -1,0 +1,9 @@
+package pipeline
+
+import "testing"
+
+func TestReferenceIsThatOfTheReader(t *testing.T) {
+	for _, problem := range Reference().Check(readExplored) {
+		t.Error(problem)
+	}
+}
