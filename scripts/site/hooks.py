@@ -26,7 +26,7 @@ def on_page_markdown(markdown, page, config, files):
         if FENCE.match(line):
             fenced = not fenced
         if not fenced:
-            line = LINK.sub(lambda m: replaced(m, page, inside, config.repo_url), line)
+            line = LINK.sub(lambda m: replaced(m, page, inside, config.extra["repository"]), line)
         lines.append(line)
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ func dialect(b Block) string {
 		return "postgres"
 	case strings.Contains(place, "mysql"):
 		return "mysql"
-	case strings.Contains(place, "sql server"), strings.Contains(place, "sqlserver"), strings.Contains(b.Text, "CLUSTERED"):
+	case strings.Contains(place, "sql server"), strings.Contains(place, "sqlserver"), strings.Contains(place, "azure sql"), strings.Contains(b.Text, "CLUSTERED"):
 		return "tsql"
 	}
 	return "sqlite"
