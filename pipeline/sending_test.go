@@ -236,7 +236,7 @@ func TestConcurrency(t *testing.T) {
 			h := &held{p.messages.destination, make(chan struct{}), make(chan struct{})}
 			p.messages.destination = h
 			parts := &Parts{pipeline: p}
-			sink, err := p.messages.open(suite.Context(t), parts)
+			sink, err := p.messages.open(suite.Context(t), parts, telemetry{})
 			suite.NoError(t, "open", err)
 			results := make(chan error, n)
 			for i := range n {
