@@ -10,7 +10,7 @@ import (
 // commandPage returns the reference of all commands in Markdown.
 func commandPage(root *cobra.Command) []byte {
 	var b strings.Builder
-	b.WriteString("# Commands\n\n<!-- Made by `UPDATE=1 go test ./cmd/sluice -run TestMadePagesAreCurrent`; do not edit. -->\n")
+	b.WriteString("# Commands\n\n<!-- Made by `UPDATE=1 go test ./cmd/sluice -run TestCommandPageIsCurrent`; do not edit. -->\n")
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
