@@ -147,7 +147,7 @@ standard output, everything else to standard error.`,
 	root.SetFlagErrorFunc(plainFlagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of log lines: `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.validate(), a.schema(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.verify(), a.autoscale(), a.versionCommand())
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.initCommand(), a.validate(), a.schema(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.verify(), a.autoscale(), a.versionCommand())
 	a.refuseUnknownHelp(root)
 	return root
 }
