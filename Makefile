@@ -1,7 +1,7 @@
 # Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
 
 MODULES     = ./... ./autoscale/... ./cmd/sluice/...
-TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium
+TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium,kubernetes
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 PEERS       = ./cmd/sluice/internal/proof/peers
@@ -32,6 +32,7 @@ setup: ## what the tests need beyond Go: databases, brokers, Azurite, Azure's cl
 	@scripts/install-chromium
 	@scripts/install-prometheus
 	@scripts/install-docs
+	@scripts/install-kubernetes
 	@scripts/fetch-flights
 
 lint: ## gofmt, go vet, staticcheck, and who imports whom

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
@@ -113,4 +114,9 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return nil
 }
 
-func (t *Target) fail(err error) error { return fmt.Errorf("%s/%s: %w", t.what, t.name, err) }
+func (t *Target) fail(err error) error {
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w: grant it with a Role: get and update of %s/scale in the API group apps", err, t.scales.resource)
+	}
+	return fmt.Errorf("%s/%s: %w", t.what, t.name, err)
+}

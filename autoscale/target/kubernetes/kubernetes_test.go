@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/kubernetes"
 )
 
-// cluster is a stand-in for an API server, which can't be had here: it serves
-// the scale subresource as Kubernetes documents it, with its conflicts. The
-// client is the real one, over HTTP.
+// cluster is a stand-in for an API server: it serves the scale subresource as Kubernetes
+// documents it, with its conflicts. The client is the real one, over HTTP. The same target
+// on a real API server is in cmd/sluice/internal/proof/kubernetes.
 type cluster struct {
 	*testing.T
 	mu        sync.Mutex
@@ -33,6 +33,7 @@ type cluster struct {
 	config    string
 	url       string
 	ca        []byte
+	forbidden bool          // nothing is allowed
 	hold      chan struct{} // if set, requests wait for its end
 }
 
@@ -76,6 +77,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Authorization") != "Bearer hunter2":
 		status(w, http.StatusUnauthorized, "Unauthorized")
+		return
+	case c.forbidden:
+		status(w, http.StatusForbidden, "Forbidden")
 		return
 	case !of || !known:
 		status(w, http.StatusNotFound, "NotFound")
@@ -179,6 +183,10 @@ func TestFailures(t *testing.T) {
 	}
 	if err := c.target(kubernetes.Config{Name: "workers"}).Scale(t.Context(), -1); err == nil {
 		t.Error("-1 replicas are taken")
+	}
+	c.forbidden = true
+	if err := c.target(kubernetes.Config{Name: "workers"}).Scale(t.Context(), 4); err == nil || !strings.HasSuffix(err.Error(), "grant it with a Role: get and update of deployments/scale in the API group apps") {
+		t.Errorf("without the right: %v", err)
 	}
 	c.hold = make(chan struct{})
 	defer close(c.hold)

@@ -1,0 +1,185 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// schema is values.schema.json, or a part of it.
+type schema map[string]any
+
+func readSchema(t *testing.T) schema {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// leaves returns the values that s describes, by path, with the schema of each.
+func (s schema) leaves(path string, whole schema) map[string]schema {
+	if parts, ok := s["allOf"].([]any); ok {
+		s = parts[0].(map[string]any)
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		s = whole["definitions"].(map[string]any)[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+	}
+	keys, ok := s["properties"].(map[string]any)
+	if !ok {
+		return map[string]schema{path: s}
+	}
+	all := make(map[string]schema)
+	for key, inner := range keys {
+		below := strings.TrimPrefix(path+"."+key, ".")
+		if below == "global" || below == "consumer.file" { // of helm; only for a pipeline
+			continue
+		}
+		for leaf, s := range schema(inner.(map[string]any)).leaves(below, whole) {
+			all[leaf] = s
+		}
+	}
+	return all
+}
+
+// TestWrongTypes: each value that has the wrong type is refused, in a line that names it.
+func TestWrongTypes(t *testing.T) {
+	s := readSchema(t)
+	wrong := map[string]any{}
+	leaves := s.leaves("", s)
+	for path := range leaves {
+		wrong = merge(wrong, nested(path, 1.5))
+	}
+	_, err := tryRender(t, "wrong", wrong)
+	if err == nil {
+		t.Fatal("wrong values are taken")
+	}
+	for path := range leaves {
+		place := "at '/" + strings.ReplaceAll(path, ".", "/") + "'"
+		found := false
+		for line := range strings.Lines(err.Error()) {
+			found = found || strings.Contains(line, place+":")
+		}
+		if !found {
+			t.Errorf("no line is about %s:\n%v", place, err)
+		}
+	}
+}
+
+// TestMistakes: what the chart refuses, and what it says.
+func TestMistakes(t *testing.T) {
+	for _, m := range []struct{ values, wanted string }{
+		{`{replicas: 2}`, `additional properties 'replicas' not allowed`},
+		{`{consumer: {replica: 2}}`, `at '/consumer': 'allOf' failed`},
+		{`{consumer: {file: "partitions: all"}}`, `at '/consumer': 'not' failed`},
+		{`{pipelines: {flights: {file: ""}}}`, `at '/pipelines/flights/file': minLength: got 0, want 1`},
+		{`{pipelines: {mail: {replicas: 2}}}`, `at '/pipelines/mail': missing property 'file'`},
+		{`{pipelines: {Mail: {file: a}}}`, `'Mail' does not match pattern`},
+		{`{pipelines: {flights: {replicas: two}}}`, `at '/pipelines/flights/replicas': got string, want `},
+		{`{pipelines: {flights: {stopTimeoutSeconds: 0}}}`, `at '/pipelines/flights/stopTimeoutSeconds': minimum: got 0, want 1`},
+		{`{pipelines: {flights: {env: [{value: x}]}}}`, `at '/pipelines/flights/env/0': missing property 'name'`},
+		{`{pipelines: {flights: {podDisruptionBudget: {maxUnavailable: 0}}}}`, `at '/pipelines/flights/podDisruptionBudget/maxUnavailable'`},
+		{`{log: {level: loud}}`, `at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'`},
+
+		{`{pipelines: {flights: {file: "a: [b"}}}`, `pipelines.flights.file: this is not YAML: `},
+		{`{pipelines: {flights: {dashboard: {enabled: true}}}}`, `pipelines.flights.dashboard.tokenSecret.name: the dashboard needs a token: name a Secret`},
+		{`{consumer: {keyVault: {name: vault}}}`, `pipelines.flights.keyVault: the vault needs a workload identity: set workloadIdentity.clientId`},
+		{`{consumer: {workloadIdentity: {clientId: a}, keyVault: {name: vault}}}`, `pipelines.flights.keyVault.secrets: name the variables and their secrets in the vault`},
+		{`{consumer: {resources: {limits: {memory: 1Mib}}}}`, `resources.limits.memory: 1Mib: write a number with Ki, Mi, Gi, Ti, k, M, G or T`},
+		{`{fullnameOverride: ` + strings.Repeat("x", 50) + `}`, `x-flights is longer than 52 characters: choose a shorter name or fullnameOverride`},
+		{`{pipelines: {autoscaler: {file: "partitions: all"}}}`, `pipelines.autoscaler: the autoscaler's objects have this name: choose another for the pipeline`},
+		{`{autoscaler: {files: {flights.yaml: "a: [b"}}}`, `autoscaler.files.flights.yaml: this is not YAML: `},
+		{`{autoscaler: {files: {flights.yaml: "target: {kubernetes: {name: '${NAME}'}}"}}}`, `autoscaler.files.flights.yaml: target.kubernetes: write name, kind and namespace without variables`},
+	} {
+		t.Run(m.values, func(t *testing.T) {
+			t.Parallel()
+			_, err := tryRender(t, "wrong", base(t).with(t, m.values))
+			if err == nil {
+				t.Fatal("taken")
+			}
+			for line := range strings.Lines(err.Error()) {
+				if strings.Contains(line, m.wanted) {
+					return
+				}
+			}
+			t.Errorf("no line with %q:\n%v", m.wanted, err)
+		})
+	}
+}
+
+// TestOwnKeysOfPipeline: a pipeline's keys replace those of all pipelines, and only those.
+func TestOwnKeysOfPipeline(t *testing.T) {
+	all := render(t, "own", base(t).with(t, `
+consumer: {replicas: 4, env: [{name: A, value: "1"}], podLabels: {a: all, b: all}}
+pipelines: {orders: {replicas: 3, env: [{name: B, value: "2"}], podLabels: {b: own}, probes: {periodSeconds: 5}}}
+autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`))
+	orders, flights := find(t, all, "StatefulSet", "sluice-orders"), find(t, all, "Deployment", "sluice-flights")
+	if got, want := orders.at("spec", "replicas"), 3; got != want {
+		t.Errorf("replicas: %v, want %v", got, want)
+	}
+	if got, want := flights.at("spec", "replicas"), 4; got != want {
+		t.Errorf("replicas that no autoscaler sets: %v, want %v", got, want)
+	}
+	spec := text([]object{orders})
+	for _, wanted := range []string{`{"name":"B","value":"2"}`, `"a":"all"`, `"b":"own"`, `"periodSeconds":5`, `"failureThreshold":3`} {
+		if !strings.Contains(spec, wanted) {
+			t.Errorf("there is no %s in\n%s", wanted, spec)
+		}
+	}
+	if strings.Contains(spec, `"name":"A"`) {
+		t.Errorf("the list of all pipelines is in\n%s", spec)
+	}
+	none := find(t, render(t, "own", base(t).with(t, `pipelines: {orders: {replicas: null}}`)), "StatefulSet", "sluice-orders")
+	if got := none.at("spec", "replicas"); got != nil {
+		t.Errorf("replicas: null makes %v", got)
+	}
+}
+
+// TestRollout: what pods need for changes of files, and for a graceful stop.
+func TestRollout(t *testing.T) {
+	pods := func(v values, name string) (object, string) {
+		all := render(t, "rollout", v)
+		for _, o := range all {
+			if o.name() == name && o.pod() != nil {
+				return o, text([]object{o.pod()})
+			}
+		}
+		t.Fatalf("there is no %s", name)
+		return nil, ""
+	}
+	deployment, flights := pods(base(t), "sluice-flights")
+	_, orders := pods(base(t), "sluice-orders")
+	_, autoscaler := pods(base(t), "sluice-autoscaler")
+	changed := base(t).with(t, `{pipelines: {flights: {files: {a.avsc: "{}"}}}}`)
+	if _, got := pods(changed, "sluice-flights"); got == flights {
+		t.Error("a changed file does not restart the pods")
+	}
+	if _, got := pods(changed, "sluice-orders"); got != orders {
+		t.Error("a changed file restarts the pods of another pipeline")
+	}
+	if _, got := pods(base(t).with(t, `{pipelines: {orders: {replicas: 9}}}`), "sluice-autoscaler"); got != autoscaler {
+		t.Error("a number of replicas restarts the autoscaler")
+	}
+	if _, got := pods(base(t).with(t, `{autoscaler: {files: {more.yaml: "every: 1m"}}}`), "sluice-autoscaler"); got == autoscaler {
+		t.Error("a changed file does not restart the autoscaler")
+	}
+	spec := deployment.pod()["spec"].(map[string]any)
+	if spec["terminationGracePeriodSeconds"] != 45 || !strings.Contains(flights, `"--stop-timeout=30s"`) {
+		t.Errorf("grace period %v in %s", spec["terminationGracePeriodSeconds"], flights)
+	}
+	if got := deployment.at("spec", "replicas"); got != nil {
+		t.Errorf("the chart sets %v replicas, which the autoscaler sets", got)
+	}
+	if got := deployment.at("spec", "strategy", "rollingUpdate", "maxUnavailable"); got != 0 {
+		t.Errorf("%v pods may be missing", got)
+	}
+}
