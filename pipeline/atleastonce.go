@@ -150,8 +150,10 @@ func (p *Pipeline) checkRollupKeys() {
 	for _, n := range s.keysGiven {
 		n.Fail("cannot be combined with memory, which is read again at every start: remove it")
 	}
-	if n := p.keyNodes.progressGroup; n != nil {
-		n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")
+	for _, n := range []*strictyaml.Node{p.keyNodes.progressGroup, p.keyNodes.progressBlobs} {
+		if n != nil {
+			n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")
+		}
 	}
 	if n := p.keyNodes.claimCheck; n != nil {
 		n.Fail("cannot be combined with memory, which reads all events again at every start: remove it")

@@ -25,6 +25,8 @@
 //	    proxy: ${PROXY}                 # with websocket: http://proxy.example.com:3128, or http://user:${PROXY_PASSWORD}@…; that of HTTPS_PROXY by default
 //	    prefetch: {events: 3000, bytes: 4MiB}   # of a partition, requested from the broker ahead of the reader
 //	    timeout: 30s                    # of a request to the broker
+//	    progress_blobs: {container: checkpoints, every: 5s}   # mirror checkpoints into blobs as the Azure SDKs' processors keep them, see docs/moving-back.md;
+//	                                    # keys as in leases.blob, but prefix; none by default
 //	  kafka:                            # instead of eventhub: a topic of Kafka
 //	    brokers: ${KAFKA_BROKERS}       # host:port of one or more brokers, separated by commas
 //	    topic: flights

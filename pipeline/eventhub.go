@@ -25,9 +25,10 @@ import (
 // hub is an event hub in the file.
 type hub struct {
 	namespace
-	name   string
-	config eventhub.Config // as a source
-	batch  batchLimits     // as a target
+	name     string
+	config   eventhub.Config // as a source
+	progress *progressBlobs  // as a source: where its checkpoints are mirrored; nil: nowhere
+	batch    batchLimits     // as a target
 }
 
 // namespace is a namespace of hubs, with the credentials for it.
@@ -137,7 +138,8 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 				"bytes":  func(n strictyaml.Node) { n.SizeIn(&h.config.PrefetchBytes, minPrefetch, maxPrefetch) },
 			})
 		},
-		"timeout": func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
+		"timeout":        func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
+		"progress_blobs": func(n strictyaml.Node) { p.readProgressBlobs(n, &h) },
 	})
 	if !ok {
 		return
@@ -198,6 +200,19 @@ func (h *hub) address() address {
 	plain := hub{namespace: h.namespace, name: h.name}
 	g := plain.group()
 	return address{EventHubs, []string{strings.ToLower(g.Namespace)}, strings.ToLower(g.Topic)}
+}
+
+// sdkGroup returns the names by which the Azure SDKs' processors keep checkpoints of a consumer group of the
+// hub, whatever namespace Sluice's have.
+func (h *hub) sdkGroup(consumerGroup string) sluice.Group {
+	g := sluice.Group{Namespace: h.host, Topic: h.name, Name: consumerGroup}
+	if properties, err := azeventhubs.ParseConnectionString(h.connection); h.connection != "" && err == nil {
+		g.Namespace = properties.FullyQualifiedNamespace
+		if properties.EntityPath != nil {
+			g.Topic = *properties.EntityPath
+		}
+	}
+	return g
 }
 
 // setConnections implements [log].

@@ -156,24 +156,6 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	return c, nil
 }
 
-// publishProgress returns an observer that also publishes progress in a consumer group of Kafka, if
-// the file names one.
-func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observer) (sluice.Observer, error) {
-	topic, ok := parts.pipeline.source.(*kafkaTopic)
-	if !ok || topic.progressGroup == "" {
-		return observer, nil
-	}
-	publisher, err := startPublishing(ctx, topic.progressGroup, parts.Source.(*topicSource), observer)
-	if err != nil {
-		return nil, err
-	}
-	parts.onClose(publisher.close)
-	if observer == nil {
-		return publisher, nil
-	}
-	return sluice.Observers(observer, publisher), nil
-}
-
 // deliver checks the targets and returns the delivery.
 func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, to telemetry) (sluice.Delivery, error) {
 	if parts.rollup != nil {
@@ -220,7 +202,7 @@ func (p *Pipeline) Check(ctx context.Context) error {
 	hub := make(chan error, 1)
 	go func() { hub <- p.checkHub(ctx) }()
 	database := p.checkDatabase(ctx)
-	return errors.Join(<-hub, p.checkFormat(ctx), database, p.checkCopies(ctx))
+	return errors.Join(<-hub, p.checkFormat(ctx), database, p.checkCopies(ctx), p.checkProgress(ctx))
 }
 
 func (p *Pipeline) checkFormat(ctx context.Context) error {

@@ -62,7 +62,7 @@ type Pipeline struct {
 	copies       *copyTarget // of dead letters; nil: they are not copied
 	stage        bool        // of a file with stages
 	places       struct{ source, format, database, target strictyaml.Place }
-	keyNodes     struct{ start, progressGroup, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes     struct{ start, progressGroup, progressBlobs, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/publisher"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/kafka"
 )
 
@@ -24,32 +25,16 @@ const (
 	publishTimeout = 15 * time.Second
 )
 
-// offsetCommitter is the part of a [kafka.Source] that a progressPublisher needs.
+// offsetCommitter is the part of a [kafka.Source] that publishing progress needs.
 type offsetCommitter interface {
 	ConsumerGroup(ctx context.Context, name string) (kafka.ConsumerGroup, error)
 	CommitOffsets(ctx context.Context, name string, positions map[string]driver.Position) error
 }
 
-// progressPublisher publishes the checkpoints of the partitions that this process holds as offsets of
-// a consumer group of Kafka, after they were stored. Only programs that show lag read them. It is a
-// [sluice.Observer].
-type progressPublisher struct {
-	group string
-	log   offsetCommitter
-	next  sluice.Observer // gets failures; may be nil
-
-	mu   sync.Mutex
-	held map[string]driver.Position // the checkpoints of the partitions that are held
-	due  map[string]driver.Position // those to publish
-
-	failing bool // used by its goroutine only
-	stop    context.CancelFunc
-	ended   chan struct{}
-}
-
-// startPublishing returns a publisher, which works until close. It is refused if the group has
-// members, whose offsets these are. If the brokers do not answer, it tries later.
-func startPublishing(ctx context.Context, group string, log offsetCommitter, next sluice.Observer) (*progressPublisher, error) {
+// startPublishing publishes the checkpoints of the partitions that this process holds as offsets of a
+// consumer group of Kafka, until the publisher is closed. It is refused if the group has members, whose
+// offsets these are. If the brokers do not answer, it tries later.
+func startPublishing(ctx context.Context, group string, log offsetCommitter, next sluice.Observer) (*publisher.Publisher, error) {
 	asking, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	found, err := log.ConsumerGroup(asking, group)
@@ -60,82 +45,107 @@ func startPublishing(ctx context.Context, group string, log offsetCommitter, nex
 	case errors.Is(err, sluice.ErrRefused):
 		return nil, fmt.Errorf("progress_group: %w", err)
 	}
-	p := &progressPublisher{group: group, log: log, next: next, held: map[string]driver.Position{}, due: map[string]driver.Position{}, ended: make(chan struct{})}
-	var working context.Context
-	working, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go p.run(working)
-	return p, nil
-}
-
-// Observe implements [sluice.Observer].
-func (p *progressPublisher) Observe(o sluice.Observation) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch o.Kind {
-	case sluice.KindClaimed, sluice.KindCommitted:
-		if o.To != driver.Unset {
-			p.held[o.Partition], p.due[o.Partition] = o.To, o.To
-		}
-	case sluice.KindReleased:
-		delete(p.held, o.Partition) // what is due is published all the same
-	case sluice.KindLost:
-		delete(p.held, o.Partition)
-		delete(p.due, o.Partition) // another owner may be further
-	}
-}
-
-func (p *progressPublisher) run(ctx context.Context) {
-	defer close(p.ended)
-	tick := time.NewTicker(publishEvery)
-	defer tick.Stop()
-	all := time.Now()
-	for {
-		select {
-		case <-tick.C:
-			if time.Since(all) >= publishAll {
-				all = time.Now()
-				p.mu.Lock()
-				maps.Copy(p.due, p.held)
-				p.mu.Unlock()
+	return publisher.Start(publisher.Config{
+		What: "publish progress to Kafka", Every: publishEvery, Again: publishAll, Timeout: publishTimeout, Observer: next,
+		Publish: func(ctx context.Context, due map[string]publisher.Checkpoint) error {
+			positions := make(map[string]driver.Position, len(due))
+			for partition, c := range due {
+				positions[partition] = c.Position
 			}
-			p.publish(ctx)
-		case <-ctx.Done():
-			p.publish(context.WithoutCancel(ctx))
-			return
+			err := log.CommitOffsets(ctx, group, positions)
+			if err == nil {
+				clear(due)
+			}
+			return err
+		},
+	}), nil
+}
+
+// Limits of progress_blobs.every.
+const (
+	minMirror = time.Second
+	maxMirror = time.Hour
+)
+
+// progressBlobs is the container into which the checkpoints of a hub are mirrored, as the Azure SDKs'
+// processors keep theirs.
+type progressBlobs struct {
+	blobContainer
+	every time.Duration
+}
+
+// readProgressBlobs reads source.eventhub.progress_blobs.
+func (p *Pipeline) readProgressBlobs(n strictyaml.Node, h *hub) {
+	p.keyNodes.progressBlobs = &n
+	b := &progressBlobs{}
+	ok := b.read(n, strictyaml.Keys{
+		"every":  func(n strictyaml.Node) { n.DurationIn(&b.every, minMirror, maxMirror) },
+		"prefix": func(n strictyaml.Node) { n.Fail("remove it: the processors of the Azure SDKs read no prefix") },
+	})
+	if ok {
+		h.progress = b
+	}
+}
+
+// mirror connects to the container.
+func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next sluice.Observer) (*blobstore.Mirror, error) {
+	cfg, err := b.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := blobstore.Connect(b.where, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return blobstore.NewMirror(ctx, client, g, &blobstore.MirrorConfig{Every: b.every, Observer: next})
+}
+
+// publishProgress returns an observer that also publishes progress where the file says: in a consumer
+// group of Kafka, or in blobs.
+func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observer) (sluice.Observer, error) {
+	var published interface {
+		sluice.Observer
+		Close(ctx context.Context) error
+	}
+	switch log := parts.pipeline.source.(type) {
+	case *kafkaTopic:
+		if log.progressGroup == "" {
+			return observer, nil
 		}
+		p, err := startPublishing(ctx, log.progressGroup, parts.Source.(*topicSource), observer)
+		if err != nil {
+			return nil, err
+		}
+		published = p
+	case *hub:
+		if log.progress == nil {
+			return observer, nil
+		}
+		m, err := log.progress.mirror(ctx, log.sdkGroup(parts.Group.Name), observer)
+		if err != nil {
+			return nil, fmt.Errorf("progress_blobs: %w", err)
+		}
+		published = m
+	default:
+		return observer, nil
 	}
+	parts.onClose(published.Close)
+	if observer == nil {
+		return published, nil
+	}
+	return sluice.Observers(observer, published), nil
 }
 
-// publish publishes what is due. What fails stays due.
-func (p *progressPublisher) publish(ctx context.Context) {
-	p.mu.Lock()
-	due := p.due
-	p.due = map[string]driver.Position{}
-	p.mu.Unlock()
-	if len(due) == 0 {
-		return
+// checkProgress checks that the container of progress_blobs can be read, and that no processor is
+// active.
+func (p *Pipeline) checkProgress(ctx context.Context) error {
+	h, ok := p.source.(*hub)
+	if !ok || h.progress == nil {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	err := p.log.CommitOffsets(ctx, p.group, due)
+	m, err := h.progress.mirror(ctx, h.sdkGroup(p.Group.Name), nil)
 	if err == nil {
-		p.failing = false
-		return
+		err = m.Close(ctx) // which has nothing to write
 	}
-	p.mu.Lock()
-	maps.Copy(due, p.due)
-	p.due = due
-	p.mu.Unlock()
-	if p.failing || p.next == nil { // reported once, until it works again
-		return
-	}
-	p.failing = true
-	p.next.Observe(sluice.Observation{Kind: sluice.KindHookFailed, Time: time.Now(), Err: fmt.Errorf("publish progress to Kafka, tried again every %v: %w", publishEvery, err)})
-}
-
-// close publishes what is due, and ends the publisher.
-func (p *progressPublisher) close(context.Context) error {
-	p.stop()
-	<-p.ended
-	return nil
+	return p.problem(p.keyNodes.progressBlobs.Place(), err)
 }

@@ -102,6 +102,9 @@ func Read(ctx context.Context, client *container.Client, prefix string, group sl
 	if err != nil {
 		return found, err
 	}
+	// Names that differ in case are of the same partition: Go's SDK keeps the case, all others write lower
+	// case, and blobstore.Mirror writes both. The newest counts.
+	slices.SortStableFunc(blobs, func(a, b blob) int { return b.updated.Compare(a.updated) })
 	owners := owners(blobs, prefix, group)
 	seen := make(map[string]bool)
 	for _, way := range ways {
@@ -209,7 +212,7 @@ func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 	for _, b := range blobs {
 		name := b.name[len(prefix):]
 		if p, ok := under(name, []string{g.Namespace, g.Topic, g.Name, "ownership"}); ok {
-			if owner := b.metadata["ownerid"]; owner != "" && b.now.Sub(b.updated) < ownedFor {
+			if owner := b.metadata["ownerid"]; owner != "" && list[p] == "" && b.now.Sub(b.updated) < ownedFor {
 				list[p] = owner
 			}
 		}

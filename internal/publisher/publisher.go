@@ -1,0 +1,141 @@
+// Package publisher publishes the checkpoints of the partitions that a process holds to a place that
+// only other programs read, after they were stored.
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+)
+
+// finalTimeout bounds the publication at the end, so that a stop does not wait long for a place that
+// does not answer.
+const finalTimeout = 5 * time.Second
+
+// Checkpoint is where a partition stands.
+type Checkpoint struct {
+	Position driver.Position
+	Epoch    int64 // of the lease of the owner that stored it
+}
+
+// Config says what is published, and when.
+type Config struct {
+	// What names the publication in errors, such as "publish progress to Kafka".
+	What string
+	// Every is the time between two publications.
+	Every time.Duration
+	// Again, if it is not 0, is the time after which checkpoints that stay are published again.
+	Again time.Duration
+	// Timeout bounds one publication.
+	Timeout time.Duration
+	// Publish publishes checkpoints, by partition, and deletes from due those that need no other
+	// attempt. It is called by one goroutine at a time.
+	Publish func(ctx context.Context, due map[string]Checkpoint) error
+	// Observer gets a failure as [sluice.KindHookFailed], once until a publication succeeds. It may be nil.
+	Observer sluice.Observer
+}
+
+// Publisher is a [sluice.Observer] that publishes checkpoints. It never delays the delivery. It is safe for
+// concurrent use.
+type Publisher struct {
+	cfg Config
+
+	mu   sync.Mutex
+	held map[string]Checkpoint // of the partitions that are held
+	due  map[string]Checkpoint // those to publish
+
+	failing bool // used by its goroutine only
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// Start returns a publisher, which works until Close.
+func Start(cfg Config) *Publisher {
+	p := &Publisher{cfg: cfg, held: map[string]Checkpoint{}, due: map[string]Checkpoint{}, ended: make(chan struct{})}
+	var working context.Context
+	working, p.stop = context.WithCancel(context.Background())
+	go p.run(working)
+	return p
+}
+
+// Observe implements [sluice.Observer].
+func (p *Publisher) Observe(o sluice.Observation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch o.Kind {
+	case sluice.KindClaimed, sluice.KindCommitted:
+		if o.To != driver.Unset {
+			c := Checkpoint{o.To, o.Epoch}
+			p.held[o.Partition], p.due[o.Partition] = c, c
+		}
+	case sluice.KindReleased:
+		delete(p.held, o.Partition) // what is due is published all the same
+	case sluice.KindLost:
+		delete(p.held, o.Partition)
+		delete(p.due, o.Partition) // another owner may be further
+	}
+}
+
+func (p *Publisher) run(ctx context.Context) {
+	defer close(p.ended)
+	tick := time.NewTicker(p.cfg.Every)
+	defer tick.Stop()
+	all := time.Now()
+	for {
+		select {
+		case <-tick.C:
+			if p.cfg.Again > 0 && time.Since(all) >= p.cfg.Again {
+				all = time.Now()
+				p.mu.Lock()
+				maps.Copy(p.due, p.held)
+				p.mu.Unlock()
+			}
+			p.publish(ctx, p.cfg.Timeout)
+		case <-ctx.Done():
+			p.publish(context.WithoutCancel(ctx), min(p.cfg.Timeout, finalTimeout))
+			return
+		}
+	}
+}
+
+// publish publishes what is due. What fails stays due.
+func (p *Publisher) publish(ctx context.Context, timeout time.Duration) {
+	p.mu.Lock()
+	due := p.due
+	p.due = map[string]Checkpoint{}
+	p.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := p.cfg.Publish(limited, due)
+	p.mu.Lock()
+	maps.Copy(due, p.due) // a newer one replaces one that failed
+	p.due = due
+	p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.failing = false
+		return
+	case ctx.Err() != nil: // stopped: it is published once more
+		return
+	case p.failing || p.cfg.Observer == nil:
+		return
+	}
+	p.failing = true
+	p.cfg.Observer.Observe(sluice.Observation{Kind: sluice.KindHookFailed, Time: time.Now(), Err: fmt.Errorf("%s, tried again every %v: %w", p.cfg.What, p.cfg.Every, err)})
+}
+
+// Close publishes what is due, and ends the publisher. It waits for 5 seconds at most for a place that
+// does not answer.
+func (p *Publisher) Close(context.Context) error {
+	p.stop()
+	<-p.ended
+	return nil
+}
