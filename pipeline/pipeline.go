@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,30 @@ func LoadFile(path string) (*File, error) {
 		return nil, readError(path, err)
 	}
 	return ParseFile(path, data, os.LookupEnv)
+}
+
+// CheckFile checks a pipeline file of which environment variables may be missing. It returns the names of
+// those that are not set; values with such a variable are not checked, and neither is what depends on them.
+func CheckFile(path string) (missing []string, err error) {
+	_, err = LoadFile(path)
+	all, ok := errors.AsType[strictyaml.Problems](err)
+	if !ok {
+		return nil, err
+	}
+	var rest strictyaml.Problems
+	for _, p := range all {
+		unset, ok := errors.AsType[*strictyaml.UnsetError](p)
+		switch {
+		case !ok:
+			rest = append(rest, p)
+		case !slices.Contains(missing, unset.Variable):
+			missing = append(missing, unset.Variable)
+		}
+	}
+	if len(rest) > 0 {
+		return missing, rest
+	}
+	return missing, nil
 }
 
 func readError(path string, err error) error {

@@ -15,7 +15,7 @@ func (a *app) audit() *cobra.Command {
 // Exit codes of audits.
 const (
 	exitLoss      = 1
-	exitUndecided = 2
+	exitUndecided = 3 // 2 is wrong usage
 )
 
 // verdictError is the result of an audit that is not good. Its exit code says what was found.

@@ -47,8 +47,8 @@ their events. For a statement or HTTP target the pipeline file can name a query.
 reads the hub with its own consumer group, which must exist. docs/audit.md says what can be
 known of each target.
 
-Exit codes: 0 if no event is lost or duplicated, 1 if some are, 2 if the audit cannot
-decide.`,
+Exit codes: 0 if no event is lost or duplicated, 1 if some are, 3 if the audit cannot
+decide, 2 if flags are wrong.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {

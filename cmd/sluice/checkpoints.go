@@ -37,8 +37,28 @@ func withTable(ctx context.Context, config, stage string, fn func(context.Contex
 	})
 }
 
+// withStores opens the pipeline, or the store of a program without one, and calls fn.
+func withStores(ctx context.Context, config, stage string, store *storeFlags, fn func(context.Context, *checkpoint.Table) error) error {
+	stored, err := store.given(config, stage)
+	if err != nil {
+		return err
+	}
+	if !stored {
+		return withTable(ctx, config, stage, fn)
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	stores, err := store.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stores.Close(context.WithoutCancel(ctx)) }()
+	return fn(ctx, &checkpoint.Table{Group: stores.Group, Leases: stores.Leases, Checkpoints: stores.Checkpoints, DeadLetters: stores.DeadLetters})
+}
+
 func (a *app) checkpointsList() *cobra.Command {
 	var config, stage string
+	var store storeFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml",
@@ -47,11 +67,14 @@ func (a *app) checkpointsList() *cobra.Command {
 sequence number of the last event of which all effects are committed, "origin" before
 the first event, or "-" if no consumer has started. The lag is the number of events in
 the hub after the position, or "?" if the hub cannot be reached. LEASE is the time until
-the owner's lease expires.`,
+the owner's lease expires.
+
+Of a program that uses the library, named by its store, the partitions are those that the
+store knows, and the lag is "?".` + namingStores,
 		Example: "  sluice checkpoints list --config flights.yaml\n  sluice checkpoints list --config stages.yaml --stage clean --json",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			return withTable(ctx, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withStores(ctx, config, stage, &store, func(ctx context.Context, t *checkpoint.Table) error {
 				rows, hub, err := t.List(ctx)
 				if err != nil {
 					return err
@@ -68,8 +91,8 @@ the owner's lease expires.`,
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the `PIPELINE.yaml` that the checkpoints belong to")
 	stageFlag(cmd.Flags(), &stage)
+	store.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
 

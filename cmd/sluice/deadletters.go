@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
@@ -28,6 +29,7 @@ func (a *app) deadLetters() *cobra.Command {
 type selectFlags struct {
 	config string
 	stage  string
+	store  storeFlags
 	json   bool
 	all    bool
 	where  string
@@ -45,12 +47,17 @@ Discarded dead letters are not selected, except by id or by status.`
 
 func (l *selectFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` that the dead letters belong to")
-	stageFlag(f, &l.stage)
-	f.BoolVar(&l.json, "json", false, "print JSON")
+	l.addPipeline(f)
 	f.BoolVar(&l.all, "all", false, "select all dead letters")
 	f.StringVar(&l.where, "where", "", "select the dead letters that meet all `conditions`")
-	_ = cmd.MarkFlagRequired("config")
+}
+
+// addPipeline adds the flags of a command that does not select.
+func (l *selectFlags) addPipeline(f *pflag.FlagSet) {
+	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` that the dead letters belong to")
+	stageFlag(f, &l.stage)
+	l.store.add(f)
+	f.BoolVar(&l.json, "json", false, "print JSON")
 }
 
 // filter makes a filter from flags and ids.
@@ -103,8 +110,29 @@ func (l *selectFlags) selected(ctx context.Context, d *deadletters.Admin, f slui
 	return letters, nil
 }
 
-// withAdmin opens the pipeline and calls fn.
-func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
+// withAdmin opens the pipeline, or the store of a program without one, and calls fn.
+func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *deadletters.Admin) error) error {
+	stored, err := l.store.given(l.config, l.stage)
+	if err != nil {
+		return err
+	}
+	if !stored {
+		return l.withPipeline(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
+			return fn(ctx, d)
+		})
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	stores, err := l.store.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stores.Close(context.WithoutCancel(ctx)) }()
+	return fn(ctx, &deadletters.Admin{Group: stores.Group, DeadLetters: stores.DeadLetters})
+}
+
+// withPipeline opens the pipeline and calls fn.
+func (l *selectFlags) withPipeline(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(l.config, l.stage)
@@ -125,7 +153,7 @@ func (a *app) deadLettersList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list --config PIPELINE.yaml [ID…|--all|--where …]",
 		Short: "List dead letters",
-		Long:  "List dead letters, each with its position and the beginning of its error. sluice\ndeadletters show prints the whole error and the event.\n" + selecting + "\n\nDiscarded dead letters are listed with --all, or if selected by id or by status.",
+		Long:  "List dead letters, each with its position and the beginning of its error. sluice\ndeadletters show prints the whole error and the event.\n" + selecting + "\n\nDiscarded dead letters are listed with --all, or if selected by id or by status." + namingStores,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.filter(args)
 			if err != nil {
@@ -138,7 +166,7 @@ func (a *app) deadLettersList() *cobra.Command {
 				f.Status = nil
 			}
 			f.Limit = limit
-			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err
@@ -160,16 +188,16 @@ func (a *app) deadLettersShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show --config PIPELINE.yaml ID…",
 		Short: "Show dead letters with their events",
-		Long:  "Show dead letters with their events: the position in the hub, why the event failed, and\nits body if that was stored.",
+		Long:  "Show dead letters with their events: the position in the hub, why the event failed, and\nits body if that was stored." + namingStores,
 		Args:  cobra.MinimumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if _, err := l.filter(args); err != nil {
 				return err
 			}
-			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, d *deadletters.Admin) error {
 				var letters []sluice.DeadLetter
 				for _, id := range l.ids {
-					letter, err := parts.DeadLetters.Get(ctx, d.Group, id)
+					letter, err := d.DeadLetters.Get(ctx, d.Group, id)
 					if errors.Is(err, sluice.ErrNotFound) {
 						return fmt.Errorf("dead letter %d: %w", id, sluice.ErrNotFound)
 					}
@@ -185,11 +213,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 			})
 		}),
 	}
-	f := cmd.Flags()
-	f.StringVar(&l.config, "config", "", "the `PIPELINE.yaml` that the dead letters belong to")
-	stageFlag(f, &l.stage)
-	f.BoolVar(&l.json, "json", false, "print JSON")
-	_ = cmd.MarkFlagRequired("config")
+	l.addPipeline(cmd.Flags())
 	return cmd
 }
 
@@ -198,13 +222,13 @@ func (a *app) deadLettersDiscard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard --config PIPELINE.yaml {ID…|--all|--where …}",
 		Short: "Discard dead letters",
-		Long:  "Discard dead letters. They are kept with the status discarded, and can\nstill be retried by id.\n" + selecting + notDiscarded,
+		Long:  "Discard dead letters. They are kept with the status discarded, and can\nstill be retried by id.\n" + selecting + notDiscarded + namingStores,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := l.must(args)
 			if err != nil {
 				return err
 			}
-			return l.withAdmin(ctx, func(ctx context.Context, _ *pipeline.Pipeline, _ *pipeline.Parts, d *deadletters.Admin) error {
+			return l.withAdmin(ctx, func(ctx context.Context, d *deadletters.Admin) error {
 				letters, err := l.selected(ctx, d, f)
 				if err != nil {
 					return err

@@ -37,6 +37,10 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.Close()
+	empty := databases["sqlite"](t)
+	if _, err := openDatabase(t, empty).Exec("CREATE TABLE others (n INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
 	otherHub := changed(t, "hub: flights", "hub: flihgts")
 
 	for _, c := range []struct {
@@ -65,6 +69,8 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"unknown dead letter", environment(right, existing), []string{"deadletters", "retry", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"show an unknown dead letter", environment(right, existing), []string{"deadletters", "show", "--config", example(t), "17"}, []string{"dead letter 17: not found"}},
 		{"dead letters of a database that is not there", environment(right, "sqlite:slip.db"), []string{"deadletters", "list", "--config", example(t)}, []string{"flights.yaml:", "database: the database does not exist"}},
+		{"a store that is not there", nil, []string{"deadletters", "list", "--database", "sqlite:slip.db", "--namespace", "n", "--hub", "h"}, []string{"--database: the database does not exist"}},
+		{"a store without tables", nil, []string{"checkpoints", "list", "--database", empty, "--namespace", "n", "--hub", "h"}, []string{"--database: the database has no table sluice_checkpoints"}},
 		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"flights has no partition 7: its partitions are 0"}},
 		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use"}},
 		{"odd hub", nil, []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "a/b=1"}, []string{"a/b"}},
@@ -95,7 +101,6 @@ func TestMisuse(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "unread.yaml")
 	for args, want := range map[string]string{
 		"runn x.yaml": `sluice: unknown command "runn" for "sluice", did you mean run`,
-		"run":         "sluice run: accepts 1 arg(s), received 0",
 		"run a b":     "sluice run: accepts 1 arg(s), received 2",
 		"run --until-caught-up --within -1s x.yaml": "must be positive",
 		"demo --evnts 3":                     "unknown flag: --evnts; see sluice demo --help",
@@ -112,10 +117,18 @@ func TestMisuse(t *testing.T) {
 		"send --hub h":                  "EVENTHUB_CONNECTION_STRING is not set",
 		"send --hub h --to env:NOWHERE": "NOWHERE is not set",
 		"send --to Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey=" + secret: "the destination is missing: pass --hub NAME",
-		"send --hub h --rate -1":                                                          "must be positive",
-		"deadletters":                                                                     "choose one of list, show, retry, discard",
-		"deadletters lst":                                                                 `unknown command "lst": use one of list, show`,
-		"deadletters list":                                                                `required flag(s) "config" not set`,
+		"send --hub h --rate -1": "must be positive",
+		"deadletters":            "choose one of list, show, retry, discard",
+		"deadletters lst":        `unknown command "lst": use one of list, show`,
+		"deadletters list":       "name the pipeline: pass --config PIPELINE.yaml; for a program that uses the library --database or --blob, --namespace and --hub",
+		"run":                    "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
+		"deadletters list --database sqlite:x.db":                                         "--namespace and --hub are missing",
+		"deadletters list --database sqlite:x.db --config " + config:                      "leave out --config and --stage",
+		"deadletters list --database sqlite:x.db --blob c":                                "--database and --blob exclude each other",
+		"deadletters list --hub h --config " + config:                                     "--namespace, --hub and --group go with --database or --blob",
+		"checkpoints list --prefix p/ --config " + config:                                 "--prefix goes with --blob",
+		"checkpoints list --database env:NOWHERE --namespace n --hub h":                   "--database env:NOWHERE: the environment variable is not set",
+		"validate --without-secrets --stage s " + config:                                  "--without-secrets checks all stages",
 		"deadletters show --config " + config:                                             "requires at least 1 arg",
 		"deadletters list --limit -3 --config " + config:                                  "--limit -3: must not be negative",
 		"deadletters list --limit few --config " + config:                                 "--limit few: write a whole number",

@@ -36,8 +36,9 @@ deleted. One that fails again stays, and the command fails. The owner of a parti
 its retries; this command runs those of partitions without an owner.
 
 With --at, --after or --no-wait, dead letters are only marked: the owner of the partition
-retries them.
-` + selecting + notDiscarded,
+retries them. The dead letters of a program that uses the library (--database, --blob) are
+always only marked: this command cannot apply them, the program does.
+` + selecting + notDiscarded + namingStores,
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			f, err := r.must(args)
 			if err != nil {
@@ -47,16 +48,31 @@ retries them.
 			if err != nil {
 				return err
 			}
-			return r.withAdmin(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
-				letters, err := r.selected(ctx, d, f)
+			mark := func(ctx context.Context, d *deadletters.Admin) (letters []sluice.DeadLetter, marked int64, err error) {
+				if letters, err = r.selected(ctx, d, f); err == nil {
+					marked, err = d.Mark(ctx, letters, at)
+				}
+				return letters, marked, err
+			}
+			stored, err := r.store.given(r.config, r.stage)
+			if err != nil {
+				return err
+			}
+			if stored || r.noWait || !at.IsZero() {
+				return r.withAdmin(ctx, func(ctx context.Context, d *deadletters.Admin) error {
+					_, marked, err := mark(ctx, d)
+					if err != nil {
+						return err
+					}
+					return results.Marked(a.out, r.json, marked, at)
+				})
+			}
+			return r.withPipeline(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
+				letters, marked, err := mark(ctx, d)
 				if err != nil {
 					return err
 				}
-				marked, err := d.Mark(ctx, letters, at)
-				if err != nil {
-					return err
-				}
-				if r.noWait || !at.IsZero() || len(letters) == 0 {
+				if len(letters) == 0 {
 					return results.Marked(a.out, r.json, marked, at)
 				}
 				if d.Redrive, err = a.redriver(ctx, p, parts); err != nil {

@@ -133,12 +133,19 @@ func (a *app) root() *cobra.Command {
 into Cosmos DB, another hub, a queue or a topic, at least once.
 
 Exit codes: 0 if the command did all that was asked for, 1 if it failed, 2 if its flags
-or arguments were wrong. An audit also exits with 2 if it cannot decide. Results go to
-standard output, everything else to standard error.`,
+or arguments were wrong, 3 if an audit or a verification cannot decide. Results go to
+standard output, everything else to standard error.
+
+Each flag can be set by an environment variable: --log-level by SLUICE_LOG_LEVEL. A flag on
+the command line wins. Not by variables: --all and --force, which must be written each
+time, --help and --version.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := setByEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
 			return a.setLog(format, level)
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -163,6 +170,43 @@ func (a *app) refuseUnknownHelp(root *cobra.Command) {
 		return nil
 	}
 	a.helpFiles(root, help)
+}
+
+// setByEnvironment sets the flags that the command line leaves out and that a variable SLUICE_FLAG_NAME
+// sets. An empty variable sets nothing.
+func setByEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var err error
+	flags.VisitAll(func(f *pflag.Flag) {
+		switch f.Name {
+		case "all", "force", "help", "version":
+			return
+		}
+		variable := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, _ := lookup(variable)
+		if f.Changed || value == "" || err != nil {
+			return
+		}
+		if failed := flags.Set(f.Name, value); failed != nil {
+			err = fmt.Errorf("%s: %w", variable, plainFlagError(nil, failed))
+		}
+	})
+	return err
+}
+
+// configFlag adds --config to a command that takes the file as its argument too.
+func configFlag(f *pflag.FlagSet, to *string) {
+	f.StringVar(to, "config", "", "the `PIPELINE.yaml`, as in all other commands; instead of the argument")
+}
+
+// fileOf returns the pipeline file of a command: its argument, or --config.
+func fileOf(config string, args []string) (string, error) {
+	switch {
+	case len(args) == 1: // wins over SLUICE_CONFIG too
+		return args[0], nil
+	case config == "":
+		return "", usage.Errorf("name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml")
+	}
+	return config, nil
 }
 
 func (a *app) setLog(format, level string) error {

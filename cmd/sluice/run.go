@@ -20,6 +20,7 @@ import (
 )
 
 type runFlags struct {
+	config        string
 	stage         string
 	untilCaughtUp bool
 	within        time.Duration
@@ -32,7 +33,7 @@ type runFlags struct {
 func (a *app) run() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
-		Use:   "run PIPELINE.yaml",
+		Use:   "run {PIPELINE.yaml|--config PIPELINE.yaml}",
 		Short: "Run a pipeline until interrupted",
 		Long: `Run a pipeline, or all stages of a file with several stages. SIGINT and SIGTERM stop it
 gracefully: batches in progress are finished and committed, and partitions are
@@ -40,19 +41,24 @@ released. A second signal, or the end of --stop-timeout, cancels the batches in
 progress. A part of a batch is never committed. If a stage fails permanently, the other
 stages are stopped gracefully.`,
 		Example: "  sluice run flights.yaml\n  sluice run flights.yaml --until-caught-up --within 5m\n  sluice run stages.yaml --stage clean",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
+			path, err := fileOf(flags.config, args)
+			if err != nil {
+				return err
+			}
 			if flags.within <= 0 || flags.stopTimeout <= 0 {
 				return usage.Errorf("--within and --stop-timeout must be positive")
 			}
-			return a.runPipeline(ctx, args[0], flags)
+			return a.runPipeline(ctx, path, flags)
 		}),
 	}
 	f := cmd.Flags()
+	configFlag(f, &flags.config)
 	stageFlag(f, &flags.stage)
 	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub, stage after stage; this process must own all partitions of a stage in memory")
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
-	f.DurationVar(&flags.stopTimeout, "stop-timeout", 30*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled")
+	f.DurationVar(&flags.stopTimeout, "stop-timeout", 25*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled. Keep it below the time after which the process is killed, 30s in Kubernetes")
 	f.StringVar(&flags.history, "history", "", "append each claim and commit to a `file`, one line of JSON each, for audits and tests")
 	flags.web.add(f)
 	flags.web.addScaling(f)

@@ -71,7 +71,6 @@ func TestWayBack(t *testing.T) {
 	t.Parallel()
 	for name, graceful := range map[string]bool{"graceful stop": true, "kill": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			url := databases["sqlite"](t)
 			_, connection := serve(t, 2)
 			server, store := storage(t, "checkpoints")

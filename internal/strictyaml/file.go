@@ -77,6 +77,13 @@ func (p Problems) Unwrap() []error {
 	return list
 }
 
+// UnsetError: a value has an environment variable that is not set.
+type UnsetError struct{ Variable string }
+
+func (e *UnsetError) Error() string {
+	return "the environment variable " + e.Variable + " is not set"
+}
+
 // file is the state of reading a file.
 type file struct {
 	name     string

@@ -229,7 +229,7 @@ func expand(text string, lookup func(string) (string, bool)) (string, []string, 
 			value, set = fallback, true
 		}
 		if !set {
-			return "", nil, fmt.Errorf("the environment variable %s is not set", name)
+			return "", nil, &UnsetError{name}
 		}
 		b.WriteString(before + value)
 		names = append(names, "${"+name+"}")

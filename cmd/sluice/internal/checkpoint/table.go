@@ -22,7 +22,7 @@ type Store interface {
 type Table struct {
 	Noun        string // what the log is called: hub or topic
 	Group       sluice.Group
-	Source      driver.Source
+	Source      driver.Source // nil: only what the stores know is listed
 	Leases      driver.LeaseStore
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
@@ -63,7 +63,11 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	topic, hub := t.Source.Describe(ctx)
+	var topic driver.Topic
+	if t.Source != nil {
+		topic, hub = t.Source.Describe(ctx)
+	}
+	known := t.Source != nil && hub == nil
 	at := make(map[string]int)
 	row := func(partition string) *Row {
 		i, ok := at[partition]
@@ -81,7 +85,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 		r := row(p.Partition)
 		r.Begun = p.Position != driver.Unset
 		r.Position, r.Epoch, r.Updated = p.Position, p.Epoch, p.Updated
-		r.Recreated = hub == nil && p.Incarnation != topic.Incarnation
+		r.Recreated = known && p.Incarnation != topic.Incarnation
 	}
 	for _, l := range leases {
 		if l.Member() {
