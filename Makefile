@@ -1,14 +1,14 @@
 # Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
 
 MODULES     = ./... ./autoscale/... ./cmd/sluice/...
-TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium,kubernetes
+TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium,kubernetes,release
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 PEERS       = ./cmd/sluice/internal/proof/peers
 GO_NEXT    ?= go1.27.3
 FUZZTIME   ?= 2m
 
-.PHONY: build test test-next setup lint docs bench bench-peers soak mutants fuzz clean
+.PHONY: build test test-next setup lint docs bench bench-peers soak mutants fuzz release-snapshot release-check clean
 
 build: ## the binary, in bin/: static, and without the paths of this machine
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
@@ -33,6 +33,7 @@ setup: ## what the tests need beyond Go: databases, brokers, Azurite, Azure's cl
 	@scripts/install-prometheus
 	@scripts/install-docs
 	@scripts/install-kubernetes
+	@scripts/install-release-tools
 	@scripts/fetch-flights
 
 lint: ## gofmt, go vet, staticcheck, and who imports whom
@@ -78,5 +79,14 @@ mutants: ## mistakes in the source, one at a time; the test of each must notice 
 fuzz: ## every fuzz target, FUZZTIME each
 	@scripts/fuzz $(FUZZTIME)
 
+release-snapshot: ## what a release consists of, for Linux on this machine's processor, in dist/
+	@scripts/install-release-tools
+	@scripts/release-snapshot
+
+release-check: ## goreleaser's check of its configuration, and a build for every platform: many minutes of a CPU
+	@scripts/install-release-tools --goreleaser
+	.dev/release/goreleaser check
+	@scripts/build-platforms
+
 clean:
-	rm -rf bin .dev
+	rm -rf bin build dist .dev

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // --zone works where the system has no time zones: in the image, on Windows
 )
 
 func main() {

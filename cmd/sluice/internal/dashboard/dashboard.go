@@ -35,7 +35,8 @@ type Config struct {
 	Autoscalers []string
 	// AuditGroup is the consumer group that audits started from the dashboard read with.
 	AuditGroup string
-	// Dir is the command's data directory. The dashboard keeps its files in web/ below it.
+	// Dir is the command's data directory, or that of --web-dir. The dashboard keeps its files in web/
+	// below it, and those of [UseACME] in acme/.
 	Dir string
 	Log *slog.Logger
 }

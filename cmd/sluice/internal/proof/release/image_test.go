@@ -1,0 +1,120 @@
+//go:build release
+
+package release
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestImage(t *testing.T) {
+	archive := artifact(".oci.tar")
+	info, err := os.Stat(archive)
+	if err != nil || info.Size() > maxImage {
+		t.Fatalf("the image has %d bytes, compressed: %v", info.Size(), err)
+	}
+	t.Logf("the image has %.1f MB, compressed", float64(info.Size())/1e6)
+	dir := t.TempDir()
+	must(t, "tar", "--extract", "--directory", dir, "--file", archive)
+	var index, manifest struct {
+		Manifests, Layers []struct{ Digest string }
+		Config            struct{ Digest string }
+	}
+	read := func(digest string, to any) {
+		t.Helper()
+		path := filepath.Join(dir, "index.json")
+		if digest != "" {
+			path = filepath.Join(dir, "blobs", strings.Replace(digest, ":", "/", 1))
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("", &index)
+	read(index.Manifests[0].Digest, &manifest)
+	var image struct {
+		Config struct {
+			User, WorkingDir string
+			Entrypoint       []string
+			Volumes          map[string]any
+			Labels           map[string]string
+		}
+	}
+	read(manifest.Config.Digest, &image)
+	c := image.Config
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/usr/bin/sluice"}) || c.WorkingDir != "/var/lib/sluice" || c.Volumes["/var/lib/sluice"] == nil {
+		t.Errorf("configuration: %+v", c)
+	}
+	commit := strings.TrimSpace(must(t, "git", "rev-parse", "HEAD"))
+	if l := c.Labels; l["org.opencontainers.image.version"] != "v"+version || l["org.opencontainers.image.revision"] != commit || l["org.opencontainers.image.licenses"] != "Apache-2.0" {
+		t.Errorf("labels: %v", c.Labels)
+	}
+	var files []string
+	for _, layer := range manifest.Layers {
+		for line := range strings.Lines(must(t, "tar", "--list", "--verbose", "--numeric-owner", "--gzip", "--file", filepath.Join(dir, "blobs", strings.Replace(layer.Digest, ":", "/", 1)))) {
+			fields := strings.Fields(line)
+			if name := strings.TrimSuffix(fields[len(fields)-1], "/"); !strings.HasPrefix(line, "d") || name == "var/lib/sluice" {
+				files = append(files, fields[0]+" "+name)
+			}
+		}
+	}
+	slices.Sort(files)
+	want := []string{"-rw-r--r-- etc/group", "-rw-r--r-- etc/passwd", "-rw-r--r-- etc/ssl/certs/ca-certificates.crt", "-rwxr-xr-x usr/bin/sluice", "drwxrwxrwt var/lib/sluice"}
+	if files = slices.Compact(files); !slices.Equal(files, want) {
+		t.Errorf("the image has %q, want %q", files, want)
+	}
+}
+
+// The same binary, version and commit give the same image.
+func TestImageIsReproducible(t *testing.T) {
+	build := func() string {
+		commit := strings.TrimSpace(must(t, "git", "rev-parse", "HEAD"))
+		return must(t, "scripts/image", filepath.Join(top, "build/release/bin/sluice"), filepath.Join(t.TempDir(), "image.tar"), "v1.2.3", commit, "1700000000")
+	}
+	if a, b := build(), build(); a != b || !strings.HasPrefix(a, "sha256:") {
+		t.Errorf("digests %s and %s", a, b)
+	}
+}
+
+var firstCommitted = regexp.MustCompile(`The first event was committed after [0-9.]+m?s`)
+
+// The image runs as any user, without capabilities, on a read-only root file system.
+func TestImageRuns(t *testing.T) {
+	dir := t.TempDir()
+	podman := func(args ...string) *exec.Cmd {
+		return exec.Command("podman", append([]string{"--root", dir + "/storage", "--runroot", dir + "/run", "--storage-driver", "vfs",
+			"--cgroup-manager", "cgroupfs", "--runtime", "runc", "--log-level", "error"}, args...)...)
+	}
+	if _, err := output(podman("pull", "--quiet", "oci-archive:"+artifact(".oci.tar"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = output(podman("rmi", "--all", "--force")) })
+	run := func(user string, args ...string) (string, error) {
+		return output(podman(append([]string{"run", "--rm", "--read-only", "--read-only-tmpfs=false", "--user", user, "--cap-drop", "all", "--security-opt", "no-new-privileges",
+			"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host", "localhost/sluice:v" + version}, args...)...))
+	}
+	for _, user := range []string{"65532", "12345", "31999:4000"} {
+		text, err := run(user, "demo", "--once", "--events", "1000")
+		if err != nil || !strings.Contains(text, "each exactly once") || !firstCommitted.MatchString(text) {
+			t.Errorf("as user %s: %v\n%s", user, err, text)
+			continue
+		}
+		t.Logf("as user %s: %s", user, firstCommitted.FindString(text))
+	}
+	if text, err := run("12345", "demo", "--once", "--data", "/elsewhere"); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+		t.Errorf("the root file system can be written: %s %v", text, err)
+	}
+	if text, err := output(podman("run", "--rm", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host", "--entrypoint", "/bin/sh", "localhost/sluice:v"+version)); err == nil {
+		t.Errorf("there is a shell: %s", text)
+	}
+}
