@@ -138,6 +138,7 @@ func (r *receiver) count() int {
 // TestCopiesUnderKill kills consumers at each point between a dead letter's event and the mark of its
 // copy. Each dead letter arrives, at least once.
 func TestCopiesUnderKill(t *testing.T) {
+	t.Parallel()
 	for _, delivery := range []string{"transactional", "batches", "atleastonce"} {
 		t.Run(delivery, func(t *testing.T) {
 			t.Parallel()

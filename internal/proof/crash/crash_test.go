@@ -309,11 +309,13 @@ func sqlite(t *testing.T) (database string, n count) {
 }
 
 func TestKilledHalfWaySQLite(t *testing.T) {
+	t.Parallel()
 	database, n := sqlite(t)
 	killedHalfWay(t, database, n)
 }
 
 func TestKillerIsParkedSQLite(t *testing.T) {
+	t.Parallel()
 	database, n := sqlite(t)
 	killerIsParked(t, database, n)
 }

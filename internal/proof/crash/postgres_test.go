@@ -53,11 +53,13 @@ func at(t *testing.T, url string) (database string, n count) {
 }
 
 func TestKilledHalfWayPostgreSQL(t *testing.T) {
+	t.Parallel()
 	database, n := postgres(t)
 	killedHalfWay(t, database, n)
 }
 
 func TestKillerIsParkedPostgreSQL(t *testing.T) {
+	t.Parallel()
 	database, n := postgres(t)
 	killerIsParked(t, database, n)
 }
@@ -65,6 +67,7 @@ func TestKillerIsParkedPostgreSQL(t *testing.T) {
 // TestOutageOfAMinute stops PostgreSQL for a minute while a consumer runs. The
 // consumer must continue by itself, and no event may become a dead letter for it.
 func TestOutageOfAMinute(t *testing.T) {
+	t.Parallel()
 	server := pgtest.New(t, nil)
 	url, err := server.CreateDatabase(t.Context(), "outage")
 	if err != nil {
