@@ -8,7 +8,7 @@ import (
 )
 
 func TestCheckpointsAreListedAndSet(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 2)
 		env := environment(connection, url)
 		config := quick(t, url)
@@ -67,7 +67,7 @@ func TestCheckpointsAreListedAndSet(t *testing.T) {
 }
 
 func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 1)
 		env := environment(connection, url)
 		config := quick(t, url)

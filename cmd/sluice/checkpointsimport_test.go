@@ -80,7 +80,7 @@ func processFirst(t *testing.T, connection string, store *container.Client, part
 }
 
 func TestCheckpointsAreImported(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 2)
 		server, store := storage(t, "checkpoints")
 		env := environment(connection, url, "AZURE_STORAGE_CONNECTION_STRING="+server.ConnectionString())

@@ -67,7 +67,7 @@ func TestRetryWhereNobodyOwns(t *testing.T) {
 }
 
 func TestRetryWhereAnOwnerLives(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 100)
 		owner := start(t, "", g.env, "run", g.mended)
 		await(t, "all partitions to be owned", func() bool {
@@ -83,7 +83,7 @@ func TestRetryWhereAnOwnerLives(t *testing.T) {
 }
 
 func TestRetryByTwoCommandsAtOnce(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 300)
 		var both sync.WaitGroup
 		for range 2 {
@@ -100,7 +100,7 @@ func TestRetryByTwoCommandsAtOnce(t *testing.T) {
 }
 
 func TestRetryUnderKill(t *testing.T) {
-	eachDatabaseUnderKill(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 2000)
 		for kills := range 5 {
 			p := start(t, "", g.env, "deadletters", "retry", "--config", g.mended, "--all")
@@ -120,7 +120,7 @@ func TestRetryUnderKill(t *testing.T) {
 }
 
 func TestRetryAfterRetention(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 30)
 		for _, p := range []string{"0", "1", "2"} {
 			if err := g.hub.Trim("flights", p, 10); err != nil {
@@ -133,7 +133,7 @@ func TestRetryAfterRetention(t *testing.T) {
 }
 
 func TestRetryWithoutStoredBodies(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 30, "\ndatabase:", "\ndead_letters: {store_bodies: false}\ndatabase:")
 		if err := g.hub.Trim("flights", "0", 4); err != nil {
 			t.Fatal(err)

@@ -16,11 +16,11 @@ import (
 func init() { servers = append(servers, kafkatest.Around) }
 
 func TestFromABrokerOfKafka(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) { runFromKafka(t, kafkatest.Shared(t).Brokers(), url) })
+	eachFastDatabase(t, func(t *testing.T, url string) { runFromKafka(t, kafkatest.Shared(t).Brokers(), url) })
 }
 
 func TestMoveFromAGroupOfABroker(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) { moveFromGroup(t, kafkatest.Shared(t).Brokers(), url) })
+	eachFastDatabase(t, func(t *testing.T, url string) { moveFromGroup(t, kafkatest.Shared(t).Brokers(), url) })
 }
 
 func TestImportOutsideTheLogOfABroker(t *testing.T) {

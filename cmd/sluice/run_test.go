@@ -16,7 +16,7 @@ import (
 // TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three
 // consumers, a producer, and a kill -9 in the middle.
 func TestThreeConsumersOfWhichOneIsKilled(t *testing.T) {
-	eachDatabaseUnderKill(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=4")
 		connection := connectionOf(t, server)
 		env := environment(connection, url, "PARTITIONS=2")

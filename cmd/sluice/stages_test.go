@@ -212,7 +212,7 @@ func TestEachStageIsKilled(t *testing.T) {
 			t.Fatalf("SLUICE_STAGES_ROUNDS is %q", text)
 		}
 	}
-	eachDatabaseUnderKill(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))

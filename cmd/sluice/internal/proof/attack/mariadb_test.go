@@ -11,7 +11,7 @@ import (
 // MariaDB ends the session of an owner that is paused for a lease, so that its fence refuses only what
 // comes sooner, after a jump.
 func TestMariaDB(t *testing.T) {
-	attacked(t, attack.MariaDB, "events=40000 rate=1000 kills=6 pauses=12 jumps=4 crashes=3 resets=4 blackholes=3 unplugs=2 commits=24")
+	attacked(t, attack.MariaDB, "events=20000 rate=1000 kills=4 pauses=8 jumps=2 crashes=2 resets=2 blackholes=2 unplugs=1 commits=12")
 }
 
 func TestMariaDBFindsWhatIsBroken(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAttack(t *testing.T) {
-	attacked(t, attack.PostgreSQL, "events=200000 rate=1500 kills=30 pauses=14 fenced=1 jumps=6 crashes=3 resets=12 blackholes=9 unplugs=6 commits=60")
+	attacked(t, attack.PostgreSQL, "events=90000 rate=1500 kills=15 pauses=12 fenced=1 jumps=3 crashes=2 resets=6 blackholes=4 unplugs=3 commits=30")
 }
 
 func TestAttackFindsWhatIsBroken(t *testing.T) {

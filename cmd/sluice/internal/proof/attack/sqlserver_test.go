@@ -23,7 +23,7 @@ func TestSQLServer(t *testing.T) {
 	if isOthers() {
 		return
 	}
-	attacked(t, attack.SQLServer, "events=10000 rate=400 kills=3 pauses=2 fenced=1 jumps=2 crashes=2 resets=2 blackholes=1 unplugs=1 commits=12")
+	attacked(t, attack.SQLServer, "events=6000 rate=400 kills=2 pauses=1 fenced=1 jumps=1 crashes=1 resets=1 blackholes=1 unplugs=1 commits=6")
 }
 
 func TestSQLServerFindsWhatIsBroken(t *testing.T) {
