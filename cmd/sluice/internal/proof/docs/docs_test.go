@@ -165,13 +165,20 @@ func TestPythonAndJavaScript(t *testing.T) {
 	}
 }
 
+// build makes the program in a directory.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	program := filepath.Join(dir, "sluice")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/sluice-go/sluice/cmd/sluice").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
 // TestCommands gives each command line of the pages, with --help behind it, to the program: it prints
 // the help of the command, unless the command or a flag of it does not exist.
 func TestCommands(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "sluice")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/sluice-go/sluice/cmd/sluice").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := build(t, t.TempDir())
 	parses := func(args []string) error {
 		if slices.ContainsFunc(args, func(a string) bool { return a == "--" || a == "…" || a == "..." }) {
 			args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "…" || a == "..." })

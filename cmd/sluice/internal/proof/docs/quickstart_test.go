@@ -1,0 +1,61 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestQuickStart does what docs/quickstart.md says from the second step on: it writes the files, runs
+// each command in the page's order in one shell, and compares what the commands print with the page.
+func TestQuickStart(t *testing.T) {
+	list, err := Read(repository(t), "docs/quickstart.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	build(t, dir)
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\ntrap 'kill $(jobs -p); wait' EXIT\n")
+	var begun bool
+	for _, b := range list {
+		file := map[string]string{"json": "orders.ndjson", "yaml": "orders.yaml"}[b.Language]
+		switch {
+		case strings.Contains(b.Text, "emulator serve"):
+			begun = true
+			script.WriteString(strings.TrimSpace(b.Text) + " --listen 127.0.0.1:0 >ready &\nuntil grep -q ^ready ready; do sleep 0.1; done\n")
+		case !begun: // to build the program, and the demo, which has tests of its own
+		case file != "":
+			script.WriteString("cat >" + file + " <<'END'\n" + b.Text + "END\n")
+		case b.Language == "sh" && strings.Contains(b.Text, "EVENTHUB_CONNECTION_STRING="):
+			script.WriteString(b.Text + "export EVENTHUB_CONNECTION_STRING=\"$(sed -n 's/^ready //p' ready)\"\n")
+		case b.Language == "sh":
+			script.WriteString(b.Text)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script.String())
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	rest := string(out)
+	for _, want := range []string{
+		"orders.yaml: valid: hub orders", "4 records acknowledged",
+		`error="column total: body.total: is missing"`, "events=4 dead_letters=1",
+		"PARTITION  SEQUENCE  KEY", "A-3", "1 applied, 0 failed again", "no dead letters",
+		"2000 records acknowledged", "POSITION  LAG", "Nothing lost, nothing duplicated",
+	} {
+		_, after, found := strings.Cut(rest, want)
+		if !found {
+			t.Fatalf("%q does not follow in:\n%s", want, out)
+		}
+		rest = after
+	}
+}
