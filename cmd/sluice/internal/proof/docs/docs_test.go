@@ -165,20 +165,38 @@ func TestPythonAndJavaScript(t *testing.T) {
 	}
 }
 
-// build makes the program in a directory.
-func build(t *testing.T, dir string) string {
-	t.Helper()
-	program := filepath.Join(dir, "sluice")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/sluice-go/sluice/cmd/sluice").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
+// programs is a directory that is removed at the end, for the program sluice.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "sluice-docs-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(programs)
+		return m.Run()
+	}())
 }
+
+// program builds the program and returns its path.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(programs, "sluice")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/sluice-go/sluice/cmd/sluice").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, err
+})
 
 // TestCommands gives each command line of the pages, with --help behind it, to the program: it prints
 // the help of the command, unless the command or a flag of it does not exist.
 func TestCommands(t *testing.T) {
-	binary := build(t, t.TempDir())
+	binary, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
 	parses := func(args []string) error {
 		if slices.ContainsFunc(args, func(a string) bool { return a == "--" || a == "…" || a == "..." }) {
 			args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "…" || a == "..." })
