@@ -20,7 +20,7 @@ type Block struct {
 	File     string // relative to the repository
 	Line     int    // of its first line of code
 	Heading  string // the heading above it
-	Language string // as the fence names it; indented blocks have sh
+	Language string // as the fence names it; indented blocks, bash and shell have sh
 	Text     string
 }
 
@@ -97,6 +97,9 @@ func Parse(page, text string) (blocks []Block, err error) {
 				return nil, fmt.Errorf("%s:%d: the fence names no language", page, i+1)
 			}
 			start = Block{File: page, Line: i + 2, Heading: above, Language: m[3]}
+			if start.Language == "bash" || start.Language == "shell" {
+				start.Language = "sh"
+			}
 			blank = false
 			continue
 		}

@@ -77,13 +77,17 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 
 func TestYAML(t *testing.T) {
 	list := blocks(t, "yaml")
+	values, err := os.ReadFile(filepath.Join(repository(t), "deploy/helm/sluice/values.yaml"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	inFilesThatPagesName(t)
 	for _, b := range list {
-		if err := YAML(b); err != nil {
+		if err := YAML(b, Keys(string(values))); err != nil {
 			t.Error(err)
 		}
 	}
-	if YAML(Block{Text: "partitoins: 3\n"}) == nil {
+	if YAML(Block{Text: "partitoins: 3\n"}, Keys(string(values))) == nil {
 		t.Error("a key that does not exist is accepted")
 	}
 }

@@ -30,6 +30,8 @@ var prelude = []struct{ name, declaration string }{
 	{"messages", "var messages iter.Seq[sender.Message]"},
 	{"source", "var source *eventhub.Source"},
 	{"store", "var store *pgstore.Store"},
+	{"leases", "var leases driver.LeaseStore"},
+	{"metrics", "var metrics *sluiceotel.Observer"},
 	{"handler", "var handler sluice.Handler[pgx.Tx]"},
 	{"apply", "var apply func(context.Context, pgx.Tx, *sluice.Event) error"},
 	{"Order", "type Order struct { ID string; Total float64 }"},

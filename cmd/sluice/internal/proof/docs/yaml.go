@@ -39,15 +39,17 @@ var firstMetric = regexp.MustCompile(`(?m)^metrics:\n(?:  *#.*\n)* +(\w+):`)
 var topLevel = regexp.MustCompile(`(?m)^([\w]+):`)
 
 // YAML returns what is wrong with a block: with a pipeline file, a file of the autoscaler, or a part of
-// one, what validate finds; with a file of another program, whether it is YAML.
-func YAML(b Block) error {
-	keys := map[string]bool{}
-	for _, m := range topLevel.FindAllStringSubmatch(b.Text, -1) {
-		keys[m[1]] = true
+// one, what validate finds; with a file of another program, whether it is YAML. A block whose keys are
+// all values of the Helm chart is a file of values, which the chart's own tests check.
+func YAML(b Block, values map[string]bool) error {
+	keys := Keys(b.Text)
+	ofChart := len(keys) > 0
+	for key := range keys {
+		ofChart = ofChart && values[key]
 	}
 	path := b.String()
 	switch {
-	case keys["apiVersion"], keys["services"], keys["jobs"], keys["groups"], keys["on"]:
+	case ofChart, keys["apiVersion"], keys["services"], keys["jobs"], keys["groups"], keys["on"]:
 		return strictyaml.Read(path, []byte(b.Text), placeholder, func(strictyaml.Node) {})
 	case keys["metrics"], keys["rule"]:
 		metric := "backlog"
@@ -69,6 +71,15 @@ func YAML(b Block) error {
 		}
 	}
 	return fmt.Errorf("no file with this part is valid; the one that comes closest: %w", refused)
+}
+
+// Keys returns the keys at the top of a YAML text.
+func Keys(text string) map[string]bool {
+	keys := map[string]bool{}
+	for _, m := range topLevel.FindAllStringSubmatch(text, -1) {
+		keys[m[1]] = true
+	}
+	return keys
 }
 
 // completed adds to a text the keys that it lacks.
