@@ -45,7 +45,7 @@ lint: ## gofmt, go vet, staticcheck, and who imports whom
 
 docs: ## the documentation's site, in bin/site: open bin/site/index.html
 	@scripts/install-docs
-	NO_MKDOCS_2_WARNING=1 .dev/docs/venv/bin/python -m mkdocs build --quiet --strict --clean
+	@NO_MKDOCS_2_WARNING=1 .dev/docs/venv/bin/python -m mkdocs build --strict --clean # with --quiet it would not count warnings
 
 bench: ## the figures of docs/performance.md, also in bin/bench.json; then those of the packages
 	@scripts/install-postgres

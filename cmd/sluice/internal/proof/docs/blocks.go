@@ -93,12 +93,14 @@ func Parse(page, text string) (blocks []Block, err error) {
 		}
 		if m := fence.FindStringSubmatch(line); m != nil {
 			open, indent = m[2], len(m[1])
-			if m[3] == "" {
-				return nil, fmt.Errorf("%s:%d: the fence names no language", page, i+1)
-			}
 			start = Block{File: page, Line: i + 2, Heading: above, Language: m[3]}
-			if start.Language == "bash" || start.Language == "shell" {
+			switch {
+			case m[3] == "bash", m[3] == "shell":
 				start.Language = "sh"
+			case m[3] == "" && strings.HasPrefix(page, "docs/reference/"): // what the program prints
+				start.Language = "text"
+			case m[3] == "":
+				return nil, fmt.Errorf("%s:%d: the fence names no language", page, i+1)
 			}
 			blank = false
 			continue
