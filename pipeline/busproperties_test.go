@@ -44,7 +44,7 @@ func TestBusProperties(t *testing.T) {
 		}
 	}
 	for keys, want := range map[string]string{
-		"    ttl: 1000000h\n":  `p.yaml:9:5: target.servicebus.ttl: 1000000h0m0s: write a duration from 1ms to 1193h2m47.295s`,
+		"    ttl: 1000000h\n":  `p.yaml:9:5: target.servicebus.ttl: "1000000h": write a duration from 1ms to 1193h2m47.295s`,
 		"    subject: body\n":  "p.yaml:9:5: target.servicebus.subject: cannot be the whole body: write body.PATH",
 		"    subjct: body.a\n": "p.yaml:9:5: target.servicebus.subjct: unknown key, did you mean subject?",
 	} {

@@ -191,10 +191,7 @@ func (g *Group) session(ctx context.Context, m *member, opts *Options) (ran bool
 	opts.role(m, c, Active)
 	l := c.Resource.Limits
 	opts.Log.Info("autoscaling", "resource", c.Resource.Name, "every", l.Interval, "min", l.Min, "max", l.Max, "dry_run", g.mode == DryRun)
-	if err := parts.Run(ctx); err != nil {
-		return true, err
-	}
-	return true, lost(ctx)
+	return true, parts.runHeld(ctx)
 }
 
 // lost returns the error of a lease that another process has taken, nil if ctx has ended

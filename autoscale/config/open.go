@@ -49,8 +49,28 @@ type Parts struct {
 	close  []closer
 }
 
-// Run works until ctx ends; then it returns nil.
-func (p *Parts) Run(ctx context.Context) error { return p.part.Run(ctx) }
+// Run works until ctx ends; then it returns nil. With [AllParts] it takes the lease of the
+// resource, and releases it at the end; if another process holds the lease, or takes it
+// because it was not renewed in time, the error is an [*autoscale.LeasedError].
+func (p *Parts) Run(ctx context.Context) error {
+	if p.holder == nil {
+		return p.part.Run(ctx)
+	}
+	held, release, err := p.holder.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return p.runHeld(held)
+}
+
+// runHeld is Run, once the lease is held, if it must be.
+func (p *Parts) runHeld(ctx context.Context) error {
+	if err := p.part.Run(ctx); err != nil {
+		return err
+	}
+	return lost(ctx)
+}
 
 // Close closes what Open has opened, in the reverse order. Call it after Run has
 // returned. Workers are stopped gracefully, which ctx does not cut short.
