@@ -20,14 +20,16 @@ var (
 	alert = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
 )
 
-// namedMetrics are the metrics that a text names, without the suffixes of histograms.
+// namedMetrics are the metrics of pipelines that a text names, without the suffixes of histograms.
 func namedMetrics(text string) []string {
 	var names []string
 	for _, n := range metricName.FindAllString(label.ReplaceAllString(text, ""), -1) {
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 			n = strings.TrimSuffix(n, suffix)
 		}
-		names = append(names, n)
+		if !strings.HasPrefix(n, "sluice_autoscale_") {
+			names = append(names, n)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
