@@ -31,6 +31,7 @@ var prelude = []struct{ name, declaration string }{
 	{"source", "var source *eventhub.Source"},
 	{"store", "var store *pgstore.Store"},
 	{"leases", "var leases driver.LeaseStore"},
+	{"delivery", "var delivery sluice.Delivery"},
 	{"metrics", "var metrics *sluiceotel.Observer"},
 	{"handler", "var handler sluice.Handler[pgx.Tx]"},
 	{"apply", "var apply func(context.Context, pgx.Tx, *sluice.Event) error"},
