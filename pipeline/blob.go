@@ -27,7 +27,7 @@ var signature = regexp.MustCompile(`(?i)[?&]sig=[^&\s]|AccountKey\s*=\s*[^;\s]`)
 // connection string or credential. It returns nil if there is a problem.
 func readBlob(n strictyaml.Node) *blobContainer {
 	b := &blobContainer{}
-	if !b.read(n, nil) {
+	if !b.read(n, strictyaml.Keys{"prefix": b.readPrefix}) {
 		return nil
 	}
 	return b
@@ -53,11 +53,13 @@ func (b *blobContainer) read(n strictyaml.Node, more strictyaml.Keys) bool {
 		"container":  text(&b.where),
 		"connection": text(&b.connection),
 		"credential": func(n strictyaml.Node) { n.OneOf(&b.credential, "default") },
-		"prefix":     func(n strictyaml.Node) { n.Text(&b.prefix) },
 	}
 	maps.Copy(keys, more)
 	return n.Object(keys, "container") && b.where != ""
 }
+
+// readPrefix reads the beginning of the names of blobs, which not each use of a container has.
+func (b *blobContainer) readPrefix(n strictyaml.Node) { n.Text(&b.prefix) }
 
 func (b blobContainer) config() (*blobstore.Config, error) {
 	cfg := &blobstore.Config{ConnectionString: b.connection, Prefix: b.prefix}

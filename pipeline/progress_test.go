@@ -128,7 +128,7 @@ func TestProgressBlobs(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{with(plainFile, "{connection: UseDevelopmentStorage=true}"), "p.yaml:2:28: source.eventhub.progress_blobs.container: is missing"},
 		{with(plainFile, "{container: c, every: 1ms}"), "source.eventhub.progress_blobs.every: \"1ms\": write a duration from 1s to 1h0m0s"},
-		{with(plainFile, "{container: c, prefix: sluice/}"), "p.yaml:2:59: source.eventhub.progress_blobs.prefix: remove it: the processors of the Azure SDKs read no prefix"},
+		{with(plainFile, "{container: c, prefix: sluice/}"), "p.yaml:2:59: source.eventhub.progress_blobs.prefix: unknown key"},
 		{with(plainFile, "'https://a.blob.core.windows.net/c?sv=1&sig=x'"), "source.eventhub.progress_blobs: holds a secret"},
 		{with(strings.NewReplacer("database: sqlite:x.db\n", "memory: {group: {hour: hour(enqueued)}, figures: {n: count}}\n", "{insert: {table: flights, create: true, columns: {n: sequence}}}", "{eventhub: {hub: next}}").Replace(plainFile), "{container: c}"), "source.eventhub.progress_blobs: cannot be combined with memory, which has no checkpoints to publish: remove it"},
 	} {
