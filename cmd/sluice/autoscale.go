@@ -15,7 +15,7 @@ import (
 
 func (a *app) autoscale() *cobra.Command {
 	return a.group("autoscale", "Autoscale workers on backlog",
-		a.autoscaleRun(), a.autoscaleLog(), a.autoscaleRecord(), a.autoscaleBacktest())
+		a.autoscaleRun(), a.autoscaleLog(), a.autoscaleRecord(), a.autoscaleBacktest(), a.autoscaleKEDA())
 }
 
 func (a *app) autoscaleRun() *cobra.Command {

@@ -277,7 +277,7 @@ func TestAutoscaleMisuse(t *testing.T) {
 		want string
 		args []string
 	}{
-		{2, "choose one of run, log, record, backtest", nil},
+		{2, "choose one of run, log, record, backtest, keda", nil},
 		{2, "--part all: write collector, logic or scaler", []string{"run", file, "--part", "all"}},
 		{2, "--dry-run runs all parts", []string{"run", file, "--part", "logic", "--dry-run"}},
 		{2, "--once scales, with all parts: leave out --dry-run and --part", []string{"run", file, "--once", "--dry-run"}},

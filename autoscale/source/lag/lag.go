@@ -69,36 +69,48 @@ func (e *RecreatedError) Error() string {
 		e.Group.Topic, e.Partition, e.Group.Name)
 }
 
-// Read implements [autoscale.Source]. Only events that the hub still holds count.
+// Measurement is the lag of a consumer group.
+type Measurement struct {
+	Events     int64 // that are not processed, over all partitions
+	Partitions int   // that the hub or topic has
+}
+
+// Read implements [autoscale.Source], with the events of [Source.Measure].
+func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
+	m, err := s.Measure(ctx)
+	return autoscale.Reading{Value: float64(m.Events)}, err
+}
+
+// Measure measures the lag. Only events that the hub still holds count.
 // Events after a checkpoint that are known to be processed do not count. A partition whose
 // newest event the hub reports as older than the checkpoint counts as 0: that report is out
 // of date, or never comes on a hub that IoT Hub feeds. A partition that does not answer counts
 // with its bounds of before. It returns an error if most partitions do not answer, and a
 // [*RecreatedError] if a checkpoint belongs to a former hub.
-func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
+func (s *Source) Measure(ctx context.Context) (Measurement, error) {
 	topic, err := s.hub.Describe(ctx)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("lag of %s: describe topic: %w", s.group.Topic, err)
+		return Measurement{}, fmt.Errorf("lag of %s: describe topic: %w", s.group.Topic, err)
 	}
 	// Read checkpoints before bounds, so that no checkpoint is ahead of its bounds.
 	all, err := s.checkpoints.Read(ctx, s.group)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("lag of %s: read checkpoints: %w", s.group.Topic, err)
+		return Measurement{}, fmt.Errorf("lag of %s: read checkpoints: %w", s.group.Topic, err)
 	}
 	at := make(map[string]*sluice.Checkpoint, len(all))
 	for i := range all {
 		p := &all[i]
 		// A claimed partition without a position is moved over by its owner.
 		if p.Incarnation != "" && p.Incarnation != topic.Incarnation && p.Position != driver.Unset {
-			return autoscale.Reading{}, &RecreatedError{s.group, p.Partition}
+			return Measurement{}, &RecreatedError{s.group, p.Partition}
 		}
 		at[p.Partition] = p
 	}
 	total, err := s.totalLag(ctx, topic.Partitions, at)
 	if err != nil {
-		return autoscale.Reading{}, fmt.Errorf("lag of %s: %w", s.group.Topic, err)
+		return Measurement{}, fmt.Errorf("lag of %s: %w", s.group.Topic, err)
 	}
-	return autoscale.Reading{Value: float64(total)}, nil
+	return Measurement{total, len(topic.Partitions)}, nil
 }
 
 // totalLag adds up the lag of the partitions, cfg.Parallel at a time. It fails if most of

@@ -1,0 +1,122 @@
+package keda
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/autoscale/source/lag"
+)
+
+// keptFor is how long a measurement is used again: KEDA asks for the value and for the
+// activity one after the other, and so do several ScaledObjects and the HPA.
+const keptFor = 2 * time.Second
+
+// resource is a consumer group whose lag is measured.
+type resource struct {
+	config.Lag
+
+	mu       sync.Mutex
+	measured time.Time // when last was measured
+	last     lag.Measurement
+}
+
+// measure returns the lag, measured at most keptFor ago. A measurement that fails is not
+// kept.
+func (r *resource) measure(ctx context.Context) (lag.Measurement, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.measured.IsZero() && time.Since(r.measured) < keptFor {
+		return r.last, nil
+	}
+	began := time.Now()
+	m, err := r.Source.Measure(ctx)
+	if err != nil {
+		return m, err
+	}
+	r.last, r.measured = m, began
+	return m, nil
+}
+
+// trigger is what a ScaledObject asks for.
+type trigger struct {
+	resource   *resource
+	target     float64
+	activation float64
+}
+
+// Keys of a ScaledObject's trigger. KEDA passes its own keys on too.
+const (
+	resourceKey   = "resource"
+	targetKey     = "targetLag"
+	activationKey = "activationLag"
+)
+
+var (
+	ownKeys  = []string{resourceKey, targetKey, activationKey}
+	kedaKeys = []string{"scalerAddress", "enableTLS", "unsafeSsl"}
+)
+
+// readTrigger reads the metadata of a ScaledObject.
+func readTrigger(resources map[string]*resource, metadata map[string]string) (*trigger, error) {
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if !slices.Contains(ownKeys, key) && !slices.Contains(kedaKeys, key) {
+			return nil, fmt.Errorf("metadata %.100q: unknown key: write %s", key, strings.Join(ownKeys, ", "))
+		}
+	}
+	names := slices.Sorted(maps.Keys(resources))
+	name := metadata[resourceKey]
+	switch {
+	case name == "" && len(names) == 1:
+		name = names[0]
+	case name == "":
+		return nil, fmt.Errorf("metadata %s is missing: write one of %s", resourceKey, strings.Join(names, ", "))
+	case resources[name] == nil:
+		return nil, fmt.Errorf("metadata %s: %.100q is not in the file: write one of %s", resourceKey, name, strings.Join(names, ", "))
+	}
+	t := &trigger{resource: resources[name]}
+	t.target, t.activation = float64(t.resource.Target), float64(t.resource.Activation)
+	if err := number(metadata, targetKey, &t.target); err != nil {
+		return nil, err
+	}
+	if t.target <= 0 {
+		return nil, fmt.Errorf("metadata %s: must be above 0", targetKey)
+	}
+	if err := number(metadata, activationKey, &t.activation); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// number reads a number of the metadata, if it is there.
+func number(metadata map[string]string, key string, to *float64) error {
+	text, given := metadata[key]
+	if !given {
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0 && n <= config.MaxLag) { // NaN is neither
+		return fmt.Errorf("metadata %s: %.100q: write a number of events, 0 to %d", key, text, config.MaxLag)
+	}
+	*to = n
+	return nil
+}
+
+// metricName is the metric's name in the HPA, without the prefix that KEDA adds.
+func (t *trigger) metricName() string { return "sluice-lag-" + t.resource.Name }
+
+// value is the lag, but no more than what makes one instance for each partition: others
+// would have nothing to read.
+func (t *trigger) value(m lag.Measurement) float64 {
+	return math.Min(float64(m.Events), t.target*float64(m.Partitions))
+}
+
+// active reports whether there must be an instance.
+func (t *trigger) active(m lag.Measurement) bool { return float64(m.Events) > t.activation }
