@@ -45,7 +45,7 @@ func otherRevision(t *testing.T) string {
 // revision again. Each event has one row or one dead letter, and the histories of all owners are free of faults.
 func TestUpgrade(t *testing.T) {
 	old := otherRevision(t)
-	eachDatabaseUnderKill(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 4)
 		env, config, db := environment(connection, url, "PARTITIONS=balanced"), quick(t, url), openDatabase(t, url)
 		lines := make([]string, 0, 6000)
