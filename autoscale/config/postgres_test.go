@@ -58,7 +58,7 @@ func TestPostgresState(t *testing.T) {
 		t.Errorf("the state is %+v, %v", m, err)
 	}
 	d.write("orders.yaml", "state: {postgres: 'postgres://u:canary@h/d'}\n")
-	if _, err := config.Load(file); err == nil || !strings.Contains(err.Error(), "orders.yaml:1:19: state.postgres: holds a secret") || strings.Contains(err.Error(), "canary") {
+	if _, err := config.Load(file); err == nil || !strings.Contains(err.Error(), "orders.yaml:1:9: state.postgres: holds a secret") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("a password in the file: %v", err)
 	}
 }
