@@ -115,7 +115,7 @@ func (f *File) shape(path string) *strictyaml.Shape {
 	return &strictyaml.Shape{}
 }
 
-// of returns the description of a key, nil if there is none.
+// of returns the description of a key, an empty one if there is none.
 func (f *File) of(path string) *about {
 	if a := f.about[path]; a != nil {
 		return a
@@ -126,7 +126,7 @@ func (f *File) of(path string) *about {
 			return f.of(*a.Same + path[len(at):])
 		}
 	}
-	return nil
+	return &about{}
 }
 
 // keysOf returns the path whose keys are those below a path, beside the path's own shape.
@@ -191,7 +191,7 @@ func (f *File) Check(read func(strictyaml.Node)) (problems []string) {
 				continue
 			}
 			known[child] = true
-			if a := f.of(child); a == nil || a.Doc == "" {
+			if a := f.of(child); a.Doc == "" {
 				fail("%s: the reader has this key, the description has not", child)
 			} else if s := f.shape(child); f.typeOf(child) == "" && s.Keys == nil && !s.Each && s.MaxItems == 0 {
 				fail("%s: the type is not known", child)
@@ -253,7 +253,7 @@ func alike(s, of *strictyaml.Shape) bool {
 // scalar returns what is accepted as a single value, nil if none is.
 func (f *File) scalar(path string) *strictyaml.Scalar {
 	s, a := f.shape(path).Scalar, f.of(path)
-	if a == nil || a.Type == "" && a.Values == nil {
+	if a.Type == "" && a.Values == nil {
 		return s
 	}
 	var own strictyaml.Scalar

@@ -140,7 +140,7 @@ func (f *File) mapping(o object, path string, s *strictyaml.Shape) {
 func (f *File) scalarForms(path string, s *strictyaml.Scalar) []object {
 	variable := object{"type": "string", "pattern": variablePattern}
 	text := func(pattern string) object { return object{"type": "string", "pattern": pattern} }
-	if a := f.of(path); a != nil && a.Pattern != "" {
+	if a := f.of(path); a.Pattern != "" {
 		forms := []object{{"type": []string{"string", "integer"}, "pattern": "^(" + a.Pattern + `)$|` + variablePattern}}
 		if a.Values != nil {
 			forms = append([]object{{"enum": a.Values}}, forms...)
@@ -168,7 +168,7 @@ func (f *File) scalarForms(path string, s *strictyaml.Scalar) []object {
 // describe adds what people and editors read.
 func (f *File) describe(o object, path string) {
 	a := f.of(path)
-	if a == nil {
+	if a.Doc == "" {
 		return
 	}
 	parts := []string{a.Doc}

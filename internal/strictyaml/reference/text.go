@@ -121,7 +121,7 @@ func (f *File) kind(path string) string {
 
 func scalarKind(s *strictyaml.Scalar, a *about, bounds string) string {
 	words := s.Words
-	if a != nil && a.Values != nil {
+	if a.Values != nil {
 		words = a.Values
 	}
 	kind := "text"
