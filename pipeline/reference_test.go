@@ -231,6 +231,9 @@ func (s *schema) check(rules map[string]any, v any, at string) error {
 				err = fmt.Errorf("%s: none of %v", at, rule)
 			}
 		case "pattern":
+			if strings.Contains(rule.(string), "(?") {
+				return fmt.Errorf("%s: the pattern %s is none of ECMA 262", at, rule)
+			}
 			if isText && !regexp.MustCompile(rule.(string)).MatchString(text) {
 				err = fmt.Errorf("%s: %q does not match %s", at, text, rule)
 			}
