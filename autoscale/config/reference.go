@@ -26,5 +26,8 @@ var Reference = sync.OnceValue(func() *reference.File {
 	return f
 })
 
-// readExplored reads a file for its reference.
-func readExplored(n strictyaml.Node) { newConfig("autoscale.yaml").read(n, nil) }
+// readExplored reads a file for its reference: a whole one, and one of a rule for a backtest.
+func readExplored(n strictyaml.Node) {
+	newConfig("autoscale.yaml").read(n, nil)
+	newConfig("autoscale.yaml").read(n, []string{})
+}
