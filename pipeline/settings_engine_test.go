@@ -15,12 +15,14 @@ import (
 )
 
 // append appends events with a body of a size.
-func (s *settings) append(n, size int) {
+func (s *settings) append(n, size int) { s.appendTo("0", n, size) }
+
+func (s *settings) appendTo(partition string, n, size int) {
 	bodies := make([]string, n)
 	for i := range bodies {
 		bodies[i] = strings.Repeat("x", size)
 	}
-	s.hub.Append("0", sluicetest.Bodies(bodies...)...)
+	s.hub.Append(partition, sluicetest.Bodies(bodies...)...)
 }
 
 func TestPartitions(t *testing.T) {
@@ -169,13 +171,15 @@ func TestCheckpointEvery(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	for keys, want := range map[string][2]time.Duration{ // 100 events are written between
-		"":                                 {0, time.Second},
-		"rate: {events: 10}":               {8 * time.Second, 12 * time.Second},
-		"rate: {events: 5, cluster: true}": {16 * time.Second, 24 * time.Second},
+		"":                   {0, 2 * time.Second},
+		"rate: {events: 10}": {8 * time.Second, 12 * time.Second},
+		// The process has one of two partitions, so half of the cluster's rate.
+		"rate: {events: 10, cluster: true}": {16 * time.Second, 24 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := inMemory(t, plainTopic+keys, 1)
-			s.append(100, 1)
+			s := inMemory(t, strings.Replace(plainTopic, "partitions: all", "partitions: 1", 1)+keys, 2)
+			s.appendTo("0", 100, 1)
+			s.appendTo("1", 100, 1)
 			began := time.Now()
 			var mu sync.Mutex
 			written, last := 0, time.Duration(0)

@@ -107,6 +107,7 @@ func (s *settings) fill(write func(context.Context, *sluice.Event) error, while 
 		s.t.Fatal(err)
 	}
 	cfg := s.parts.pipeline.config
+	cfg.Partitions = s.parts.pipeline.Partitions
 	cfg.Observer = s.observer()
 	c, err := sluice.New(s.hub, s.leases, delivery, &cfg)
 	if err != nil {
