@@ -3,7 +3,7 @@
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ .fullname }}
+  name: {{ .fullname }}-files
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "sluice.labels" . | nindent 4 }}
 data:
@@ -62,12 +62,12 @@ containers:
       {{- with $a.volumeMounts }}{{ toYaml . | nindent 6 }}{{ end }}
 volumes:
   - name: config
-    configMap: {name: {{ .fullname }}}
+    configMap: {name: {{ .fullname }}-files}
   - name: pipelines
     projected:
       sources:
         {{- range $name, $p := $root.Values.pipelines }}
-        - configMap: {name: {{ include "sluice.fullname" $root }}-{{ $name }}}
+        - configMap: {name: {{ include "sluice.fullname" $root }}-{{ $name }}-files}
         {{- else }}
         []
         {{- end }}

@@ -3,7 +3,7 @@
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ .p.fullname }}
+  name: {{ .p.fullname }}-files
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "sluice.labels" (dict "root" .root "name" .p.name) | nindent 4 }}
 data:
@@ -103,7 +103,7 @@ containers:
       {{- with $p.volumeMounts }}{{ toYaml . | nindent 6 }}{{ end }}
 volumes:
   - name: config
-    configMap: {name: {{ $p.fullname }}}
+    configMap: {name: {{ $p.fullname }}-files}
   - name: data
     emptyDir: {sizeLimit: {{ $p.dataSize }}}
   {{- if and $p.dashboard.enabled $p.dashboard.tlsSecret }}

@@ -76,7 +76,7 @@ func TestOverlay(t *testing.T) {
 namespace: shop
 images: [{name: sluice, newName: registry.example/sluice, newTag: v1.2.3}]
 configMapGenerator:
-  - {name: sluice-flights, behavior: replace, files: [flights.yaml]}
+  - {name: sluice-flights-files, behavior: replace, files: [flights.yaml]}
 `
 	for name, text := range map[string]string{"kustomization.yaml": overlay, "flights.yaml": "partitions: all\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -101,7 +101,10 @@ configMapGenerator:
 			t.Errorf("there is no %s in\n%s", wanted, pods)
 		}
 	}
-	if !strings.HasPrefix(file, "sluice-flights-") {
+	if role := text([]object{find(t, all, "Role", "sluice-autoscaler")}); !strings.Contains(role, `"resourceNames":["sluice-flights"]`) {
+		t.Errorf("the autoscaler's Role is %s", role)
+	}
+	if !strings.HasPrefix(file, "sluice-flights-files-") {
 		t.Errorf("the file is in the ConfigMap %q", file)
 	}
 }
