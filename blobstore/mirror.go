@@ -28,7 +28,7 @@ import (
 // ErrProcessorActive: a processor of an Azure SDK owns partitions of the consumer group.
 var ErrProcessorActive = errors.New("a processor of an Azure SDK is active")
 
-// ErrOtherCheckpoint: a blob holds the checkpoint of another program, which is further.
+// ErrOtherCheckpoint: a blob holds the checkpoint of another program, or of a later owner, which is further.
 var ErrOtherCheckpoint = errors.New("the checkpoint of another program")
 
 const (
@@ -270,6 +270,8 @@ func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	switch {
 	case has.etag == nil:
 		return false, nil
+	case has.ours && has.epoch > c.Epoch && has.sequence > c.Position.Sequence && c.Held:
+		return true, fmt.Errorf("blob %s holds %w, at event %d with lease epoch %d, and the partition is at %s with epoch %d: if the store was restored from a backup or exchanged, delete the blob", name, ErrOtherCheckpoint, has.sequence, has.epoch, c.Position, c.Epoch)
 	case has.ours:
 		return has.epoch > c.Epoch && has.sequence >= c.Position.Sequence, nil
 	case !has.certain:

@@ -21,6 +21,7 @@ const finalTimeout = 5 * time.Second
 type Checkpoint struct {
 	Position driver.Position
 	Epoch    int64 // of the lease of the owner that stored it
+	Held     bool  // this process still has that lease, as far as it knows
 }
 
 // Config says what is published, and when.
@@ -34,7 +35,7 @@ type Config struct {
 	// Timeout bounds one publication.
 	Timeout time.Duration
 	// Publish publishes checkpoints, by partition, and deletes from due those that need no other
-	// attempt. It is called by one goroutine at a time.
+	// attempt. It is called by one goroutine at a time. Partitions that are lost meanwhile are not tried again.
 	Publish func(ctx context.Context, due map[string]Checkpoint) error
 	// Observer gets a failure as [sluice.KindHookFailed], once until a publication succeeds. It may be nil.
 	Observer sluice.Observer
@@ -46,7 +47,7 @@ type Publisher struct {
 	cfg Config
 
 	mu   sync.Mutex
-	held map[string]Checkpoint // of the partitions that are held
+	held map[string]Checkpoint // of the partitions that are held; Unset before the start is stored
 	due  map[string]Checkpoint // those to publish
 
 	failing bool // used by its goroutine only
@@ -69,15 +70,31 @@ func (p *Publisher) Observe(o sluice.Observation) {
 	defer p.mu.Unlock()
 	switch o.Kind {
 	case sluice.KindClaimed, sluice.KindCommitted:
-		if o.To != driver.Unset {
-			c := Checkpoint{o.To, o.Epoch}
-			p.held[o.Partition], p.due[o.Partition] = c, c
+		p.stored(&o)
+	case sluice.KindOpened:
+		// A start is stored before the first event is read. Who goes on from here needs it: without a
+		// checkpoint, a processor begins where its own setting says, which may be the end.
+		if p.held[o.Partition] == (Checkpoint{driver.Unset, o.Epoch, true}) {
+			p.stored(&o)
 		}
 	case sluice.KindReleased:
-		delete(p.held, o.Partition) // what is due is published all the same
+		delete(p.held, o.Partition)
+		if c, ok := p.due[o.Partition]; ok { // it is published all the same
+			c.Held = false
+			p.due[o.Partition] = c
+		}
 	case sluice.KindLost:
 		delete(p.held, o.Partition)
 		delete(p.due, o.Partition) // another owner may be further
+	}
+}
+
+// stored takes note of a stored checkpoint.
+func (p *Publisher) stored(o *sluice.Observation) {
+	c := Checkpoint{o.To, o.Epoch, true}
+	p.held[o.Partition] = c
+	if c.Position != driver.Unset {
+		p.due[o.Partition] = c
 	}
 }
 
@@ -93,6 +110,7 @@ func (p *Publisher) run(ctx context.Context) {
 				all = time.Now()
 				p.mu.Lock()
 				maps.Copy(p.due, p.held)
+				maps.DeleteFunc(p.due, func(_ string, c Checkpoint) bool { return c.Position == driver.Unset })
 				p.mu.Unlock()
 			}
 			p.publish(ctx, p.cfg.Timeout)
@@ -106,18 +124,22 @@ func (p *Publisher) run(ctx context.Context) {
 // publish publishes what is due. What fails stays due.
 func (p *Publisher) publish(ctx context.Context, timeout time.Duration) {
 	p.mu.Lock()
-	due := p.due
-	p.due = map[string]Checkpoint{}
+	tried := maps.Clone(p.due)
 	p.mu.Unlock()
-	if len(due) == 0 {
+	if len(tried) == 0 {
 		return
 	}
+	left := maps.Clone(tried)
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := p.cfg.Publish(limited, due)
+	err := p.cfg.Publish(limited, left)
 	p.mu.Lock()
-	maps.Copy(due, p.due) // a newer one replaces one that failed
-	p.due = due
+	for partition, c := range tried {
+		now := p.due[partition]
+		if _, failed := left[partition]; !failed && now.Position == c.Position && now.Epoch == c.Epoch {
+			delete(p.due, partition) // unless there is a newer one
+		}
+	}
 	p.mu.Unlock()
 	switch {
 	case err == nil:
