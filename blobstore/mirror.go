@@ -28,8 +28,13 @@ import (
 // ErrProcessorActive: a processor of an Azure SDK owns partitions of the consumer group.
 var ErrProcessorActive = errors.New("a processor of an Azure SDK is active")
 
-// ErrOtherCheckpoint: a blob holds the checkpoint of another program, or of a later owner, which is further.
+// ErrOtherCheckpoint: a blob holds the checkpoint of another program, which is further.
 var ErrOtherCheckpoint = errors.New("the checkpoint of another program")
+
+// ErrLaterOwner: a blob holds the checkpoint of an owner with a later lease, which is further, while this
+// process has the lease: either it was stopped for so long that it has lost the lease without knowing, or
+// the store's leases and checkpoints are older than the blob.
+var ErrLaterOwner = errors.New("the checkpoint of a later owner")
 
 const (
 	mirrorTimeout  = 15 * time.Second // of one publication
@@ -78,7 +83,9 @@ type MirrorConfig struct {
 //
 // An owner of a partition does not move a copy back that the next owner has written. It cannot be excluded
 // that it does move it forward, if the checkpoint was set back meanwhile; the next write of the new owner
-// corrects that. What other programs have written is not moved back; see [ErrOtherCheckpoint].
+// corrects that. What other programs have written is not moved back; see [ErrOtherCheckpoint]. If the store is
+// restored from a backup, or exchanged, its checkpoints and leases may be older than the copy, which then
+// stays where it is and is reported; see [ErrLaterOwner].
 //
 // A Mirror is safe for concurrent use.
 type Mirror struct {
@@ -186,9 +193,10 @@ func (m *Mirror) publish(ctx context.Context, due map[string]publisher.Checkpoin
 			err := m.copy(ctx, partition, c)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil {
+			if err == nil || errors.Is(err, ErrLaterOwner) { // the later owner's next checkpoint may be set back
 				delete(due, partition)
-			} else if failed == nil {
+			}
+			if err != nil && failed == nil {
 				failed = fmt.Errorf("partition %s: %w", partition, err)
 			}
 		})
@@ -271,7 +279,7 @@ func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	case has.etag == nil:
 		return false, nil
 	case has.ours && has.epoch > c.Epoch && has.sequence > c.Position.Sequence && c.Held:
-		return true, fmt.Errorf("blob %s holds %w, at event %d with lease epoch %d, and the partition is at %s with epoch %d: if the store was restored from a backup or exchanged, delete the blob", name, ErrOtherCheckpoint, has.sequence, has.epoch, c.Position, c.Epoch)
+		return true, fmt.Errorf("blob %s holds %w, at event %d in epoch %d, and the partition is at %s in epoch %d: if the store was restored from a backup or exchanged, delete the blob", name, ErrLaterOwner, has.sequence, has.epoch, c.Position, c.Epoch)
 	case has.ours:
 		return has.epoch > c.Epoch && has.sequence >= c.Position.Sequence, nil
 	case !has.certain:

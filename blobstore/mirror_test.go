@@ -86,6 +86,7 @@ func TestMirror(t *testing.T) {
 	second.Observe(committed("0", 2, 20))
 	shows("the new owner's", second, map[string]string{"0": "20@2000", "1": "8@800", "2": "42@4200"})
 	first.Observe(committed("0", 1, 9))
+	first.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0", Epoch: 1})
 	first.Observe(committed("1", 1, 10))
 	shows("the former owner is behind", first, map[string]string{"0": "20@2000", "1": "10@1000", "2": "42@4200"})
 	// A checkpoint that an operator sets back is copied.
@@ -191,6 +192,33 @@ func TestMirrorInOutage(t *testing.T) {
 	if len(f.all()) != 1 {
 		t.Errorf("reported %v", f.all())
 	}
+}
+
+// TestMirrorAfterARestore: a store that was restored from a backup has older checkpoints and leases than the blob.
+// The copy is then ahead, which is reported, and is right again after its blob was deleted.
+func TestMirrorAfterARestore(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	before := p.mirror(t, nil)
+	before.Observe(committed("0", 9, 50))
+	if err := before.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var f failures
+	m := p.mirror(t, &f)
+	defer func() { _ = m.Close(context.Background()) }()
+	m.Observe(committed("0", 3, 20))
+	suite.Eventually(t, "the failure", func() bool { return len(f.all()) == 1 })
+	if err := f.all()[0]; !errors.Is(err, blobstore.ErrLaterOwner) || !strings.Contains(err.Error(), "at event 50 in epoch 9, and the partition is at 20 in epoch 3: ") {
+		t.Errorf("reported %v", err)
+	}
+	for _, g := range []driver.Group{group, lower} {
+		if _, err := p.client(t).NewBlobClient(g.String()+"/checkpoint/0").Delete(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Observe(committed("0", 3, 21))
+	suite.Eventually(t, "the checkpoint", func() bool { return p.copied(t, group)["0"] == "21@2100" })
 }
 
 // holding is a sink that does not complete one text until it is released.

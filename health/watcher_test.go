@@ -196,6 +196,45 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// slow counts dead letters for a while.
+type slow struct {
+	takes time.Duration
+	at    []time.Duration // when it was asked
+	began time.Time
+}
+
+func (s *slow) Count(ctx context.Context, _ sluice.Group, _ sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error) {
+	s.at = append(s.at, time.Since(s.began))
+	select {
+	case <-time.After(s.takes):
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestSlowCount: a store that counts slowly is asked less often, and warnings come at their time.
+func TestSlowCount(t *testing.T) {
+	for takes, want := range map[time.Duration][]time.Duration{
+		0:               {0, 30 * time.Second, time.Minute, 90 * time.Second, 2 * time.Minute},
+		5 * time.Second: {0, 2 * time.Minute},
+		time.Hour:       {0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, _ := newWorld()
+			s := &slow{takes: takes, began: time.Now()}
+			watcher := health.NewWatcher(w, w, w, &health.WatcherConfig{DeadLetters: s})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+20*time.Second)
+			defer cancel()
+			checks := 0
+			watcher.Run(ctx, 30*time.Second, func(r health.Report) { checks++ })
+			if !reflect.DeepEqual(s.at, want) || checks != 5 {
+				t.Errorf("a count of %v: asked at %v in %d checks, want %v in 5", takes, s.at, checks, want)
+			}
+		})
+	}
+}
+
 func TestHubThatGrew(t *testing.T) {
 	w, watcher := newWorld()
 	expect(t, watcher)

@@ -61,6 +61,7 @@ type Observer struct {
 	mu         sync.Mutex
 	partitions map[string]*partition
 	watched    *health.Report // the last one without an error; nil: none
+	counted    *health.Report // the last one with the number of dead letters; nil: none
 }
 
 // New makes an observer and registers its metrics.

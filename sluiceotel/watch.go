@@ -16,8 +16,8 @@ const watchedFor = 5 * time.Minute
 
 // Watch exports what a check of the consumer group from outside found, as [health.Watcher.Run]
 // reports it: warnings, the number of dead letters, and the lag of partitions that nobody owns, or
-// whose owner, this process, cannot read. It is exported until the next check that succeeds, for at
-// most five minutes. Exporting it asks nothing of the log or the stores.
+// whose owner, this process, cannot read. It is exported until the next check that succeeds, or the next
+// count, for at most five minutes. Exporting it asks nothing of the log or the stores.
 func (o *Observer) Watch(r health.Report) {
 	if r.Err != nil {
 		return
@@ -28,20 +28,24 @@ func (o *Observer) Watch(r health.Report) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if r.DeadLetters == nil && o.watched != nil {
-		r.DeadLetters = o.watched.DeadLetters
-	}
 	o.watched = &r
+	if r.DeadLetters != nil {
+		o.counted = &r
+	}
 }
 
-// lastWatched is the last check, nil if there is none that is recent.
-func (o *Observer) lastWatched(now time.Time) *health.Report {
+// lastWatched is the last check, and the last one that counted the dead letters; each nil if there is none
+// that is recent.
+func (o *Observer) lastWatched(now time.Time) (watched, counted *health.Report) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.watched == nil || now.Sub(o.watched.At) > watchedFor {
-		return nil
+	recent := func(r *health.Report) *health.Report {
+		if r == nil || now.Sub(r.At) > watchedFor {
+			return nil
+		}
+		return r
 	}
-	return o.watched
+	return recent(o.watched), recent(o.counted)
 }
 
 // gauges exports the state of the partitions.
@@ -49,7 +53,8 @@ func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
 	now := o.now()
 	states := o.state.State().Partitions
 	seen := map[string]*health.PartitionReport{}
-	if r := o.lastWatched(now); r != nil {
+	watched, counted := o.lastWatched(now)
+	if r := watched; r != nil {
 		for i := range r.Partitions {
 			p := &r.Partitions[i]
 			seen[p.Partition] = p
@@ -57,7 +62,10 @@ func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
 				states[p.Partition] = partitionstate.Partition{}
 			}
 		}
-		o.watchedGauges(to, r)
+		o.warningGauges(to, r)
+	}
+	if counted != nil {
+		o.deadLetterGauges(to, counted)
 	}
 	for id, p := range states {
 		with := o.partition(id).plain
@@ -70,8 +78,8 @@ func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
 	return nil
 }
 
-// watchedGauges exports the warnings and the dead letters of a check.
-func (o *Observer) watchedGauges(to metric.Observer, r *health.Report) {
+// warningGauges exports the warnings of a check.
+func (o *Observer) warningGauges(to metric.Observer, r *health.Report) {
 	warnings := map[health.WarningKind]int{}
 	for _, w := range r.Warnings {
 		warnings[w.Kind] += len(w.Partitions)
@@ -79,9 +87,10 @@ func (o *Observer) watchedGauges(to metric.Observer, r *health.Report) {
 	for _, kind := range health.WarningKinds {
 		to.ObserveInt64(o.instruments.warnings, int64(warnings[kind]), o.warning[kind])
 	}
-	if r.DeadLetters == nil {
-		return
-	}
+}
+
+// deadLetterGauges exports the dead letters of a check.
+func (o *Observer) deadLetterGauges(to metric.Observer, r *health.Report) {
 	stored := map[string]map[string]int{}
 	for _, p := range r.Partitions {
 		stored[p.Partition] = map[string]int{}

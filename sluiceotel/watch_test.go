@@ -106,10 +106,15 @@ func TestWarningsAndDeadLetters(t *testing.T) {
 		"sluice.dead_letters.stored{gone,dead}": 0, "sluice.dead_letters.stored{gone,retry}": 1, "sluice.dead_letters.stored{gone,discarded}": 0,
 	}
 	compare(t, figures(t, reader), want)
-	// The store did not answer this time: the last count stays.
-	o.Watch(health.Report{At: now, Partitions: []health.PartitionReport{seen("0", "", 9, 0, time.Time{})}, DeadLetterErr: errors.New("no answer")})
-	if n := figures(t, reader)["sluice.dead_letters.stored{0,dead}"]; n != 7 {
-		t.Errorf("%v dead letters while the store does not answer, want 7", n)
+	// The store did not answer this time: the last count stays, but not for ever.
+	o, reader = observer(t, &sluiceotel.Config{})
+	silent := health.Report{At: now, Partitions: []health.PartitionReport{seen("0", "", 9, 0, time.Time{})}, DeadLetterErr: errors.New("no answer")}
+	for ago, want := range map[time.Duration]bool{4 * time.Minute: true, 6 * time.Minute: false} {
+		o.Watch(health.Report{At: now.Add(-ago), Partitions: silent.Partitions, DeadLetters: []driver.DeadLetterCount{{Partition: "0", Status: sluice.StatusDead, Count: 7}}})
+		o.Watch(silent)
+		if n, ok := figures(t, reader)["sluice.dead_letters.stored{0,dead}"]; ok != want || want && n != 7 {
+			t.Errorf("counted %v ago: %v dead letters (%v), want them: %v", ago, n, ok, want)
+		}
 	}
 }
 

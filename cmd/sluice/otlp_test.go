@@ -181,10 +181,13 @@ func TestOTLPMistakes(t *testing.T) {
 	for variables, want := range map[string]string{
 		"OTEL_TRACES_EXPORTER=console":     "OTEL_TRACES_EXPORTER=console: sluice run exports by otlp only: write otlp, or none",
 		"OTEL_METRICS_EXPORTER=prometheus": "OTEL_METRICS_EXPORTER=prometheus: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json": "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: write grpc or http/protobuf",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json":              "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: write grpc or http/protobuf",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://secret@127.0.0.1:x":                                             "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT or https://HOST:PORT",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_HEADERS=a=b,api-key:secret":      "OTEL_EXPORTER_OTLP_HEADERS: header 2 is wrong: write NAME=VALUE, with commas between",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_METRICS_HEADERS=api-key=%secret": "OTEL_EXPORTER_OTLP_METRICS_HEADERS: header 1 is wrong: write NAME=VALUE, with commas between",
 	} {
 		env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), strings.Fields(variables)...)
-		if code, _, errs := invoke(t, "", env, "run", example(t)); code != 1 || !strings.Contains(errs, want) {
+		if code, _, errs := invoke(t, "", env, "run", example(t)); code != 1 || !strings.Contains(errs, want) || strings.Contains(errs, "secret") {
 			t.Errorf("%s: exit code %d: %s", variables, code, errs)
 		}
 	}

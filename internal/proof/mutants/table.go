@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -31,7 +32,10 @@ const (
 // on returns the arguments for a test of sqlstore that needs a server.
 func on(server, test string) []string { return []string{"-tags", server, "./sqlstore", "-run", test} }
 
-var table = []Mutant{
+var table = slices.Concat(engine, observers, autoscaler)
+
+// engine are the mutants of the engine, the stores and the logs.
+var engine = []Mutant{
 	// Leases and ownership.
 	{Name: "the lease's deadline counts from the answer", File: "assignment.go",
 		Old: "until, due = next, renewAt(next)", New: "next = deadlineIn(cfg.Clock, cfg.LeaseFor); until, due = next, renewAt(next)",
@@ -558,37 +562,6 @@ var table = []Mutant{
 		Old: "		a.parked.Store(false)\n", New: "		if !a.parked.Swap(false) {\n			a.awaitDeadLetter()\n			continue\n		}\n",
 		Test: of("TestCopiesOfOthers")},
 
-	// The autoscaler.
-	{Name: "autoscaler: the scaler trusts the queue", File: "autoscale/scaler.go",
-		Old: "		err := s.limits.check(a)\n", New: "		err := error(nil)\n",
-		Test: of("TestBeyondLimits", "./autoscale")},
-	{Name: "autoscaler: calls have no deadline", File: "autoscale/bounded.go",
-		Old: "const callTimeout = time.Minute", New: "const callTimeout = 10000 * time.Hour",
-		Test: of("TestUnanswered", "./autoscale")},
-	{Name: "autoscaler: resources share queues", File: "autoscale/azure/names.go",
-		Old: "		return resource + \"-\"\n", New: "		return \"x-\"\n",
-		Test: of("TestResourcesApart", "./autoscale/azure")},
-	{Name: "autoscaler: two files have one resource", File: "autoscale/config/claim.go",
-		Old: "	if c.Resource.Name == earlier.Resource.Name {\n", New: "	if false {\n",
-		Test: of("TestConflicts", "./autoscale/config")},
-	{Name: "autoscaler: a lease excludes nobody", File: "autoscale/lease.go",
-		Old: "	if other != nil {\n		return nil, nil, &LeasedError", New: "	if false {\n		return nil, nil, &LeasedError",
-		Test: of("TestLease", "./autoscale")},
-	{Name: "autoscaler: a process whose lease has expired scales", File: "autoscale/lease.go",
-		Old: "	if g.holder.left() <= 0 {\n", New: "	if false {\n",
-		Test: of("TestGuard", "./autoscale")},
-	{Name: "autoscaler: a request goes on after the end of the lease", File: "autoscale/lease.go",
-		Old: "			cancel(ErrNotHeld)\n", New: "",
-		Test: of("TestGuard", "./autoscale")},
-	{Name: "autoscaler: redirects are followed", File: "autoscale/internal/httpfetch/httpfetch.go",
-		Old: "	c.CheckRedirect = func", New: "	_ = func",
-		Test: of("TestRedirect", "./autoscale/internal/httpfetch")},
-	{Name: "autoscaler: a missing value of Azure Monitor is 0", File: "autoscale/source/azuremonitor/azuremonitor.go",
-		Old: "	if err == nil && len(list) == 0 {\n", New: "	if err == nil && len(list) == 0 {\n		return autoscale.Reading{}, nil\n",
-		Test: of("TestNewest", "./autoscale/source/azuremonitor")},
-	{Name: "autoscaler: a service objective that is not in the list is changed", File: "autoscale/target/sqldatabase/sqldatabase.go",
-		Old: "		if _, err := t.instances(ctx); err != nil {\n			return err\n		}\n		change,", New: "		change,",
-		Test: of("TestOffTheList", "./autoscale/target/sqldatabase")},
 	// Replay.
 	{Name: "Replay goes on after a failure of Apply", File: "replay.go",
 		Old: "if !errors.Is(err, errReplay) && !needsOperator(err) {", New: "if true || needsOperator(err) {",

@@ -3,7 +3,6 @@
 package monitoring
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,13 +61,16 @@ func Start(ctx context.Context, listener net.Listener, log *slog.Logger) (*Monit
 	}
 	if err != nil {
 		m.stop()
+		m.flush() // ends what exports spans
 		if listener != nil {
 			err = errors.Join(err, listener.Close())
 		}
 		return nil, err
 	}
 	if len(readers) > 0 {
-		options := []metric.Option{metric.WithResource(m.about)}
+		// The SDK's limit of 2000 series would leave out those of a hub with 400 partitions. Their number is
+		// bounded by that of the partitions.
+		options := []metric.Option{metric.WithResource(m.about), metric.WithCardinalityLimit(0)}
 		for _, r := range readers {
 			options = append(options, metric.WithReader(r))
 		}
@@ -155,9 +157,17 @@ func (m *Monitoring) watch(p Pipeline, cfg *health.WatcherConfig, export func(he
 		return
 	}
 	watcher := health.NewWatcher(p.Parts.Source, p.Parts.Leases, p.Parts.Checkpoints, cfg)
+	uncounted := false
 	m.work.Go(func() {
 		watcher.Run(m.watched, watchEvery, func(l health.Report) {
 			m.warn(p, l)
+			switch {
+			case l.DeadLetters != nil:
+				uncounted = false
+			case l.DeadLetterErr != nil && !uncounted:
+				uncounted = true
+				p.Log.Warn("dead letters not counted, retrying", "error", l.DeadLetterErr)
+			}
 			export(l)
 			p.OnWarnings(l.Warnings)
 		})
@@ -172,7 +182,7 @@ func (m *Monitoring) warn(p Pipeline, l health.Report) {
 	for _, x := range l.Ended {
 		p.Log.Info("warning resolved", "kind", string(x.Kind), "partitions", x.Partitions)
 	}
-	if err := cmp.Or(l.Err, l.DeadLetterErr); err != nil {
-		m.log.Debug("check for warnings failed", "error", err)
+	if l.Err != nil {
+		m.log.Debug("check for warnings failed", "error", l.Err)
 	}
 }

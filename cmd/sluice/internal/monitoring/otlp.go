@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -53,12 +54,43 @@ func (s signal) protocol() (string, error) {
 	default:
 		return "", fmt.Errorf("%s=%s: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)", name, exporter)
 	}
+	if err := s.check(); err != nil {
+		return "", err
+	}
 	switch protocol := cmp.Or(s.variable("PROTOCOL"), "http/protobuf"); protocol {
 	case "http/protobuf", "grpc":
 		return protocol, nil
 	default:
 		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s: write grpc or http/protobuf", protocol)
 	}
+}
+
+// check checks the variables that may hold secrets. OpenTelemetry would write a wrong one to standard error, as
+// it is, and go on without it.
+func (s signal) check() error {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + s.name + "_"} {
+		if _, err := url.Parse(strings.TrimSpace(os.Getenv(prefix + "ENDPOINT"))); err != nil {
+			return fmt.Errorf("%sENDPOINT is not a URL: write http://HOST:PORT or https://HOST:PORT", prefix)
+		}
+		headers := strings.TrimSpace(os.Getenv(prefix + "HEADERS"))
+		if headers == "" {
+			continue
+		}
+		for i, header := range strings.Split(headers, ",") {
+			name, value, found := strings.Cut(header, "=")
+			_, err := url.PathUnescape(value)
+			name = strings.TrimSpace(name)
+			if !found || err != nil || name == "" || strings.ContainsFunc(name, notInNames) {
+				return fmt.Errorf("%sHEADERS: header %d is wrong: write NAME=VALUE, with commas between, and in values %%20 for a space, %%2C for a comma, %%25 for %%", prefix, i+1)
+			}
+		}
+	}
+	return nil
+}
+
+// notInNames reports whether the name of a header cannot have a character.
+func notInNames(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 }
 
 // startExport begins to export spans by OTLP, and returns the readers that export metrics, to the
