@@ -81,9 +81,9 @@ type MirrorConfig struct {
 // sequence number and the next event that is done. All SDKs but Go's, and KEDA, have the names in lower case;
 // if a name has upper case (as $Default), there are two blobs.
 //
-// An owner of a partition does not move a copy back that the next owner has written. It cannot be excluded
-// that it does move it forward, if the checkpoint was set back meanwhile; the next write of the new owner
-// corrects that. What other programs have written is not moved back; see [ErrOtherCheckpoint]. If the store is
+// A former owner of a partition does not change a copy that the next owner has written. Only one that does
+// not know yet that it has lost the partition can move it forward, if the checkpoint was set back meanwhile;
+// the next write of the new owner corrects that. What other programs have written is not moved back; see [ErrOtherCheckpoint]. If the store is
 // restored from a backup, or exchanged, its checkpoints and leases may be older than the copy, which then
 // stays where it is and is reported; see [ErrLaterOwner].
 //
@@ -278,10 +278,14 @@ func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	switch {
 	case has.etag == nil:
 		return false, nil
-	case has.ours && has.epoch > c.Epoch && has.sequence > c.Position.Sequence && c.Held:
+	case has.ours && has.epoch <= c.Epoch:
+		return false, nil
+	case has.ours && (!c.Held || has.sequence == c.Position.Sequence):
+		return true, nil
+	case has.ours && has.sequence > c.Position.Sequence:
 		return true, fmt.Errorf("blob %s holds %w, at event %d in epoch %d, and the partition is at %s in epoch %d: if the store was restored from a backup or exchanged, delete the blob", name, ErrLaterOwner, has.sequence, has.epoch, c.Position, c.Epoch)
 	case has.ours:
-		return has.epoch > c.Epoch && has.sequence >= c.Position.Sequence, nil
+		return false, nil
 	case !has.certain:
 		return true, fmt.Errorf("blob %s holds %w, without a sequence number: delete the blob, or mirror into another container", name, ErrOtherCheckpoint)
 	case has.sequence > c.Position.Sequence:

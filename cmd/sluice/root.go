@@ -137,7 +137,7 @@ or arguments were wrong, 3 if an audit or a verification cannot decide. Results 
 standard output, everything else to standard error.
 
 Each flag can be set by an environment variable: --log-level by SLUICE_LOG_LEVEL. A flag on
-the command line wins. Not by variables: --all and --force, which must be written each
+the command line wins. Not by variables: --all, --force and --yes, which must be written each
 time, --help and --version.`,
 		Version:       version(),
 		SilenceErrors: true,
@@ -172,16 +172,21 @@ func (a *app) refuseUnknownHelp(root *cobra.Command) {
 	a.helpFiles(root, help)
 }
 
+// variableOf is the variable that sets a flag.
+func variableOf(flag string) string {
+	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // setByEnvironment sets the flags that the command line leaves out and that a variable SLUICE_FLAG_NAME
 // sets. An empty variable sets nothing.
 func setByEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	never := append(otherWay(flags, lookup), "all", "force", "yes", "help", "version")
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
-		switch f.Name {
-		case "all", "force", "help", "version":
+		if slices.Contains(never, f.Name) {
 			return
 		}
-		variable := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		variable := variableOf(f.Name)
 		value, _ := lookup(variable)
 		if f.Changed || value == "" || err != nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -41,6 +42,27 @@ func (s *storeFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.namespace, "namespace", "", "with --database or --blob: the `host` name of the hub's namespace, or the id of the Kafka cluster")
 	f.StringVar(&s.hub, "hub", "", "with --database or --blob: the `name` of the hub or topic")
 	f.StringVar(&s.group, "group", "", "with --database or --blob: the consumer `group` (default $Default)")
+}
+
+// otherWay returns the flags of a command that name its store in another way than its command line does: their
+// variables, which may be set for other commands, are not read.
+func otherWay(flags *pflag.FlagSet, lookup func(string) (string, bool)) []string {
+	byFile, byStore := []string{"config", "stage"}, []string{"database", "blob"}
+	names := []string{"prefix", "namespace", "hub", "group"}
+	if flags.Lookup("database") == nil {
+		return nil
+	}
+	changed := func(flag string) bool { return flags.Changed(flag) }
+	set := func(flag string) bool { value, _ := lookup(variableOf(flag)); return value != "" }
+	switch {
+	case slices.ContainsFunc(byStore, changed):
+		return byFile
+	case slices.ContainsFunc(byFile, changed):
+		return append(byStore, names...)
+	case !slices.ContainsFunc(byStore, set):
+		return names
+	}
+	return nil
 }
 
 // given reports whether a store is named. It checks the flags, together with those of a pipeline file.

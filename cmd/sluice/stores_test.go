@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,17 @@ func TestFlagsByEnvironment(t *testing.T) {
 	code, _, errs := invoke(t, "", append(env, "SLUICE_LIMIT=few"), "deadletters", "list")
 	if code != 2 || !strings.Contains(errs, "SLUICE_LIMIT: --limit few: write a whole number") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+	// Variables that other commands use are no mistake beside a flag that names the store in another way.
+	for _, c := range [][]string{
+		{"SLUICE_HUB=flights", "deadletters", "list"},
+		{"SLUICE_DATABASE=" + url, "deadletters", "list", "--config", example(t)},
+		{"SLUICE_STAGE=s", "deadletters", "list", "--database", url, "--namespace", "ns", "--hub", "flights"},
+	} {
+		must(t, "", append(slices.Clone(env), c[0]), c[1:]...)
+	}
+	if code, _, errs := invoke(t, "", append(slices.Clone(env), "SLUICE_DATABASE="+url), "deadletters", "list"); code != 2 || !strings.Contains(errs, "leave out --config and --stage, or these") {
+		t.Errorf("SLUICE_CONFIG and SLUICE_DATABASE: exit code %d: %s", code, errs)
 	}
 	if code, _, errs := invoke(t, "", append(env, "SLUICE_ALL=true"), "deadletters", "discard"); code != 2 || !strings.Contains(errs, "select dead letters") {
 		t.Errorf("SLUICE_ALL: exit code %d: %s", code, errs)
