@@ -115,6 +115,10 @@ func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return internalpostgres.CheckTables(ctx, c.Conn()) }); err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
 	return postgresCatalog{pool}, pool.Close, nil
 }
 

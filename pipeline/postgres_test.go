@@ -5,6 +5,7 @@ package pipeline
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/pgstore"
 )
 
 func init() { servers = append(servers, pgtest.Around) }
@@ -172,4 +174,45 @@ func TestPostgresReader(t *testing.T) {
 			t.Errorf("got %v, want one line with %q", err, want)
 		}
 	}
+}
+
+// TestPostgresRights: a check finds that the role cannot use the tables, or cannot make them.
+func TestPostgresRights(t *testing.T) {
+	address := pgtest.Database(t)
+	db, err := OpenReader(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	mustExec(t, db, `DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN PASSWORD 'guest'; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	guest, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest.User = url.UserPassword("guest", "guest")
+	check := func(want string) {
+		t.Helper()
+		_, done, err := postgresDatabase{url: guest.String()}.inspect(t.Context())
+		if err == nil {
+			done()
+		}
+		if text := fmt.Sprint(err); !strings.Contains(text, want) || strings.Contains(text, "\n") || err != nil && !strings.Contains(text, "as guest") {
+			t.Errorf("got %v, want one line with %q and the role", err, want)
+		}
+	}
+	check("grant the role CREATE on schema public")
+	mustExec(t, db, `GRANT CREATE ON SCHEMA public TO guest`)
+	check("<nil>")
+	store, err := pgstore.Open(t.Context(), address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	check("permission denied for table sluice_schema: the tables in schema public are another role's: grant")
+	mustExec(t, db, `GRANT SELECT ON sluice_schema TO guest`)
+	check("<nil>")
+	mustExec(t, db, `UPDATE sluice_schema SET version = version - 1`)
+	check("or run `sluice checkpoints list` once with the URL of their owner")
+	mustExec(t, db, `UPDATE sluice_schema SET version = 999, oldest_compatible = 999`)
+	check("run one that knows version 999")
 }

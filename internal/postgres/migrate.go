@@ -55,37 +55,88 @@ const migrationLock = "10s"
 // newer are left alone, if they can be used. Several may start at the same
 // time.
 func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
-	if schema == "" {
-		var first *string
-		if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&first); err != nil {
-			return "", fmt.Errorf("find schema: %w", err)
-		}
-		if first == nil {
-			return "", errors.New("no schema in the role's search_path exists: name one")
-		}
-		schema = *first
+	schema, have, err := find(ctx, conn, schema, component)
+	if err != nil {
+		return "", err
 	}
-	have, err := readVersion(ctx, conn, schema, component)
-	if err == nil && have.version < len(all) {
+	if have.version < len(all) {
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 			have, err = upgrade(ctx, tx, schema, component, all)
 			return err
 		})
 	}
-	var denied *pgconn.PgError
-	switch {
-	case errors.As(err, &denied) && denied.Code == "42501":
+	if denied, ok := errors.AsType[*pgconn.PgError](err); ok && denied.Code == insufficientPrivilege {
 		return "", fmt.Errorf("%s: grant the role CREATE on schema %s, or name a schema of its own: %w", denied.Message, schema, err)
-	case err != nil:
-		return "", err
-	case have.oldest > len(all):
-		return "", fmt.Errorf("schema %s is at version %d, which this binary (version %d) is too old for: run one that knows version %d", schema, have.version, len(all), have.oldest)
 	}
-	return schema, nil
+	if err != nil {
+		return "", err
+	}
+	return schema, have.usable(schema, all)
+}
+
+// insufficientPrivilege is the SQLSTATE of a request for which the role lacks a right.
+const insufficientPrivilege = "42501"
+
+// CheckTables reports what would prevent [Prepare] in the role's default schema, and changes nothing.
+func CheckTables(ctx context.Context, conn *pgx.Conn) error {
+	schema, have, err := find(ctx, conn, "", Stores)
+	if err == nil {
+		err = have.usable(schema, Migrations)
+	}
+	if err == nil && have.version < len(Migrations) {
+		err = mayMigrate(ctx, conn, schema)
+	}
+	if err != nil {
+		return fmt.Errorf("Sluice's tables in %s: %w", place(&conn.Config().Config), err)
+	}
+	return nil
+}
+
+// mayMigrate refuses a role that cannot create the tables, or alter those that exist.
+func mayMigrate(ctx context.Context, conn *pgx.Conn, schema string) error {
+	const rights = `
+SELECT has_schema_privilege($1, 'CREATE') AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = 'sluice_schema' AND NOT pg_has_role(c.relowner, 'USAGE'))`
+	var may bool
+	if err := conn.QueryRow(ctx, rights, schema).Scan(&may); err != nil {
+		return fmt.Errorf("look up rights: %w", err)
+	}
+	if !may {
+		return fmt.Errorf("the role may not create or migrate them: grant the role CREATE on schema %s, or run `sluice checkpoints list` once with the URL of their owner", schema)
+	}
+	return nil
+}
+
+// find returns the name of the schema (the role's default if empty), and the version of the tables there.
+func find(ctx context.Context, conn *pgx.Conn, schema, component string) (string, version, error) {
+	if schema == "" {
+		var first *string
+		if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&first); err != nil {
+			return "", version{}, fmt.Errorf("find schema: %w", err)
+		}
+		if first == nil {
+			return "", version{}, errors.New("no schema in the role's search_path exists: name one")
+		}
+		schema = *first
+	}
+	have, err := readVersion(ctx, conn, schema, component)
+	if denied, ok := errors.AsType[*pgconn.PgError](err); ok && denied.Code == insufficientPrivilege {
+		err = fmt.Errorf("%s: the tables in schema %s are another role's: grant this one the rights in docs/security.md, or name a schema of its own: %w",
+			denied.Message, schema, err)
+	}
+	return schema, have, err
 }
 
 // version is a row of sluice_schema; zero if there is none.
 type version struct{ version, oldest int }
+
+// usable refuses tables that are too new for all, the migrations that this binary knows.
+func (v version) usable(schema string, all []Migration) error {
+	if v.oldest > len(all) {
+		return fmt.Errorf("schema %s is at version %d, which this binary (version %d) is too old for: run one that knows version %d", schema, v.version, len(all), v.oldest)
+	}
+	return nil
+}
 
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
