@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/websocketdial"
@@ -69,6 +70,8 @@ func dialError(address string, err error) error {
 		return fmt.Errorf("connect to %s: its certificate is for another name: use the name in the certificate", address)
 	case errors.As(err, &record):
 		return fmt.Errorf("connect to %s: it does not use TLS: check the port, or add UseDevelopmentEmulator=true for an emulator", address)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("connect to %s: %w: check the address, and whether the server runs", address, syscall.ECONNREFUSED)
 	case errors.As(err, &op): // whose text would repeat the address
 		return fmt.Errorf("connect to %s: %w", address, op.Err)
 	}
