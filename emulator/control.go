@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice/emulator/internal/faults"
@@ -65,13 +66,22 @@ func (h *httpServer) addr() string {
 	return h.at.Addr().String()
 }
 
+// listen listens at a TCP address.
+func listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("listen at %s: %w: stop the program that uses it, or name another address; port 0 picks a free one", address, syscall.EADDRINUSE)
+	}
+	return l, err
+}
+
 // startControl listens at addr, which must be on loopback, because there is no
 // authentication. Without addr there is no endpoint.
 func startControl(addr string, handler http.Handler, log *slog.Logger) (*httpServer, error) {
 	if addr == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listen(addr)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (c *CosmosContainer) config() cosmosdb.ContainerConfig {
 }
 
 func (s *Cosmos) listen() error {
-	l, err := net.Listen("tcp", s.cfg.Listen)
+	l, err := listen(s.cfg.Listen)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func StartIssuer(principals []Principal, cfg *IssuerConfig) (*Issuer, error) {
 		return nil, fmt.Errorf("emulator: issuer: %w", err)
 	}
 	s := &Issuer{principals: slices.Clone(principals), lifetime: c.Lifetime, key: key, keyID: rand.Text()}
-	l, err := net.Listen("tcp", c.Listen)
+	l, err := listen(c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: issuer: %w", err)
 	}

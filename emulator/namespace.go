@@ -100,7 +100,7 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 		if at == "" {
 			at = "127.0.0.1:0"
 		}
-		l, err := net.Listen("tcp", at)
+		l, err := listen(at)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 	if cfg.tlsListen == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", cfg.tlsListen)
+	l, err := listen(cfg.tlsListen)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (a *busAdmin) share(requests net.Listener) { a.shared = a.serveOn(requests,
 
 // listen serves requests at an address of its own.
 func (a *busAdmin) listen(address, certOut string) error {
-	l, err := net.Listen("tcp", address)
+	l, err := listen(address)
 	if err != nil {
 		return fmt.Errorf("administration: %w", err)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 
 	"github.com/spf13/cobra"
 
@@ -61,9 +59,9 @@ func (a *app) serveKEDA(ctx context.Context, path, address string, files keda.TL
 		return unlessInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, closeSoon(ctx, done)) }()
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen("--listen", address)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w", address, errors.Unwrap(err))
+		return err
 	}
 	a.log.Info("external scaler for KEDA", "at", listener.Addr().String(), "tls", tls != nil, "resources", len(lags))
 	return keda.Serve(ctx, listener, lags, tls, a.log)

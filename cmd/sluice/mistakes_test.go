@@ -56,7 +56,7 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"unknown hub", environment(right, database), []string{"run", otherHub}, []string{"flights.yaml:", "flihgts", "not found: check the names"}},
 		{"unknown hub, validated", environment(right, database), []string{"validate", otherHub}, []string{"flights.yaml:", "not found: check the names"}},
 		{"wrong key", environment(wrong, database), []string{"run", example(t)}, []string{"flights.yaml:", "not authorised: check the key"}},
-		{"unreachable hub", environment(absent, database), []string{"run", example(t)}, []string{"flights.yaml:", closed, "connection refused"}},
+		{"unreachable hub", environment(absent, database), []string{"run", example(t)}, []string{"flights.yaml:", closed, "connection refused: check the address, and whether the server runs"}},
 		{"mangled connection string", environment("Endpoint=sb://x;SharedAccessKey="+secret, database), []string{"run", example(t)}, []string{"flights.yaml:", "no SharedAccessKeyName"}},
 		{"unreachable database", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"run", example(t)}, []string{"flights.yaml:", "database", closed}},
 		{"unreachable database, validated", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"validate", example(t)}, []string{"flights.yaml:", "database", closed}},
@@ -72,7 +72,8 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"a store that is not there", nil, []string{"deadletters", "list", "--database", "sqlite:slip.db", "--namespace", "n", "--hub", "h"}, []string{"--database: the database does not exist"}},
 		{"a store without tables", nil, []string{"checkpoints", "list", "--database", empty, "--namespace", "n", "--hub", "h"}, []string{"--database: the database has no table sluice_checkpoints"}},
 		{"unknown partition", environment(right, database), []string{"checkpoints", "set", "--config", example(t), "--partition", "7", "--to", "latest"}, []string{"flights has no partition 7: its partitions are 0"}},
-		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use"}},
+		{"address in use", nil, []string{"emulator", "serve", "--listen", srv.Addr(), "--hub", "h=1"}, []string{srv.Addr(), "address already in use: stop the program that uses it"}},
+		{"address of metrics in use", environment(right, database), []string{"run", example(t), "--metrics", srv.Addr()}, []string{"--metrics " + srv.Addr(), "address already in use: choose another port"}},
 		{"odd hub", nil, []string{"emulator", "serve", "--listen", "127.0.0.1:0", "--hub", "a/b=1"}, []string{"a/b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

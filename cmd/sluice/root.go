@@ -214,6 +214,14 @@ func fileOf(config string, args []string) (string, error) {
 	return config, nil
 }
 
+// durationAsText lets a line of JSON have 30.5s, as one of text has, and not a number of nanoseconds.
+func durationAsText(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		attr.Value = slog.StringValue(attr.Value.Duration().String())
+	}
+	return attr
+}
+
 func (a *app) setLog(format, level string) error {
 	var opts slog.HandlerOptions
 	var l slog.Level
@@ -225,6 +233,7 @@ func (a *app) setLog(format, level string) error {
 	case "text":
 		a.log = slog.New(slog.NewTextHandler(a.screen, &opts))
 	case "json":
+		opts.ReplaceAttr = durationAsText
 		a.log = slog.New(slog.NewJSONHandler(a.screen, &opts))
 	default:
 		return fmt.Errorf("--log-format %s: write text or json", format)

@@ -114,13 +114,25 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	return err
 }
 
+// listen listens at the address that a flag names.
+func listen(flag, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("%s %s: %w: choose another port; port 0 picks a free one", flag, address, syscall.EADDRINUSE)
+	case err != nil:
+		err = fmt.Errorf("%s %s: %w", flag, address, errors.Unwrap(err))
+	}
+	return listener, err
+}
+
 // startMonitoring serves metrics and probes at an address, if there is one.
 func (a *app) startMonitoring(ctx context.Context, address string) (*monitoring.Monitoring, error) {
 	var listener net.Listener
 	if address != "" {
 		var err error
-		if listener, err = net.Listen("tcp", address); err != nil {
-			return nil, fmt.Errorf("--metrics %s: %w", address, errors.Unwrap(err))
+		if listener, err = listen("--metrics", address); err != nil {
+			return nil, err
 		}
 	}
 	return monitoring.Start(ctx, listener, a.log)

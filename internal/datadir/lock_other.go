@@ -25,7 +25,7 @@ func Lock(path string) (*DirLock, error) {
 		name = filepath.Join(path, "lock")
 	}
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: stop that process, or use another one", path, ErrLocked)
+		return nil, fmt.Errorf("%s: %w: stop that process, or name another place", path, ErrLocked)
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

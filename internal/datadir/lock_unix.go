@@ -38,7 +38,7 @@ func Lock(path string) (*DirLock, error) {
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s: %w: stop that process, or use another one", path, ErrLocked)
+		err = fmt.Errorf("%s: %w: stop that process, or name another place", path, ErrLocked)
 	} else {
 		err = fmt.Errorf("lock %s: %w", path, err)
 	}
