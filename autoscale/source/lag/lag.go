@@ -75,19 +75,25 @@ type Measurement struct {
 	Partitions int   // that the hub or topic has
 }
 
-// Read implements [autoscale.Source], with the events of [Source.Measure].
+// Read implements [autoscale.Source]: the events of [Source.Measure], except that up to half
+// of the partitions may leave a question without an answer; each of them counts with its
+// bounds of before. One that has never answered has none, and is an error.
 func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
-	m, err := s.Measure(ctx)
+	m, err := s.measure(ctx, func(partitions int) int { return partitions / 2 })
 	return autoscale.Reading{Value: float64(m.Events)}, err
 }
 
 // Measure measures the lag. Only events that the hub still holds count.
 // Events after a checkpoint that are known to be processed do not count. A partition whose
 // newest event the hub reports as older than the checkpoint counts as 0: that report is out
-// of date, or never comes on a hub that IoT Hub feeds. A partition that does not answer counts
-// with its bounds of before. It returns an error if most partitions do not answer, and a
-// [*RecreatedError] if a checkpoint belongs to a former hub.
+// of date, or never comes on a hub that IoT Hub feeds. It returns an error if a partition does
+// not answer, and a [*RecreatedError] if a checkpoint belongs to a former hub.
 func (s *Source) Measure(ctx context.Context) (Measurement, error) {
+	return s.measure(ctx, func(int) int { return 0 })
+}
+
+// measure is Measure, where of so many partitions some may be silent.
+func (s *Source) measure(ctx context.Context, silent func(partitions int) int) (Measurement, error) {
 	topic, err := s.hub.Describe(ctx)
 	if err != nil {
 		return Measurement{}, fmt.Errorf("lag of %s: describe topic: %w", s.group.Topic, err)
@@ -106,30 +112,33 @@ func (s *Source) Measure(ctx context.Context) (Measurement, error) {
 		}
 		at[p.Partition] = p
 	}
-	total, err := s.totalLag(ctx, topic.Partitions, at)
+	total, err := s.totalLag(ctx, topic.Partitions, at, silent(len(topic.Partitions)))
 	if err != nil {
 		return Measurement{}, fmt.Errorf("lag of %s: %w", s.group.Topic, err)
 	}
 	return Measurement{total, len(topic.Partitions)}, nil
 }
 
-// totalLag adds up the lag of the partitions, cfg.Parallel at a time. It fails if most of
-// them do not answer, or if ctx ends.
-func (s *Source) totalLag(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint) (total int64, err error) {
-	answered := 0
+// totalLag adds up the lag of the partitions, cfg.Parallel at a time. It fails if more than
+// silent of them do not answer, if one of those has never answered, or if ctx ends.
+func (s *Source) totalLag(ctx context.Context, partitions []string, at map[string]*sluice.Checkpoint, silent int) (total int64, err error) {
+	unanswered := 0
 	next := make(chan string)
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for range min(s.cfg.Parallel, len(partitions)) {
 		asking.Go(func() {
 			for p := range next {
-				n, failed := s.partitionLag(ctx, p, at[p])
+				bounds, known, failed := s.bounds(ctx, p)
 				mu.Lock()
-				total += n
-				if failed == nil {
-					answered++
-				} else if err == nil {
-					err = failed
+				if failed != nil {
+					unanswered++
+					err = cmp.Or(err, failed)
+				}
+				if known {
+					total += s.lagIn(bounds, at[p])
+				} else {
+					silent = -1
 				}
 				mu.Unlock()
 			}
@@ -140,29 +149,24 @@ func (s *Source) totalLag(ctx context.Context, partitions []string, at map[strin
 	}
 	close(next)
 	asking.Wait()
-	if ctx.Err() != nil || 2*answered < len(partitions) {
+	if ctx.Err() != nil || unanswered > silent {
 		return 0, cmp.Or(err, ctx.Err())
 	}
 	return total, nil
 }
 
-// partitionLag returns the number of events of a partition that are not processed, with an
-// error if it is by bounds of before.
-func (s *Source) partitionLag(ctx context.Context, partition string, p *sluice.Checkpoint) (int64, error) {
-	b, err := s.hub.Bounds(ctx, partition)
+// bounds returns the bounds of a partition; if it does not answer, those of before, if they
+// are known, and an error.
+func (s *Source) bounds(ctx context.Context, partition string) (b driver.Bounds, known bool, err error) {
+	b, err = s.hub.Bounds(ctx, partition)
 	s.mu.Lock()
-	if err == nil {
-		s.known[partition] = b
-	}
-	b, known := s.known[partition]
-	s.mu.Unlock()
+	defer s.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("bounds of partition %s: %w", partition, err)
+		b, known = s.known[partition]
+		return b, known, fmt.Errorf("bounds of partition %s: %w", partition, err)
 	}
-	if !known {
-		return 0, err
-	}
-	return s.lagIn(b, p), err
+	s.known[partition] = b
+	return b, true, nil
 }
 
 // lagIn returns the number of events within bounds that are not processed.

@@ -203,19 +203,26 @@ func TestManyPartitions(t *testing.T) {
 	}
 	hub.fail = "50"
 	source := lag.New(hub, listed{}, group, nil)
-	if r, err = source.Read(t.Context()); err != nil || r.Value != 990 {
-		t.Errorf("one partition never answered: %v, %v; want the 990 of the others", r.Value, err)
+	const silent = "lag of flights: bounds of partition 50: no answer"
+	if r, err = source.Read(t.Context()); err == nil || r.Value != 0 || err.Error() != silent {
+		t.Errorf("one partition never answered: %v, %v", r.Value, err)
 	}
 	hub.fail = ""
 	if r, err = source.Read(t.Context()); err != nil || r.Value != 1000 {
 		t.Errorf("all answer: %v, %v", r.Value, err)
 	}
+	if m, err := source.Measure(t.Context()); err != nil || m != (lag.Measurement{Events: 1000, Partitions: 100}) {
+		t.Errorf("all answer: %v, %v", m, err)
+	}
 	hub.fail = "50"
 	if r, err = source.Read(t.Context()); err != nil || r.Value != 1000 {
 		t.Errorf("one partition does not answer any more: %v, %v; want its lag of before", r.Value, err)
 	}
+	if m, err := source.Measure(t.Context()); err == nil || m.Events != 0 || err.Error() != silent {
+		t.Errorf("one partition does not answer any more, and the measurement is %v, %v", m, err)
+	}
 	hub.ids = []string{"50"}
-	if r, err = lag.New(hub, listed{}, group, nil).Read(t.Context()); err == nil || r.Value != 0 || !strings.Contains(err.Error(), "lag of flights: bounds of partition 50: no answer") {
+	if r, err = source.Read(t.Context()); err == nil || r.Value != 0 || err.Error() != silent {
 		t.Errorf("no partition answers: %v, %v", r.Value, err)
 	}
 }

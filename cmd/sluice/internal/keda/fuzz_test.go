@@ -15,11 +15,11 @@ func FuzzTrigger(f *testing.F) {
 	f.Add("", "activationLag", "1e400")
 	f.Add("orders\n", "targetLag", "NaN")
 	f.Add("", "unknown", "")
-	resources := map[string]*resource{"flights": {Lag: config.Lag{Name: "flights", Target: 1000}}}
+	resources := map[string]*resource{"flights": newResource(config.Lag{Name: "flights", Target: 1000})}
 	f.Fuzz(func(t *testing.T, name, key, value string) {
 		trigger, err := readTrigger(resources, map[string]string{resourceKey: name, key: value})
 		if err != nil {
-			if text := oneLine(err); strings.Contains(text, "\n") || len(text) > 1000 {
+			if text := oneLine(err); strings.Contains(text, "\n") || len(text) > maxError+len("…") {
 				t.Errorf("%q", text)
 			}
 			return

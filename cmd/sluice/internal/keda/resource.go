@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale/config"
@@ -23,16 +22,24 @@ const keptFor = 2 * time.Second
 type resource struct {
 	config.Lag
 
-	mu       sync.Mutex
-	measured time.Time // when last was measured
-	last     lag.Measurement
+	measuring chan struct{} // holds a value while the lag is measured; guards what follows
+	measured  time.Time     // when last was measured
+	last      lag.Measurement
+}
+
+func newResource(l config.Lag) *resource {
+	return &resource{Lag: l, measuring: make(chan struct{}, 1)}
 }
 
 // measure returns the lag, measured at most keptFor ago. A measurement that fails is not
-// kept.
+// kept. Requests wait for each other no longer than ctx.
 func (r *resource) measure(ctx context.Context) (lag.Measurement, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	select {
+	case r.measuring <- struct{}{}:
+	case <-ctx.Done():
+		return lag.Measurement{}, fmt.Errorf("lag of %s: another request still measures it: %w", r.Name, context.Cause(ctx))
+	}
+	defer func() { <-r.measuring }()
 	if !r.measured.IsZero() && time.Since(r.measured) < keptFor {
 		return r.last, nil
 	}

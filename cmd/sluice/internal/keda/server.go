@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"github.com/sluice-go/sluice/autoscale/config"
@@ -36,6 +37,11 @@ const (
 	streamEvery = 5 * time.Second
 	// stopTimeout bounds the end of requests that are under way.
 	stopTimeout = 5 * time.Second
+	// clientSilence is how long a client may be silent before it is asked whether it is
+	// there, so that the stream of one that has vanished ends.
+	clientSilence = time.Minute
+	// maxError is the length in bytes of an error's text for KEDA.
+	maxError = 500
 )
 
 // Server answers KEDA. It is safe for concurrent use.
@@ -53,9 +59,10 @@ func Serve(ctx context.Context, listener net.Listener, lags []config.Lag, tls *t
 	defer stop()
 	s := &Server{resources: map[string]*resource{}, log: log, stopped: stopped}
 	for _, l := range lags {
-		s.resources[l.Name] = &resource{Lag: l}
+		s.resources[l.Name] = newResource(l)
 	}
-	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(256), grpc.ConnectionTimeout(10 * time.Second)}
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(256), grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientSilence})}
 	if tls != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
 	}
@@ -88,7 +95,7 @@ func (s *Server) ask(ctx context.Context, ref *externalscaler.ScaledObjectRef) (
 	defer cancel()
 	m, err := t.resource.measure(ctx)
 	if err != nil {
-		s.log.Warn("measuring the lag failed", "resource", t.resource.Name, "scaled_object", ref.GetNamespace()+"/"+ref.GetName(), "error", err)
+		s.log.Warn("measuring the lag failed", "resource", t.resource.Name, "scaled_object", fmt.Sprintf("%.100s/%.100s", ref.GetNamespace(), ref.GetName()), "error", err)
 		return nil, m, status.Error(codes.Unavailable, "sluice: "+oneLine(err))
 	}
 	return t, m, nil
@@ -164,8 +171,14 @@ func (s *Server) GetMetrics(ctx context.Context, r *externalscaler.GetMetricsReq
 	}}}, nil
 }
 
-// oneLine is an error's text as one line.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// oneLine is an error's text as one line of bounded length.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "") + "…"
+	}
+	return text
+}
 
 // TLS are the files of a server's certificate. They are read again for each connection, so
 // that they can be renewed.
