@@ -38,7 +38,7 @@ type Holder struct {
 	log      *slog.Logger
 
 	mu    sync.Mutex
-	until time.Time // until then the target may be scaled; zero: the lease is not held
+	until leaseEnd // until then the target may be scaled
 }
 
 // NewHolder returns a holder that takes the lease l of a resource. A nil log means that
@@ -70,7 +70,7 @@ func (h *Holder) Hold(ctx context.Context) (held context.Context, release func()
 	release = func() {
 		cancel(context.Canceled)
 		renewing.Wait()
-		h.setUntil(time.Time{})
+		h.setUntil(leaseEnd{})
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.lease.Duration)
 		defer cancel()
 		if err := h.store.ReleaseLease(ending, h.resource, h.lease.Owner); err != nil {
@@ -89,27 +89,38 @@ func (h *Holder) take(ctx context.Context) (other *Lease, err error) {
 	switch {
 	case err != nil:
 	case other != nil:
-		h.setUntil(time.Time{})
+		h.setUntil(leaseEnd{})
 	default:
-		h.setUntil(began.Add(h.lease.Duration - h.lease.Duration/5))
+		h.setUntil(endAt(began.Add(h.lease.Duration - h.lease.Duration/5)))
 	}
 	return other, err
 }
 
-func (h *Holder) setUntil(t time.Time) {
+func (h *Holder) setUntil(end leaseEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = t
+	h.until = end
+}
+
+// leaseEnd is the end of a lease by two clocks, of which the first to reach it counts. The
+// monotonic one does not follow a clock that is set, but stands still while the machine is
+// suspended. The zero value: the lease is not held.
+type leaseEnd struct{ monotonic, wall time.Time }
+
+func endAt(t time.Time) leaseEnd { return leaseEnd{t, t.Round(0)} }
+
+func (e leaseEnd) left(now time.Time) time.Duration {
+	if e.wall.IsZero() {
+		return 0
+	}
+	return min(e.monotonic.Sub(now), e.wall.Sub(now))
 }
 
 // left is how long the target may be scaled; it is not positive if it may not.
 func (h *Holder) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.until.IsZero() {
-		return 0
-	}
-	return time.Until(h.until)
+	return h.until.left(time.Now())
 }
 
 // renew renews the lease until ctx ends; then it returns nil. If another process has it,
