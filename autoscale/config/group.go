@@ -182,7 +182,7 @@ func (g *Group) session(ctx context.Context, m *member, opts *Options) (ran bool
 	defer func() { err = errors.Join(err, parts.closeSoon(ctx)) }()
 	if g.mode == AllParts {
 		held, release, err := c.awaitLease(ctx, m, parts.holder, opts)
-		if err != nil {
+		if err != nil || held == nil {
 			return false, err
 		}
 		defer release()
@@ -229,8 +229,8 @@ func (c *Config) lease() autoscale.Lease {
 // awaitLease takes the lease of the resource. While a process with the same file holds it,
 // such as another replica, one that was killed, or the pod that this one replaces, it stands
 // by; then a state that cannot be reached is waited for too. A process with another file is an
-// error that names both.
-func (c *Config) awaitLease(ctx context.Context, m *member, holder *autoscale.Holder, opts *Options) (context.Context, func(), error) {
+// error that names both. If ctx ends meanwhile, held is nil.
+func (c *Config) awaitLease(ctx context.Context, m *member, holder *autoscale.Holder, opts *Options) (held context.Context, release func(), err error) {
 	log := opts.Log.With("resource", c.Resource.Name)
 	mine := c.lease()
 	standby, failing := time.Time{}, false
@@ -245,7 +245,7 @@ func (c *Config) awaitLease(ctx context.Context, m *member, holder *autoscale.Ho
 			}
 			return held, release, nil
 		case ctx.Err() != nil:
-			return ctx, func() {}, nil
+			return nil, nil, nil
 		case !leased && standby.IsZero():
 			return nil, nil, c.problem("state", err)
 		case leased && other.Lease.File != mine.File:

@@ -1,0 +1,71 @@
+package config_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/autoscale/sqlstore"
+)
+
+// roles collects the roles of one file, and calls on with each.
+type roles struct {
+	config.Watch
+	on   func(config.Role)
+	seen []config.Role
+}
+
+func (r *roles) OnRole(_, _ string, _ autoscale.Limits, role config.Role) {
+	r.seen = append(r.seen, role)
+	r.on(role)
+}
+
+// TestStandby: a process does not wait for one with another file, which is an error with both
+// names. It stands by for one with the same file, and one that is interrupted then has never
+// been active.
+func TestStandby(t *testing.T) {
+	d := &directory{t, t.TempDir()}
+	d.write("metrics.db", "")
+	file := d.scaling("orders")
+	store, err := sqlstore.OpenSQLite(d.file("state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	run := func(holder string) (*roles, string, error) {
+		t.Helper()
+		lease := autoscale.Lease{Owner: "other", File: holder, Host: "far", Duration: time.Hour}
+		if held, err := store.TakeLease(t.Context(), "orders", lease); held != nil || err != nil {
+			t.Fatal(held, err)
+		}
+		g, err := config.LoadGroup(config.AllParts, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		log, watch := &logFile{}, &roles{on: func(role config.Role) {
+			if role == config.Standby {
+				cancel()
+			}
+		}}
+		err = g.Run(ctx, &config.Options{Watch: watch, Log: slog.New(slog.NewTextHandler(log, nil))})
+		return watch, log.String(), err
+	}
+
+	watch, log, err := run("/elsewhere/orders.yaml")
+	for _, want := range []string{file + ":1:1: name: another process works on the resource orders: other of /elsewhere/orders.yaml on the host far", "give this one another name, or stop that process"} {
+		if err == nil || !strings.Contains(err.Error(), want) || len(watch.seen) > 0 {
+			t.Errorf("beside a process with another file: %v, roles %v, want … %s …\n%s", err, watch.seen, want, log)
+		}
+	}
+	watch, log, err = run(file)
+	if err != nil || !slices.Equal(watch.seen, []config.Role{config.Standby}) || strings.Contains(log, "msg=autoscaling") {
+		t.Errorf("interrupted while it stands by: %v, roles %v, log\n%s", err, watch.seen, log)
+	}
+}
