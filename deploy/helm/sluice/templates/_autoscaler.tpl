@@ -12,7 +12,7 @@ data:
   {{- end }}
 {{- end }}
 
-{{/* The spec of the autoscaler's pod, of a dict with root, name, fullname and values. Its token for the API server is mounted only if it scales on Kubernetes. */}}
+{{/* The spec of the autoscaler's pod, of a dict with root, name, fullname, values and volume, whether it has one. Its token for the API server is mounted only if it scales on Kubernetes. */}}
 {{- define "sluice.autoscalerPod" -}}
 {{- $a := .values }}
 {{- $root := .root }}
@@ -38,11 +38,14 @@ containers:
       {{- if $a.dryRun }}
       - --dry-run
       {{- end }}
+      - --metrics=:9090
       - --log-format={{ $root.Values.log.format }}
       - --log-level={{ $root.Values.log.level }}
       {{- range $a.args }}
       - {{ . | quote }}
       {{- end }}
+    ports:
+      - {name: metrics, containerPort: 9090}
     env:
       {{- with dig "limits" "memory" "" $a.resources }}
       - {name: GOMEMLIMIT, value: {{ include "sluice.memoryLimit" . }}}
@@ -51,6 +54,7 @@ containers:
     {{- with $a.envFrom }}
     envFrom: {{- toYaml . | nindent 6 }}
     {{- end }}
+    {{- include "sluice.probes" $a.probes | nindent 4 }}
     {{- with $a.resources }}
     resources: {{- toYaml . | nindent 6 }}
     {{- end }}
@@ -63,20 +67,14 @@ containers:
 volumes:
   - name: config
     configMap: {name: {{ .fullname }}-files}
-  - name: pipelines
-    projected:
-      sources:
-        {{- range $name, $p := $root.Values.pipelines }}
-        - configMap: {name: {{ include "sluice.fullname" $root }}-{{ $name }}-files}
-        {{- else }}
-        []
-        {{- end }}
+  {{- include "sluice.pipelineFiles" $root | nindent 2 }}
   - name: data
-    {{- if $a.state.persistent }}
+    {{- if .volume }}
     persistentVolumeClaim: {claimName: {{ $a.state.existingClaim | default .fullname }}}
     {{- else }}
     emptyDir: {}
     {{- end }}
   {{- with $a.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- include "sluice.spread" . }}
 {{- with include "sluice.scheduling" $a }}{{ . }}{{ end }}
 {{- end }}

@@ -71,22 +71,7 @@ containers:
     {{- with $p.envFrom }}
     envFrom: {{- toYaml . | nindent 6 }}
     {{- end }}
-    # A database that is down for long makes the pod not ready. A restart would not help.
-    startupProbe:
-      httpGet: {path: /livez, port: metrics}
-      periodSeconds: 2
-      timeoutSeconds: {{ $p.probes.timeoutSeconds }}
-      failureThreshold: {{ max 1 (div (add $p.probes.startupSeconds 1) 2) }}
-    livenessProbe:
-      httpGet: {path: /livez, port: metrics}
-      periodSeconds: {{ $p.probes.periodSeconds }}
-      timeoutSeconds: {{ $p.probes.timeoutSeconds }}
-      failureThreshold: {{ $p.probes.failureThreshold }}
-    readinessProbe:
-      httpGet: {path: /readyz, port: metrics}
-      periodSeconds: {{ $p.probes.periodSeconds }}
-      timeoutSeconds: {{ $p.probes.timeoutSeconds }}
-      failureThreshold: {{ $p.probes.failureThreshold }}
+    {{- include "sluice.probes" $p.probes | nindent 4 }}
     {{- with $p.resources }}
     resources: {{- toYaml . | nindent 6 }}
     {{- end }}
@@ -118,18 +103,6 @@ volumes:
       volumeAttributes: {secretProviderClass: {{ $p.fullname }}}
   {{- end }}
   {{- with $p.volumes }}{{ toYaml . | nindent 2 }}{{ end }}
-{{- with $p.spreadOver }}
-topologySpreadConstraints:
-  {{- range . }}
-  - maxSkew: 1
-    topologyKey: {{ . }}
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels: {{- include "sluice.selector" (dict "root" $.root "name" $p.name) | nindent 8 }}
-    {{- if eq $p.kind "Deployment" }}
-    matchLabelKeys: [pod-template-hash]
-    {{- end }}
-  {{- end }}
-{{- end }}
+{{- include "sluice.spread" (dict "root" .root "name" $p.name "values" $p) }}
 {{- with include "sluice.scheduling" $p }}{{ . }}{{ end }}
 {{- end }}

@@ -78,6 +78,16 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- toJson $targets }}
 {{- end }}
 
+{{/* The autoscaler's files whose state is in SQLite, which is the default: a JSON array of names. */}}
+{{- define "sluice.onDisk" -}}
+{{- $names := list }}
+{{- range $name, $text := .Values.autoscaler.files }}
+{{- $state := get (fromYaml $text) "state" }}
+{{- if not (and (kindIs "map" $state) (or (hasKey $state "postgres") (hasKey $state "azure"))) }}{{ $names = append $names $name }}{{ end }}
+{{- end }}
+{{- toJson $names }}
+{{- end }}
+
 {{- define "sluice.image" -}}
 {{- if .Values.image.digest -}}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
@@ -109,6 +119,70 @@ securityContext:
   fsGroup: 65532
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Probes over HTTP, of the values of probes. */}}
+{{- define "sluice.probes" -}}
+# A database that is down for long makes the pod not ready. A restart would not help.
+startupProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: 2
+  timeoutSeconds: {{ .timeoutSeconds }}
+  failureThreshold: {{ max 1 (div (add .startupSeconds 1) 2) }}
+livenessProbe:
+  httpGet: {path: /livez, port: metrics}
+  periodSeconds: {{ .periodSeconds }}
+  timeoutSeconds: {{ .timeoutSeconds }}
+  failureThreshold: {{ .failureThreshold }}
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: {{ .periodSeconds }}
+  timeoutSeconds: {{ .timeoutSeconds }}
+  failureThreshold: {{ .failureThreshold }}
+{{- end }}
+
+{{/* How pods are spread, of a dict with root, name and values. */}}
+{{- define "sluice.spread" -}}
+{{- with .values.spreadOver }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "sluice.selector" $ | nindent 8 }}
+    {{- if ne $.values.kind "StatefulSet" }}
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The volume with all pipelines' files, of the root. */}}
+{{- define "sluice.pipelineFiles" -}}
+- name: pipelines
+  projected:
+    sources:
+      {{- range $name, $p := .Values.pipelines }}
+      - configMap: {name: {{ include "sluice.fullname" $ }}-{{ $name }}-files}
+      {{- else }}
+      []
+      {{- end }}
+{{- end }}
+
+{{/* The metadata of a pod that reads the pipelines' files too, of a dict with root, name, values and files, its own. */}}
+{{- define "sluice.podMetadata" -}}
+labels:
+  {{- include "sluice.podLabels" . | nindent 2 }}
+  {{- if .values.workloadIdentity.clientId }}
+  azure.workload.identity/use: "true"
+  {{- end }}
+  {{- with .values.podLabels }}{{ toYaml . | nindent 2 }}{{ end }}
+annotations:
+  {{- $files := list .files }}
+  {{- range .root.Values.pipelines }}{{ $files = append $files .file }}{{ end }}
+  checksum/config: {{ toJson $files | sha256sum | quote }}
+  {{- with .values.podAnnotations }}{{ toYaml . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{/* Where pods run, of the values of a consumer or the autoscaler. */}}
@@ -153,4 +227,21 @@ azure.workload.identity/tenant-id: {{ . | quote }}
 {{- with .serviceAccountAnnotations }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* A PodDisruptionBudget, of a dict with root, name, fullname and maxUnavailable. */}}
+{{- define "sluice.disruptionBudget" }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .fullname }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "sluice.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: {{ .maxUnavailable }}
+  # A pod that is not ready must not hold up the drain of its node.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "sluice.selector" . | nindent 6 }}
 {{- end }}

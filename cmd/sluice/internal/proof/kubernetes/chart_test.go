@@ -61,6 +61,9 @@ var definitions = sync.OnceFunc(func() {
 	}
 })
 
+// kedaOn turns the external scaler for KEDA on.
+const kedaOn = "keda: {file: '{}'}"
+
 // Each value of the chart, an example, and what the objects then have which they do not have
 // with the default; with ! in front, what they no longer have. Objects are JSON with sorted keys.
 var examples = []struct{ path, value, wanted, with string }{
@@ -117,6 +120,7 @@ var examples = []struct{ path, value, wanted, with string }{
 	{"consumer.priorityClassName", `system-cluster-critical`, `"priorityClassName":"system-cluster-critical"`, ""},
 
 	{"autoscaler.files", `{mail.yaml: "target: {kubernetes: {kind: StatefulSet, name: mail, namespace: mail}}"}`, `"resourceNames":["mail"],"resources":["statefulsets/scale"]`, ""},
+	{"autoscaler.replicas", `2`, `"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}`, "autoscaler: {files: {flights.yaml: 'state: {postgres: x}'}}"},
 	{"autoscaler.dryRun", `true`, `"verbs":["get"]`, ""},
 	{"autoscaler.env", `[{name: A, value: b}]`, `{"name":"A","value":"b"}`, ""},
 	{"autoscaler.envFrom", `[{secretRef: {name: shop}}]`, `"envFrom":[{"secretRef":{"name":"shop"}}]`, ""},
@@ -127,6 +131,11 @@ var examples = []struct{ path, value, wanted, with string }{
 	{"autoscaler.state.size", `2Gi`, `"requests":{"storage":"2Gi"}`, ""},
 	{"autoscaler.state.storageClassName", `fast`, `"storageClassName":"fast"`, ""},
 	{"autoscaler.state.existingClaim", `mine`, `"persistentVolumeClaim":{"claimName":"mine"}`, ""},
+	{"autoscaler.probes.startupSeconds", `31`, `"startupProbe":{"failureThreshold":16`, ""},
+	{"autoscaler.probes.periodSeconds", `17`, `"periodSeconds":17`, ""},
+	{"autoscaler.probes.timeoutSeconds", `9`, `"timeoutSeconds":9`, ""},
+	{"autoscaler.probes.failureThreshold", `8`, `"livenessProbe":{"failureThreshold":8`, ""},
+	{"autoscaler.spreadOver", `[example.com/rack]`, `"topologyKey":"example.com/rack"`, ""},
 	{"autoscaler.serviceAccountName", `scaler`, `"serviceAccountName":"scaler"`, ""},
 	{"autoscaler.serviceAccountAnnotations", `{example.com/role: scaler}`, `"example.com/role":"scaler"`, ""},
 	{"autoscaler.workloadIdentity.clientId", `1b4e28ba`, `"azure.workload.identity/client-id":"1b4e28ba"`, ""},
@@ -139,6 +148,28 @@ var examples = []struct{ path, value, wanted, with string }{
 	{"autoscaler.tolerations", `[{key: spot, operator: Exists}]`, `"tolerations":[{"key":"spot","operator":"Exists"}]`, ""},
 	{"autoscaler.affinity", `{nodeAffinity: {}}`, `"affinity":{"nodeAffinity":{}}`, ""},
 	{"autoscaler.priorityClassName", `system-cluster-critical`, `"priorityClassName":"system-cluster-critical"`, ""},
+
+	{"keda.file", `"flights: {lag: {pipeline: /etc/sluice/flights.yaml}, target: 7}"`, `"sluice-keda"`, ""},
+	{"keda.replicas", `1`, `!"kind":"PodDisruptionBudget"`, kedaOn + "\nconsumer: {podDisruptionBudget: {enabled: false}}"},
+	{"keda.tlsSecret", `keda-tls`, `"livenessProbe":{"tcpSocket":{"port":"keda"}}`, kedaOn},
+	{"keda.env", `[{name: A, value: b}]`, `{"name":"A","value":"b"}`, kedaOn},
+	{"keda.envFrom", `[{secretRef: {name: shop}}]`, `"envFrom":[{"secretRef":{"name":"shop"}}]`, kedaOn},
+	{"keda.args", `[--tls-client-ca=/etc/sluice-tls/ca.crt]`, `"--tls-client-ca=/etc/sluice-tls/ca.crt"`, kedaOn},
+	{"keda.resources.requests", `{cpu: 3}`, `"requests":{"cpu":3`, kedaOn},
+	{"keda.resources.limits", `{memory: 100M}`, `"value":"85MiB"`, kedaOn},
+	{"keda.spreadOver", `[example.com/rack]`, `"topologyKey":"example.com/rack"`, kedaOn},
+	{"keda.serviceAccountName", `scaler`, `"serviceAccountName":"scaler"`, kedaOn},
+	{"keda.serviceAccountAnnotations", `{example.com/role: scaler}`, `"example.com/role":"scaler"`, kedaOn},
+	{"keda.workloadIdentity.clientId", `1b4e28ba`, `"azure.workload.identity/client-id":"1b4e28ba"`, kedaOn},
+	{"keda.workloadIdentity.tenantId", `2fa1`, `"azure.workload.identity/tenant-id":"2fa1"`, kedaOn},
+	{"keda.podLabels", `{tier: scaler}`, `"tier":"scaler"`, kedaOn},
+	{"keda.podAnnotations", `{example.com/note: "3"}`, `"example.com/note":"3"`, kedaOn},
+	{"keda.volumes", `[{name: ca, secret: {secretName: ca}}]`, `{"name":"ca","secret":{"secretName":"ca"}}`, kedaOn},
+	{"keda.volumeMounts", `[{name: ca, mountPath: /ca}]`, `{"mountPath":"/ca","name":"ca"}`, "keda: {file: '{}', volumes: [{name: ca, emptyDir: {}}]}"},
+	{"keda.nodeSelector", `{pool: system}`, `"nodeSelector":{"pool":"system"}`, kedaOn},
+	{"keda.tolerations", `[{key: spot, operator: Exists}]`, `"tolerations":[{"key":"spot","operator":"Exists"}]`, kedaOn},
+	{"keda.affinity", `{nodeAffinity: {}}`, `"affinity":{"nodeAffinity":{}}`, kedaOn},
+	{"keda.priorityClassName", `system-cluster-critical`, `"priorityClassName":"system-cluster-critical"`, kedaOn},
 
 	{"serviceMonitor.enabled", `true`, `"kind":"ServiceMonitor"`, ""},
 	{"serviceMonitor.interval", `15s`, `"interval":"15s"`, "serviceMonitor: {enabled: true}"},

@@ -98,6 +98,12 @@ func TestMistakes(t *testing.T) {
 		{`{fullnameOverride: ` + strings.Repeat("x", 50) + `}`, `x-flights is longer than 52 characters: choose a shorter name or fullnameOverride`},
 		{`{pipelines: {autoscaler: {file: "partitions: all"}}}`, `pipelines.autoscaler: the autoscaler's objects have this name: choose another for the pipeline`},
 		{`{autoscaler: {files: {flights.yaml: "a: [b"}}}`, `autoscaler.files.flights.yaml: this is not YAML: `},
+		{`{autoscaler: {replicas: 2}}`, `autoscaler.replicas: 2 pods need a state that all of them reach: write state: {postgres: …} or {azure: …} into autoscaler.files.flights.yaml`},
+		{`{autoscaler: {replicas: 2, files: {flights.yaml: "state: {azure: {}}", mail.yaml: "every: 1m"}}}`, `into autoscaler.files.mail.yaml`},
+		{`{autoscaler: {replicas: 2, files: {flights.yaml: "state: {azure: {}}"}, args: [--part=logic]}}`, `autoscaler.replicas: with --part in autoscaler.args there must be one pod: parts take no lease`},
+		{`{autoscaler: {replicas: 11}}`, `at '/autoscaler/replicas': maximum: got 11, want 10`},
+		{`{keda: {file: "a: [b"}}`, `keda.file: this is not YAML: `},
+		{`{keda: {file: "{}"}, pipelines: {keda: {file: "partitions: all"}}}`, `pipelines.keda: the external scaler's objects have this name: choose another for the pipeline`},
 		{`{autoscaler: {files: {flights.yaml: "target: {kubernetes: {name: '${NAME}'}}"}}}`, `autoscaler.files.flights.yaml: target.kubernetes: write name, kind and namespace without variables`},
 	} {
 		t.Run(m.values, func(t *testing.T) {
@@ -181,5 +187,70 @@ func TestRollout(t *testing.T) {
 	}
 	if got := deployment.at("spec", "strategy", "rollingUpdate", "maxUnavailable"); got != 0 {
 		t.Errorf("%v pods may be missing", got)
+	}
+}
+
+// TestAutoscalerPods: what several pods of the autoscaler need, and what one with its state on a
+// volume needs.
+func TestAutoscalerPods(t *testing.T) {
+	one := render(t, "pods", base(t))
+	two := render(t, "pods", base(t).with(t, `{autoscaler: {replicas: 2, files: {flights.yaml: "state: {postgres: x}"}}}`))
+	for _, c := range []struct {
+		all      []object
+		replicas int
+		strategy string
+		volume   bool
+	}{{one, 1, "Recreate", true}, {two, 2, "RollingUpdate", false}} {
+		deployment := find(t, c.all, "Deployment", "sluice-autoscaler")
+		if got := deployment.at("spec", "replicas"); got != c.replicas || deployment.text("spec", "strategy", "type") != c.strategy {
+			t.Errorf("%v replicas, want %d; the strategy is %v", got, c.replicas, deployment.at("spec", "strategy"))
+		}
+		have := text(c.all)
+		if got := strings.Contains(have, `"kind":"PersistentVolumeClaim"`); got != c.volume {
+			t.Errorf("%d replicas: there is a volume: %v", c.replicas, got)
+		}
+		budget := `"kind":"PodDisruptionBudget","metadata":{"labels":{"app.kubernetes.io/component":"autoscaler"`
+		if got := strings.Contains(have, budget); got != (c.replicas > 1) {
+			t.Errorf("%d replicas: there is a PodDisruptionBudget: %v", c.replicas, got)
+		}
+		pod := text([]object{deployment.pod()})
+		for _, wanted := range []string{`"--metrics=:9090"`, `"ports":[{"containerPort":9090,"name":"metrics"}]`, `"readinessProbe":{"failureThreshold":3,"httpGet":{"path":"/readyz","port":"metrics"}`} {
+			if !strings.Contains(pod, wanted) {
+				t.Errorf("there is no %s in\n%s", wanted, pod)
+			}
+		}
+	}
+	monitored := render(t, "pods", base(t).with(t, `{serviceMonitor: {enabled: true}}`))
+	service, monitor := find(t, monitored, "Service", "sluice-autoscaler"), find(t, monitored, "ServiceMonitor", "sluice-autoscaler")
+	labels := service.at("metadata", "labels").(map[string]any)
+	for key, value := range monitor.at("spec", "selector", "matchLabels").(map[string]any) {
+		if labels[key] != value {
+			t.Errorf("the ServiceMonitor selects %s: %v, and the Service has %v", key, value, labels[key])
+		}
+	}
+}
+
+// TestKEDAPods: the Service that KEDA calls selects the pods, which a NetworkPolicy lets in.
+func TestKEDAPods(t *testing.T) {
+	all := render(t, "pods", base(t).with(t, kedaOn+"\nnetworkPolicy: {enabled: true}"))
+	service, deployment := find(t, all, "Service", "sluice-keda"), find(t, all, "Deployment", "sluice-keda")
+	labels := deployment.at("spec", "template", "metadata", "labels").(map[string]any)
+	for key, value := range service.at("spec", "selector").(map[string]any) {
+		if labels[key] != value {
+			t.Errorf("the Service selects %s: %v, and the pods have %v", key, value, labels[key])
+		}
+	}
+	have := text(all)
+	for _, wanted := range []string{`{"name":"grpc","port":6000,"targetPort":"keda"}`, `{"containerPort":6000,"name":"keda"}`, `"livenessProbe":{"grpc":{"port":6000}}`,
+		`{"port":6000,"protocol":"TCP"}`, `"args":["autoscale","keda","/etc/sluice-keda/lags.yaml","--listen=:6000",`} {
+		if !strings.Contains(have, wanted) {
+			t.Errorf("there is no %s in\n%s", wanted, have)
+		}
+	}
+	pods := func(more string) string {
+		return text([]object{find(t, render(t, "pods", base(t).with(t, kedaOn).with(t, more)), "Deployment", "sluice-keda").pod()})
+	}
+	if before := pods(""); pods("keda: {file: 'a: {}'}") == before || pods("pipelines: {flights: {file: 'partitions: all'}}") == before {
+		t.Error("a changed file does not restart the pods")
 	}
 }
