@@ -102,7 +102,7 @@ func TestMisuse(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "unread.yaml")
 	for args, want := range map[string]string{
 		"runn x.yaml": `sluice: unknown command "runn" for "sluice", did you mean run`,
-		"run a b":     "sluice run: accepts 1 arg(s), received 2",
+		"run a b":     "sluice run: accepts at most 1 arg(s), received 2",
 		"run --until-caught-up --within -1s x.yaml": "must be positive",
 		"demo --evnts 3":                     "unknown flag: --evnts; see sluice demo --help",
 		"demo --events 0":                    "must be 1 to",
