@@ -184,7 +184,7 @@ function runs(list) {
     const text = `Retry of ${plural(r.marked, "dead letter", "dead letters")}: ${parts.filter(Boolean).join(", ") || "running"}${r.error ? ` (${r.error})` : ""}.`;
     const level = r.failed || r.error ? "bad" : r.ended ? "good" : "wait";
     const failures = (r.failures ?? []).map((f) => el("li", {}, `event ${f.partition} / ${f.sequence}: ${f.error}`));
-    return el("div", { "data-level": level }, text, failures.length && el("ul", {}, ...failures));
+    return el("div", { "data-level": level }, text, failures.length > 0 && el("ul", {}, ...failures));
   }));
 }
 

@@ -168,7 +168,7 @@ const scenarios = {
     const drawer = page.getByRole("dialog");
     await drawer.getByText("Sequence number").waitFor();
     await drawer.getByRole("button", { name: "Retry" }).click();
-    await page.locator("#runs").getByText("1 applied").waitFor();
+    await page.locator("#runs").getByText(/: 1 applied\.$/).waitFor();
     await page.waitForFunction((n) => document.querySelectorAll("#letters tbody tr").length === n, all - 1);
     assert.ok(!(await page.locator("#letters tbody th").allTextContents()).includes(which), `${which} is still there`);
 
@@ -209,7 +209,7 @@ const scenarios = {
     await page.keyboard.press("Space");
     for (let i = 0; i < 20 && !(await page.evaluate(() => document.activeElement.id === "retry")); i++) await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Enter");
-    await page.locator("#runs").getByText("1 applied").waitFor();
+    await page.locator("#runs").getByText(/: 1 applied\.$/).waitFor();
     await page.waitForFunction((n) => document.querySelectorAll("#letters tbody tr").length === n, all - 1);
 
     // Pause a partition, and let it go on: the focus stays on its button.
