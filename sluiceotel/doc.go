@@ -36,7 +36,7 @@
 //	sluice.written.cost                 counter    what the store charged (RU)
 //	sluice.limiter.wait                 counter    seconds for which the rate, or the store's RU, held records back
 //	sluice.inflight.messages            gauge      at least once: taken and not done
-//	sluice.failures                     counter    outages of log, database and lease store; hooks; by error.type
+//	sluice.failures                     counter    outages of log, database and lease store; hooks; counts of dead letters; by error.type
 //	sluice.stopped                      gauge      1 while a partition is halted, operator action required
 //	sluice.stalled                      gauge      1 while something has held a partition up for too long
 //	sluice.warnings                     gauge      partitions with a warning, by kind; needs [Observer.Watch]

@@ -17,10 +17,14 @@ const watchedFor = 5 * time.Minute
 // Watch exports what a check of the consumer group from outside found, as [health.Watcher.Run]
 // reports it: warnings, the number of dead letters, and the lag of partitions that nobody owns, or
 // whose owner, this process, cannot read. It is exported until the next check that succeeds, or the next
-// count, for at most five minutes. Exporting it asks nothing of the log or the stores.
+// count, for at most five minutes. A count that fails is one of sluice.failures. Exporting asks nothing of the
+// log or the stores.
 func (o *Observer) Watch(r health.Report) {
 	if r.Err != nil {
 		return
+	}
+	if r.DeadLetterErr != nil {
+		o.instruments.failures.Add(context.Background(), 1, o.partition("").failure[errorType(r.DeadLetterErr)])
 	}
 	for i := range r.Partitions {
 		p := &r.Partitions[i]

@@ -116,6 +116,9 @@ func TestWarningsAndDeadLetters(t *testing.T) {
 			t.Errorf("counted %v ago: %v dead letters (%v), want them: %v", ago, n, ok, want)
 		}
 	}
+	if n := figures(t, reader)["sluice.failures{_OTHER}"]; n != 2 {
+		t.Errorf("%v failures, want those of the two counts", n)
+	}
 }
 
 func TestErrorTypes(t *testing.T) {
