@@ -53,6 +53,26 @@ func Open(ctx context.Context, where string, cfg *Config) (*Store, error) {
 	return New(ctx, client, cfg)
 }
 
+// Check lists the container as [Open] does, and creates nothing: exists is false if Open would create it.
+func Check(ctx context.Context, where string, cfg *Config) (exists bool, err error) {
+	client, err := Connect(where, cfg)
+	if err != nil {
+		return false, err
+	}
+	s := &Store{client: client}
+	if cfg != nil {
+		s.prefix = cfg.Prefix
+	}
+	err = s.first(ctx)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open container %s: %w", place(client), safeError(err))
+	}
+	return true, nil
+}
+
 // New is [Open] with a client that the caller has made. Of cfg, which may be nil, it uses Prefix only.
 func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, error) {
 	s := &Store{client: client}
@@ -71,8 +91,7 @@ func New(ctx context.Context, client *container.Client, cfg *Config) (*Store, er
 // prepare checks that the container can be listed, and creates it if it is missing.
 func (s *Store) prepare(ctx context.Context) error {
 	for created := false; ; created = true {
-		one := int32(1)
-		_, err := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &s.prefix, MaxResults: &one}).NextPage(ctx)
+		err := s.first(ctx)
 		if !bloberror.HasCode(err, bloberror.ContainerNotFound) || created {
 			return safeError(err)
 		}
@@ -80,6 +99,13 @@ func (s *Store) prepare(ctx context.Context) error {
 			return fmt.Errorf("create it: %w", safeError(err))
 		}
 	}
+}
+
+// first asks for one blob.
+func (s *Store) first(ctx context.Context) error {
+	one := int32(1)
+	_, err := s.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &s.prefix, MaxResults: &one}).NextPage(ctx)
+	return err
 }
 
 // Leases returns the lease store over the same blobs.

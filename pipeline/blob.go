@@ -97,10 +97,20 @@ func (b blobContainer) store(ctx context.Context) (*blobstore.Store, error) {
 
 // inspect checks that the container responds.
 func (b blobContainer) inspect(ctx context.Context) (catalog, func(), error) {
-	if _, err := b.store(ctx); err != nil {
-		return nil, nil, err
+	exists, err := b.check(ctx)
+	if err != nil || !exists {
+		return nil, func() {}, err
 	}
 	return emptyCatalog{}, func() {}, nil
+}
+
+// check checks that the container can be listed, if it exists. It creates nothing.
+func (b blobContainer) check(ctx context.Context) (exists bool, err error) {
+	cfg, err := b.config()
+	if err != nil {
+		return false, err
+	}
+	return blobstore.Check(ctx, b.where, cfg)
 }
 
 // address returns what tools connect to.

@@ -92,11 +92,8 @@ func (t *copyTarget) check(ctx context.Context) error {
 	return t.messages.check(ctx)
 }
 
-// checkCopies checks the target of copies, if there is one.
+// checkCopies checks the target of copies.
 func (p *Pipeline) checkCopies(ctx context.Context) error {
-	if p.copies == nil {
-		return nil
-	}
 	if err := p.copies.check(ctx); err != nil {
 		return p.problem(p.copies.place, fmt.Errorf("copies of dead letters: %w", err))
 	}

@@ -252,7 +252,7 @@ func TestCheckReportsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.checkDatabase(t.Context())
+	err = p.Check(t.Context())
 	for _, want := range []string{"p.yaml:4:3: leases.sql: ", "p.yaml:5:1: target: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -37,13 +37,8 @@ type offsetCommitter interface {
 func startPublishing(ctx context.Context, group string, log offsetCommitter, next sluice.Observer) (*publisher.Publisher, error) {
 	asking, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	found, err := log.ConsumerGroup(asking, group)
-	const named = 3
-	switch members := found.Members; {
-	case len(members) > 0:
-		return nil, fmt.Errorf("progress_group %s: %w: %s: stop them, or name a group that no program reads in", group, kafka.ErrGroupActive, strings.Join(members[:min(len(members), named)], ", "))
-	case errors.Is(err, sluice.ErrRefused):
-		return nil, fmt.Errorf("progress_group: %w", err)
+	if err := checkUnread(asking, group, log); errors.Is(err, kafka.ErrGroupActive) || errors.Is(err, sluice.ErrRefused) {
+		return nil, err
 	}
 	return publisher.Start(publisher.Config{
 		What: "publish progress to Kafka", Every: publishEvery, Again: publishAll, Timeout: publishTimeout, Observer: next,
@@ -59,6 +54,20 @@ func startPublishing(ctx context.Context, group string, log offsetCommitter, nex
 			return err
 		},
 	}), nil
+}
+
+// checkUnread checks that a consumer group of Kafka has no members. The error is a
+// [kafka.ErrGroupActive] if it has.
+func checkUnread(ctx context.Context, group string, log offsetCommitter) error {
+	found, err := log.ConsumerGroup(ctx, group)
+	const named = 3
+	switch members := found.Members; {
+	case len(members) > 0:
+		return fmt.Errorf("progress_group %s: %w: %s: stop them, or name a group that no program reads in", group, kafka.ErrGroupActive, strings.Join(members[:min(len(members), named)], ", "))
+	case err != nil:
+		return fmt.Errorf("progress_group: %w", err)
+	}
+	return nil
 }
 
 // Limits of progress_blobs.every.
@@ -133,16 +142,33 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 	return sluice.Observers(observer, published), nil
 }
 
-// checkProgress checks that the container of progress_blobs can be read, and that no processor is
-// active.
+// checkProgress checks that progress can be published where the file says: the container of
+// progress_blobs can be read, and no other program reads in the consumer group there.
 func (p *Pipeline) checkProgress(ctx context.Context) error {
-	h, ok := p.source.(*hub)
-	if !ok || h.progress == nil {
-		return nil
+	switch log := p.source.(type) {
+	case *hub:
+		m, err := log.progress.mirror(ctx, log.sdkGroup(p.Group.Name), nil)
+		if err == nil {
+			err = m.Close(ctx) // which has nothing to write
+		}
+		return p.problem(p.keyNodes.progressBlobs.Place(), err)
+	case *kafkaTopic:
+		source, err := log.open("")
+		if err == nil {
+			err = errors.Join(checkUnread(ctx, log.progressGroup, source.(*topicSource)), source.Close(ctx))
+		}
+		return p.problem(p.keyNodes.progressGroup.Place(), err)
 	}
-	m, err := h.progress.mirror(ctx, h.sdkGroup(p.Group.Name), nil)
-	if err == nil {
-		err = m.Close(ctx) // which has nothing to write
+	return nil
+}
+
+// publishes reports whether the file has a place where progress is published.
+func (p *Pipeline) publishes() bool {
+	switch log := p.source.(type) {
+	case *hub:
+		return log.progress != nil
+	case *kafkaTopic:
+		return log.progressGroup != ""
 	}
-	return p.problem(p.keyNodes.progressBlobs.Place(), err)
+	return false
 }

@@ -55,7 +55,7 @@ target:
 		target string
 		check  func(p *Pipeline) error
 	}{
-		"source":      {toHub, func(p *Pipeline) error { return p.checkHub(t.Context()) }},
+		"source":      {toHub, func(p *Pipeline) error { _, err := p.Describe(t.Context()); return err }},
 		"hub":         {toHub, func(p *Pipeline) error { return p.messages.check(t.Context()) }},
 		"Service Bus": {toBus, func(p *Pipeline) error { return p.messages.check(t.Context()) }},
 	} {

@@ -101,6 +101,12 @@ func readVersion(ctx context.Context, q querier, d dialect, component string, kn
 	return version, nil
 }
 
+// SchemaVersions returns the versions of a store's tables that this program makes, by the kind of
+// database. The table sluice_schema has the version of the tables that are there.
+func SchemaVersions() (sqlite, mysql, sqlServer int) {
+	return len(sqliteStoreSteps), len(mysqlSteps(storeComponent, "")), len(mssqlStoreSteps)
+}
+
 // schemaError means that the program is too old for the schema.
 type schemaError struct {
 	component              string

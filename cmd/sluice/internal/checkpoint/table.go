@@ -39,6 +39,7 @@ type Row struct {
 	Begun       bool // there is a checkpoint with a position
 	Position    sluice.Position
 	Recreated   bool          // the checkpoint belongs to an earlier incarnation of the hub
+	First       int64         // sequence number of the hub's oldest event; not set if Lag is -1
 	End         int64         // sequence number of the hub's newest event; not set if Lag is -1
 	Lag         int64         // events in the hub after the position; -1 if not known
 	Owner       string        // of the live lease; empty if the partition has no owner
@@ -119,6 +120,6 @@ func (t *Table) measure(ctx context.Context, r *Row) error {
 	if r.Begun && !r.Recreated {
 		from = r.Position
 	}
-	r.End, r.Lag = b.Last.Sequence, b.Lag(from)
+	r.First, r.End, r.Lag = b.First, b.Last.Sequence, b.Lag(from)
 	return nil
 }

@@ -75,6 +75,8 @@ type databaseSystem struct {
 	words    *words        // of its sessions; nil: there is no server
 
 	rights  func(context.Context) []Right
+	used    func(context.Context) []Right            // those that a pipeline needs; nil: the same
+	shown   func(context.Context) (time.Time, error) // the server's clock, after rights or used; nil: it has none
 	creates []string
 	prepare func(context.Context, *Ledger) (database, error)
 	closes  func()

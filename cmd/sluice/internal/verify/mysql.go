@@ -68,7 +68,13 @@ func OpenMySQL(address string, opts Options) (System, error) {
 	w := mysqlWords
 	return &databaseSystem{
 		opts: opts, name: fmt.Sprintf("%s %s%s, as %s", product, u.Host, u.Path, u.User.Username()), leaseFor: 2 * time.Second,
-		words: &w, rights: m.rights,
+		words:  &w,
+		rights: func(ctx context.Context) []Right { return m.rights(ctx, true) },
+		used:   func(ctx context.Context) []Right { return m.rights(ctx, false) },
+		shown: func(ctx context.Context) (now time.Time, err error) {
+			err = m.db.QueryRowContext(ctx, "SELECT UTC_TIMESTAMP(6)").Scan(&now)
+			return now, err
+		},
 		creates: []string{
 			"the database " + m.name + " with Sluice's tables and two more; it is dropped at the end",
 			"sessions of this user are ended, those that the checks made themselves",
@@ -88,7 +94,8 @@ func (m *mysqlServer) own() string {
 	return u.String()
 }
 
-func (m *mysqlServer) rights(ctx context.Context) []Right {
+// rights tests the rights that the checks need, or only those that a pipeline needs.
+func (m *mysqlServer) rights(ctx context.Context, checks bool) []Right {
 	connector, err := sqlstore.MySQLConnector(m.url)
 	if err == nil && m.db == nil {
 		m.db = sql.OpenDB(connector)
@@ -109,9 +116,13 @@ func (m *mysqlServer) rights(ctx context.Context) []Right {
 		err = errors.New("the server is read-only (read_only is on): it is a replica")
 	}
 	write.grant(err, "name the primary")
-	create := Right{Name: "CREATE and DROP a database"}
-	create.grant(m.mayCreate(ctx), fmt.Sprintf("as an administrator: GRANT ALL ON `sluice\\_verify\\_%%`.* TO %s; it can be revoked after the check", user))
-	return append([]Right{connect, write, create}, m.tableRights(ctx, schema, user)...)
+	list := []Right{connect, write}
+	if checks {
+		create := Right{Name: "CREATE and DROP a database"}
+		create.grant(m.mayCreate(ctx), fmt.Sprintf("as an administrator: GRANT ALL ON `sluice\\_verify\\_%%`.* TO %s; it can be revoked after the check", user))
+		list = append(list, create)
+	}
+	return append(list, m.tableRights(ctx, schema, user)...)
 }
 
 // mayCreate tests the rights on the database that the checks make, which does not exist: the server

@@ -73,7 +73,9 @@ func OpenPostgres(url string, opts Options) (System, error) {
 	p := &postgres{url: url, schema: schema, password: password}
 	return &databaseSystem{
 		opts: opts, words: &w, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
-		rights: p.rights,
+		rights: func(ctx context.Context) []Right { return p.rights(ctx, true) },
+		used:   func(ctx context.Context) []Right { return p.rights(ctx, false) },
+		shown:  p.clock,
 		creates: []string{
 			"the schema " + schema + " with Sluice's tables and two more; it is dropped at the end",
 			"sessions of this role are terminated, those that the checks made themselves",
@@ -96,7 +98,8 @@ func (p *postgres) open(ctx context.Context) error {
 	return err
 }
 
-func (p *postgres) rights(ctx context.Context) []Right {
+// rights tests the rights that the checks need, or only those that a pipeline needs.
+func (p *postgres) rights(ctx context.Context, checks bool) []Right {
 	connect := Right{Name: "connect to the database"}
 	if connect.grant(p.open(ctx), "correct what the error names: the address, the role, its password, the server's firewall"); !connect.Granted {
 		return []Right{connect}
@@ -119,8 +122,13 @@ func (p *postgres) rights(ctx context.Context) []Right {
 	}
 	ask("write to the database", `SELECT NOT pg_is_in_recovery() AND NOT current_setting('transaction_read_only')::boolean`,
 		"the server is a standby, or the role's transactions are read-only", "name the primary, and set default_transaction_read_only to off for the role")
-	ask("CREATE a schema and tables", `SELECT has_database_privilege(current_user, current_database(), 'CREATE')`,
-		"the role may not create a schema", fmt.Sprintf("as the database's owner: GRANT CREATE ON DATABASE %s TO %s; it can be revoked after the check", database, user))
+	if checks {
+		ask("CREATE a schema and tables", `SELECT has_database_privilege(current_user, current_database(), 'CREATE')`,
+			"the role may not create a schema", fmt.Sprintf("as the database's owner: GRANT CREATE ON DATABASE %s TO %s; it can be revoked after the check", database, user))
+	} else {
+		ask("CREATE tables, if they are missing", `SELECT to_regclass('sluice_checkpoints') IS NOT NULL OR coalesce(has_schema_privilege(current_user, current_schema(), 'CREATE'), false)`,
+			"Sluice's tables are missing, and the role may not create them in its schema", fmt.Sprintf("as the schema's owner: GRANT CREATE ON SCHEMA … TO %s, for the first start", user))
+	}
 	// The role owns what it creates, so SELECT, INSERT, UPDATE and DELETE follow. Tables of a
 	// pipeline that exist already may belong to another role.
 	for _, t := range consumerRights {

@@ -81,7 +81,13 @@ func OpenSQLServer(address string, opts Options) (System, error) {
 	w := sqlServerWords
 	return &databaseSystem{
 		opts: opts, name: fmt.Sprintf("SQL Server %s/%s, as %s", u.Host, u.Query().Get("database"), user), leaseFor: 2 * time.Second,
-		words: &w, rights: s.rights,
+		words:  &w,
+		rights: func(ctx context.Context) []Right { return s.rights(ctx, true) },
+		used:   func(ctx context.Context) []Right { return s.rights(ctx, false) },
+		shown: func(ctx context.Context) (now time.Time, err error) {
+			err = s.db.QueryRowContext(ctx, "SELECT SYSUTCDATETIME()").Scan(&now)
+			return now, err
+		},
 		creates: []string{
 			"the tables " + s.table + " and " + s.rows + ", which are dropped at the end",
 			"Sluice's tables, if the database does not have them; they are dropped at the end, unless others have written to them",
@@ -92,7 +98,8 @@ func OpenSQLServer(address string, opts Options) (System, error) {
 	}, nil
 }
 
-func (s *sqlServer) rights(ctx context.Context) []Right {
+// rights tests the rights that the checks need, or only those that a pipeline needs.
+func (s *sqlServer) rights(ctx context.Context, checks bool) []Right {
 	connector, err := sqlstore.SQLServerConnector(s.url, s.token)
 	if err == nil && s.db == nil {
 		s.db = sql.OpenDB(connector)
@@ -119,7 +126,11 @@ func (s *sqlServer) rights(ctx context.Context) []Right {
 	// A server that does not know the property has one kind of database.
 	ask("write to the database", "COALESCE(CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), N'READ_WRITE') <> N'READ_ONLY'",
 		"the database is read-only, as a secondary replica is", "name the primary, without ApplicationIntent=ReadOnly")
-	ask("CREATE tables", fmt.Sprintf("HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'CREATE TABLE') = 1 AND HAS_PERMS_BY_NAME(N'%s', 'SCHEMA', 'ALTER') = 1", schema),
+	there := "OBJECT_ID(N'sluice_checkpoints', N'U') IS NOT NULL"
+	if checks {
+		there = "1 = 0"
+	}
+	ask("CREATE tables", fmt.Sprintf(there+" OR HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'CREATE TABLE') = 1 AND HAS_PERMS_BY_NAME(N'%s', 'SCHEMA', 'ALTER') = 1", schema),
 		"the user may not create tables in its schema", fmt.Sprintf("as the database's owner: GRANT CREATE TABLE TO %s; GRANT ALTER ON SCHEMA::%s TO %[1]s; they can be revoked after the check", user, schema))
 	for _, t := range consumerRights {
 		var conditions []string
