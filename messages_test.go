@@ -33,6 +33,13 @@ func TestMessagesAreExplained(t *testing.T) {
 	for _, m := range kinds {
 		explained("warning", m[1])
 	}
+	names := regexp.MustCompile(`Kind\w+: "([^"]+)"`).FindAllStringSubmatch(source(t, "observer.go"), -1)
+	if len(names) < 20 {
+		t.Fatalf("found %d kinds of observation", len(names))
+	}
+	for _, m := range names {
+		explained("observation", m[1])
+	}
 	sentinel := regexp.MustCompile(`(?m)^(?:var |\t)Err\w+ += errors\.New\("([^":]+)`)
 	n := 0
 	for _, in := range []string{".", "driver", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "webhook"} {
