@@ -78,6 +78,27 @@ func TestSchemaAcceptsExamplesAndDocs(t *testing.T) {
 	}
 }
 
+// The schema of an autoscaler's file takes all examples. The test is here because the type schema is; a
+// test of package autoscale/config compares the file with the reader.
+func TestSchemaOfAutoscalersAcceptsExamples(t *testing.T) {
+	s := schemaOf(t, []byte(read(t, "../docs/schema/autoscale.json")))
+	examples, err := filepath.Glob("../examples/autoscale/*.yaml")
+	if err != nil || len(examples) < 5 {
+		t.Fatal(err, examples)
+	}
+	for _, path := range examples {
+		text := read(t, path)
+		if err := s.validate(t, text); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, change := range [][2]string{{"rule:", "rules:"}, {"metrics:", "metric:"}, {"target:", "targets:"}} {
+			if wrong := strings.Replace("\n"+text, "\n"+change[0], "\n"+change[1], 1); wrong != "\n"+text && s.validate(t, wrong) == nil {
+				t.Errorf("%s: the schema accepts %s", path, change[1])
+			}
+		}
+	}
+}
+
 const validFile = `source: {eventhub: {connection: "${C}", hub: h, prefetch: {events: 10}}}
 partitions: balanced
 lease: {for: 30s}
@@ -131,9 +152,11 @@ func read(t *testing.T, path string) string {
 // schema checks values against the keywords of JSON Schema that references use. It fails for others.
 type schema struct{ root map[string]any }
 
-func newSchema(t *testing.T) *schema {
+func newSchema(t *testing.T) *schema { return schemaOf(t, Reference().Schema()) }
+
+func schemaOf(t *testing.T, text []byte) *schema {
 	s := &schema{}
-	if err := json.Unmarshal(Reference().Schema(), &s.root); err != nil {
+	if err := json.Unmarshal(text, &s.root); err != nil {
 		t.Fatal(err)
 	}
 	return s
