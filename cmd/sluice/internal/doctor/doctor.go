@@ -69,8 +69,10 @@ func (e Examiner) Examine(ctx context.Context, file string, stages []*pipeline.P
 		e.Now = time.Now
 	}
 	var results []chan []Finding
+	var used []*verify.Targets
 	for _, p := range stages {
 		s := newStage(e, file, p, len(stages) > 1)
+		used = append(used, s.targets)
 		for _, c := range s.checks() {
 			result := make(chan []Finding, 1)
 			results = append(results, result)
@@ -81,7 +83,23 @@ func (e Examiner) Examine(ctx context.Context, file string, stages []*pipeline.P
 	for _, result := range results {
 		all = append(all, <-result...)
 	}
+	closeAll(used)
 	return all
+}
+
+// closeAll closes connections. Those that do not close soon end with the process.
+func closeAll(used []*verify.Targets) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for _, t := range used {
+			t.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(grace / 2):
+	}
 }
 
 // bounded runs a check within its bound. One that does not return is left behind: the process is about
