@@ -59,7 +59,7 @@ func TestStandby(t *testing.T) {
 	}
 
 	watch, log, err := run("/elsewhere/orders.yaml")
-	for _, want := range []string{file + ":1:1: name: another process works on the resource orders: other of /elsewhere/orders.yaml on the host far", "give this one another name, or stop that process"} {
+	for _, want := range []string{file + ": another process works on the resource orders: other of /elsewhere/orders.yaml on the host far", "give this one another name, or stop that process"} {
 		if err == nil || !strings.Contains(err.Error(), want) || len(watch.seen) > 0 {
 			t.Errorf("beside a process with another file: %v, roles %v, want … %s …\n%s", err, watch.seen, want, log)
 		}
