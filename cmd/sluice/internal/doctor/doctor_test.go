@@ -69,6 +69,20 @@ func examine(t *testing.T, e Examiner, text string, variables map[string]string)
 	return list
 }
 
+// open opens the pipeline as its first start does, which makes Sluice's tables.
+func open(t *testing.T, variables map[string]string) *pipeline.Parts {
+	t.Helper()
+	f, err := parse(t, file, variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := f.Stages[0].Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts
+}
+
 // want checks that a finding is in the list, with parts of its text.
 func want(t *testing.T, list []Finding, check string, state State, parts ...string) {
 	t.Helper()
@@ -123,14 +137,7 @@ func TestBeforeTheFirstStart(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	variables := map[string]string{"HUB": hub(t), "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}
-	f, err := parse(t, file, variables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := f.Stages[0].Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := open(t, variables)
 	defer parts.Close(t.Context())
 	list := examine(t, Examiner{}, file, variables)
 	want(t, list, "tables", OK, "as this program makes them")
@@ -212,15 +219,7 @@ func TestCheckThatDoesNotReturn(t *testing.T) {
 func TestNewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	variables := map[string]string{"HUB": hub(t), "DB": "sqlite:" + path}
-	f, err := parse(t, file, variables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := f.Stages[0].Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parts.Close(t.Context()); err != nil {
+	if err := open(t, variables).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", path)

@@ -24,15 +24,7 @@ func TestPostgres(t *testing.T) {
 	want(t, list, "clock", OK, "differs by")
 	want(t, examine(t, Examiner{Now: func() time.Time { return time.Now().Add(time.Hour) }}, file, variables), "clock", Failed, "PostgreSQL")
 
-	f, err := parse(t, file, variables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := f.Stages[0].Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parts.Close(t.Context()); err != nil {
+	if err := open(t, variables).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	db, err := sql.Open("pgx", url)
