@@ -87,7 +87,7 @@ func CheckTables(ctx context.Context, conn *pgx.Conn) error {
 		err = mayMigrate(ctx, conn, schema)
 	}
 	if err != nil {
-		return fmt.Errorf("Sluice's tables in %s: %w", place(&conn.Config().Config), err)
+		return fmt.Errorf("check Sluice's tables in %s: %w", place(&conn.Config().Config), err)
 	}
 	return nil
 }
