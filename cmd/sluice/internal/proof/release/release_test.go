@@ -10,12 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -76,95 +74,6 @@ func one(t *testing.T, pattern string) string {
 		t.Fatalf("%s: %v %v", pattern, list, err)
 	}
 	return list[0]
-}
-
-// installed are the files of both packages, with their modes.
-var installed = map[string]string{
-	"/usr/bin/sluice":                                  "-rwxr-xr-x",
-	"/etc/sluice/README":                               "-rw-r--r--",
-	"/usr/lib/systemd/system/sluice@.service":          "-rw-r--r--",
-	"/usr/share/man/man1/sluice.1.gz":                  "-rw-r--r--",
-	"/usr/share/man/man1/sluice-run.1.gz":              "-rw-r--r--",
-	"/usr/share/bash-completion/completions/sluice":    "-rw-r--r--",
-	"/usr/share/zsh/vendor-completions/_sluice":        "-rw-r--r--",
-	"/usr/share/fish/vendor_completions.d/sluice.fish": "-rw-r--r--",
-	"/usr/share/doc/sluice/copyright":                  "-rw-r--r--",
-}
-
-func checkModes(t *testing.T, listing string) {
-	t.Helper()
-	modes := map[string]string{}
-	for line := range strings.Lines(listing) {
-		fields := strings.Fields(line)
-		modes["/"+strings.TrimLeft(fields[len(fields)-1], "./")] = fields[0]
-		if !strings.Contains(line, " root") {
-			t.Errorf("not root's: %s", line)
-		}
-	}
-	for path, want := range installed {
-		if modes[path] != want {
-			t.Errorf("%s has the mode %q, want %q", path, modes[path], want)
-		}
-	}
-}
-
-func TestDeb(t *testing.T) {
-	deb := one(t, "*.deb")
-	checkModes(t, must(t, "dpkg-deb", "--contents", deb))
-	if info := must(t, "dpkg-deb", "--info", deb); !strings.Contains(info, "Architecture: "+runtime.GOARCH) || !strings.Contains(info, "Version: 0.0.1~test") {
-		t.Errorf("control: %s", info)
-	}
-	root := t.TempDir()
-	must(t, "dpkg-deb", "--extract", deb, root)
-	if v := must(t, filepath.Join(root, "usr/bin/sluice"), "version"); !strings.HasPrefix(v, "sluice v"+version) {
-		t.Errorf("version: %s", v)
-	}
-	if os.Getuid() == 0 {
-		admin := t.TempDir()
-		must(t, "dpkg", "--root="+admin, "--force-not-root", "--force-depends", "--log=/dev/null", "--install", deb)
-		must(t, filepath.Join(admin, "usr/bin/sluice"), "help")
-		must(t, "dpkg", "--root="+admin, "--log=/dev/null", "--remove", "sluice")
-		if _, err := os.Stat(filepath.Join(admin, "usr/bin/sluice")); err == nil {
-			t.Error("the binary is still there after the package was removed")
-		}
-	}
-	unit := "usr/lib/systemd/system/sluice@.service"
-	must(t, "install", "-D", "-m", "0644", filepath.Join(root, unit), filepath.Join(root, "lib/systemd/system/sluice@flights.service"))
-	problems, _ := exec.Command("systemd-analyze", "--man=no", "--recursive-errors=no", "--root="+root, "verify", "sluice@flights.service").CombinedOutput()
-	for line := range strings.Lines(string(problems)) {
-		if strings.Contains(line, "sluice@") {
-			t.Errorf("systemd-analyze verify: %s", line)
-		}
-	}
-	text, err := os.ReadFile(filepath.Join(root, unit))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop, grace := seconds(t, text, `--stop-timeout (\d+)s`), seconds(t, text, `TimeoutStopSec=(\d+)s`)
-	if grace < stop+10*time.Second {
-		t.Errorf("systemd kills the service after %v; a stop may take %v and then cancels", grace, stop)
-	}
-}
-
-func seconds(t *testing.T, text []byte, expression string) time.Duration {
-	t.Helper()
-	found := regexp.MustCompile(expression).FindSubmatch(text)
-	if found == nil {
-		t.Fatalf("the unit lacks %s", expression)
-	}
-	d, err := time.ParseDuration(string(found[1]) + "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func TestRPM(t *testing.T) {
-	rpm := one(t, "*.rpm")
-	checkModes(t, must(t, "rpm", "-qp", "--nosignature", "--queryformat", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILENAMES}\n]", rpm))
-	if got := must(t, "rpm", "-qp", "--nosignature", "--queryformat", "%{NAME} %{LICENSE} %{VERSION}", rpm); got != "sluice Apache-2.0 0.0.1~test" {
-		t.Errorf("rpm: %s", got)
-	}
 }
 
 func TestArchiveAndChecksums(t *testing.T) {
