@@ -124,13 +124,16 @@ func TestKEDA(t *testing.T) {
 	s.expects(map[string]string{"resource": "flights", "targetLag": "100"}, 100, 200, true) // two partitions, two instances
 	s.expects(map[string]string{"targetLag": "0.5", "activationLag": "299"}, 0.5, 1, true)
 	s.expects(map[string]string{"activationLag": "300"}, 1000, 300, false)
+	s.expects(map[string]string{"targetLagFromEnv": "200"}, 200, 300, true) // KEDA has read the variable
 	for want, metadata := range map[string]map[string]string{
-		`metadata "topic": unknown key: write resource, targetLag, activationLag`:       {"topic": "flights"},
-		`metadata resource: "orders" is not in the file: write one of flights`:          {"resource": "orders"},
-		`metadata targetLag: "many": write a number of events, 0 to 1000000000000000`:   {"targetLag": "many"},
-		`metadata targetLag: "NaN": write a number of events`:                           {"targetLag": "NaN"},
-		`metadata targetLag: must be above 0`:                                           {"targetLag": "0"},
-		`metadata activationLag: "-1": write a number of events, 0 to 1000000000000000`: {"activationLag": "-1"},
+		`metadata "topic": unknown key: write resource, targetLag, activationLag`:        {"topic": "flights"},
+		`metadata resource: "orders" is not in the file: write one of flights`:           {"resource": "orders"},
+		`metadata targetLag: "many": write a number of events, 0 to 1000000000000000`:    {"targetLag": "many"},
+		`metadata targetLag: "NaN": write a number of events`:                            {"targetLag": "NaN"},
+		`metadata targetLag: must be above 0`:                                            {"targetLag": "0"},
+		`metadata targetLag and targetLagFromEnv: write one of them`:                     {"targetLag": "1", "targetLagFromEnv": "2"},
+		`metadata "orderFromEnv": unknown key: write resource, targetLag, activationLag`: {"orderFromEnv": "2"},
+		`metadata activationLag: "-1": write a number of events, 0 to 1000000000000000`:  {"activationLag": "-1"},
 	} {
 		_, _, _, err := s.ask(metadata)
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -15,6 +15,8 @@ func FuzzTrigger(f *testing.F) {
 	f.Add("", "activationLag", "1e400")
 	f.Add("orders\n", "targetLag", "NaN")
 	f.Add("", "unknown", "")
+	f.Add("flights", "targetLagFromEnv", "100")
+	f.Add("flights", "resourceFromEnv", "flights")
 	resources := map[string]*resource{"flights": newResource(config.Lag{Name: "flights", Target: 1000})}
 	f.Fuzz(func(t *testing.T, name, key, value string) {
 		trigger, err := readTrigger(resources, map[string]string{resourceKey: name, key: value})

@@ -64,6 +64,8 @@ const (
 	resourceKey   = "resource"
 	targetKey     = "targetLag"
 	activationKey = "activationLag"
+
+	fromEnv = "FromEnv"
 )
 
 var (
@@ -71,12 +73,28 @@ var (
 	kedaKeys = []string{"scalerAddress", "enableTLS", "unsafeSsl"}
 )
 
-// readTrigger reads the metadata of a ScaledObject.
-func readTrigger(resources map[string]*resource, metadata map[string]string) (*trigger, error) {
+// known checks the keys of metadata, and returns it without their suffix FromEnv. KEDA has
+// replaced the name of the variable in such a key's value, but passes the key on as it is.
+func known(metadata map[string]string) (map[string]string, error) {
+	all := make(map[string]string, len(metadata))
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if !slices.Contains(ownKeys, key) && !slices.Contains(kedaKeys, key) {
+		name := strings.TrimSuffix(key, fromEnv)
+		if !slices.Contains(ownKeys, name) && !slices.Contains(kedaKeys, name) {
 			return nil, fmt.Errorf("metadata %.100q: unknown key: write %s", key, strings.Join(ownKeys, ", "))
 		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("metadata %s and %s: write one of them", name, key)
+		}
+		all[name] = metadata[key]
+	}
+	return all, nil
+}
+
+// readTrigger reads the metadata of a ScaledObject.
+func readTrigger(resources map[string]*resource, metadata map[string]string) (*trigger, error) {
+	metadata, err := known(metadata)
+	if err != nil {
+		return nil, err
 	}
 	names := slices.Sorted(maps.Keys(resources))
 	name := metadata[resourceKey]
