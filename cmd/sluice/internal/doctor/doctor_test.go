@@ -38,7 +38,7 @@ target: {insert: {table: flights, create: true, columns: {n: sequence}}}
 `
 	toHTTP = `source: {eventhub: {connection: "${HUB}", hub: flights}}
 partitions: all
-database: ${DB}
+leases: {sql: "${DB}"}
 target: {http: {url: "${URL}"}}
 `
 	secret = "dG9wc2VjcmV0a2V5"
