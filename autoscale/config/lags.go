@@ -41,10 +41,11 @@ func LoadLags(path string) (*Lags, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseLags(path, data, os.LookupEnv)
+	return ParseLags(path, data, os.LookupEnv)
 }
 
-func parseLags(path string, data []byte, lookup func(string) (string, bool)) (*Lags, error) {
+// ParseLags is LoadLags of a file with the given path and text. lookup finds environment variables.
+func ParseLags(path string, data []byte, lookup func(string) (string, bool)) (*Lags, error) {
 	l := &Lags{}
 	err := strictyaml.Read(path, data, lookup, func(n strictyaml.Node) {
 		n.Each(l.read)

@@ -36,6 +36,9 @@ const (
 
 var firstMetric = regexp.MustCompile(`(?m)^metrics:\n(?:  *#.*\n)* +(\w+):`)
 
+// lagOfGroup is in a file of `sluice autoscale keda`: a lag under a name that the user chooses.
+var lagOfGroup = regexp.MustCompile(`(?m)^\w+:\n  lag: `)
+
 var topLevel = regexp.MustCompile(`(?m)^([\w]+):`)
 
 // YAML returns what is wrong with a block: with a pipeline file, a file of the autoscaler, or a part of
@@ -51,6 +54,9 @@ func YAML(b Block, values map[string]bool) error {
 	switch {
 	case ofChart, keys["apiVersion"], keys["services"], keys["jobs"], keys["groups"], keys["on"]:
 		return strictyaml.Read(path, []byte(b.Text), placeholder, func(strictyaml.Node) {})
+	case lagOfGroup.MatchString(b.Text):
+		_, err := config.ParseLags(path, []byte(b.Text), placeholder)
+		return err
 	case keys["metrics"], keys["rule"]:
 		metric := "backlog"
 		if m := firstMetric.FindStringSubmatch(b.Text); m != nil {
