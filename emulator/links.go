@@ -37,8 +37,11 @@ func (s *linkSet) detach(entity, partition string) int {
 		}
 	}
 	s.mu.Unlock()
+	detached := 0
 	for _, l := range found {
-		l.Detach(forcedDetach(l))
+		if l.Detach(forcedDetach(l)) {
+			detached++
+		}
 	}
-	return len(found)
+	return detached
 }
