@@ -52,5 +52,5 @@ func TestPostgres(t *testing.T) {
 	if _, err := db.Exec("UPDATE sluice_schema SET version = 99, oldest_compatible = 98"); err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, Examiner{}, file, variables), "tables", Failed, "version 99", "knows version 98")
+	want(t, examine(t, Examiner{}, file, variables), "database", Failed, "version 99", "knows version 98")
 }
