@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -203,15 +204,22 @@ func TestConnectionQuota(t *testing.T) {
 // A link without messages for the time is detached: a sender that sends nothing, a receiver
 // that gives no credit. A receiver that waits for events is not idle, nor is $management.
 func TestIdleLink(t *testing.T) {
-	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{IdleLink: 200 * time.Millisecond}))
-	s := session(t, srv)
-	waiting := receiver(t, s, fromZero, &amqp.ReceiverOptions{Credit: 100})
-	idle := receiver(t, s, fromZero, &amqp.ReceiverOptions{Credit: -1})
-	requests := sender(t, s, "$management")
-	l := sender(t, s, "h")
-	if err := l.Send(within(t), amqp.NewMessage([]byte("a")), nil); err != nil {
-		t.Fatal(err)
-	}
+	const limit = 200 * time.Millisecond
+	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{IdleLink: limit}))
+	var waiting, idle *amqp.Receiver
+	var requests, l *amqp.Sender
+	retryIfSlow(t, limit, func(ctx context.Context) error {
+		s := session(t, srv)
+		waiting = receiver(t, s, fromZero, &amqp.ReceiverOptions{Credit: 100})
+		idle = receiver(t, s, fromZero, &amqp.ReceiverOptions{Credit: -1})
+		requests = sender(t, s, "$management")
+		l = sender(t, s, "h")
+		if err := l.Send(ctx, amqp.NewMessage([]byte("a")), nil); err != nil {
+			return err
+		}
+		_, err := waiting.Receive(ctx, nil) // the server has the credit
+		return err
+	})
 	_, err := idle.Receive(within(t), nil)
 	if condition(err) != "amqp:link:detach-forced" {
 		t.Errorf("the idle receiver: %v", err)
@@ -229,30 +237,40 @@ func TestIdleLink(t *testing.T) {
 	if err := requests.Close(within(t)); err != nil {
 		t.Errorf("$management: %v", err)
 	}
-	send(t, producer(t, srv, "h"), to0(), "b")
-	next(t, waiting)
-	next(t, waiting)
+	retryIfSlow(t, limit, func(ctx context.Context) error {
+		return sender(t, session(t, srv), "h").Send(ctx, amqp.NewMessage([]byte("b")), nil)
+	})
+	for string(next(t, waiting).GetData()) != "b" {
+	}
 }
 
 // A connection without links is closed; one that never had a link, after a fifth of the time.
 func TestIdleConnection(t *testing.T) {
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{IdleConnection: time.Second}))
+	const fifth = 200 * time.Millisecond
 	for _, hasLink := range []bool{false, true} {
-		conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began, want := time.Now(), 200*time.Millisecond
+		var conn *amqp.Conn
+		var began time.Time
+		want := fifth
 		if hasLink {
-			s, err := conn.NewSession(within(t), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sender(t, s, "h").Close(within(t)); err != nil {
-				t.Fatal(err)
-			}
 			want = time.Second
 		}
+		retryIfSlow(t, fifth, func(ctx context.Context) (err error) {
+			began = time.Now()
+			conn, err = amqp.Dial(ctx, "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+			if err != nil || !hasLink {
+				return err
+			}
+			s, err := conn.NewSession(ctx, nil)
+			if err != nil {
+				return err
+			}
+			l, err := s.NewSender(ctx, "h", nil)
+			if err != nil {
+				return err
+			}
+			return l.Close(ctx)
+		})
 		select {
 		case <-conn.Done():
 		case <-within(t).Done():

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // maxGrants is the number of entities that one connection can put tokens for.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // cbsCredit is how many tokens may be on their way to $cbs on one connection.

@@ -38,7 +38,7 @@ func serveHTTP(at, l net.Listener, server *http.Server, what string, log *slog.L
 	go func() {
 		defer close(h.done)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error(what+" stopped", "error", err)
+			log.Error("server stopped", "server", what, "error", err)
 		}
 	}()
 	return h

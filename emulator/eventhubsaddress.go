@@ -3,7 +3,7 @@ package emulator
 import (
 	"strings"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // hubNode is the target of a link's address in an Event Hubs namespace.

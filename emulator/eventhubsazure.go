@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // hubsAsAzure is how a [Server] behaves: the settings of [EventHubsAsAzure], and what they

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // hubPeer is the server's side of one connection to an Event Hubs namespace.

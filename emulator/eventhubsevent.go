@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // formatBatch is the message format of a batch: an envelope whose data sections are the

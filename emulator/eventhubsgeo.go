@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // condGeoOffset is the error of an offset that a geo-replicated namespace can't use

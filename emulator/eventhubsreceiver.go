@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 const (

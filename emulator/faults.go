@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/faults"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // Fault is a failure that a [Server] or [ServiceBus] injects.

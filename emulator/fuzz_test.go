@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // Whatever is asked of the control endpoint, it answers with JSON and the right status,

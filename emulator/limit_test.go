@@ -1,7 +1,9 @@
 package emulator_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -64,11 +66,26 @@ func TestMessageLimit(t *testing.T) {
 // Old events go, and a reader goes on.
 func TestRetention(t *testing.T) {
 	t.Parallel()
-	srv := start(t, one("h", 2), &emulator.Config{Retention: 5 * time.Second})
-	p := producer(t, srv, "h")
-	send(t, p, to0(), numbered(0, 10)...)
-	reader := partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest})
-	receive(t, reader, 10)
+	const retention = 5 * time.Second
+	var p *azeventhubs.ProducerClient
+	var reader *azeventhubs.PartitionClient
+	read := func(ctx context.Context, n int) ([]*azeventhubs.ReceivedEventData, error) { // until they are removed
+		ctx, cancel := context.WithTimeout(ctx, retention)
+		defer cancel()
+		events, err := reader.ReceiveEvents(ctx, n, nil)
+		if err == nil && len(events) != n {
+			err = fmt.Errorf("got %d events, want %d", len(events), n)
+		}
+		return events, err
+	}
+	retryIfSlow(t, retention, func(ctx context.Context) error {
+		srv := start(t, one("h", 2), &emulator.Config{Retention: retention})
+		p = producer(t, srv, "h")
+		send(t, p, to0(), numbered(0, 10)...)
+		reader = partition(t, consumer(t, srv, "h", "$Default", ""), "0", &azeventhubs.PartitionClientOptions{StartPosition: earliest})
+		_, err := read(ctx, 10)
+		return err
+	})
 	for ctx := within(t); ; {
 		props, err := p.GetPartitionProperties(ctx, "0", nil)
 		if err != nil {
@@ -81,8 +98,14 @@ func TestRetention(t *testing.T) {
 			break
 		}
 	}
-	send(t, p, to0(), "new")
-	if e := receive(t, reader, 1)[0]; string(e.Body) != "new" || e.SequenceNumber != 10 {
-		t.Errorf("got %q, number %d, want the new event", e.Body, e.SequenceNumber)
-	}
+	number := 10
+	retryIfSlow(t, retention, func(ctx context.Context) error {
+		send(t, p, to0(), fmt.Sprint("new ", number))
+		number++
+		events, err := read(ctx, 1)
+		if err == nil && string(events[0].Body) != fmt.Sprint("new ", events[0].SequenceNumber) {
+			t.Errorf("got %q, number %d, want the new event", events[0].Body, events[0].SequenceNumber)
+		}
+		return err
+	})
 }

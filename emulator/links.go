@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // linkSet holds the links of all connections, so that they can be detached.

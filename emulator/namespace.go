@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/websocket"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // namespace is what a [Server] and a [ServiceBus] have in common: listeners, keys, links,

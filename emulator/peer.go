@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // The nodes of a namespace that aren't entities.

@@ -3,7 +3,7 @@ package emulator
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // maxRequest is the maximum size of a request to $cbs or $management, in bytes. Tokens

@@ -1,6 +1,6 @@
 package emulator
 
-import "github.com/sluice-go/sluice/emulator/internal/amqp"
+import "github.com/sluice-go/sluice/internal/amqp"
 
 // errMisplaced is a message whose delivery annotations follow a later section: see [inOrder].
 var errMisplaced = amqp.Errorf(amqp.CondDecode, "the delivery annotations of a message are not in their place")

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/eventhubs"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // The delivery annotations of a message may be anywhere; an event and a message of Service Bus

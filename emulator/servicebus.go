@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // ServiceBusQueue describes a queue or a topic's subscription.

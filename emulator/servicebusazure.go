@@ -8,8 +8,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // busAsAzure is how a [ServiceBus] behaves: the settings of [ServiceBusAsAzure], and what

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // busNode is the target of a link's address in a Service Bus namespace.

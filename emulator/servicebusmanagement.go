@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 const (

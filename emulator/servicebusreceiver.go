@@ -3,8 +3,8 @@ package emulator
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // receiveMessages and receiveBytes limit what is locked for a receiver at once.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // maxBatch is the maximum number of messages in a batch, as on Azure.

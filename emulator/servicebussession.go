@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
 	"github.com/sluice-go/sluice/emulator/internal/servicebus"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 const (

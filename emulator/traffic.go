@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-go/sluice/emulator/internal/amqp"
+	"github.com/sluice-go/sluice/internal/amqp"
 )
 
 // Traffic counts the bytes of AMQP on all connections since the server's start, closed

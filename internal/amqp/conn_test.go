@@ -12,9 +12,7 @@ import (
 
 func saslInitFrame(mechanism string, response []byte) []byte {
 	b, at := beginFrame(nil, frameSASL, 0)
-	b, in := beginCompound(appendDescriptor(b, descInit), codeList32)
-	b = AppendBinary(AppendSymbol(b, Symbol(mechanism)), response)
-	return endFrame(endCompound(appendNull(b), in, 3), at)
+	return endFrame((&saslInit{mechanism: Symbol(mechanism), response: response}).encode(b), at)
 }
 
 func TestHandshake(t *testing.T) {

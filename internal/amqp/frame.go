@@ -85,6 +85,9 @@ func (fr *frameReader) header() (h [8]byte, err error) {
 	return h, nil
 }
 
+// unused is how many bytes of the last frame and those after it have been read from the network.
+func (fr *frameReader) unused() int { return fr.end - fr.start }
+
 func (fr *frameReader) release() {
 	fr.start += fr.used
 	fr.used = 0

@@ -1,8 +1,7 @@
 package amqp
 
-// The performatives of the transport (section 2.7). Each has a decode method for the direction
-// client to server and an encode method for the other; fields that this side neither reads nor
-// sets are left out of the structs. Encoding writes every field of the standard, null where it
+// The performatives of the transport (section 2.7). Fields that neither the server nor the client
+// reads or sets are left out of the structs. Encoding writes every field of the standard, null where it
 // isn't set: the standard allows omitting trailing nulls, but Azure's Python client requires them.
 
 type performative interface{ encode(b []byte) []byte }
@@ -35,7 +34,11 @@ func (p *open) decode(d *decoder) {
 func (p *open) encode(b []byte) []byte {
 	b, at := beginCompound(appendDescriptor(b, descOpen), codeList32)
 	b = AppendString(b, p.containerID)
-	b = appendNull(b) // hostname: only clients set it
+	if p.hostname == "" { // only clients set it
+		b = appendNull(b)
+	} else {
+		b = AppendString(b, p.hostname)
+	}
 	b = appendUint(b, p.maxFrameSize)
 	b = appendUshort(b, p.channelMax)
 	b = appendUint(b, p.idleTimeOut)
@@ -440,9 +443,21 @@ func (p *saslMechanisms) encode(b []byte) []byte {
 	return endCompound(appendSymbols(b, p.names), at, 1)
 }
 
+func (p *saslMechanisms) decode(d *decoder) {
+	f := d.openFields()
+	p.names = f.symbols()
+	f.close()
+}
+
 type saslInit struct {
 	mechanism Symbol
 	response  []byte // valid as long as the frame
+}
+
+func (p *saslInit) encode(b []byte) []byte {
+	b, at := beginCompound(appendDescriptor(b, descInit), codeList32)
+	b = AppendBinary(AppendSymbol(b, p.mechanism), p.response)
+	return endCompound(appendNull(b), at, 3) // hostname: that of the open frame
 }
 
 func (p *saslInit) decode(d *decoder) {
@@ -453,6 +468,12 @@ func (p *saslInit) decode(d *decoder) {
 }
 
 type saslOutcome struct{ code byte }
+
+func (p *saslOutcome) decode(d *decoder) {
+	f := d.openFields()
+	p.code = byte(min(f.uint32(saslAuth), 0xff))
+	f.close()
+}
 
 func (p *saslOutcome) encode(b []byte) []byte {
 	b, at := beginCompound(appendDescriptor(b, descOutcome), codeList32)

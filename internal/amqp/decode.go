@@ -9,6 +9,9 @@ import (
 // maxDepth bounds the nesting of lists, maps, arrays and described values.
 const maxDepth = 32
 
+// maxDepthReceived is the same for a [Reader].
+const maxDepthReceived = 100
+
 // maxPrealloc bounds the elements allocated before they are decoded: each of many nested lists can
 // claim as many elements as there are bytes.
 const maxPrealloc = 32
@@ -21,6 +24,8 @@ type decoder struct {
 	off   int
 	depth int
 	err   *Error
+	// received is set for a [Reader].
+	received bool
 }
 
 func (d *decoder) fail(format string, args ...any) {
@@ -78,6 +83,15 @@ func (d *decoder) constructor() byte {
 	return codeNull
 }
 
+// peek returns the format code of the next value, without reading it.
+func (d *decoder) peek() byte {
+	if d.err != nil || d.off >= len(d.buf) {
+		d.fail("a value is missing at the end")
+		return 0xff
+	}
+	return d.buf[d.off]
+}
+
 // size32 reads a 32-bit size that must lie within the input.
 func (d *decoder) size32() int {
 	n := d.u32()
@@ -125,8 +139,12 @@ func (d *decoder) closeCompound(end int) {
 }
 
 func (d *decoder) descend() bool {
-	if d.depth++; d.depth > maxDepth {
-		d.fail("values nested deeper than %d", maxDepth)
+	limit := maxDepth
+	if d.received {
+		limit = maxDepthReceived
+	}
+	if d.depth++; d.depth > limit {
+		d.fail("values nested deeper than %d", limit)
 	}
 	return d.err == nil
 }
@@ -257,7 +275,7 @@ func (d *decoder) bytesOf(code byte) []byte {
 
 func (d *decoder) textOf(code byte) string {
 	b := d.bytesOf(code)
-	if !utf8.Valid(b) {
+	if !d.received && !utf8.Valid(b) {
 		d.fail("string is not UTF-8")
 	}
 	return string(b)
