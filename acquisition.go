@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type takeoverState struct {
 // consumer holds fewer than it wants, until idle ends.
 func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 	var topic topicWatch
+	var listing listingPace
 	wait := c.backoff(c.rand)
 	for idle.Err() == nil {
 		err := c.describe(idle, &topic)
@@ -41,8 +43,12 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 				continue
 			}
 		}
-		if err := c.assign(work, idle, topic.Topic); err != nil && idle.Err() == nil {
-			c.observe(Observation{Kind: KindFailed, Err: err})
+		if listing.due(c.cfg.Clock.Elapsed()) {
+			settled, listed, err := c.assign(work, idle, topic.Topic)
+			if err != nil && idle.Err() == nil {
+				c.observe(Observation{Kind: KindFailed, Err: err})
+			}
+			listing.next(c, settled, listed)
 		}
 		_ = c.cfg.Clock.Sleep(idle, c.cfg.AssignEvery)
 	}
@@ -53,6 +59,7 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 type topicWatch struct {
 	Topic
 	asked   time.Duration            // by Clock.Elapsed
+	every   time.Duration            // after which it is asked for again
 	missing map[string]time.Duration // partitions that are held and not in the topic: since when
 }
 
@@ -65,15 +72,19 @@ const describeAgain = 10 * time.Second
 
 // describe describes the topic again if that is due.
 func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
-	if topic.Partitions != nil && c.cfg.Clock.Elapsed()-topic.asked < describeEvery {
+	if topic.Partitions != nil && c.cfg.Clock.Elapsed()-topic.asked < topic.every {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
 	defer cancel()
 	described, err := c.source.Describe(ctx)
-	topic.asked = c.cfg.Clock.Elapsed()
+	topic.asked, topic.every = c.cfg.Clock.Elapsed(), describeEvery
+	if driver.BudgetOf(c.source) > 0 {
+		// Processes that were started together do not ask together.
+		topic.every += time.Duration(c.rand.Int64N(int64(describeEvery / 2)))
+	}
 	if err != nil {
-		topic.asked -= describeEvery - describeAgain
+		topic.every = describeAgain
 		return fmt.Errorf("describe topic: %w", err)
 	}
 	topic.Topic = described
@@ -116,34 +127,79 @@ func (c *Consumer) releaseMissing(topic *topicWatch) {
 	topic.missing = missing
 }
 
+// listingPace decides how often the leases are listed. Each listing is as long as the group
+// has partitions and processes, and each process lists. So where there is nothing to acquire
+// or to hand over, long listings are made less often.
+type listingPace struct {
+	at time.Duration // when the leases are to be listed, by Clock.Elapsed
+}
+
+const (
+	// listedFreely is how many leases are listed every AssignEvery.
+	listedFreely = 256
+	// listedSlowest is how many times AssignEvery is between two listings at most.
+	listedSlowest = 4
+)
+
+func (l *listingPace) due(now time.Duration) bool { return now >= l.at }
+
+// next sets the time of the next listing. settled says that nothing was to be done after this
+// one. The moment at which a lease of another owner expires is not missed.
+func (l *listingPace) next(c *Consumer, settled bool, listed []driver.LeaseInfo) {
+	l.at = 0
+	if !settled {
+		return
+	}
+	every := c.cfg.AssignEvery
+	wait := min(every*time.Duration(len(listed))/listedFreely, listedSlowest*every, c.cfg.RenewEvery/2)
+	for i := range listed {
+		if lease := &listed[i]; lease.Live() && lease.Owner != c.cfg.Owner {
+			wait = min(wait, lease.Remaining)
+		}
+	}
+	if wait > every {
+		// Asleep for AssignEvery anyway. Half of that makes up for a sleep that is not exact.
+		l.at = c.cfg.Clock.Elapsed() + wait - every/2
+	}
+}
+
 // assign acquires up to AssignBurst of the free partitions. It takes AssignEvery at most,
-// beside the time to list the leases.
-func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
+// beside the time to list the leases. It returns what was listed, and whether that shows
+// nothing to do: no partition is free, and the balanced consumers have their shares.
+func (c *Consumer) assign(work, idle context.Context, topic Topic) (settled bool, listed []driver.LeaseInfo, err error) {
 	free, missing := c.wanted(topic)
 	if len(free) == 0 && c.balancer == nil {
-		return nil
+		return false, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
-	listed, err := c.leases.List(ctx, topic.Group)
+	listed, err = c.leases.List(ctx, topic.Group)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
+		return false, nil, fmt.Errorf("list leases: %w", err)
 	}
 	c.observe(Observation{Kind: KindListed})
 	c.checkOwner(listed)
 	if c.balancer != nil {
-		if missing, err = c.balancer.balance(work, topic, listed); err != nil || missing <= 0 {
-			return err
+		if missing, err = c.balancer.balance(work, topic, listed); err != nil || missing < 0 {
+			return false, listed, err
 		}
 	}
 	live := map[string]bool{}
 	for _, l := range listed {
 		live[l.Partition] = l.Live() && l.Owner != c.cfg.Owner
 	}
+	if missing == 0 { // balanced: the share is held
+		return c.balancer.settled(topic, listed), listed, nil
+	}
 	free = slices.DeleteFunc(free, func(p string) bool { return live[p] })
 	c.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	if len(free) == 0 {
+		// A balanced consumer that has too few is about to be given some. A partition that
+		// rests after a failure may have no owner.
+		return c.balancer == nil && allOwned(topic, listed), listed, nil
+	}
 	began := c.cfg.Clock.Elapsed()
-	quota := min(missing, c.cfg.AssignBurst)
+	quota := min(missing, c.burst(topic))
 	for _, partition := range free {
 		left := c.cfg.AssignEvery - (c.cfg.Clock.Elapsed() - began)
 		if quota <= 0 || idle.Err() != nil || left <= 0 {
@@ -153,7 +209,21 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) error {
 			quota--
 		}
 	}
-	return nil
+	return false, listed, nil
+}
+
+// allOwned reports whether every partition of the topic has an owner.
+func allOwned(topic Topic, listed []driver.LeaseInfo) bool {
+	owned := make(map[string]bool, len(listed))
+	for i := range listed {
+		owned[listed[i].Partition] = listed[i].Live()
+	}
+	return !slices.ContainsFunc(topic.Partitions, func(p string) bool { return !owned[p] })
+}
+
+// burst returns how many partitions an attempt acquires at most.
+func (c *Consumer) burst(topic Topic) int {
+	return cmp.Or(c.cfg.AssignBurst, max(1, len(topic.Partitions)/64))
 }
 
 // wanted returns the partitions to try to acquire, and how many of them at most. There

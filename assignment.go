@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +24,11 @@ import (
 // log is read, one runs hooks while there are any, and one copies dead letters if it is
 // to (copies.go).
 type assignment struct {
-	c     *Consumer
-	topic Topic
-	lease Lease
-	rand  *rand.Rand // of the delivery's goroutine
+	c       *Consumer
+	topic   Topic
+	lease   Lease
+	rand    *rand.Rand      // of the delivery's goroutine
+	process context.Context // the consumer's work
 
 	// work ends when the lease is lost or the consumer is cancelled; its cause
 	// says why. Everything that can have an effect runs under it. idle also ends
@@ -66,7 +68,7 @@ type assignment struct {
 func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	a := &assignment{c: c, topic: topic, lease: lease, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
+	a := &assignment{c: c, topic: topic, lease: lease, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
 	a.lag.init()
 	a.work, a.cancel = context.WithCancelCause(work)
 	a.idle, a.stop = context.WithCancel(a.work)
@@ -142,9 +144,10 @@ func (a *assignment) renewLease(until deadline) {
 	tick := min(time.Second, cfg.RenewEvery)
 	renewAt := func(until deadline) deadline {
 		age := cfg.RenewEvery - cfg.LeaseFor
-		return deadline{wall: until.wall.Add(age), elapsed: until.elapsed + age}
+		return a.c.renewals.due(deadline{wall: until.wall.Add(age), elapsed: until.elapsed + age})
 	}
 	due := renewAt(until)
+	alone := false // after a round that has failed
 	for {
 		left := until.left(cfg.Clock)
 		if left <= 0 {
@@ -153,16 +156,22 @@ func (a *assignment) renewLease(until deadline) {
 		}
 		if due.left(cfg.Clock) <= 0 {
 			next := deadlineIn(cfg.Clock, cfg.LeaseFor)
-			// A third of the lease: after a request that hangs there is time for
-			// another.
-			ctx, cancel := context.WithTimeout(a.work, min(left, cfg.LeaseFor/3))
 			began := cfg.Clock.Elapsed()
-			err := a.c.leases.Renew(ctx, a.lease, cfg.LeaseFor)
-			cancel()
+			var err error
+			if alone || !a.c.renewals.together(a, left) {
+				alone = true
+				next = deadlineIn(cfg.Clock, cfg.LeaseFor)
+				// A third of the lease: after a request that hangs there is time for
+				// another.
+				ctx, cancel := context.WithTimeout(a.work, min(until.left(cfg.Clock), cfg.LeaseFor/3))
+				err = a.c.leases.Renew(ctx, a.lease, cfg.LeaseFor)
+				cancel()
+			}
 			switch {
 			case a.work.Err() != nil:
 				return
 			case err == nil:
+				alone = false
 				until, due = next, renewAt(next)
 				a.observe(Observation{Kind: KindRenewed, Duration: cfg.Clock.Elapsed() - began})
 				if hook := cfg.Hooks.Renewed; hook != nil {
@@ -176,7 +185,7 @@ func (a *assignment) renewLease(until deadline) {
 				a.failed(fmt.Errorf("renew lease: %w", err))
 			}
 		}
-		if cfg.Clock.Sleep(a.work, min(tick, max(until.left(cfg.Clock), 0))) != nil {
+		if cfg.Clock.Sleep(a.work, min(a.c.renewals.pause(tick, due), max(until.left(cfg.Clock), 0))) != nil {
 			return
 		}
 	}
@@ -280,6 +289,7 @@ const (
 // watchEnd keeps the partition's bounds, which the lag is computed from. It reports if
 // the log has not answered for LeaseFor.
 func (a *assignment) watchEnd() {
+	budget := driver.BudgetOf(a.c.source)
 	var failing time.Duration // since when, or since the last report, by Clock.Elapsed; 0: it is not
 	for {
 		ctx, cancel := a.requestCtx(a.idle)
@@ -296,18 +306,45 @@ func (a *assignment) watchEnd() {
 			failing = now
 			a.failed(fmt.Errorf("get the partition's end, for the lag: %w", err))
 		}
-		if a.c.cfg.Clock.Sleep(a.idle, a.c.endEvery()) != nil {
+		every := a.c.endEvery(len(a.topic.Partitions))
+		if budget > 0 {
+			every = a.untilTurn(every)
+		}
+		if a.c.cfg.Clock.Sleep(a.idle, every) != nil {
 			return
 		}
 	}
 }
 
-// endEvery returns how often the log is asked for a partition's end.
-func (c *Consumer) endEvery() time.Duration {
+// endsPart is the part of a [driver.BoundsBudget] that the consumers take. Watchers take the rest
+// (othersPart in package health).
+const endsPart = 7.0 / 8
+
+// endEvery returns how often the log is asked for a partition's end, given how many the topic
+// has: if the log limits that, each process asks for the partitions that it holds so that all
+// processes together stay within the limit.
+func (c *Consumer) endEvery(partitions int) time.Duration {
 	c.mu.Lock()
 	held := len(c.held)
 	c.mu.Unlock()
-	return max(min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3), time.Duration(held)*lagPace/4)
+	every := max(min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3), time.Duration(held)*lagPace/4)
+	if budget := driver.BudgetOf(c.source); budget > 0 {
+		every = max(every, time.Duration(float64(partitions)/(budget*endsPart)*float64(time.Second)))
+	}
+	return every
+}
+
+// untilTurn returns the time until a partition's turn, if each partition of the topic has one in
+// every. The turns follow the time of day: so the processes of a group, which may have
+// acquired all partitions at the same moment, do not ask for their ends at the same moment.
+func (a *assignment) untilTurn(every time.Duration) time.Duration {
+	i, n := slices.Index(a.topic.Partitions, a.lease.Partition), len(a.topic.Partitions)
+	turn := time.Duration(float64(every) * float64(i) / float64(n))
+	wait := (turn - time.Duration(a.c.cfg.Clock.Wall().UnixNano()%int64(every)) + every) % every
+	if wait < every/16 { // it has just been
+		wait += every
+	}
+	return wait
 }
 
 // lagTracker computes a partition's lag: how many events the log holds that are

@@ -144,6 +144,8 @@ func (d *atLeastOnce[R]) check() error {
 
 func (d *atLeastOnce[R]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
+func (d *atLeastOnce[R]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
+
 func (d *atLeastOnce[R]) deliver(a *assignment) error {
 	w := d.newWorker(a)
 	defer a.leave(d.store)

@@ -3,11 +3,13 @@ package sluice_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
 )
 
 func TestStreamRetriesForever(t *testing.T) {
@@ -73,6 +75,56 @@ func TestStreamOutage(t *testing.T) {
 		}
 		if n := s.count(sluice.KindFailed); n == 0 || n > 60 {
 			t.Errorf("the outage was told %d times", n)
+		}
+	})
+}
+
+// countedClock counts how often it is asked. From some number on each question takes time, so that a loop
+// that never waits ends.
+type countedClock struct {
+	sluice.Clock
+	asked *atomic.Int64
+}
+
+func (c countedClock) Elapsed() time.Duration {
+	if c.asked.Add(1) > 100_000 {
+		time.Sleep(time.Millisecond)
+	}
+	return c.Clock.Elapsed()
+}
+
+// In an outage a probe whose time has come waits for a sink that is full, and does not use a processor
+// meanwhile.
+func TestStreamOutageOfAFullSink(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		s.keyed("0", 100, noKey)
+		w := newWarehouse(t)
+		w.takes = func(e *sluice.Event) time.Duration {
+			if e.Sequence == 7 { // the last of the first window
+				return time.Millisecond
+			}
+			return time.Hour
+		}
+		w.says = func(e *sluice.Event, attempt int) error {
+			if e.Sequence == 7 && attempt == 1 {
+				return sluice.Outage(errors.New("no connection"))
+			}
+			return nil
+		}
+		var asked atomic.Int64
+		_, stop := s.pour(w, nil, sluice.Config{Clock: countedClock{clock.New(), &asked}})
+		time.Sleep(30 * time.Minute)
+		if n := asked.Load(); n > 50_000 {
+			t.Errorf("the clock was asked %d times in half an hour in which nothing could be done", n)
+		}
+		asked.Store(-1 << 40)
+		time.Sleep(2 * time.Hour)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.tries(7); n != 2 {
+			t.Errorf("%d attempts at the event that failed, want 2", n)
 		}
 	})
 }

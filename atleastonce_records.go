@@ -479,8 +479,9 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 	}
 	if w.draining {
 		at = never // nothing more is sent
-	} else if w.breaker.tripped && !w.breaker.probing && !w.queue.empty() {
-		at = min(at, w.breaker.until)
+	} else if b := &w.breaker; b.tripped && !b.probing && !w.queue.empty() && b.until > w.a.c.cfg.Clock.Elapsed() {
+		// A probe whose time has come waits for room at the sink: a result wakes the worker.
+		at = min(at, b.until)
 	}
 	w.timer.set(at)
 }

@@ -148,6 +148,13 @@ func (q *redriveQueue) full() bool {
 	return len(q.running) >= redrivePage
 }
 
+// idle reports whether there are no redrives, nor keys that wait for one.
+func (q *redriveQueue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.due)+len(q.running)+len(q.holding) == 0
+}
+
 // applied takes a redrive that was written.
 func (q *redriveQueue) applied(e *inFlightEvent) {
 	q.mu.Lock()
@@ -258,6 +265,9 @@ func (w *atLeastOnceWorker[R]) findRedrives(ctx context.Context) {
 // due between the two requests is missed.
 func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 	applied, failed := w.redrives.totals()
+	if may, err := w.a.c.redrives.mayBeDue(ctx, w.a.topic.Group, w.a.lease.Partition); err != nil || !may && w.redrives.idle() {
+		return err
+	}
 	due, err := w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 	if err != nil {
 		return err

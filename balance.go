@@ -53,7 +53,7 @@ func newBalancer(c *Consumer) (*balancer, error) {
 func (b *balancer) balance(work context.Context, topic Topic, listed []driver.LeaseInfo) (missing int, err error) {
 	i := slices.IndexFunc(listed, func(l driver.LeaseInfo) bool { return l.Lease == b.member && l.Live() })
 	if i < 0 {
-		return 0, b.join(work, topic.Group, listed)
+		return -1, b.join(work, topic.Group, listed)
 	}
 	if err := b.renewIfDue(work); errors.Is(err, ErrFenced) {
 		return 0, err
@@ -66,10 +66,17 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 	m := b.membership(topic, listed, asOf)
 	held, draining, requested := b.c.staying()
 	surplus := len(held) - m.share(b.c.cfg.Owner)
-	for _, a := range held[:max(0, min(surplus, m.demand(b.c.cfg.AssignBurst)-draining))] {
+	for _, a := range held[:max(0, min(surplus, m.demand(b.c.burst(topic))-draining))] {
 		a.stop()
 	}
 	return -surplus - requested, nil
+}
+
+// settled reports whether every partition has an owner, and this process neither releases nor
+// requests one: then nothing is on its way from or to it.
+func (b *balancer) settled(topic Topic, listed []driver.LeaseInfo) bool {
+	_, draining, requested := b.c.staying()
+	return draining+requested == 0 && allOwned(topic, listed)
 }
 
 // maxMembers is more processes than any topic has partitions.

@@ -248,6 +248,42 @@ func testBalancedBursts(t *testing.T, burst int) {
 	f.onceEach()
 }
 
+// In a topic of hundreds of partitions, where long listings are made less often, a process that joins
+// still lists every AssignEvery: else what is handed over to it has no owner for several seconds.
+func TestBalancedJoinsALongList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1024)
+		f.burst = 64
+		f.join(sluice.Balanced)
+		f.settle(30 * time.Second)
+		time.Sleep(30 * time.Second)
+		f.join(sluice.Balanced)
+		free := map[string]time.Time{} // since when
+		var longest time.Duration
+		for range 80 {
+			for _, l := range must(f.leases.List(t.Context(), group)) {
+				if since, known := free[l.Partition]; l.Live() {
+					delete(free, l.Partition)
+				} else if !known {
+					free[l.Partition] = time.Now()
+				} else {
+					longest = max(longest, time.Since(since))
+				}
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		if shares, all := f.even(); !shares || !all {
+			t.Error("not even 20 s after a process has joined")
+		}
+		if longest > 2*time.Second {
+			t.Errorf("a partition that was handed over had no owner for %v, want 2 s at most", longest)
+		}
+		for len(f.alive) > 0 {
+			f.stop(f.alive[0])
+		}
+	})
+}
+
 // A process that stops and comes back at once finds its share untouched, also
 // where all are restarted one after the other, or all at once.
 func TestBalancedRestart(t *testing.T) {

@@ -70,6 +70,8 @@ func (d *batches) check() error {
 
 func (d *batches) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
+func (d *batches) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
+
 func (d *batches) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
 
 func (d *batches) redrive(a *assignment) (applied, failed int, err error) {

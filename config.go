@@ -38,7 +38,9 @@ const (
 	//
 	// All balanced consumers of a group must have the same LeaseFor and
 	// RenewEvery. Each lists the leases once every AssignEvery, which must not be
-	// above RenewEvery, and renews one lease more than it has partitions.
+	// above RenewEvery, and renews one lease more than it has partitions. Where there
+	// are more than 256 leases and nothing is to be done, it lists up to four times as
+	// seldom.
 	Balanced Partitions = -1
 )
 
@@ -62,7 +64,8 @@ type Config struct {
 	// other. An attempt lists the leases once. Where several processes start
 	// together with a fixed number or AllPartitions, the first may acquire up to
 	// AssignBurst partitions before the others have one. Balanced consumers of a
-	// group should have the same. Defaults: 1 s and 1.
+	// group should have the same. Defaults: 1 s; and 1, or a 64th of the topic's partitions
+	// if that is more, so that no process needs much longer than a minute for all of them.
 	AssignEvery time.Duration
 	AssignBurst int
 	// MaxBatch is the largest number of events in a batch. Transactional and Batches take
@@ -89,7 +92,8 @@ type Config struct {
 	// Defaults: 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
 	// RedriveEvery is how often an owner looks for dead letters whose redrive is
-	// due. Default: 1 s.
+	// due. Where one request finds those of all partitions ([driver.RedriveFinder]),
+	// a redrive begins after twice that at most. Default: 1 s.
 	RedriveEvery time.Duration
 	// BodyLimit is the largest event in bytes (body, properties, key, message id and
 	// other texts) that a dead letter stores. Of a larger one, or one with a text of more
@@ -115,7 +119,9 @@ type Config struct {
 	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.
 	StallAfter time.Duration
 	// SilentAfter is how long a reader may return nothing although the log holds
-	// further events, before it is replaced. Default: two thirds of LeaseFor, so that
+	// further events, before it is replaced. The log is asked for that, which takes
+	// longer in a topic of hundreds of partitions whose log limits such requests
+	// ([driver.BoundsBudget]). Default: two thirds of LeaseFor, so that
 	// it is reported within LeaseFor.
 	SilentAfter time.Duration
 	// StampsFrom are the stages that feed the consumer's topic, and whose [Stamp]s
@@ -151,7 +157,6 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.LeaseFor = cmp.Or(c.LeaseFor, 30*time.Second)
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.LeaseFor/3)
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
-	c.AssignBurst = cmp.Or(c.AssignBurst, 1)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 4000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Attempts = cmp.Or(c.Attempts, 3)

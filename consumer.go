@@ -24,6 +24,8 @@ type Consumer struct {
 	cfg      Config
 	rand     *mathrand.Rand // of the goroutine that acquires partitions
 	balancer *balancer      // nil unless partitions are balanced
+	renewals renewals
+	redrives redriveFinder
 
 	stopping     context.Context    // ends when Stop is called
 	stop         context.CancelFunc // ends stopping
@@ -72,6 +74,9 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 		requested:    map[string]bool{},
 		takeover:     map[string]takeoverState{},
 	}
+	c.renewals.c, c.redrives.c = c, c
+	c.renewals.store, _ = leases.(driver.LeaseRenewer)
+	c.redrives.store = delivery.redriveFinder()
 	if config.Partitions == Balanced {
 		if c.balancer, err = newBalancer(c); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func Example_redrive() {
 		}
 		return nil
 	}))
-	parked, redriven := make(chan struct{}), make(chan struct{})
+	parked, marked, redriven := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	consumer := must(sluice.New(hub, new(sluicetest.Leases), sluice.AtLeastOnce(store, sluice.EventAsRecord, sink, nil), &sluice.Config{
 		RedriveEvery: 10 * time.Millisecond,
 		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
@@ -41,6 +41,7 @@ func Example_redrive() {
 		}),
 	}))
 	go func() {
+		defer close(marked)
 		<-parked
 		all := sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead}}
 		for _, d := range must(store.List(ctx, group, all)) {
@@ -49,7 +50,9 @@ func Example_redrive() {
 		repaired.Store(true) // the customer exists now
 		fmt.Println("marked:", must(store.Redrive(ctx, group, all, time.Now())))
 	}()
-	fmt.Println("error:", runUntil(ctx, consumer, redriven))
+	err := runUntil(ctx, consumer, redriven)
+	<-marked
+	fmt.Println("error:", err)
 	fmt.Println("dead letters:", len(must(store.List(ctx, group, sluice.DeadLetterFilter{}))))
 	// Output:
 	// event 1: the customer is unknown

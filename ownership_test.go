@@ -50,6 +50,15 @@ func (l *ledger) cutOff(owner string) {
 	l.cut[owner] = true
 }
 
+// RenewAll renews one lease after the other.
+func (l *ledger) RenewAll(ctx context.Context, leases []sluice.Lease, ttl time.Duration) error {
+	var errs []error
+	for _, lease := range leases {
+		errs = append(errs, l.Renew(ctx, lease, ttl))
+	}
+	return errors.Join(errs...)
+}
+
 func (l *ledger) Acquire(ctx context.Context, g sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
 	if l.isCut(owner) {
 		return sluice.Lease{}, errCut

@@ -45,6 +45,8 @@ func (d *replay) redriveDue(context.Context, Group, string) (bool, error) { retu
 
 func (d *replay) copyMarks() driver.CopyMarks { return nil }
 
+func (d *replay) redriveFinder() driver.RedriveFinder { return nil }
+
 func (d *replay) redrive(*assignment) (applied, failed int, err error) {
 	return 0, 0, errors.New("replay: there are no dead letters to redrive")
 }

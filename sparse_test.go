@@ -95,6 +95,7 @@ func TestSparse(t *testing.T) {
 		sizes := 0
 		_, end := s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 			sizes = max(sizes, len(b.Events))
+			time.Sleep(time.Second) // meanwhile the buffer fills
 			return whole(ctx, tx, b)
 		}, sluice.Config{MaxBatch: 3})
 		time.Sleep(10 * time.Second)

@@ -97,6 +97,17 @@ func (s silentStore) Held(ctx context.Context, g sluice.Group, partition string,
 	return answered(ctx, s.u, "held", func() ([]driver.HeldKey, error) { return s.Store.Held(ctx, g, partition, except) })
 }
 
+// DuePartitions has Due called for a test of that.
+func (s silentStore) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+	s.u.mu.Lock()
+	due := s.u.kind == "due"
+	s.u.mu.Unlock()
+	if due {
+		return []string{"0"}, nil
+	}
+	return answered(ctx, s.u, "redrives", func() ([]string, error) { return s.Store.DuePartitions(ctx, group) })
+}
+
 func (s silentStore) Leave(ctx context.Context, lease sluice.Lease) error {
 	_, err := answered(ctx, s.u, "leave", func() (none struct{}, err error) { return none, s.Store.Leave(ctx, lease) })
 	return err
@@ -110,8 +121,8 @@ func (s silentStore) Advance(ctx context.Context, lease sluice.Lease, incarnatio
 // TestRequestsWithoutAnAnswer: whichever of the engine's requests gets no answer while
 // others do, it is reported within the lease and the partition moves within two.
 func TestRequestsWithoutAnAnswer(t *testing.T) {
-	transactional := []string{"describe", "seek", "open", "bounds", "claim", "dedup", "record", "due"}
-	atLeastOnce := []string{"describe", "seek", "open", "bounds", "claim", "due", "parked", "held", "advance"}
+	transactional := []string{"describe", "seek", "open", "bounds", "claim", "dedup", "record", "due", "redrives"}
+	atLeastOnce := []string{"describe", "seek", "open", "bounds", "claim", "due", "redrives", "parked", "held", "advance"}
 	try := func(kind string, rows func(*scene) []int64, deliver func(*scene, silentStore) sluice.Delivery) {
 		t.Run(kind, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {

@@ -25,6 +25,8 @@ type Delivery interface {
 	redriveDue(ctx context.Context, group Group, partition string) (bool, error)
 	// copyMarks returns the store of dead letters, nil if it does not remember copies.
 	copyMarks() driver.CopyMarks
+	// redriveFinder returns the store of dead letters, nil if it finds redrives by partition only.
+	redriveFinder() driver.RedriveFinder
 }
 
 // Transactional delivers each event's effect exactly once: the handler's
@@ -55,6 +57,8 @@ func (d *transactional[Tx]) check() error {
 }
 
 func (d *transactional[Tx]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
+
+func (d *transactional[Tx]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
 
 func (d *transactional[Tx]) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
 

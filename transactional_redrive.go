@@ -83,7 +83,11 @@ func (w *batchWorker[Tx]) redriveAll() (applied, failed int, err error) {
 // checkpoint are only counted: the events are read again, and their steps settle the
 // dead letters.
 func (w *batchWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
-	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) (err error) {
+	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) error {
+		if may, err := w.a.c.redrives.mayBeDue(ctx, w.a.topic.Group, w.a.lease.Partition); !may {
+			return err
+		}
+		var err error
 		due, err = w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
 		return err
 	})

@@ -115,6 +115,26 @@ func TestCommandsRedriveWhatNobodyOwns(t *testing.T) {
 	})
 }
 
+// A consumer that does not run redrives what was marked since its last Redrive.
+func TestRedriveTwice(t *testing.T) {
+	stage(t, 2, func(s *scene) {
+		for _, partition := range []string{"0", "1"} {
+			s.send(partition, "good", "reject")
+			_, end := s.consume("before", mended, sluice.Config{})
+			time.Sleep(time.Minute)
+			end()
+		}
+		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{RedriveEvery: time.Hour}))
+		for _, partition := range []string{"0", "1"} {
+			must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{Partition: partition}, time.Time{}))
+			if applied, failed, err := c.Redrive(s.t.Context()); applied != 1 || failed != 0 || err != nil {
+				s.t.Errorf("partition %s: applied %d, %d failed, %v: want 1", partition, applied, failed, err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestRedriveLeavesOwnedPartitionsAlone(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.parked(sluice.Config{})

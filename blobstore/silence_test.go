@@ -38,29 +38,35 @@ func TestSilentInTheMiddle(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var armed, silent atomic.Bool
-			w := &wire{
-				before: func(r *http.Request) error {
-					if silent.Load() {
-						return silence(r)
-					}
-					return nil
-				},
-				after: func(r *http.Request, _ int) error {
-					if armed.Load() && kind(r) == c.last {
-						silent.Store(true)
-					}
-					return nil
-				},
-			}
-			s := newPlace(t).openThrough(t, w, -1)
-			armed.Store(true)
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
-			began := time.Now()
-			err := c.call(ctx, s)
-			if took := time.Since(began); err == nil || took > 3*time.Second || !silent.Load() {
-				t.Errorf("returned %v after %v, want an error soon after 500ms", err, took)
+			for within := 500 * time.Millisecond; ; within *= 4 { // a busy machine may need longer until the silence
+				var armed, silent atomic.Bool
+				w := &wire{
+					before: func(r *http.Request) error {
+						if silent.Load() {
+							return silence(r)
+						}
+						return nil
+					},
+					after: func(r *http.Request, _ int) error {
+						if armed.Load() && kind(r) == c.last {
+							silent.Store(true)
+						}
+						return nil
+					},
+				}
+				s := newPlace(t).openThrough(t, w, -1)
+				armed.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				began := time.Now()
+				err := c.call(ctx, s)
+				took := time.Since(began)
+				cancel()
+				if err != nil && took <= within+2500*time.Millisecond && silent.Load() {
+					break
+				}
+				if err == nil || within > 5*time.Second {
+					t.Fatalf("returned %v after %v, want an error soon after %v", err, took, within)
+				}
 			}
 		})
 	}

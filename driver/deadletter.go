@@ -104,6 +104,15 @@ type DeadLetterQueue interface {
 	Held(ctx context.Context, group Group, partition string, except []int64) ([]HeldKey, error)
 }
 
+// RedriveFinder is a [DeadLetterQueue] or [TxStore] that finds the partitions with redrives in one
+// request. A consumer then asks once in RedriveEvery for all of its partitions, and calls Due only for
+// those that have some. Implementations are safe for concurrent use.
+type RedriveFinder interface {
+	// DuePartitions returns the partitions of the group for which Due returns dead letters, each once,
+	// in no order.
+	DuePartitions(ctx context.Context, group Group) ([]string, error)
+}
+
 // CopyMarks is a [DeadLetterQueue] or [TxStore] that remembers which dead letters were copied to
 // another system. No dead letter is marked when it is stored, whoever stores it, so that none is
 // missed if the process ends before it is copied. A mark stays while the dead letter does: if its

@@ -27,6 +27,17 @@ type LeaseLimiter interface {
 	LeaseLimits() (shortest, longest time.Duration)
 }
 
+// LeaseRenewer is implemented by a [LeaseStore] that renews several leases in one request. A consumer
+// then asks once in RenewEvery for all of its partitions. Without it, and after an error, it renews
+// each lease by itself.
+type LeaseRenewer interface {
+	// RenewAll renews leases of one group and one owner as Renew does, each partition once. It
+	// returns nil if all of them are renewed. With an error, each of them may be renewed or not; Renew
+	// says of each what is wrong with it. A lease that somebody has locked should fail the request
+	// instead of delaying the others.
+	RenewAll(ctx context.Context, leases []Lease, ttl time.Duration) error
+}
+
 // MemberPrefix begins the names of memberships. No log has partitions of such names.
 const MemberPrefix = "~"
 

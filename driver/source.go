@@ -89,6 +89,24 @@ type Source interface {
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 
+// BoundsBudget is implemented by a [Source] whose log limits how often it is asked, as a namespace of
+// Event Hubs does for all its clients together. The processes of a consumer group divide the budget by
+// the partitions that they hold: the more partitions a topic has, the less often each is asked for.
+// Without it, each partition is asked for as often as is useful.
+type BoundsBudget interface {
+	// BoundsPerSecond returns how often all processes of a group together may call Bounds in a
+	// second, without those calls that somebody waits for. Zero means that there is no limit.
+	BoundsPerSecond() float64
+}
+
+// BudgetOf returns a source's BoundsPerSecond, 0 if it is no [BoundsBudget].
+func BudgetOf(source Source) float64 {
+	if b, is := source.(BoundsBudget); is {
+		return b.BoundsPerSecond()
+	}
+	return 0
+}
+
 // ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most, but
 // for a single event that is larger.
 const ReadBytes = 1 << 20

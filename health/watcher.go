@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,12 @@ type WatcherConfig struct {
 }
 
 // Watcher looks for warnings about one consumer group. It belongs to one goroutine.
-// Each check asks the log once for every partition, and each store once.
+//
+// Each check asks each store once. It asks the log once for every partition, unless its source is a
+// [SharedSource]: then it takes what the consumer beside it has asked, and asks for the other
+// partitions at a pace that the processes of the group share. The fewer processes and partitions
+// there are, the more it sees of partitions that other processes own; those that nobody has asked for
+// lately are left to their owners. It asks for partitions without an owner first.
 type Watcher struct {
 	source      driver.Source
 	leases      driver.LeaseStore
@@ -89,6 +95,8 @@ type Watcher struct {
 	count      int       // of the hub's partitions, at the first check
 	added      time.Time // when there were more
 	countAgain time.Time // no dead letters are counted before
+	checked    time.Time // when the last check was
+	allowance  float64   // how many bounds may be asked for, with a SharedSource
 }
 
 // watched is what earlier checks have seen of a partition.
@@ -117,6 +125,17 @@ const (
 	// each partition: drivers pace such requests.
 	boundsTimeout = 30 * time.Second
 	boundsEach    = 100 * time.Millisecond
+	// All watchers of a group together ask a SharedSource for othersPerSecond bounds a second, or for
+	// an eighth of what its log allows. The consumers take the rest of that (see endEvery in the root).
+	othersPerSecond = 20
+	othersPart      = 1.0 / 8
+	// firstAllowance is for how long the first check may ask, askedAgain after which time bounds are
+	// asked for again, and knownFor how long they count.
+	firstAllowance = 30 * time.Second
+	askedAgain     = 20 * time.Second
+	knownFor       = 10 * time.Minute
+	// describedFor is how long the description that a consumer has asked for is taken.
+	describedFor = 5 * time.Minute
 	// countTimeout is how long the dead letters are counted at most, and countRest for how many times as long
 	// they are then not counted.
 	countTimeout = 10 * time.Second
@@ -158,7 +177,10 @@ type Report struct {
 type PartitionReport struct {
 	Partition string
 	Owner     string // that a live lease names; empty: none
-	Bounds    driver.Bounds
+	// Unknown says that the log was not asked for Bounds lately, which only a watcher over a
+	// [SharedSource] leaves out: then Bounds, Lag and WaitingSince are zero.
+	Unknown bool
+	Bounds  driver.Bounds
 	// Lag is how many events the partition holds after its stored checkpoint: all events, if it
 	// has none in this incarnation of the topic.
 	Lag int64
@@ -167,9 +189,14 @@ type PartitionReport struct {
 	WaitingSince time.Time
 }
 
-// Run checks at once, and then every so often until ctx ends.
+// Run checks at once, and then every so often until ctx ends. With a [SharedSource] the second check
+// comes sooner, at random, so that processes that were started together do not ask together.
 func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Report)) {
-	tick := time.NewTicker(every)
+	first := every
+	if _, is := w.source.(*SharedSource); is {
+		first = max(1, rand.N(every))
+	}
+	tick := time.NewTicker(first)
 	defer tick.Stop()
 	var before []Warning
 	for {
@@ -185,6 +212,7 @@ func (w *Watcher) Run(ctx context.Context, every time.Duration, report func(Repo
 		report(r)
 		select {
 		case <-tick.C:
+			tick.Reset(every)
 		case <-ctx.Done():
 			return
 		}
@@ -238,7 +266,7 @@ func (w *Watcher) countDeadLetters(ctx context.Context, group sluice.Group, r *R
 
 // look adds warnings and partitions to a report.
 func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
-	topic, err := w.source.Describe(ctx)
+	topic, err := w.describe(ctx)
 	if err != nil {
 		return topic, fmt.Errorf("describe topic: %w", err)
 	}
@@ -256,7 +284,7 @@ func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 	for _, c := range checkpoints {
 		done[c.Partition] = c
 	}
-	bounds, err := w.bounds(ctx, topic.Partitions)
+	bounds, err := w.bounds(ctx, topic.Partitions, leases)
 	if err != nil {
 		return topic, err
 	}
@@ -267,13 +295,17 @@ func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 			p = &watched{moved: now, at: driver.Unset.Sequence}
 			w.partitions[id] = p
 		}
+		if bounds[i].at.IsZero() {
+			r.Partitions = append(r.Partitions, PartitionReport{Partition: id, Owner: holders[id], Unknown: true})
+			continue
+		}
 		c, begun := done[id]
 		if begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence {
-			found = w.checkpoint(found, id, p, bounds[i], c.Position.Sequence, now)
+			found = w.checkpoint(found, id, p, bounds[i].Bounds, c.Position.Sequence, now)
 		} else {
-			p.reset(bounds[i], now)
+			p.reset(bounds[i].Bounds, now)
 		}
-		r.Partitions = append(r.Partitions, p.report(id, holders[id], bounds[i]))
+		r.Partitions = append(r.Partitions, p.report(id, holders[id], bounds[i].Bounds))
 	}
 	found = w.owners(found, topic, leases, now)
 	found = w.partitionsAdded(found, topic, now)
@@ -307,30 +339,96 @@ func owners(leases []driver.LeaseInfo) map[string]string {
 	return holders
 }
 
-// bounds asks the log for the bounds of all partitions.
-func (w *Watcher) bounds(ctx context.Context, partitions []string) ([]driver.Bounds, error) {
-	ctx, cancel := context.WithTimeout(ctx, boundsTimeout+time.Duration(len(partitions))*boundsEach)
+// describe returns the topic.
+func (w *Watcher) describe(ctx context.Context) (driver.Topic, error) {
+	if shared, is := w.source.(*SharedSource); is {
+		return shared.describe(ctx, describedFor)
+	}
+	return w.source.Describe(ctx)
+}
+
+// bounds returns the bounds of all partitions; those that were not asked for lately have no time.
+func (w *Watcher) bounds(ctx context.Context, partitions []string, leases []driver.LeaseInfo) ([]askedBounds, error) {
+	list := make([]askedBounds, len(partitions))
+	ask := make([]int, 0, len(partitions)) // indexes
+	shared, is := w.source.(*SharedSource)
+	for i, id := range partitions {
+		if is {
+			list[i] = shared.known(id)
+		}
+		if time.Since(list[i].at) >= askedAgain {
+			ask = append(ask, i)
+		}
+	}
+	if is {
+		// Those without an owner first: no consumer asks for them.
+		holders := owners(leases)
+		owned := func(i int) int { return min(len(holders[partitions[i]]), 1) }
+		slices.SortStableFunc(ask, func(a, b int) int {
+			return cmp.Or(cmp.Compare(owned(a), owned(b)), list[a].at.Compare(list[b].at))
+		})
+		ask = ask[:w.allowed(len(ask), leases)]
+	}
+	err := w.ask(ctx, partitions, ask, list)
+	for i := range list {
+		if time.Since(list[i].at) > knownFor {
+			list[i] = askedBounds{}
+		}
+	}
+	return list, err
+}
+
+// allowed returns how many of some bounds may be asked for: what has come together since the last
+// check, at this process's part of the pace of all.
+func (w *Watcher) allowed(wanted int, leases []driver.LeaseInfo) int {
+	pace := float64(othersPerSecond)
+	if budget := driver.BudgetOf(w.source); budget > 0 {
+		pace = budget * othersPart
+	}
+	processes := map[string]bool{}
+	for _, l := range leases {
+		if l.Live() {
+			processes[l.Owner] = true
+		}
+	}
+	pace /= float64(max(1, len(processes)))
+	now, since := time.Now(), firstAllowance
+	if !w.checked.IsZero() {
+		since = now.Sub(w.checked)
+	}
+	w.checked = now
+	w.allowance = min(w.allowance+pace*since.Seconds(), max(1, pace*2*firstAllowance.Seconds()))
+	n := min(wanted, int(w.allowance))
+	w.allowance -= float64(n)
+	return n
+}
+
+// ask asks the log for the bounds of some partitions.
+func (w *Watcher) ask(ctx context.Context, partitions []string, ask []int, list []askedBounds) error {
+	ctx, cancel := context.WithTimeout(ctx, boundsTimeout+time.Duration(len(ask))*boundsEach)
 	defer cancel()
-	list := make([]driver.Bounds, len(partitions))
-	errs := make([]error, len(partitions))
+	errs := make([]error, len(ask))
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(boundsParallel, len(partitions)) {
+	for range min(boundsParallel, len(ask)) {
 		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(partitions)); i = next.Add(1) - 1 {
-				if list[i], errs[i] = w.source.Bounds(ctx, partitions[i]); errs[i] != nil {
-					errs[i] = fmt.Errorf("bounds of partition %s: %w", partitions[i], errs[i])
+			for n := next.Add(1) - 1; n < int64(len(ask)); n = next.Add(1) - 1 {
+				i, at := ask[n], time.Now()
+				b, err := w.source.Bounds(ctx, partitions[i])
+				if err != nil {
+					errs[n] = fmt.Errorf("bounds of partition %s: %w", partitions[i], err)
 					cancel()
 					return
 				}
+				list[i] = askedBounds{b, at}
 			}
 		})
 	}
 	workers.Wait()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, err
+			return err
 		}
 	}
-	return list, errors.Join(errs...)
+	return errors.Join(errs...)
 }

@@ -254,7 +254,7 @@ func TestSessionEnded(t *testing.T) {
 
 func TestIdleInTransaction(t *testing.T) {
 	url := pgtest.Database(t)
-	s, other := open(t, url, &pgstore.Config{LeaseFor: 50 * time.Millisecond, MaxConns: 1}), open(t, url, nil)
+	s, other := open(t, url, &pgstore.Config{LeaseFor: time.Second, MaxConns: 1}), open(t, url, nil)
 	createEffects(t, s)
 	a := lease("a", 1)
 	claim(t, s, a)

@@ -20,7 +20,10 @@ type Leases struct {
 	limits limits
 }
 
-var _ driver.LeaseStore = (*Leases)(nil)
+var (
+	_ driver.LeaseStore   = (*Leases)(nil)
+	_ driver.LeaseRenewer = (*Leases)(nil)
+)
 
 // released is the expiry of a released lease: a time that no clock that is set back returns to.
 const released = `'epoch'::timestamptz`
@@ -95,6 +98,42 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 	}
 	if err != nil {
 		return fmt.Errorf("renew lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
+	}
+	return nil
+}
+
+// renewAllSQL leaves out the rows that somebody has locked, so that these do not delay the others.
+const renewAllSQL = `
+WITH mine AS (
+  SELECT l.partition FROM @sluice_leases AS l
+  JOIN unnest($4::text[], $6::bigint[]) AS of (partition, epoch) ON l.partition = of.partition AND l.epoch = of.epoch
+  WHERE l.namespace = $1 AND l.topic = $2 AND l.consumer_group = $3 AND l.owner = $5 AND l.expires_at > ` + released + `
+  FOR NO KEY UPDATE OF l SKIP LOCKED)
+UPDATE @sluice_leases AS l SET expires_at = clock_timestamp() + $7 * interval '1 microsecond', renewed_at = clock_timestamp()
+FROM mine WHERE l.namespace = $1 AND l.topic = $2 AND l.consumer_group = $3 AND l.partition = mine.partition`
+
+// RenewAll implements [driver.LeaseRenewer], in one statement.
+func (l *Leases) RenewAll(ctx context.Context, leases []driver.Lease, ttl time.Duration) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	partitions, epochs := make([]string, len(leases)), make([]int64, len(leases))
+	for i, lease := range leases {
+		partitions[i], epochs[i] = lease.Partition, lease.Epoch
+	}
+	group, owner := leases[0].Group, leases[0].Owner
+	conn, err := acquire(ctx, l.pool)
+	if err != nil {
+		return fmt.Errorf("renew %d leases: %w", len(leases), err)
+	}
+	defer conn.Release()
+	args := []any{group.Namespace, group.Topic, group.Name, partitions, owner, epochs, ttl.Microseconds()}
+	tag, err := once(ctx, conn.Conn(), l.limits, l.sql.of(renewAllSQL), args)
+	if err == nil && tag.RowsAffected() != int64(len(leases)) {
+		err = fmt.Errorf("%d of them are locked or not %s's any more", int64(len(leases))-tag.RowsAffected(), owner)
+	}
+	if err != nil {
+		return fmt.Errorf("renew %d leases: %w", len(leases), err)
 	}
 	return nil
 }

@@ -28,7 +28,9 @@ func (o *Observer) Watch(r health.Report) {
 	}
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
-		o.state.SetBounds(p.Partition, p.Bounds, r.At)
+		if !p.Unknown {
+			o.state.SetBounds(p.Partition, p.Bounds, r.At)
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,7 +63,9 @@ func (o *Observer) gauges(_ context.Context, to metric.Observer) error {
 	if r := watched; r != nil {
 		for i := range r.Partitions {
 			p := &r.Partitions[i]
-			seen[p.Partition] = p
+			if !p.Unknown {
+				seen[p.Partition] = p
+			}
 			if _, known := states[p.Partition]; !known {
 				states[p.Partition] = partitionstate.Partition{}
 			}

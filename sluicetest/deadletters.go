@@ -30,6 +30,23 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	return due[:min(max(limit, 0), len(due))], nil
 }
 
+// DuePartitions implements [driver.RedriveFinder].
+func (s *Store) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var list []string
+	for _, l := range s.deadLetters {
+		if l.Group == group && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) && !slices.Contains(list, l.Event.Partition) {
+			list = append(list, l.Event.Partition)
+		}
+	}
+	return list, nil
+}
+
 // List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
 	if err := s.begin(ctx, OpList, sluice.Lease{Group: group}); err != nil {

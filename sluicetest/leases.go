@@ -3,6 +3,7 @@ package sluicetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -27,7 +28,10 @@ type Leases struct {
 	leases map[place]*lease
 }
 
-var _ driver.LeaseStore = (*Leases)(nil)
+var (
+	_ driver.LeaseStore   = (*Leases)(nil)
+	_ driver.LeaseRenewer = (*Leases)(nil)
+)
 
 // UnsafeLeases switches protections of [Leases] off.
 type UnsafeLeases struct {
@@ -105,6 +109,15 @@ func (s *Leases) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 	}
 	l.renewed, l.until = now, now.Add(ttl)
 	return nil
+}
+
+// RenewAll implements [driver.LeaseRenewer].
+func (s *Leases) RenewAll(ctx context.Context, leases []sluice.Lease, ttl time.Duration) error {
+	var errs []error
+	for _, l := range leases {
+		errs = append(errs, s.Renew(ctx, l, ttl))
+	}
+	return errors.Join(errs...)
 }
 
 // Release implements [driver.LeaseStore].

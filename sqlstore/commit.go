@@ -31,13 +31,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	}
 	defer t.end()
 	err = s.within(ctx, func(ctx context.Context) error {
-		if err := s.fence(ctx, t, step); err != nil {
-			return err
-		}
-		if err := s.dialect.guard(ctx, t); err != nil {
-			return s.outage(ctx, "begin transaction", err)
-		}
-		return nil
+		return s.fence(ctx, t, step)
 	})
 	if err == nil && fn != nil {
 		err = s.handle(ctx, t, step, fn)
@@ -55,7 +49,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		if err := s.storeDedup(ctx, t, step); err != nil {
 			return err
 		}
-		if s.sql.Lock != "" {
+		if s.sql.Lock != "" && !t.moved {
 			return s.move(ctx, t, step)
 		}
 		return nil
@@ -73,8 +67,7 @@ func (s *Store) fence(ctx context.Context, t *transaction, step driver.Step) err
 	if s.sql.Lock == "" {
 		return s.move(ctx, t, step)
 	}
-	var row int
-	found, err := one(ctx, t, s.sql.Lock, append(leaseArgs(step.Lease), step.From.Sequence), &row)
+	found, err := s.dialect.lock(ctx, t, append(leaseArgs(step.Lease), step.From.Sequence))
 	switch {
 	case err != nil:
 		return s.outage(ctx, "lock checkpoint of partition "+step.Lease.Partition, err)
@@ -102,10 +95,26 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 	return nil
 }
 
+// moveIntact moves the checkpoint in the statement that checks whether the transaction is intact, and
+// reports whether it has. If not, intact and move find out why.
+func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step) (moved bool) {
+	if s.sql.MoveIntact == "" || step.DryRun || step.From.Sequence == step.To.Sequence {
+		return false
+	}
+	args := slices.Concat([]any{t.mark, step.To.Sequence, clean(step.To.Offset)}, leaseArgs(step.Lease), []any{step.From.Sequence})
+	_ = s.within(ctx, func(ctx context.Context) (err error) {
+		var row int
+		moved, err = one(ctx, t, s.sql.MoveIntact, args, &row)
+		moved = moved && err == nil
+		return err
+	})
+	return moved
+}
+
 // handle runs the handler, and finds out whether the handler or the database failed.
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
-	tx := &Tx{tx: t.Tx, dialect: s.dialect}
+	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect}
 	began := time.Now()
 	err := fn(ctx, tx)
 	if err == nil {
@@ -122,6 +131,9 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		err = cmp.Or(err, errEnded)
 	case t.watch.rowsOpen():
 		err = cmp.Or(err, errRowsOpen)
+	case err == nil && s.moveIntact(ctx, t, step):
+		t.moved = true
+		return nil
 	default:
 		switch ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended {
 		case nil:

@@ -106,6 +106,27 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
+// DuePartitions implements [driver.RedriveFinder].
+func (s *Store) DuePartitions(ctx context.Context, group driver.Group) ([]string, error) {
+	rows, err := s.reader.QueryContext(ctx, s.sql.DuePartitions, key(group, "")[:3]...)
+	if err != nil {
+		return nil, s.outage(ctx, "look for dead letters to redrive of "+group.String(), err)
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var partition string
+		if err := rows.Scan(&partition); err != nil {
+			return nil, s.outage(ctx, "look for dead letters to redrive of "+group.String(), err)
+		}
+		list = append(list, partition)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.outage(ctx, "look for dead letters to redrive of "+group.String(), err)
+	}
+	return list, nil
+}
+
 // List implements [driver.DeadLetterStore].
 func (s *Store) List(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	cond, args := s.selected(group, filter)

@@ -44,9 +44,12 @@ type dialect interface {
 	// ends reports whether a statement would end the transaction; false where the watch is asked
 	// before each commit.
 	ends(query string) bool
-	// guard marks a transaction before the handler gets it.
+	// lock executes Lock, with its arguments, and reports whether it has found the checkpoint.
+	lock(ctx context.Context, t *transaction, args []any) (bool, error)
+	// guard marks a transaction before the handler's first statement. [Tx.Insert] needs no mark: what it
+	// sends cannot end the transaction, or lock has made the mark.
 	guard(ctx context.Context, t *transaction) error
-	// intact returns errEnded if the transaction that guard has marked is over, and another has
+	// intact returns errEnded if the transaction that is marked is over, and another has
 	// begun or none; errUndone if the database has rolled it back; and errNested if another has begun
 	// inside it. It comes before the commit, and after a handler's error.
 	intact(ctx context.Context, t *transaction) error

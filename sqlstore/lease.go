@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -83,6 +84,29 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 		return l.outage(ctx, "renew lease of partition "+lease.Partition, err)
 	case n != 1:
 		return fmt.Errorf("renew lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, driver.ErrFenced)
+	}
+	return nil
+}
+
+// renewAtOnce is how many leases one statement renews: a server may take 2,100 arguments.
+const renewAtOnce = 256
+
+// RenewAll implements [driver.LeaseRenewer].
+func (l *Leases) RenewAll(ctx context.Context, leases []driver.Lease, ttl time.Duration) error {
+	for some := range slices.Chunk(leases, renewAtOnce) {
+		args := append([]any{ttl.Milliseconds()}, key(some[0].Group, "")[:3]...)
+		args = append(args, clean(some[0].Owner))
+		for _, lease := range some {
+			args = append(args, clean(lease.Partition), lease.Epoch)
+		}
+		query := l.sql.RenewAll + ` (partition = ? AND epoch = ?` + strings.Repeat(` OR partition = ? AND epoch = ?`, len(some)-1) + `)`
+		n, err := changed(ctx, l.db, l.dialect.rebind(query), args...)
+		switch {
+		case err != nil:
+			return l.outage(ctx, fmt.Sprintf("renew %d leases", len(some)), err)
+		case n != int64(len(some)):
+			return fmt.Errorf("renew %d leases: %d of them are not %s's any more", len(some), int64(len(some))-n, some[0].Owner)
+		}
 	}
 	return nil
 }

@@ -87,26 +87,29 @@ func (mssqlDialect) time(t time.Time) any {
 // The name of a transaction's lock is one that the handler does not know: every end of the
 // transaction releases it, whichever procedure or dynamic SQL has ended it.
 const (
-	mssqlGuard = `
-		DECLARE @result int;
-		EXEC @result = sp_getapplock @Resource = @p1, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-		SELECT @result`
+	mssqlMark = `sp_getapplock @Resource = ?, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0`
+	mssqlMine = `XACT_STATE() = 1 AND APPLOCK_MODE(N'public', ?, N'Transaction') = N'Exclusive'`
+
 	mssqlIntact = `
 		SELECT @@TRANCOUNT, CAST(CASE WHEN XACT_STATE() = 1 AND APPLOCK_MODE(N'public', @p1, N'Transaction') = N'Exclusive' THEN 1 ELSE 0 END AS bit)`
 )
 
-// guard takes a lock that belongs to the transaction.
-func (mssqlDialect) guard(ctx context.Context, t *transaction) error {
+// lock also takes a lock that belongs to the transaction: a trigger on a table of [Tx.Insert] may roll back,
+// so each transaction is marked.
+func (d mssqlDialect) lock(ctx context.Context, t *transaction, args []any) (bool, error) {
 	t.mark = "sluice " + rand.Text()
-	var result int
-	if _, err := one(ctx, t, mssqlGuard, []any{t.mark}, &result); err != nil {
-		return err
+	var found, result int
+	if _, err := one(ctx, t, d.statements().Lock, append(args, t.mark), &found, &result); err != nil {
+		return false, err
 	}
 	if result < 0 {
-		return fmt.Errorf("sp_getapplock returned %d", result)
+		return false, fmt.Errorf("sp_getapplock returned %d", result)
 	}
-	return nil
+	return found == 1, nil
 }
+
+// guard has nothing to do: lock has made the mark.
+func (mssqlDialect) guard(context.Context, *transaction) error { return nil }
 
 // intact also finds a transaction inside the transaction: the COMMIT of the store would end that one
 // alone, without an error.

@@ -78,7 +78,6 @@ type mssqlColumn struct {
 
 // holds reports whether the driver copies a value into the column as an INSERT would write it.
 func (c mssqlColumn) holds(value any) bool {
-	fits := func(length int) bool { return c.size < 0 || length <= c.size }
 	switch v := value.(type) {
 	case nil:
 		return !c.defaulted
@@ -93,13 +92,21 @@ func (c mssqlColumn) holds(value any) bool {
 	case float64:
 		return c.kind == "float" && c.size == 8
 	case string:
-		return c.kind == "nvarchar" && fits(2*len(utf16.Encode([]rune(v))))
+		return c.kind == "nvarchar" && (c.size < 0 || 2*len(v) <= c.size || 2*unitsOf(v) <= c.size)
 	case []byte:
-		return c.kind == "varbinary" && v != nil && fits(len(v))
+		return c.kind == "varbinary" && v != nil && (c.size < 0 || len(v) <= c.size)
 	case time.Time:
 		return v.Year() >= 1 && v.Year() <= 9999 && c.holdsTime(v)
 	}
 	return false
+}
+
+// unitsOf returns how many units of UTF-16 a text has: never more than bytes of UTF-8.
+func unitsOf(text string) (n int) {
+	for _, r := range text {
+		n += utf16.RuneLen(r)
+	}
+	return n
 }
 
 // holdsTime reports whether a time has no digits that the column does not have: INSERT sends 100 ns, which

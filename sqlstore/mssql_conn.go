@@ -165,7 +165,8 @@ func (c *mssqlConn) prepare(ctx context.Context, query string) (*mssqlStmt, erro
 	return &mssqlStmt{plain, c}, nil
 }
 
-// ResetSession begins another use of the connection, within a time.
+// ResetSession begins another use of the connection, within a time. It takes a round trip for the session's
+// settings, and is needed after each use: the server may not have rolled back yet what was cut off.
 func (c *mssqlConn) ResetSession(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

@@ -78,7 +78,15 @@ const (
 var mssqlOwn = statements{
 	// An UPDATE reads the row as it was committed last, and locks it until the end of the transaction,
 	// whatever the database's row versioning. Babelfish ignores the hint UPDLOCK of a SELECT.
-	Lock: `UPDATE sluice_checkpoints SET updated_at = updated_at OUTPUT 1 WHERE ` + ofLease + ` AND sequence_number = ?`,
+	Lock: `
+		UPDATE sluice_checkpoints SET updated_at = updated_at WHERE ` + ofLease + ` AND sequence_number = ?;
+		DECLARE @found int = @@ROWCOUNT, @result int = 0;
+		IF @found = 1 EXEC @result = ` + mssqlMark + `;
+		SELECT @found, @result`,
+	// Within an UPDATE @@TRANCOUNT may count a transaction of the statement's own.
+	MoveIntact: `
+		DECLARE @level int = @@TRANCOUNT, @mine int = CASE WHEN ` + mssqlMine + ` THEN 1 ELSE 0 END;
+		IF @level = 1 AND @mine = 1` + strings.Replace(portable.Move, "WHERE", "OUTPUT 1 WHERE", 1),
 	// SQL Server does not log a row that stays as it is: the time must change, also between two ticks of
 	// the clock.
 	Probe: `

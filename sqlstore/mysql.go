@@ -33,7 +33,8 @@ import (
 // local_infile is on; MySQL's default is off.
 //
 // The tables must be InnoDB's. A handler's transaction is READ COMMITTED, and its session is strict:
-// a value that does not fit is an error. Statements that MySQL commits by itself (CREATE TABLE,
+// a value that does not fit is an error. Settings that a handler makes with SET SESSION stay with the
+// connection. Statements that MySQL commits by itself (CREATE TABLE,
 // TRUNCATE, LOCK TABLES and so on) are refused in a handler; one that a stored procedure contains is
 // found before the commit, and the checkpoint does not move.
 func OpenMySQL(ctx context.Context, address string, cfg *ServerConfig) (*Store, error) {
@@ -107,11 +108,8 @@ func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query)
 func (mysqlDialect) variables() int                  { return math.MaxUint16 }
 func (mysqlDialect) chunk() int                      { return 500 }
 
-// txOptions: at REPEATABLE READ the fence would read what was committed before, and a gap's lock
-// would hold up other partitions.
-func (mysqlDialect) txOptions() *sql.TxOptions {
-	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-}
+// txOptions are those of the session, see [mysqlIsolation].
+func (mysqlDialect) txOptions() *sql.TxOptions { return nil }
 
 func (mysqlDialect) script(text string) []string {
 	var list []string
@@ -170,12 +168,24 @@ var (
 // guard makes a savepoint of a name that the handler does not know: every end of the transaction
 // removes it.
 func (mysqlDialect) guard(ctx context.Context, t *transaction) error {
-	t.mark = "sluice_" + rand.Text()
-	_, err := t.ExecContext(ctx, "SAVEPOINT "+t.mark)
+	mark := "sluice_" + rand.Text()
+	_, err := t.ExecContext(ctx, "SAVEPOINT "+mark)
+	if err == nil {
+		t.mark = mark
+	}
 	return err
 }
 
+func (d mysqlDialect) lock(ctx context.Context, t *transaction, args []any) (bool, error) {
+	return one(ctx, t, d.statements().Lock, args, new(int))
+}
+
+// intact has nothing to ask about a transaction in which only [Tx.Insert] has written: neither INSERT nor
+// LOAD DATA commits, and no trigger may.
 func (mysqlDialect) intact(ctx context.Context, t *transaction) error {
+	if t.mark == "" {
+		return nil
+	}
 	_, err := t.ExecContext(ctx, "RELEASE SAVEPOINT "+t.mark)
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == mysqlNoSavepoint {
 		return errEnded

@@ -269,13 +269,23 @@ func appendEscaped(line []byte, text string) []byte {
 // mysqlConnector opens connections that can load rows.
 type mysqlConnector struct{ driver.Connector }
 
+// mysqlIsolation is how the transactions of a session begin: at REPEATABLE READ the fence would read what
+// was committed before, and a gap's lock would hold up other partitions. The driver would send a level for
+// each transaction in a round trip of its own.
+const mysqlIsolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 // Connect opens a connection.
 func (c mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	opened, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &mysqlConn{conn.(mysqlDriverConn)}, nil
+	conn := opened.(mysqlDriverConn)
+	if _, err := conn.ExecContext(ctx, mysqlIsolation, nil); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &mysqlConn{conn}, nil
 }
 
 type mysqlDriverConn interface {

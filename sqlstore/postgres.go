@@ -94,6 +94,9 @@ func (*postgresDialect) guard(ctx context.Context, t *transaction) error {
 	return err
 }
 
+// lock is not called: there is no Lock.
+func (*postgresDialect) lock(context.Context, *transaction, []any) (bool, error) { return false, nil }
+
 // intact asks the server only if the driver knows of no end. In a transaction that an error has aborted,
 // that error decides whether the database or the handler is at fault.
 func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
@@ -113,6 +116,9 @@ func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
 		return failed
 	case status == 'E':
 		return errUndone
+	}
+	if t.mark == "" {
+		return nil // only Tx.Insert has written: COPY does not commit, and no trigger may
 	}
 	var current string
 	if _, err := one(ctx, t, `SELECT pg_current_xact_id()::text`, nil, &current); err != nil {

@@ -58,7 +58,10 @@ const (
 )
 
 var postgresOwn = statements{
-	Renew:   `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at > ` + postgresReleased,
+	Renew: `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at > ` + postgresReleased,
+	RenewAll: `
+		UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now}
+		WHERE ` + ofGroup + ` AND owner = ? AND expires_at > ` + postgresReleased + ` AND`,
 	Release: `UPDATE sluice_leases SET expires_at = ` + postgresReleased + ` WHERE ` + ofLease,
 	// A row that somebody has locked is left for the next time.
 	Future: `

@@ -36,7 +36,7 @@ func sent(t *testing.T, d dialect, answers map[string][]sqldriver.Value) []strin
 }
 
 // partial are the parts of statements that a filter puts together.
-var partial = []string{"MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
+var partial = []string{"RenewAll", "MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
 
 // use calls every method of a store. That the recorder has no rows makes some of them fail.
 func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
@@ -57,6 +57,7 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
 	l.Acquire(ctx, group, "0", "a", time.Second, 0)
 	l.Renew(ctx, lease, time.Second)
+	l.RenewAll(ctx, []driver.Lease{lease, {Group: group, Partition: "1", Owner: "a", Epoch: 2}}, time.Second)
 	l.Release(ctx, lease)
 	l.List(ctx, group)
 	s.Claim(ctx, lease, "1")
@@ -71,6 +72,7 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.SetAside(ctx, group, "0", "1/2", []driver.ParkedEvent{{ID: 1}})
 	s.Held(ctx, group, "0", nil)
 	s.Due(ctx, group, "0", 1)
+	s.DuePartitions(ctx, group)
 	first, last := int64(1), int64(9)
 	for _, filter := range []driver.DeadLetterFilter{{}, {
 		IDs: []int64{1}, Partition: "0", Status: []driver.DeadLetterStatus{driver.StatusDead}, Key: "k", ErrorContains: "x",
@@ -92,7 +94,10 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "dbo.t", []string{"a", "order"}, slices.Repeat([][]any{{"a", 1}}, bulkRows))
 	})
-	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(context.Context, *Tx) error { return io.EOF })
+	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+		tx.ExecContext(ctx, "SELECT 1")
+		return io.EOF
+	})
 }
 
 // mssqlSent are the statements for SQL Server.
@@ -100,8 +105,7 @@ func mssqlSent(t *testing.T) []string {
 	texts := sent(t, mssqlDialect{}, map[string][]sqldriver.Value{
 		mssqlStatements.SchemaFound: {int64(1)},
 		mssqlStatements.SchemaLock:  {int64(1)},
-		mssqlStatements.Lock:        {int64(1)},
-		mssqlGuard:                  {int64(0)},
+		mssqlStatements.Lock:        {int64(1), int64(0)},
 		mssqlIntact:                 {int64(1), true},
 	})
 	r := &sqlgrammar.Recorder{}

@@ -221,8 +221,12 @@ func (sqliteDialect) script(text string) []string { return []string{text} }
 func (sqliteDialect) time(t time.Time) any        { return formatTime(t) }
 
 // The watch is asked before each commit, and sees each rollback.
-func (sqliteDialect) ends(string) bool                           { return false }
-func (sqliteDialect) guard(context.Context, *transaction) error  { return nil }
+func (sqliteDialect) ends(string) bool                          { return false }
+func (sqliteDialect) guard(context.Context, *transaction) error { return nil }
+
+// lock is not called: there is no Lock.
+func (sqliteDialect) lock(context.Context, *transaction, []any) (bool, error) { return false, nil }
+
 func (sqliteDialect) intact(context.Context, *transaction) error { return nil }
 
 // chunkRows was measured with rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.

@@ -18,6 +18,7 @@ type statements struct {
 	AddLease  string // key, owner, epoch, ms to live; one row, or none or a duplicate if there is one
 	Epoch     string // key → epoch
 	Renew     string // ms to live, lease; one row or none
+	RenewAll  string // ms to live, group, owner; ends in AND
 	Release   string // lease
 	Leases    string // group → partition, owner, epoch, ms left, renewed_at, whether that is in the future
 	Future    string // group; has the leases that were renewed in the future renewed now
@@ -25,8 +26,9 @@ type statements struct {
 	TakeCheckpoint string // epoch, owner, epoch, epoch, key, epoch, epoch, owner; one row, or none if it is fenced or missing
 	AddCheckpoint  string // key, incarnation, owner, epoch; one row, or none or a duplicate if there is one
 	Claimed        string // group, incarnation, partition, key → progress, number after the dead letters
-	Lock           string // lease, expected sequence_number → a row, which is locked, or none. Empty: the move comes before the handler, and locks
+	Lock           string // lease, expected sequence_number → a row, which is locked, or none; executed by lock. Empty: the move comes before the handler, and locks
 	Move           string // sequence_number, event_offset, lease, expected sequence_number; one row or none
+	MoveIntact     string // the transaction's mark, then as Move → a row, or none if the transaction is not intact or the step is fenced. Empty: intact asks, then Move
 	Stay           string // lease, expected sequence_number; one row or none
 	Probe          string // the same, and certainly writes
 	Advance        string // sequence_number seven times, event_offset, done, lease, sequence_number, incarnation; one row or none
@@ -55,6 +57,7 @@ type statements struct {
 	Drop           string // group, JSON array of ids
 	Held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	Due            string // key, limit → dead letters with bodies
+	DuePartitions  string // group → partition
 	Uncopied       string // key, id, limit → dead letters with bodies
 	MarkCopied     string // key, JSON array of ids
 	MarkRedrive    string // time or NULL for now; ends in WHERE
@@ -111,8 +114,11 @@ var portable = statements{
 	AddLease: `
 		INSERT INTO sluice_leases ({key}, owner, epoch, expires_at, renewed_at)
 		VALUES ({values}, ?, ?, {until}, {now}) {if missing}`,
-	Epoch:   `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
-	Renew:   `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
+	Epoch: `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
+	Renew: `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
+	RenewAll: `
+		UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now}
+		WHERE ` + ofGroup + ` AND owner = ? AND expires_at IS NOT NULL AND`,
 	Release: `UPDATE sluice_leases SET expires_at = NULL WHERE ` + ofLease,
 	Leases: `
 		SELECT partition, owner, epoch, {left}, renewed_at, CASE WHEN renewed_at > {now} THEN 1 ELSE 0 END
@@ -205,6 +211,9 @@ var portable = statements{
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id LIMIT ?`,
+	DuePartitions: `
+		SELECT DISTINCT partition FROM sluice_dead_letters
+		WHERE ` + ofGroup + ` AND status = 'retry' AND next_attempt <= {now}`,
 	Uncopied: `
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND copied = 0 AND id > ? ORDER BY id LIMIT ?`,
@@ -231,6 +240,6 @@ func newStatements(own statements, change func(query string) string) *statements
 // takeParts takes the parts of statements from those whose arguments are not numbered: the dialect's
 // rebind numbers what is made of them.
 func (s *statements) takeParts(whole *statements) {
-	s.MarkRedrive, s.Discard = whole.MarkRedrive, whole.Discard
+	s.RenewAll, s.MarkRedrive, s.Discard = whole.RenewAll, whole.MarkRedrive, whole.Discard
 	s.OfGroup, s.IdIn, s.KeyIs, s.StatusIn, s.ErrorContains = whole.OfGroup, whole.IdIn, whole.KeyIs, whole.StatusIn, whole.ErrorContains
 }

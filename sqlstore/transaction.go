@@ -15,7 +15,8 @@ type transaction struct {
 	detach func() bool // the caller's context no longer ends the transaction; false if it has ended it
 	cancel context.CancelFunc
 	turns  *turns
-	mark   string // of the dialect's guard
+	mark   string // of the dialect's guard, or of its lock; empty: there is none
+	moved  bool   // the checkpoint has been moved
 	over   bool
 }
 

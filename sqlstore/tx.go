@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,29 +20,56 @@ import (
 // goroutines of the handler, all of which must have ended when the handler returns.
 type Tx struct {
 	tx      *sql.Tx
+	of      *transaction
 	dialect dialect
 
-	mu     sync.Mutex
-	failed error // of Insert
+	mu      sync.Mutex
+	guarded bool
+	failed  error // of Insert, or of guard
+}
+
+// guard marks the transaction before the handler's first statement.
+func (t *Tx) guard(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.guarded {
+		return nil
+	}
+	if err := t.dialect.guard(ctx, t.of); err != nil {
+		t.failed = cmp.Or(t.failed, fmt.Errorf("mark the transaction: %w", err))
+		return t.failed
+	}
+	t.guarded = true
+	return nil
 }
 
 // ExecContext runs a statement that returns no rows.
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if err := t.guard(ctx); err != nil {
+		return nil, err
+	}
 	return t.tx.ExecContext(ctx, query, args...)
 }
 
 // QueryContext runs a statement that returns rows.
 func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := t.guard(ctx); err != nil {
+		return nil, err
+	}
 	return t.tx.QueryContext(ctx, query, args...)
 }
 
 // QueryRowContext runs a statement that returns at most one row that matters.
 func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	_ = t.guard(ctx) // a failure also fails the transaction
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
 // PrepareContext prepares a statement for the rest of the transaction.
 func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := t.guard(ctx); err != nil {
+		return nil, err
+	}
 	return t.tx.PrepareContext(ctx, query)
 }
 

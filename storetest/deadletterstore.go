@@ -241,6 +241,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if l := mark(later); !l.NextAttempt.Equal(later) {
 				t.Errorf("retry at %v, asked for %v", l.NextAttempt, later)
 			}
+			checkDuePartitions(t, h.Store, testGroup)
 			if l := mark(later.Add(time.Hour)); !l.NextAttempt.Equal(later.Add(time.Hour)) {
 				t.Errorf("marked again for %v, retry is at %v", later.Add(time.Hour), l.NextAttempt)
 			}
@@ -253,6 +254,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if len(due) != 1 || due[0].ID != found[5].ID {
 				t.Errorf("due are %v, want event 5 alone", due)
 			}
+			checkDuePartitions(t, h.Store, testGroup, "0")
 			if l := h.deadLetters(t)[6]; l.Status != driver.StatusDead || !l.NextAttempt.IsZero() {
 				t.Errorf("the other dead letter has status %s and time %v, want dead and none", l.Status, l.NextAttempt)
 			}
@@ -260,7 +262,9 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		{Name: "Discard", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
 			found := h.park(t, a, deadLetterOf("0", 5), deadLetterOf("0", 6), deadLetterOf("0", 7))
-			h.redrive(t, found[5].ID)
+			h.redrive(t, found[5].ID, found[6].ID)
+			checkDuePartitions(t, h.Store, testGroup, "0")
+			checkDuePartitions(t, h.Store, otherGroups[0])
 			last := int64(6)
 			for range 2 { // discarding twice changes nothing
 				n, err := h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{LastSequence: &last})
@@ -274,6 +278,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					}
 				}
 			}
+			checkDuePartitions(t, h.Store, testGroup)
 			h.redrive(t, found[6].ID) // a decision can be taken back
 			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != driver.StatusRedrive || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
@@ -436,5 +441,19 @@ func sameDeadLetter(t testing.TB, what string, got, want driver.DeadLetter) {
 	got.Event.Properties, want.Event.Properties = nil, nil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: got  %+v\nwant %+v", what, got, want)
+	}
+}
+
+// checkDuePartitions checks which partitions a [driver.RedriveFinder] finds.
+func checkDuePartitions(t testing.TB, store any, group driver.Group, want ...string) {
+	t.Helper()
+	finder, is := store.(driver.RedriveFinder)
+	if !is {
+		return
+	}
+	got, err := finder.DuePartitions(suite.Context(t), group)
+	suite.NoError(t, "due partitions", err)
+	if !slices.Equal(got, want) {
+		t.Errorf("partitions with redrives that are due: %q, want %q", got, want)
 	}
 }

@@ -68,8 +68,7 @@ func (h leaseHarness) held(t testing.TB, partition, by, from string) {
 
 func (h leaseHarness) info(t testing.TB, partition string) driver.LeaseInfo {
 	t.Helper()
-	list, err := h.List(suite.Context(t), testGroup)
-	suite.NoError(t, "list", err)
+	list := h.listed(t)
 	for _, l := range list {
 		if l.Partition == partition {
 			return l
@@ -77,6 +76,13 @@ func (h leaseHarness) info(t testing.TB, partition string) driver.LeaseInfo {
 	}
 	t.Fatalf("list: partition %s is missing in %v", partition, list)
 	return driver.LeaseInfo{}
+}
+
+func (h leaseHarness) listed(t testing.TB) []driver.LeaseInfo {
+	t.Helper()
+	list, err := h.List(suite.Context(t), testGroup)
+	suite.NoError(t, "list", err)
+	return list
 }
 
 // expire waits until the newest lease of a partition has run out.
@@ -198,6 +204,48 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		h.expire(t, "0")
 		suite.NoError(t, "renew an expired lease that no other owner took", h.Renew(suite.Context(t), l, h.long))
 		h.held(t, "0", "a", "b")
+	}},
+	{Name: "RenewAll", Run: func(t testing.TB, h leaseHarness) {
+		all, is := h.LeaseStore.(driver.LeaseRenewer)
+		if !is {
+			return
+		}
+		expired, a, b := h.take(t, "0", "a", h.ttl, 0), h.take(t, "1", "a", h.ttl, 7), h.take(t, "2", "a", h.ttl, 0)
+		other, foreign := h.take(t, "3", "a", h.ttl, 0), h.take(t, "4", "b", h.ttl, 0)
+		h.expire(t, "4") // and all that were taken before
+		suite.NoError(t, "renew several leases, one of which has expired", all.RenewAll(suite.Context(t), []driver.Lease{expired, a, b}, h.long))
+		for _, l := range []driver.Lease{expired, a, b} {
+			if got := h.info(t, l.Partition); got.Lease != l || got.Remaining > h.long || got.Remaining < h.long-suite.Patience {
+				t.Errorf("renewed with others: got %+v, want %+v for %v", got, l, h.long)
+			}
+		}
+		for _, l := range []driver.Lease{other, foreign} {
+			if h.info(t, l.Partition).Live() {
+				t.Errorf("the lease of partition %s was renewed with those of others", l.Partition)
+			}
+		}
+		newer := h.take(t, "1", "a", h.long, 0)
+		if err := all.RenewAll(suite.Context(t), []driver.Lease{b, a}, h.ttl); err == nil {
+			t.Error("renewed two leases, one in an epoch that is over: got no error")
+		}
+		if got := h.info(t, "1"); got.Lease != newer || got.Remaining < h.ttl+time.Second {
+			t.Errorf("renewed in an epoch that is over: got %+v, want %+v for %v", got, newer, h.long)
+		}
+		suite.NoError(t, "renew one of those by itself", h.Renew(suite.Context(t), b, h.long))
+		suite.NoError(t, "release", h.Release(suite.Context(t), newer))
+		if err := all.RenewAll(suite.Context(t), []driver.Lease{b, newer}, h.long); err == nil || h.info(t, "1").Live() {
+			t.Errorf("renewed two leases, one of which was released: got error %v and live %v", err, h.info(t, "1").Live())
+		}
+		many := []driver.Lease{b}
+		for i := range 260 {
+			many = append(many, h.take(t, fmt.Sprint("many", i), "a", h.ttl, 0))
+		}
+		suite.NoError(t, "renew many leases", all.RenewAll(suite.Context(t), many, h.long))
+		for _, l := range h.listed(t) {
+			if l.Owner == "a" && l.Partition != "1" && l.Partition != "3" && l.Remaining < h.long-suite.Patience {
+				t.Fatalf("many leases were renewed, not that of partition %s: %v remain", l.Partition, l.Remaining)
+			}
+		}
 	}},
 	{Name: "ClockBack", Run: func(t testing.TB, h leaseHarness) {
 		if h.clockBack == nil {

@@ -448,3 +448,15 @@ func TestStalledRow(t *testing.T) {
 		t.Errorf("after it: row %+v, events %+v", r, stats.events)
 	}
 }
+
+// TestEndsAtOnce: a dashboard reads what the consumers leave of a log's limit.
+func TestEndsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		budget           float64
+		partitions, want int
+	}{{0, 1024, boundsAtOnce}, {8, 4, 14}, {8, 32, 3}, {8, 1024, 2}, {0.1, 1024, 1}} {
+		if got := endsAtOnce(c.budget, c.partitions); got != c.want {
+			t.Errorf("limit of %v a second, %d partitions: %d in a refresh, want %d", c.budget, c.partitions, got, c.want)
+		}
+	}
+}

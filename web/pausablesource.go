@@ -66,6 +66,9 @@ func (g *PausableSource) resumed(partition string) <-chan struct{} {
 	return g.paused[partition]
 }
 
+// BoundsPerSecond implements [driver.BoundsBudget].
+func (g *PausableSource) BoundsPerSecond() float64 { return driver.BudgetOf(g.Source) }
+
 // Open implements [driver.Source].
 func (g *PausableSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := g.Source.Open(ctx, partition, after, epoch)

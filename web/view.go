@@ -262,7 +262,7 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 		stale = append(stale, id)
 	}
 	oldestFirst(stale, func(id string) time.Time { return next[id].at })
-	stale = stale[:min(len(stale), boundsAtOnce)]
+	stale = stale[:min(len(stale), endsAtOnce(driver.BudgetOf(p.Source), len(topic.Partitions)))]
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	ids := make(chan string, len(stale))
@@ -285,6 +285,17 @@ func (k *known) ends(ctx context.Context, p *Pipeline, topic sluice.Topic) map[s
 	}
 	work.Wait()
 	return next
+}
+
+// endsAtOnce returns how many partitions' ends are read in one refresh. Where the log limits such
+// requests, that is what the consumers leave of the limit, and at least one: they ask for each
+// partition every 5 s, for at most seven eighths of the limit.
+func endsAtOnce(budget float64, partitions int) int {
+	if budget <= 0 {
+		return boundsAtOnce
+	}
+	left := budget - min(budget*7/8, float64(partitions)/5)
+	return max(1, min(boundsAtOnce, int(left*refreshEvery.Seconds())))
 }
 
 // paused returns the partitions that are paused in this process.

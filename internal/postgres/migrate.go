@@ -79,6 +79,9 @@ const insufficientPrivilege = "42501"
 
 // CheckTables reports what would prevent [Prepare] in the role's default schema, and changes nothing.
 func CheckTables(ctx context.Context, conn *pgx.Conn) error {
+	if err := takesWrites(ctx, conn); err != nil {
+		return fmt.Errorf("check %s: %w", place(&conn.Config().Config), err)
+	}
 	schema, have, err := find(ctx, conn, "", Stores)
 	if err == nil {
 		err = have.usable(schema, Migrations)
@@ -88,6 +91,18 @@ func CheckTables(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if err != nil {
 		return fmt.Errorf("check Sluice's tables in %s: %w", place(&conn.Config().Config), err)
+	}
+	return nil
+}
+
+// takesWrites returns the error that a write would have, if the server is a standby.
+func takesWrites(ctx context.Context, conn *pgx.Conn) error {
+	var standby bool
+	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+		return fmt.Errorf("look for a standby: %w", err)
+	}
+	if standby {
+		return errors.New("25006 the server accepts no writes: it is a standby: connect to the primary, or name both hosts with target_session_attrs=read-write")
 	}
 	return nil
 }

@@ -91,6 +91,7 @@ func Start(cfg *Config) (*Server, error) {
 	s.options = append([]string{
 		"--no-defaults",
 		"--datadir=" + s.File("data"),
+		s.tmpdir(),
 		"--bind-address=127.0.0.1",
 		"--socket=" + s.File("socket"),
 		"--init-file=" + s.File("first.sql"),
@@ -108,8 +109,12 @@ func Start(cfg *Config) (*Server, error) {
 	return s, nil
 }
 
+// tmpdir is the option for a directory of its own: a server that starts removes all temporary tables
+// from its directory, those of another server too.
+func (s *Server) tmpdir() string { return "--tmpdir=" + s.Dir() }
+
 func (s *Server) init(install string) error {
-	cmd := s.Command(install, "--no-defaults", "--datadir="+s.File("data"), "--auth-root-authentication-method=normal", "--skip-test-db")
+	cmd := s.Command(install, "--no-defaults", "--datadir="+s.File("data"), s.tmpdir(), "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w: %s", err, bytes.TrimSpace(out))
 	}

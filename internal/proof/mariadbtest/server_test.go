@@ -26,14 +26,14 @@ func TestProvideExisting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, own.password, "tcp", own.Addr()
+	db, err := sql.Open("mysql", cfg.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
 	databases := func() (n int) {
-		cfg := mysql.NewConfig()
-		cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, own.password, "tcp", own.Addr()
-		db, err := sql.Open("mysql", cfg.FormatDSN())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
 		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name LIKE 'sluice\\_%\\_test\\_1'").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -50,6 +50,11 @@ func TestProvideExisting(t *testing.T) {
 	}
 	if n := databases(); n != 0 {
 		t.Errorf("%d databases are left", n)
+	}
+	// A server that starts removes the temporary tables in its directory, so no two may share one.
+	var temporary string
+	if err := db.QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&temporary); err != nil || temporary != own.Dir() {
+		t.Errorf("temporary tables are in %s, %v; want %s", temporary, err, own.Dir())
 	}
 }
 

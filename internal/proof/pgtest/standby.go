@@ -4,6 +4,7 @@ package pgtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,4 +40,17 @@ func (s *Server) follow(primary *Server) error {
 		return fmt.Errorf("pg_basebackup: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return s.Launch(s.Restart)
+}
+
+// Detach ends a standby's replication: what the primary commits from now on, it never has.
+func (s *Server) Detach(ctx context.Context) error {
+	return errors.Join(s.admin(ctx, "ALTER SYSTEM SET primary_conninfo = ''"), s.admin(ctx, "SELECT pg_reload_conf()"))
+}
+
+// Promote makes a standby a primary, as a failover does, and returns once it takes writes.
+func (s *Server) Promote() error {
+	if out, err := s.Command(s.program("pg_ctl"), "promote", "--wait", "--pgdata", s.File("data")).CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_ctl promote: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
 }

@@ -313,6 +313,10 @@ func (l deadLetters) Due(ctx context.Context, group sluice.Group, partition stri
 	return due, err
 }
 
+func (l deadLetters) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+	return store(l).DuePartitions(ctx, group)
+}
+
 func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {
 	return request(ctx, l.process, "parked", partition, func() ([]driver.ParkedEvent, error) {
 		return l.w.store.Parked(ctx, group, partition, incarnation, after)
