@@ -359,6 +359,9 @@ func TestEmulatorKeyRevoked(t *testing.T) {
 				t.Error(err)
 			}
 			time.AfterFunc(300*time.Millisecond, func() {
+				for srv.Stats().Unauthorized == 0 && t.Context().Err() == nil {
+					<-time.After(time.Millisecond)
+				}
 				if err := srv.RestoreKey(srv.Key()); err != nil {
 					t.Error(err)
 				}

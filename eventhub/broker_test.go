@@ -27,6 +27,7 @@ const hubName = "flights"
 type broker struct {
 	*emulator.Server
 	t        testing.TB
+	receiver Receiver // of its sources
 	producer *azeventhubs.ProducerClient
 	now      context.Context // ends with the test, or its patience
 }
@@ -45,13 +46,24 @@ func newBroker(t testing.TB, cfg *emulator.Config) *broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { srv.Close() })
-	b := &broker{Server: srv, t: t}
+	b := &broker{Server: srv, t: t, receiver: testedReceiver}
 	b.connect()
 	t.Cleanup(func() { b.producer.Close(context.Background()) })
 	var cancel context.CancelFunc
 	b.now, cancel = context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return b
+}
+
+// testedReceiver is what the sources of new brokers receive with. Tests run one after the other.
+var testedReceiver = SDKReceiver
+
+// receivers runs a test with each receiver.
+func receivers(t *testing.T, run func(t *testing.T)) {
+	defer func() { testedReceiver = SDKReceiver }()
+	for _, testedReceiver = range []Receiver{SDKReceiver, OwnReceiver} {
+		t.Run(string(testedReceiver), run)
+	}
 }
 
 // connect creates the producer.
@@ -70,7 +82,12 @@ func (b *broker) source(cfg *Config) *Source {
 
 func (b *broker) sourceOf(connection string, cfg *Config) *Source {
 	b.t.Helper()
-	s, err := New(connection, hubName, cfg)
+	var c Config
+	if cfg != nil {
+		c = *cfg
+	}
+	c.Receiver = b.receiver
+	s, err := New(connection, hubName, &c)
 	b.ok("new source", err)
 	b.t.Cleanup(func() { s.Close(context.Background()) })
 	return s

@@ -18,34 +18,36 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	t.Run("plain", func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			b := newBroker(t, &emulator.Config{AsAzure: asazure.Kind()}) // its bounds are exact
-			link := tcplink.NewTest(t, b.Addr())
-			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
-			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
-			h.Silence = link.Silence
-			return h
+	receivers(t, func(t *testing.T) {
+		t.Run("plain", func(t *testing.T) {
+			storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
+				b := newBroker(t, &emulator.Config{AsAzure: asazure.Kind()}) // its bounds are exact
+				link := tcplink.NewTest(t, b.Addr())
+				through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
+				h := harness(b, func() *Source { return b.sourceOf(through, nil) })
+				h.Silence = link.Silence
+				return h
+			})
 		})
-	})
-	t.Run("as Azure", func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			azure := emulator.AllAsAzure(1)
-			azure.EventHubs.RandomBusy = 0 // the suite repeats nothing
-			azure.EventHubs.StaleRuntime = time.Second
-			b := newBroker(t, &emulator.Config{AsAzure: azure})
-			link := tcplink.NewTest(t, b.Addr())
-			through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
-			h := harness(b, func() *Source { return b.sourceOf(through, nil) })
-			h.Silence = link.Silence
-			h.Features.StaleBounds = true
-			return h
+		t.Run("as Azure", func(t *testing.T) {
+			storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
+				azure := emulator.AllAsAzure(1)
+				azure.EventHubs.RandomBusy = 0 // the suite repeats nothing
+				azure.EventHubs.StaleRuntime = time.Second
+				b := newBroker(t, &emulator.Config{AsAzure: azure})
+				link := tcplink.NewTest(t, b.Addr())
+				through := strings.Replace(b.ConnectionString(), b.Addr(), link.Addr(), 1)
+				h := harness(b, func() *Source { return b.sourceOf(through, nil) })
+				h.Silence = link.Silence
+				h.Features.StaleBounds = true
+				return h
+			})
 		})
-	})
-	t.Run("tls", func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
-			b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", AsAzure: asazure.Kind()})
-			return harness(b, func() *Source { return b.sourceOf(b.TLSConnectionString(), &Config{TLSConfig: b.tls()}) })
+		t.Run("tls", func(t *testing.T) {
+			storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
+				b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", AsAzure: asazure.Kind()})
+				return harness(b, func() *Source { return b.sourceOf(b.TLSConnectionString(), &Config{TLSConfig: b.tls()}) })
+			})
 		})
 	})
 }

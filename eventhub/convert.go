@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	textutf8 "unicode/utf8"
 
 	"github.com/sluice-go/sluice/driver"
 
@@ -40,7 +42,7 @@ func convert(e *driver.Event, in *azeventhubs.ReceivedEventData, partition strin
 			e.MessageID = identifier(raw.Properties.MessageID)
 		}
 		if in.Body == nil { // which the SDK fills from a single data section only
-			e.Body = body(raw.Body)
+			e.Body = body(raw.Body.Data, raw.Body.Sequence, raw.Body.Value)
 		}
 	}
 	if len(in.Properties) > 0 {
@@ -82,9 +84,9 @@ func withDevice(properties, annotations map[string]any) map[string]any {
 	if properties == nil {
 		properties = map[string]any{}
 	}
-	for name, v := range annotations {
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
 		if ofIoTHub(name) {
-			properties[utf8(name)] = storable(v)
+			properties[utf8(name)] = storable(annotations[name])
 		}
 	}
 	return properties
@@ -110,24 +112,19 @@ func identifier(v any) string {
 	case []byte:
 		return hex.EncodeToString(v)
 	}
-	return utf8(fmt.Sprint(v))
+	return utf8(fmt.Sprint(storable(v)))
 }
 
 // body returns the bytes of a body that is not a single data section: several
 // sections one after the other, the bytes of a string or binary value, and JSON of
 // any other value or sequence.
-func body(b azeventhubs.AMQPAnnotatedMessageBody) []byte {
-	if len(b.Data) > 0 {
-		var all []byte
-		for _, section := range b.Data {
-			all = append(all, section...)
-		}
-		return all
+func body(data [][]byte, sequence [][]any, value any) []byte {
+	if len(data) > 0 {
+		return slices.Concat(data...)
 	}
-	value := b.Value
-	if len(b.Sequence) > 0 {
+	if len(sequence) > 0 {
 		all := []any{}
-		for _, section := range b.Sequence {
+		for _, section := range sequence {
 			all = append(all, section...)
 		}
 		value = all
@@ -190,7 +187,8 @@ func storable(v any) any {
 
 // encodeJSON encodes a value as JSON. A value that JSON does not have becomes text.
 func encodeJSON(v any) []byte {
-	data, err := json.Marshal(jsonValue(v, 0))
+	v = jsonValue(v, 0)
+	data, err := json.Marshal(v)
 	if err != nil {
 		return []byte(utf8(fmt.Sprint(v)))
 	}
@@ -212,8 +210,12 @@ func jsonValue(v any, depth int) any {
 		return out
 	case map[any]any:
 		out := make(map[string]any, len(v))
-		for k, w := range v {
-			out[fmt.Sprint(k)] = jsonValue(w, depth+1)
+		for _, k := range slices.SortedFunc(maps.Keys(v), compareTypes) { // if 1 and "1" are keys, the same one always stays
+			name, ok := k.(string)
+			if !ok {
+				name = fmt.Sprint(storable(k))
+			}
+			out[name] = jsonValue(v[k], depth+1)
 		}
 		return out
 	case []any:
@@ -222,11 +224,33 @@ func jsonValue(v any, depth int) any {
 			out[i] = jsonValue(w, depth+1)
 		}
 		return out
-	case amqp.UUID, amqp.Symbol, amqp.Null, time.Time:
+	case []byte:
+		if len(v) == 0 {
+			return "" // in an array go-amqp makes it nil, which JSON has as null
+		}
+		return v
+	case string, amqp.UUID, amqp.Symbol, amqp.Null, time.Time:
 		return storable(v)
+	}
+	switch r := reflect.ValueOf(v); {
+	case r.Kind() == reflect.Slice && (r.Len() == 0 || r.Type().Elem().Kind() != reflect.Uint8): // an array
+		out := make([]any, r.Len())
+		for i := range out {
+			out[i] = jsonValue(r.Index(i).Interface(), depth+1)
+		}
+		return out
+	case r.Kind() == reflect.Struct && r.NumField() == 2 && r.Type().Field(0).Name == "Descriptor": // a described value
+		return map[string]any{"Descriptor": jsonValue(r.Field(0).Interface(), depth+1), "Value": jsonValue(r.Field(1).Interface(), depth+1)}
 	}
 	return v
 }
 
+func compareTypes(a, b any) int { return strings.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b)) }
+
 // utf8 replaces bytes that are not UTF-8.
-func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func utf8(s string) string {
+	if textutf8.ValidString(s) { // which is faster
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

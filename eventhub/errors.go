@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/amqp"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
-	"github.com/Azure/go-amqp"
+	sdk "github.com/Azure/go-amqp"
 )
 
 // refusedError is a [driver.ErrRefused] whose text says in one line what was
@@ -41,10 +42,10 @@ const (
 	adviseState = "disabled: enable it in the portal"
 )
 
-var conditionAdvice = map[amqp.ErrCond]string{
-	amqp.ErrCondUnauthorizedAccess:        adviseRight,
-	amqp.ErrCondNotFound:                  adviseName,
-	amqp.ErrCondResourceDeleted:           adviseName,
+var conditionAdvice = map[sdk.ErrCond]string{
+	sdk.ErrCondUnauthorizedAccess:         adviseRight,
+	sdk.ErrCondNotFound:                   adviseName,
+	sdk.ErrCondResourceDeleted:            adviseName,
 	"com.microsoft:argument-out-of-range": advisePlace,
 	"com.microsoft:argument-error":        advisePlace,
 	"com.microsoft:entity-disabled":       adviseState,
@@ -83,19 +84,20 @@ func (s *Source) explain(thing string, err error) error {
 
 // explain is the source's explain, with what is known about the link.
 func (l *link) explain(err error) error {
+	end := l.receiver.failure()
 	// A hub that is deleted while a reader waits may be there again: that is no refusal.
-	if late := l.guard.refusal(); late != nil && !l.delivers && conditionAdvice[late.Condition] != adviseName {
-		err = late
+	if end.refusal != nil && !l.delivers && brokerErrorOf(end.refusal).advice != adviseName {
+		err = end.refusal
 	}
 	f := brokerErrorOf(err)
 	switch {
-	case l.guard.undecodable() != "":
-		return fmt.Errorf("%s: %w", l.name(), &undecodableError{l.source.oneLine(l.guard.undecodable())})
-	case f.condition == amqp.ErrCondStolen:
+	case end.undecodable != "":
+		return fmt.Errorf("%s: %w", l.name(), &undecodableError{l.source.oneLine(end.undecodable)})
+	case f.condition == sdk.ErrCondStolen:
 		return &driver.StolenError{Partition: l.partition, Epoch: epochIn(f.text)}
 	case f.condition == condGeoReplicationOffset:
 		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errPromoted, l.source.oneLine(f.text))
-	case f.condition == amqp.ErrCondResourceLimitExceeded:
+	case f.condition == sdk.ErrCondResourceLimitExceeded:
 		return fmt.Errorf("%s: a quota of the namespace is used up: each partition that is read takes a connection, the basic tier has 100, others 5,000 or more (the broker says: %s)", l.name(), l.source.oneLine(f.text))
 	case f.condition == condServerBusy:
 		return fmt.Errorf("%s: %w (the broker says: %s)", l.name(), errBusy, l.source.oneLine(f.text))
@@ -106,22 +108,22 @@ func (l *link) explain(err error) error {
 			end.what = "offset of the newest event"
 		}
 		return fmt.Errorf("%s: %w", l.name(), end)
-	case f.advice != "" || l.guard.cause() == nil:
+	case f.advice != "" || end.cause == nil:
 		return l.source.explain(l.name(), err)
-	case errors.Is(l.guard.cause(), errClosedByBroker) && !l.guard.isUp():
+	case errors.Is(end.cause, errClosedByBroker) && !end.attached:
 		return fmt.Errorf("%s: %s closed the connection: check the port, and whether it requires TLS", l.name(), l.source.broker.address())
-	case errors.Is(l.guard.cause(), errDetached):
+	case errors.Is(end.cause, errDetached):
 		return fmt.Errorf("%s: %w", l.name(), errDetached)
 	}
-	return fmt.Errorf("%s: %s", l.name(), l.source.oneLine(l.guard.cause().Error()))
+	return fmt.Errorf("%s: %s", l.name(), l.source.oneLine(end.cause.Error()))
 }
 
 // condGeoReplicationOffset is the condition by which a geo-replicated namespace refuses an
 // offset of another replication epoch, or one without an epoch.
-const condGeoReplicationOffset amqp.ErrCond = "com.microsoft:georeplication:invalid-offset"
+const condGeoReplicationOffset sdk.ErrCond = "com.microsoft:georeplication:invalid-offset"
 
 // condServerBusy is the condition by which the broker refuses what a later attempt may get.
-const condServerBusy amqp.ErrCond = "com.microsoft:server-busy"
+const condServerBusy sdk.ErrCond = "com.microsoft:server-busy"
 
 var errBusy = errors.New("the broker is busy")
 
@@ -151,28 +153,35 @@ func (e *undecodableError) Error() string {
 	return fmt.Sprintf("an event cannot be decoded (%s): start after it, by sequence number", e.reason)
 }
 
-// brokerError is what is known about an error of the SDK.
+// brokerError is what is known about an error of the SDK, or of our own client.
 type brokerError struct {
-	condition amqp.ErrCond // empty if it was not an AMQP error
-	advice    string       // empty if a retry may help
+	condition sdk.ErrCond // empty if it was not an AMQP error
+	advice    string      // empty if a retry may help
 	text      string
 }
 
-// brokerErrorOf analyses an error of the SDK. The SDK returns some errors of the
+// brokerErrorOf analyses an error of the SDK, or of our own client. The SDK returns some errors of the
 // broker as they are, and others only as text within its own error type.
 func brokerErrorOf(err error) brokerError {
-	var amqpErr *amqp.Error
+	var amqpErr *sdk.Error
+	var sent *amqp.Error
+	var status *amqp.StatusError
 	var answer interface{ RPCCode() int }
 	var own *azeventhubs.Error
 	switch {
 	case errors.As(err, &amqpErr):
 		return brokerError{amqpErr.Condition, conditionAdvice[amqpErr.Condition], amqpErr.Description}
+	case errors.As(err, &sent):
+		condition := sdk.ErrCond(sent.Condition)
+		return brokerError{condition, conditionAdvice[condition], sent.Description}
+	case errors.As(err, &status):
+		return brokerError{advice: statusAdvice[status.Code], text: status.Description}
 	case errors.As(err, &answer):
 		return brokerError{advice: statusAdvice[answer.RPCCode()], text: statusPrefix.ReplaceAllString(err.Error(), "")}
 	case errors.As(err, &own):
 		text := strings.TrimPrefix(own.Error(), fmt.Sprintf("(%s): ", own.Code))
 		if m := amqpErrorText.FindStringSubmatch(text); m != nil {
-			condition := amqp.ErrCond(m[1])
+			condition := sdk.ErrCond(m[1])
 			return brokerError{condition, conditionAdvice[condition], m[2]}
 		}
 		f := brokerError{text: text}
@@ -187,7 +196,7 @@ func brokerErrorOf(err error) brokerError {
 // statusPrefix is the SDK's text before the description that comes with a status.
 var statusPrefix = regexp.MustCompile(`^rpc: failed, status code \d+ and description: `)
 
-// amqpErrorText matches the text of an [amqp.Error].
+// amqpErrorText matches the text of an [sdk.Error].
 var amqpErrorText = regexp.MustCompile(`(?s)\*Error\{Condition: ([^,]*), Description: (.*), Info: `)
 
 // higherEpoch matches the epoch that won, in both of Event Hubs' messages: "New

@@ -42,6 +42,8 @@ type Config struct {
 	// returns some. It also limits Prefetch, by the sizes of the events so far with
 	// 1 KiB on top of each. Default: 4 MiB.
 	PrefetchBytes int
+	// Receiver is the client that receives events. Default: OwnReceiver.
+	Receiver Receiver
 	// Timeout bounds each operation at the broker: a connection, a link, a
 	// management request. Default: 30 s.
 	Timeout time.Duration
@@ -60,6 +62,18 @@ type Config struct {
 	WebSocket func(ctx context.Context, url string) (net.Conn, error)
 }
 
+// Receiver is a client that receives events. Requests for what a hub and its partitions hold are
+// always the SDK's.
+type Receiver string
+
+const (
+	// OwnReceiver is a client of this module, which decodes each event from the memory into which it
+	// was received. It also decodes what the SDK cannot: decimals and characters.
+	OwnReceiver Receiver = "own"
+	// SDKReceiver is the official SDK's client.
+	SDKReceiver Receiver = "sdk"
+)
+
 // The SDK refuses more credit than the session's window has room for.
 const maxPrefetch = 5000
 
@@ -73,6 +87,7 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	c.Owner = cmp.Or(c.Owner, ownername.New())
 	c.Prefetch = cmp.Or(c.Prefetch, 3000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
+	c.Receiver = cmp.Or(c.Receiver, OwnReceiver)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	switch {
 	case !validName(c.ConsumerGroup):
@@ -85,6 +100,8 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
 	case c.Proxy != nil && !c.OverWebSocket:
 		return c, errors.New("a proxy needs OverWebSocket: AMQP's own port does not go through one")
+	case c.Receiver != SDKReceiver && c.Receiver != OwnReceiver:
+		return c, fmt.Errorf("receiver %.20q: give %q or %q", string(c.Receiver), SDKReceiver, OwnReceiver)
 	case c.Timeout < 0:
 		return c, fmt.Errorf("timeout of %v: must be positive", c.Timeout)
 	}

@@ -13,9 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/websocketdial"
 
@@ -91,7 +89,7 @@ type connectionGuard struct {
 	dial       func(ctx context.Context, url string) (net.Conn, error)
 	path       string        // the source address of the link
 	attachedCh chan struct{} // closed once the link is attached
-	intake     intake
+	intake     *intake
 	incoming   detaches
 
 	mu       sync.Mutex
@@ -103,8 +101,8 @@ type connectionGuard struct {
 	decode   string      // why the SDK could not decode an event; empty if it could
 }
 
-func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string, limit int) *connectionGuard {
-	return &connectionGuard{dial: dial, path: path, attachedCh: make(chan struct{}), intake: intake{limit: limit}}
+func newConnectionGuard(dial func(ctx context.Context, url string) (net.Conn, error), path string, bytes *intake) *connectionGuard {
+	return &connectionGuard{dial: dial, path: path, attachedCh: make(chan struct{}), intake: bytes}
 }
 
 var errDetached = errors.New("the broker closed the link")
@@ -121,7 +119,7 @@ func (w *connectionGuard) connect(ctx context.Context, args azeventhubs.WebSocke
 	if err != nil {
 		return nil, w.fail(err)
 	}
-	return &guardedConn{Conn: conn, guard: w}, nil
+	return &guardedConn{pacedConn: pacedConn{Conn: conn, intake: w.intake}, guard: w}, nil
 }
 
 // fail records the first failure, and returns err.
@@ -230,37 +228,13 @@ func decodeError(frame []byte) string {
 
 // guardedConn reports reads and writes to the guard. The SDK writes one frame at a time.
 type guardedConn struct {
-	net.Conn
+	pacedConn
 	guard *connectionGuard
-	idle  atomic.Int64 // how long the SDK lets a Read last, in ns; 0: for ever
 }
 
-// SetReadDeadline implements [net.Conn]. The SDK calls it before each Read.
-func (c *guardedConn) SetReadDeadline(t time.Time) error {
-	var idle time.Duration
-	if !t.IsZero() {
-		idle = max(1, time.Until(t))
-	}
-	c.idle.Store(int64(idle))
-	return c.Conn.SetReadDeadline(t)
-}
-
-// Close implements [net.Conn].
-func (c *guardedConn) Close() error {
-	c.guard.intake.close()
-	return c.Conn.Close()
-}
-
-// Read implements [net.Conn]. The time in which it waits for room does not count
-// against the deadline: the broker is not silent.
+// Read implements [net.Conn].
 func (c *guardedConn) Read(p []byte) (int, error) {
-	if c.guard.intake.await() {
-		if idle := time.Duration(c.idle.Load()); idle > 0 {
-			_ = c.Conn.SetReadDeadline(time.Now().Add(idle))
-		}
-	}
-	n, err := c.Conn.Read(p)
-	c.guard.intake.came(n)
+	n, err := c.pacedConn.Read(p)
 	c.guard.received(p[:n])
 	if err != nil {
 		c.guard.fail(connectionError(err))
@@ -268,6 +242,7 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write implements [net.Conn].
 func (c *guardedConn) Write(p []byte) (int, error) {
 	if err := c.guard.checkFrame(p); err != nil {
 		return 0, err

@@ -41,7 +41,7 @@ func TestLinkIsAttachedOnce(t *testing.T) {
 	var peer sync.WaitGroup
 	peer.Go(func() { _, _ = io.Copy(io.Discard, far) })
 	dials := 0
-	w := newConnectionGuard(func(context.Context, string) (net.Conn, error) { dials++; return near, nil }, path, 0)
+	w := newConnectionGuard(func(context.Context, string) (net.Conn, error) { dials++; return near, nil }, path, new(intake))
 	conn, err := w.connect(t.Context(), azeventhubs.WebSocketConnParams{})
 	if err != nil {
 		t.Fatal(err)

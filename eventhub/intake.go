@@ -1,7 +1,9 @@
 package eventhub
 
 import (
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -95,4 +97,40 @@ func (i *intake) change(fn func()) {
 		close(i.changed)
 		i.changed = nil
 	}
+}
+
+// pacedConn is a connection that is not read while its intake is full.
+type pacedConn struct {
+	net.Conn
+	intake *intake
+	idle   atomic.Int64 // how long the client lets a Read last, in ns; 0: for ever
+}
+
+// SetReadDeadline implements [net.Conn]. Clients call it before each Read.
+func (c *pacedConn) SetReadDeadline(t time.Time) error {
+	var idle time.Duration
+	if !t.IsZero() {
+		idle = max(1, time.Until(t))
+	}
+	c.idle.Store(int64(idle))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Close implements [net.Conn].
+func (c *pacedConn) Close() error {
+	c.intake.close()
+	return c.Conn.Close()
+}
+
+// Read implements [net.Conn]. The time in which it waits for room does not count
+// against the deadline: the broker is not silent.
+func (c *pacedConn) Read(p []byte) (int, error) {
+	if c.intake.await() {
+		if idle := time.Duration(c.idle.Load()); idle > 0 {
+			_ = c.Conn.SetReadDeadline(time.Now().Add(idle))
+		}
+	}
+	n, err := c.Conn.Read(p)
+	c.intake.came(n)
+	return n, err
 }

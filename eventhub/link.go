@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
@@ -17,10 +19,9 @@ const closeTimeout = 3 * time.Second
 type link struct {
 	source    *Source
 	partition string
-	guard     *connectionGuard
-	client    *azeventhubs.ConsumerClient
-	receiver  *azeventhubs.PartitionClient
-	credited  int  // events requested that have not come
+	path      string // the source address
+	intake    intake // counts what the connection brings
+	receiver  receiver
 	delivers  bool // an event has come
 
 	life   context.Context // ends with the link
@@ -28,50 +29,55 @@ type link struct {
 	closed sync.Once
 }
 
+// receiver does the AMQP of a link: the SDK's client, or our own. It is used by one goroutine at a
+// time, except for close.
+type receiver interface {
+	// open connects, attaches the link, and requests the first credit events. It returns the
+	// events that came until the link was attached.
+	open(ctx context.Context, start azeventhubs.StartPosition, epoch int64, credit int) ([]*driver.Event, error)
+	// take returns the events that have arrived, perhaps none. Once half of the credit is used it
+	// lets the broker send up to credit again.
+	take(credit int) ([]*driver.Event, error)
+	// wait waits for the next events.
+	wait(ctx context.Context) ([]*driver.Event, error)
+	// failure returns what is known about the link's end beside the error.
+	failure() failure
+	// close detaches the link, if the broker answers before ctx ends, and closes the connection.
+	// It may be called while open runs.
+	close(ctx context.Context)
+}
+
+// failure is what a receiver knows about the end of its link.
+type failure struct {
+	cause       error  // that of the connection, or errDetached; nil if neither has failed
+	refusal     error  // why the broker has detached the link after it was attached; nil if it has not
+	undecodable string // why an event could not be decoded; empty if it could
+	attached    bool   // the link was attached
+}
+
 // attach opens a link with an epoch at a start position, and requests the first
 // credit events. It returns once the link is attached, with the events that came
 // until then.
-func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*azeventhubs.ReceivedEventData, error) {
-	path := fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition)
-	l := &link{source: s, partition: partition, guard: newConnectionGuard(s.dial, path, s.cfg.PrefetchBytes)}
+func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*driver.Event, error) {
+	l := &link{
+		source: s, partition: partition, path: fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition),
+		intake: intake{limit: s.cfg.PrefetchBytes},
+	}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error
-	if l.client, err = s.consumer(l.guard); err != nil {
-		return nil, nil, fmt.Errorf("client: %w", err)
-	}
-	// Prefetching by the SDK is off, because it counts events and not bytes: take
-	// grants the credit.
-	l.receiver, err = l.client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{
-		StartPosition: start, OwnerLevel: &epoch, Prefetch: -1,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("receiver: %w", err)
+	if l.receiver, err = s.receiver(l); err != nil {
+		return nil, nil, err
 	}
 	if err := s.register(l); err != nil {
 		return nil, nil, err
 	}
-
 	bound, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	standing, stop := context.WithCancel(bound)
-	defer stop()
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-l.guard.attachedCh:
-			stop()
-		case <-l.life.Done():
-			stop()
-		case <-standing.Done():
-		}
-	})
-	events, err := l.receiver.ReceiveEvents(standing, credit, nil)
-	stop()
-	watch.Wait()
+	defer context.AfterFunc(l.life, cancel)()
+	events, err := l.receiver.open(bound, start, epoch, credit)
 	switch {
-	case err == nil || cancelled(err) && l.guard.isUp():
-		l.credited = credit
-		l.came(events)
+	case err == nil:
+		l.delivers = len(events) > 0
 		return l, events, nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -86,6 +92,14 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	return nil, nil, err
 }
 
+// receiver returns the receiver of the kind that the configuration names.
+func (s *Source) receiver(l *link) (receiver, error) {
+	if s.cfg.Receiver == OwnReceiver {
+		return &ownReceiver{link: l}, nil
+	}
+	return newSDKReceiver(l)
+}
+
 // name returns the link's name in messages.
 func (l *link) name() string { return l.source.partitionName(l.partition) }
 
@@ -97,37 +111,24 @@ func (s *Source) partitionName(partition string) string {
 // closedError is the error of a Read on a closed link.
 func (l *link) closedError() error { return fmt.Errorf("%s: the reader is closed", l.name()) }
 
-// endedContext makes ReceiveEvents return what has arrived already: it checks the
-// events received so far before it checks its context.
+// endedContext is for what must not wait.
 var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// take returns the events that have arrived, at most credit, perhaps none. Once half of
-// the credit is used it lets the broker send up to credit again.
-func (l *link) take(credit int) ([]*azeventhubs.ReceivedEventData, error) {
-	// The SDK grants the difference between the number of events requested here
-	// and what was granted before.
-	if l.credited <= credit/2 {
-		l.credited = credit
-	}
-	events, err := l.receiver.ReceiveEvents(endedContext, l.credited, nil)
+// take returns the events that have arrived, perhaps none, and requests more up to credit.
+func (l *link) take(credit int) ([]*driver.Event, error) {
+	events, err := l.receiver.take(credit)
 	switch {
 	case l.life.Err() != nil:
 		return nil, l.closedError()
-	case err != nil && !cancelled(err):
+	case err != nil:
 		return nil, l.explain(err)
 	}
-	l.came(events)
-	return events, nil
-}
-
-// came counts events that were received.
-func (l *link) came(events []*azeventhubs.ReceivedEventData) {
-	l.credited = max(0, l.credited-len(events))
 	l.delivers = l.delivers || len(events) > 0
+	return events, nil
 }
 
 // linger waits for d, or until ctx or the link ends.
@@ -141,14 +142,14 @@ func (l *link) linger(ctx context.Context, d time.Duration) {
 	}
 }
 
-// wait waits for the next event.
-func (l *link) wait(ctx context.Context) ([]*azeventhubs.ReceivedEventData, error) {
-	l.guard.intake.wait(true)
-	defer l.guard.intake.wait(false)
-	events, err := l.receiver.ReceiveEvents(ctx, 1, nil)
+// wait waits for the next events.
+func (l *link) wait(ctx context.Context) ([]*driver.Event, error) {
+	l.intake.wait(true)
+	defer l.intake.wait(false)
+	events, err := l.receiver.wait(ctx)
 	switch {
 	case err == nil:
-		l.came(events)
+		l.delivers = true
 		return events, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -166,10 +167,27 @@ func (l *link) close(ctx context.Context) {
 		l.source.unregister(l)
 		ctx, cancel := context.WithTimeout(ctx, min(closeTimeout, l.source.cfg.Timeout))
 		defer cancel()
-		if l.guard.intake.close() {
+		if l.intake.close() {
 			cancel() // the broker's answer comes after events for which there is no room
 		}
-		_ = l.receiver.Close(ctx) // closing the connection ends the link too
-		_ = l.client.Close(ctx)
+		l.receiver.close(ctx)
 	})
+}
+
+// allocatedTogether is how many bytes of events share an allocation. With what the messages of our own
+// receiver share, an event that is in use keeps less than 64 KiB of others.
+const allocatedTogether = 16 << 10
+
+// eventMemory allocates several events at once, but not many bytes: one event keeps the others in
+// memory.
+type eventMemory struct{ free []driver.Event }
+
+// next returns an event whose message has size bytes, of which left are still to be allocated.
+func (m *eventMemory) next(size, left int) *driver.Event {
+	if len(m.free) == 0 {
+		m.free = make([]driver.Event, min(max(1, allocatedTogether/(overhead+size)), left))
+	}
+	e := &m.free[0]
+	m.free = m.free[1:]
+	return e
 }

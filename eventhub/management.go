@@ -29,6 +29,13 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 	}, nil
 }
 
+// boundsPerSecond is how often the consumers of a group together ask for bounds: a namespace answers 50
+// requests a second for all groups of all its hubs. Describe, a seek and a dashboard ask too.
+const boundsPerSecond = 7
+
+// BoundsPerSecond implements [driver.BoundsBudget].
+func (s *Source) BoundsPerSecond() float64 { return boundsPerSecond }
+
 // Bounds implements [driver.Source]. It is one request to the broker.
 func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	p, err := request(ctx, &s.management, partition, func(ctx context.Context, c *azeventhubs.ProducerClient) (azeventhubs.PartitionProperties, error) {

@@ -120,61 +120,63 @@ func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.W
 // on its heap, or with SLUICE_MEMORY=1 what is resident. The sink finishes nothing until that has
 // stopped growing, then less than the log has.
 func TestMemory(t *testing.T) {
-	run := thisMemoryRun()
-	before := run.used(t)
-	server := exec.CommandContext(t.Context(), os.Args[0])
-	server.Env = append(os.Environ(), memoryServer+"="+t.TempDir())
-	out, err1 := server.StdoutPipe()
-	in, err2 := server.StdinPipe()
-	if err := server.Start(); err != nil || err1 != nil || err2 != nil {
-		t.Fatal(err, err1, err2)
-	}
-	defer server.Wait()
-	defer in.Close()
-	connection := ""
-	for lines := bufio.NewScanner(out); connection == "" && lines.Scan(); {
-		connection, _ = strings.CutPrefix(lines.Text(), "at ")
-	}
-	s, err := New(connection, hubName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(t.Context())
-	sink := &slowSink{pace: run.pace, released: make(chan struct{})}
-	c, err := sluice.New(s, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{MaxBytes: run.maxBytes}),
-		&sluice.Config{AssignEvery: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ran := make(chan error, 1)
-	go func() { ran <- c.Run(t.Context()) }()
-	tick := time.NewTicker(run.every)
-	defer tick.Stop()
-	release := sync.OnceFunc(func() { close(sink.released) })
-	most, same := before, 0
-	for began, last := time.Now(), int64(0); last < int64(run.events*run.partitions); {
-		<-tick.C
-		if last == sink.n.Load() && time.Since(began) > patience {
-			t.Fatalf("nothing moves: %d events done", last)
+	receivers(t, func(t *testing.T) {
+		run := thisMemoryRun()
+		before := run.used(t)
+		server := exec.CommandContext(t.Context(), os.Args[0])
+		server.Env = append(os.Environ(), memoryServer+"="+t.TempDir())
+		out, err1 := server.StdoutPipe()
+		in, err2 := server.StdinPipe()
+		if err := server.Start(); err != nil || err1 != nil || err2 != nil {
+			t.Fatal(err, err1, err2)
 		}
-		last = sink.n.Load()
-		now := run.used(t)
-		t.Logf("%5.1f s: %4d MiB done, %d MiB in use", time.Since(began).Seconds(), last, now>>20)
-		if now > run.bound {
-			t.Fatalf("%d MiB in use, want at most %d MiB", now>>20, run.bound>>20)
+		defer server.Wait()
+		defer in.Close()
+		connection := ""
+		for lines := bufio.NewScanner(out); connection == "" && lines.Scan(); {
+			connection, _ = strings.CutPrefix(lines.Text(), "at ")
 		}
-		if same++; now > most+1<<20 {
-			most, same = now, 0
+		s, err := New(connection, hubName, &Config{Receiver: testedReceiver})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if same == 10 && most > before+run.maxBytes {
-			release()
+		defer s.Close(t.Context())
+		sink := &slowSink{pace: run.pace, released: make(chan struct{})}
+		c, err := sluice.New(s, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{MaxBytes: run.maxBytes}),
+			&sluice.Config{AssignEvery: 10 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := c.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	<-ran
-	sink.work.Wait()
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(t.Context()) }()
+		tick := time.NewTicker(run.every)
+		defer tick.Stop()
+		release := sync.OnceFunc(func() { close(sink.released) })
+		most, same := before, 0
+		for began, last := time.Now(), int64(0); last < int64(run.events*run.partitions); {
+			<-tick.C
+			if last == sink.n.Load() && time.Since(began) > patience {
+				t.Fatalf("nothing moves: %d events done", last)
+			}
+			last = sink.n.Load()
+			now := run.used(t)
+			t.Logf("%5.1f s: %4d MiB done, %d MiB in use", time.Since(began).Seconds(), last, now>>20)
+			if now > run.bound {
+				t.Fatalf("%d MiB in use, want at most %d MiB", now>>20, run.bound>>20)
+			}
+			if same++; now > most+1<<20 {
+				most, same = now, 0
+			}
+			if same == 10 && most > before+run.maxBytes {
+				release()
+			}
+		}
+		if err := c.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ran
+		sink.work.Wait()
+	})
 }
 
 // live returns the bytes on the heap that are no garbage.

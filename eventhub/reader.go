@@ -147,7 +147,7 @@ func (r *reader) pop(max int) []*driver.Event {
 	events := slices.Clone(r.buffered[:n])
 	clear(r.buffered[:n])
 	r.buffered = r.buffered[n:]
-	r.link.guard.intake.returned(n, bytes)
+	r.link.intake.returned(n, bytes)
 	return events
 }
 
@@ -208,54 +208,41 @@ func undecodableAt(err error, partition string, sequence int64) error {
 }
 
 // buffer adds events for Read, up to the first gap in the sequence numbers.
-func (r *reader) buffer(events []*azeventhubs.ReceivedEventData) {
+func (r *reader) buffer(events []*driver.Event) {
 	events = r.dropEarlier(events)
 	if len(events) == 0 || r.err != nil {
 		return
 	}
-	r.buffered = slices.Grow(r.buffered, len(events))
-	// Several in one allocation, but not many bytes: one event keeps the others in memory.
-	together := max(1, allocatedTogether/r.window.size)
-	var allocated []driver.Event
-	bytes := 0
-	for i, in := range events {
-		if r.err = r.checkSequence(in.SequenceNumber); r.err != nil {
+	bytes, n := 0, 0
+	for _, e := range events {
+		if r.err = r.checkSequence(e.Sequence); r.err != nil {
 			break
 		}
-		if len(allocated) == 0 {
-			allocated = make([]driver.Event, min(together, len(events)-i))
-		}
-		e := &allocated[0]
-		allocated = allocated[1:]
-		convert(e, in, r.link.partition)
-		r.buffered = append(r.buffered, e)
 		bytes += e.Size()
-		events[i] = nil // the SDK's message with the body
+		n++
 	}
+	r.buffered = append(r.buffered, events[:n]...)
 	r.window.observe(len(events), bytes)
 }
 
 // dropEarlier drops events before the position, which the broker may send at the beginning of
 // a link. It returns the others.
-func (r *reader) dropEarlier(events []*azeventhubs.ReceivedEventData) []*azeventhubs.ReceivedEventData {
-	for !r.began && len(events) > 0 && events[0].SequenceNumber < r.next {
+func (r *reader) dropEarlier(events []*driver.Event) []*driver.Event {
+	for !r.began && len(events) > 0 && events[0].Sequence < r.next {
 		r.earlier++
-		r.link.guard.intake.returned(1, len(events[0].Body))
-		events[0] = nil
+		r.link.intake.returned(1, events[0].Size())
 		events = events[1:]
 	}
 	return events
 }
 
-// allocatedTogether is how many bytes of events share an allocation.
-const allocatedTogether = 64 << 10
-
 // checkSequence checks that the next event has the next sequence number.
 func (r *reader) checkSequence(sequence int64) error {
 	switch {
-	case sequence > r.next && r.link.guard.undecodable() != "":
-		return &driver.UndecodableError{Partition: r.link.partition, Sequence: r.next, Reason: r.link.guard.undecodable()}
 	case sequence > r.next:
+		if reason := r.link.receiver.failure().undecodable; reason != "" {
+			return &driver.UndecodableError{Partition: r.link.partition, Sequence: r.next, Reason: reason}
+		}
 		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
 	case sequence < r.next:
 		return fmt.Errorf("%s: event %d came again where %d was next, after %d earlier events at the beginning of the link", r.link.name(), sequence, r.next, r.earlier)

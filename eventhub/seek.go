@@ -100,9 +100,9 @@ func (k seek) time(ctx context.Context, at time.Time) (driver.Position, error) {
 	b, err := k.atLeast(ctx, later)
 	if err == nil && !empty(b) && b.LastEnqueued.IsZero() {
 		// Management does not know the newest event.
-		var newest *azeventhubs.ReceivedEventData
+		var newest *driver.Event
 		if newest, err = k.first(ctx, azeventhubs.StartPosition{SequenceNumber: &b.Last.Sequence, Inclusive: true}, anyEvent); err == nil {
-			b.Last = driver.Position{Sequence: newest.SequenceNumber, Offset: newest.Offset}
+			b.Last = driver.Position{Sequence: newest.Sequence, Offset: newest.Offset}
 			b.LastEnqueued = enqueued(newest)
 		}
 	}
@@ -113,7 +113,7 @@ func (k seek) time(ctx context.Context, at time.Time) (driver.Position, error) {
 	// than". So the link starts a millisecond earlier, and events that are too
 	// early are skipped.
 	from := azeventhubs.StartPosition{EnqueuedTime: to.Ptr(at.Add(-time.Millisecond))}
-	return before(k.first(ctx, from, func(e *azeventhubs.ReceivedEventData) bool { return !enqueued(e).Before(at) }))
+	return before(k.first(ctx, from, func(e *driver.Event) bool { return !enqueued(e).Before(at) }))
 }
 
 func (k seek) offset(ctx context.Context, offset string) (driver.Position, error) {
@@ -138,22 +138,22 @@ func (k seek) offset(ctx context.Context, offset string) (driver.Position, error
 func empty(b driver.Bounds) bool { return b.First > b.Last.Sequence }
 
 // before returns the position before an event.
-func before(e *azeventhubs.ReceivedEventData, err error) (driver.Position, error) {
+func before(e *driver.Event, err error) (driver.Position, error) {
 	if err != nil {
 		return driver.Unset, err
 	}
-	return driver.Position{Sequence: e.SequenceNumber - 1}, nil
+	return driver.Position{Sequence: e.Sequence - 1}, nil
 }
 
 // enqueued returns when an event was enqueued; now if the broker does not say.
-func enqueued(e *azeventhubs.ReceivedEventData) time.Time {
-	if e.EnqueuedTime == nil {
+func enqueued(e *driver.Event) time.Time {
+	if e.Enqueued.IsZero() {
 		return time.Now().UTC()
 	}
-	return e.EnqueuedTime.UTC()
+	return e.Enqueued
 }
 
-func anyEvent(*azeventhubs.ReceivedEventData) bool { return true }
+func anyEvent(*driver.Event) bool { return true }
 
 // atLeast returns the partition's bounds as management reports them if they hold enough. They
 // may be out of date, so if not, it returns bounds that the broker has confirmed.
@@ -197,7 +197,7 @@ func (k seek) end(ctx context.Context) (int64, error) {
 		}
 		switch {
 		case err == nil:
-			return events[len(events)-1].SequenceNumber, nil
+			return events[len(events)-1].Sequence, nil
 		case bound.Err() != nil && ctx.Err() == nil:
 			return driver.Unset.Sequence, nil
 		}
@@ -222,7 +222,7 @@ const eventWait = 2 * time.Second
 
 // first reads from a start position up to the first wanted event, and returns it. The error is
 // an errNoEvent if none comes in time.
-func (k seek) first(ctx context.Context, from azeventhubs.StartPosition, wanted func(*azeventhubs.ReceivedEventData) bool) (*azeventhubs.ReceivedEventData, error) {
+func (k seek) first(ctx context.Context, from azeventhubs.StartPosition, wanted func(*driver.Event) bool) (*driver.Event, error) {
 	l, events, err := k.attach(ctx, k.partition, from, k.epoch, 1)
 	if err != nil {
 		return nil, err

@@ -124,54 +124,56 @@ func checkNoLink(t *testing.T, err error, partition string) {
 // A broker that stops answering blocks no call for longer than the timeout,
 // nor for good.
 func TestBrokerStopsAnswering(t *testing.T) {
-	b := newBroker(t, nil)
-	b.send("0", 0, 10, 0)
-	p := newProxy(t, b.Addr())
-	s := b.sourceOf(strings.Replace(b.ConnectionString(), b.Addr(), p.Addr().String(), 1), &Config{Timeout: 300 * time.Millisecond})
-	questions := map[string]func() error{
-		"bounds":   func() error { return second(s.Bounds(b.now, "0")) },
-		"describe": func() error { return second(s.Describe(b.now)) },
-		"open":     func() error { return second(s.Open(b.now, "0", driver.Origin, 1)) },
-		"seek":     func() error { return second(s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)) },
-	}
-	for what, ask := range questions {
-		// Over a link of its own, which is frozen next. The timeout is so short
-		// that a busy machine may need another go.
-		b.eventually(what, func() bool { return ask() == nil })
+	receivers(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		b.send("0", 0, 10, 0)
+		p := newProxy(t, b.Addr())
+		s := b.sourceOf(strings.Replace(b.ConnectionString(), b.Addr(), p.Addr().String(), 1), &Config{Timeout: 300 * time.Millisecond})
+		questions := map[string]func() error{
+			"bounds":   func() error { return second(s.Bounds(b.now, "0")) },
+			"describe": func() error { return second(s.Describe(b.now)) },
+			"open":     func() error { return second(s.Open(b.now, "0", driver.Origin, 1)) },
+			"seek":     func() error { return second(s.Seek(b.now, "0", sluice.Ago(time.Hour), 1)) },
+		}
+		for what, ask := range questions {
+			// Over a link of its own, which is frozen next. The timeout is so short
+			// that a busy machine may need another go.
+			b.eventually(what, func() bool { return ask() == nil })
+			p.freeze()
+			began := time.Now()
+			err := ask()
+			if err == nil || time.Since(began) > 20*time.Second {
+				t.Fatalf("%s: %v after %v", what, err, time.Since(began))
+			}
+			if what == "open" { // which sends no management request
+				checkNoLink(t, err, "0")
+			} else {
+				checkMessage(t, err.Error(), "no answer within 300ms")
+			}
+			p.thaw()
+			b.eventually(what+" again", func() bool { return ask() == nil })
+		}
+		// Where a link can't be opened, that is said, too.
+		b.eventually("bounds", func() bool { return questions["bounds"]() == nil })
+		b.eventually("attach", func() bool {
+			l, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+			if err == nil {
+				l.close(b.now)
+			}
+			return err == nil
+		})
 		p.freeze()
+		_, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
+		if err == nil || errors.Is(err, driver.ErrRefused) {
+			t.Fatalf("attach: %v", err)
+		}
+		checkNoLink(t, err, "1")
 		began := time.Now()
-		err := ask()
-		if err == nil || time.Since(began) > 20*time.Second {
-			t.Fatalf("%s: %v after %v", what, err, time.Since(began))
+		s.Close(b.now)
+		if time.Since(began) > 20*time.Second {
+			t.Errorf("close took %v", time.Since(began))
 		}
-		if what == "open" { // which sends no management request
-			checkNoLink(t, err, "0")
-		} else {
-			checkMessage(t, err.Error(), "no answer within 300ms")
-		}
-		p.thaw()
-		b.eventually(what+" again", func() bool { return ask() == nil })
-	}
-	// Where a link can't be opened, that is said, too.
-	b.eventually("bounds", func() bool { return questions["bounds"]() == nil })
-	b.eventually("attach", func() bool {
-		l, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
-		if err == nil {
-			l.close(b.now)
-		}
-		return err == nil
+		b.producer.Close(b.now)
+		b.eventually("all goroutines ended", func() bool { return len(ours()) == 0 })
 	})
-	p.freeze()
-	_, _, err := s.attach(b.now, "1", azeventhubs.StartPosition{}, 1, 10)
-	if err == nil || errors.Is(err, driver.ErrRefused) {
-		t.Fatalf("attach: %v", err)
-	}
-	checkNoLink(t, err, "1")
-	began := time.Now()
-	s.Close(b.now)
-	if time.Since(began) > 20*time.Second {
-		t.Errorf("close took %v", time.Since(began))
-	}
-	b.producer.Close(b.now)
-	b.eventually("all goroutines ended", func() bool { return len(ours()) == 0 })
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,9 +125,9 @@ func (m *killable) open() sender.Transport {
 	return h
 }
 
-// TestKilled kills the emulator several times while messages are sent, and starts
-// it again, except the last time in half of the cases. The report agrees with
-// what is on the emulator's disk, message by message.
+// TestKilled kills the emulator while messages are sent: several times, and starts
+// it again, or once for good. The report agrees with what is on the emulator's
+// disk, message by message.
 func TestKilled(t *testing.T) {
 	for name, revive := range targets {
 		for end, returns := range map[string]bool{"returns": true, "is gone": false} {
@@ -136,14 +137,27 @@ func TestKilled(t *testing.T) {
 				if name == "queue" {
 					mix = small.sessions()
 				}
-				cfg := &sender.Config{Attempts: 60, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond} // a start takes seconds on a busy machine
-				report, err := sender.New(m.open(), cfg).SendAll(testContext(t), func(yield func(sender.Message) bool) {
+				var accepted atomic.Int64
+				cfg := &sender.Config{
+					Attempts: 60, RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond,
+					OnAccepted: func(list []sender.IndexRange) { accepted.Add(total(list)) },
+				}
+				if returns {
+					cfg.Attempts = 1200 // two minutes: a start takes many seconds on a busy machine
+				}
+				ctx := testContext(t)
+				report, err := sender.New(m.open(), cfg).SendAll(ctx, func(yield func(sender.Message) bool) {
 					for i := range mix.count {
 						switch i {
 						case 501, 1303, 1999:
-							m.kill()
-							m.start()
+							if returns {
+								m.kill()
+								m.start()
+							}
 						case 2502:
+							for accepted.Load() < mix.count/2 && ctx.Err() == nil {
+								<-time.After(time.Millisecond)
+							}
 							m.kill()
 							if returns {
 								m.start()
