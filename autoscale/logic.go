@@ -22,6 +22,9 @@ type LogicConfig struct {
 	// OnRecord is called with each record after it was saved, on the goroutine of
 	// Run. It must return soon.
 	OnRecord func(Record)
+	// OnRound is called by Run once per [Limits.Interval], also while the store or the queues fail or no
+	// points arrive: for a liveness probe. It must return soon.
+	OnRound func()
 	// Clock replaces the system's clock in tests.
 	Clock Clock
 	// Log receives failures. Default: nothing is logged.
@@ -99,6 +102,9 @@ func (l *Logic) Run(ctx context.Context) error {
 			err = l.handleReports(ctx, a)
 			close(a.done)
 		case <-ticks:
+			if l.cfg.OnRound != nil {
+				l.cfg.OnRound()
+			}
 			err = l.onTick(ctx)
 		case <-ctx.Done():
 			return nil

@@ -29,6 +29,9 @@ type ScalerConfig struct {
 	// must return soon.
 	OnCount   func(instances int, err error)
 	OnAttempt func(Action, error)
+	// OnRound is called by Run before each report, also while the store or the queues fail: for a liveness
+	// probe. It must return soon.
+	OnRound func()
 	// Clock replaces the system's clock in tests.
 	Clock Clock
 	// Log receives actions and failures. Default: nothing is logged.
@@ -95,6 +98,9 @@ func (s *Scaler) Run(ctx context.Context) error {
 			err = s.handleActions(ctx, a)
 			close(a.done)
 		case <-ticks:
+			if s.cfg.OnRound != nil {
+				s.cfg.OnRound()
+			}
 			err = s.sendReport(ctx)
 		case <-ctx.Done():
 			return nil

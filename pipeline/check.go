@@ -26,7 +26,11 @@ func (p *Pipeline) Checks() []Check {
 	if p.format != nil {
 		list = append(list, Check{"format", p.checkFormat})
 	}
-	list = append(list, Check{"database", p.checkDatabase})
+	part := "database"
+	if _, blobs := p.database.(blobContainer); blobs {
+		part = "leases"
+	}
+	list = append(list, Check{part, p.checkDatabase})
 	if p.leases != nil {
 		list = append(list, Check{"leases", func(ctx context.Context) error {
 			_, err := p.leases.check(ctx)
@@ -68,7 +72,9 @@ func (p *Pipeline) Describe(ctx context.Context) (driver.Topic, error) {
 	source, err := p.source.open("")
 	if err == nil {
 		topic, err = source.Describe(ctx)
-		err = errors.Join(err, source.Close(ctx))
+		if closing := source.Close(ctx); err == nil {
+			err = closing
+		}
 	}
 	return topic, p.problem(p.places.source, err)
 }

@@ -32,11 +32,7 @@ func readBodies(n strictyaml.Node, key string, set func(cfg *blobstore.BodiesCon
 	var size int
 	ok := b.read(n, strictyaml.Keys{
 		"prefix": b.readPrefix,
-		key: func(n strictyaml.Node) {
-			if n.Size(&size, maxClaimed) && size == 0 {
-				n.Fail("must be more than zero")
-			}
-		},
+		key:      func(n strictyaml.Node) { n.SizeIn(&size, 1, maxClaimed) },
 	})
 	if !ok {
 		return nil

@@ -20,7 +20,7 @@ func TestClaimCheckMistakes(t *testing.T) {
 		{"    container: bodies\n", `p.yaml:8:3: source.claim_check: container "bodies": the name of a container needs a connection string beside it, or write its URL: https://ACCOUNT.blob.core.windows.net/CONTAINER`},
 		{"    connection: ${DATABASE_URL}\n", "p.yaml:8:3: source.claim_check.container: is missing"},
 		{"    container: bodies\n    max_size: 1TB\n", `p.yaml:10:5: source.claim_check.max_size: "1TB": write a number of bytes up to 268435456, such as 4096, 256KiB or 1MB`},
-		{"    container: bodies\n    max_size: 0\n", "p.yaml:10:5: source.claim_check.max_size: must be more than zero"},
+		{"    container: bodies\n    max_size: 0\n", `p.yaml:10:5: source.claim_check.max_size: "0": write a number of bytes from 1 to 268435456`},
 		{"    container: https://a.blob.core.windows.net/b?sv=1&sig=c2VjcmV0\n", "p.yaml:9:5: source.claim_check.container: holds a secret: put it into an environment variable and write ${BLOB_CONTAINER}, or ${STORAGE_CONNECTION_STRING}"},
 		{"    container: http://a.example/b\n    credential: default\n", "p.yaml:8:3: source.claim_check: container http://a.example/b: tokens of Entra ID are sent over https only"},
 		{"    contaner: bodies\n", "p.yaml:9:5: source.claim_check.contaner: unknown key, did you mean container?"},
@@ -35,7 +35,7 @@ func TestClaimCheckMistakes(t *testing.T) {
 func TestClaimCheckOfTargetMistakes(t *testing.T) {
 	for keys, want := range map[string]string{
 		"{container: bodies}": "p.yaml:9:5: target.servicebus.claim_check: container \"bodies\": the name of a container needs a connection string",
-		"{container: bodies, connection: \"${STORAGE}\", over: 0}":     "p.yaml:9:64: target.servicebus.claim_check.over: must be more than zero",
+		"{container: bodies, connection: \"${STORAGE}\", over: 0}":     `p.yaml:9:64: target.servicebus.claim_check.over: "0": write a number of bytes from 1 to 268435456`,
 		"{container: bodies, connection: \"${STORAGE}\", max_size: 5}": "p.yaml:9:64: target.servicebus.claim_check.max_size: unknown key",
 	} {
 		file := strings.Replace(busFile, "    key: body.who\n", "    claim_check: "+keys+"\n", 1)

@@ -10,7 +10,7 @@ import (
 // A file with as many columns as it can hold is refused, in a time that grows with its
 // length and not with the square of it.
 func TestManyColumnsAreRefusedSoon(t *testing.T) {
-	read := func(columns int) (time.Duration, error) {
+	read := func(columns int) time.Duration {
 		var b strings.Builder
 		for i := range columns {
 			fmt.Fprintf(&b, "      c%d: body.c%d\n", i, i)
@@ -21,18 +21,18 @@ func TestManyColumnsAreRefusedSoon(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := Parse("p.yaml", []byte(file), environment())
-		return time.Since(began), err
+		took := time.Since(began)
+		if err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Fatalf("%d columns: %v", columns, err)
+		}
+		return took
 	}
-	few, err := read(2_000)
-	if err == nil || !strings.Contains(err.Error(), "at most") {
-		t.Errorf("2,000 columns: %v", err)
-	}
-	many, err := read(32_000)
-	if err == nil {
-		t.Error("32,000 columns are accepted")
+	few, many := read(2_000), read(32_000)
+	for try := 0; try < 4 && many > 100*few; try++ { // the machine may have been busy
+		few, many = min(few, read(2_000)), min(many, read(32_000))
 	}
 	if many > 100*few {
 		t.Errorf("16 times as many columns took %v instead of %v", many, few)
 	}
-	t.Log(few, many, err.Error()[:min(len(err.Error()), 100)])
+	t.Log(few, many)
 }

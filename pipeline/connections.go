@@ -19,6 +19,8 @@ type Connections struct {
 	// Blob is the container of leases, checkpoints and dead letters, or beside Database of leases
 	// alone; nil: there is none.
 	Blob *BlobConnection
+	// ProgressBlobs is the container into which checkpoints are mirrored; nil: there is none.
+	ProgressBlobs *BlobConnection
 	// Cosmos is the target, or that of the first route to Cosmos DB; nil: there is none.
 	Cosmos *CosmosConnection
 	// HTTP are the targets, and that of copies of dead letters, that are endpoints.

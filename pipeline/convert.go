@@ -45,8 +45,9 @@ var typeNames = []string{"text", "integer", "bigint", "double", "numeric", "bool
 
 // scalar is a value of an event, before it is converted to a column type.
 type scalar struct {
-	kind scalarKind
-	text []byte // the string, the number's digits, the JSON; nil for missing and null
+	kind  scalarKind
+	text  []byte // the string, the number's digits, the JSON; nil for missing and null
+	plain bool   // text is known to be UTF-8 without NUL
 }
 
 type scalarKind uint8
@@ -71,14 +72,16 @@ func ofJSON(v jsonpick.Value) (scalar, error) {
 	case jsonpick.Null:
 		return scalar{kind: null}, nil
 	case jsonpick.True, jsonpick.False:
-		return scalar{boolean, v.Raw}, nil
+		return scalar{kind: boolean, text: v.Raw}, nil
 	case jsonpick.Number:
-		return scalar{number, v.Raw}, nil
+		return scalar{kind: number, text: v.Raw}, nil
 	case jsonpick.String:
 		t, err := v.Text()
-		return scalar{text, t}, err
+		// The picker has checked the document. Only an escape, which is longer than what it stands for, can
+		// bring a NUL.
+		return scalar{kind: text, text: t, plain: len(t) == len(v.Raw)-len(`""`)}, err
 	}
-	return scalar{compound, v.Raw}, nil
+	return scalar{kind: compound, text: v.Raw}, nil
 }
 
 // ofProperty returns an application property's value as a scalar.
@@ -87,15 +90,15 @@ func ofProperty(v any) (scalar, error) {
 	case nil:
 		return scalar{kind: null}, nil
 	case string:
-		return scalar{text, []byte(v)}, nil
+		return scalar{kind: text, text: []byte(v)}, nil
 	case []byte:
-		return scalar{binary, v}, nil
+		return scalar{kind: binary, text: v}, nil
 	case bool:
-		return scalar{boolean, strconv.AppendBool(nil, v)}, nil
+		return scalar{kind: boolean, text: strconv.AppendBool(nil, v)}, nil
 	case time.Time:
-		return scalar{text, v.AppendFormat(nil, time.RFC3339Nano)}, nil
+		return scalar{kind: text, text: v.AppendFormat(nil, time.RFC3339Nano)}, nil
 	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
-		return scalar{number, fmt.Append(nil, v)}, nil
+		return scalar{kind: number, text: fmt.Append(nil, v)}, nil
 	case float32:
 		return ofFloat(float64(v), 32)
 	case float64:
@@ -108,12 +111,12 @@ func ofFloat(f float64, bits int) (scalar, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return scalar{}, fmt.Errorf("is %v, which is not a number", f)
 	}
-	return scalar{number, strconv.AppendFloat(nil, f, 'g', -1, bits)}, nil
+	return scalar{kind: number, text: strconv.AppendFloat(nil, f, 'g', -1, bits)}, nil
 }
 
 // convert converts a scalar that is neither missing nor null to exactly the same
 // value of a column type, or fails. An error's text continues the value's name.
-func (t columnType) convert(v scalar) (any, error) {
+func (t columnType) convert(v scalar) (cell, error) {
 	switch t {
 	case typeText:
 		if v.kind == compound {
@@ -130,9 +133,9 @@ func (t columnType) convert(v scalar) (any, error) {
 		}
 		f, err := strconv.ParseFloat(string(v.text), 64)
 		if err != nil {
-			return nil, v.is("out of a double's range")
+			return cell{}, v.is("out of a double's range")
 		}
-		return f, nil
+		return cell{other: f}, nil
 	case typeNumeric:
 		if !v.numeric() {
 			break
@@ -140,30 +143,30 @@ func (t columnType) convert(v scalar) (any, error) {
 		return toDecimal(v)
 	case typeBoolean:
 		if s := string(v.text); (v.kind == boolean || v.kind == text) && (s == "true" || s == "false") {
-			return s == "true", nil
+			return cell{other: s == "true"}, nil
 		}
 	case typeTimestamp:
 		if v.kind != text {
 			break
 		}
 		if at, err := time.Parse(time.RFC3339Nano, string(v.text)); err == nil {
-			return at.UTC(), nil
+			return cell{kind: cellTime, time: at.UTC()}, nil
 		}
-		return nil, v.is("not a time such as 2006-01-02T15:04:05Z")
+		return cell{}, v.is("not a time such as 2006-01-02T15:04:05Z")
 	case typeBytes:
 		switch v.kind {
 		case binary:
-			return v.text, nil
+			return cell{other: v.text}, nil
 		case text:
 			if b, err := base64.StdEncoding.Strict().DecodeString(string(v.text)); err == nil {
-				return b, nil
+				return cell{other: b}, nil
 			}
-			return nil, v.is("not base64")
+			return cell{}, v.is("not base64")
 		}
 	case typeJSON: // a default; a picked value keeps its quotes, see column.value
-		return string(v.text), nil
+		return sharedText(v.text), nil
 	}
-	return nil, fmt.Errorf("%s where %s should be", v, t.wants())
+	return cell{}, fmt.Errorf("%s where %s should be", v, t.wants())
 }
 
 func (t columnType) wants() string {
@@ -191,46 +194,49 @@ func (v scalar) numeric() bool {
 	return v.kind == text && jsonscan.IsNumber(v.text)
 }
 
-func toText(v scalar) (any, error) {
+func toText(v scalar) (cell, error) {
+	if v.plain {
+		return sharedText(v.text), nil
+	}
 	if !utf8.Valid(v.text) {
-		return nil, errors.New("is not UTF-8 (the type bytes takes every value)")
+		return cell{}, errors.New("is not UTF-8 (the type bytes takes every value)")
 	}
 	if bytes.IndexByte(v.text, 0) >= 0 {
-		return nil, errors.New("contains a NUL character, which a text column cannot store")
+		return cell{}, errors.New("contains a NUL character, which a text column cannot store")
 	}
-	return string(v.text), nil
+	return sharedText(v.text), nil
 }
 
 // toInteger converts whole numbers, however they are written: 12, 12.0, 1.2e1,
 // "12".
-func toInteger(v scalar, least, most int64) (any, error) {
+func toInteger(v scalar, least, most int64) (cell, error) {
 	if !v.numeric() {
-		return nil, fmt.Errorf("%s where a whole number should be", v)
+		return cell{}, fmt.Errorf("%s where a whole number should be", v)
 	}
 	i, err := strconv.ParseInt(string(v.text), 10, 64)
 	if err != nil && bytes.ContainsAny(v.text, ".eE") { // the exponent may make it small enough
 		d, exact := splitDecimal(v.text)
 		if !exact || strings.Trim(d.fraction, "0") != "" {
-			return nil, v.is("not a whole number")
+			return cell{}, v.is("not a whole number")
 		}
 		i, err = strconv.ParseInt(d.sign+d.whole, 10, 64)
 	}
 	if err != nil || i < least || i > most {
-		return nil, v.is(fmt.Sprintf("not from %d to %d", least, most))
+		return cell{}, v.is(fmt.Sprintf("not from %d to %d", least, most))
 	}
-	return i, nil
+	return cell{kind: cellInteger, integer: i}, nil
 }
 
 // toDecimal formats a number without an exponent.
-func toDecimal(v scalar) (any, error) {
+func toDecimal(v scalar) (cell, error) {
 	d, exact := splitDecimal(v.text)
 	if !exact {
-		return nil, v.is(fmt.Sprintf("a number of more than %d digits", maxDigits))
+		return cell{}, v.is(fmt.Sprintf("a number of more than %d digits", maxDigits))
 	}
 	if d.fraction == "" {
-		return d.sign + d.whole, nil
+		return ownText(d.sign + d.whole), nil
 	}
-	return d.sign + d.whole + "." + d.fraction, nil
+	return ownText(d.sign + d.whole + "." + d.fraction), nil
 }
 
 // maxDigits bounds the length of a number that a short exponent can produce.

@@ -138,6 +138,9 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 				"bytes":  func(n strictyaml.Node) { n.SizeIn(&h.config.PrefetchBytes, minPrefetch, maxPrefetch) },
 			})
 		},
+		"receiver": func(n strictyaml.Node) {
+			n.OneOf((*string)(&h.config.Receiver), string(eventhub.OwnReceiver), string(eventhub.SDKReceiver))
+		},
 		"timeout":        func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
 		"progress_blobs": func(n strictyaml.Node) { p.readProgressBlobs(n, &h) },
 	})
@@ -218,6 +221,9 @@ func (h *hub) sdkGroup(consumerGroup string) sluice.Group {
 // setConnections implements [log].
 func (h *hub) setConnections(c *Connections) {
 	c.Hub = &HubConnection{h.connection, h.host, h.name, h.config}
+	if h.progress != nil {
+		c.ProgressBlobs = h.progress.address()
+	}
 }
 
 // tlsConfigWithRoots returns a TLS configuration that trusts the certificates of a

@@ -46,11 +46,7 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 		"compression": func(n strictyaml.Node) {
 			n.OneOf(&f.compression, string(decode.Gzip), string(decode.Zstd), string(decode.Auto))
 		},
-		"max_size": func(n strictyaml.Node) {
-			if n.Size(&f.maxSize, maxDecoded) && f.maxSize == 0 {
-				n.Fail("must be more than zero")
-			}
-		},
+		"max_size":    func(n strictyaml.Node) { n.SizeIn(&f.maxSize, 1, maxDecoded) },
 		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "avro", "protobuf") },
 		"schema":      f.schema.read,
 		"message":     f.message.read,

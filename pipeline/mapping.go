@@ -54,15 +54,15 @@ func (m *mapping) names() []string {
 	return names
 }
 
-// rows maps all events. The error has a rejection for each event that cannot be
-// mapped, as a [*sluice.EventError].
+// rows maps all events, whose memory the rows share. The error has a rejection for each event
+// that cannot be mapped, as a [*sluice.EventError].
 func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 	rows := make([][]any, len(events))
 	values := make([]any, len(events)*len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	for i, e := range events {
 		rows[i], values = values[:len(m.columns):len(m.columns)], values[len(m.columns):]
-		if m.fill(rows[i], picked, e) != nil {
+		if m.fillBy(boxedShared, rows[i], picked, e) != nil {
 			return nil, m.rejections(events, i)
 		}
 	}
@@ -71,11 +71,11 @@ func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 
 // each maps the events one at a time, in order, with the errors of rows. Each row
 // overwrites the one before.
-func (m *mapping) each(events []*sluice.Event) func(i int) ([]any, error) {
+func (m *mapping) each(events []*sluice.Event, box boxing) func(i int) ([]any, error) {
 	row := make([]any, len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	return func(i int) ([]any, error) {
-		if m.fill(row, picked, events[i]) != nil {
+		if m.fillBy(box, row, picked, events[i]) != nil {
 			return nil, m.rejections(events, i)
 		}
 		return row, nil
@@ -96,8 +96,12 @@ func (m *mapping) rejections(events []*sluice.Event, first int) error {
 	return errors.Join(all...)
 }
 
-// fill maps one event into a row.
+// fill maps one event into a row, which may outlive it.
 func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) error {
+	return m.fillBy(boxed, row, picked, e)
+}
+
+func (m *mapping) fillBy(box boxing, row []any, picked []jsonpick.Value, e *sluice.Event) error {
 	if m.raw && e.Body == nil { // and so is each value in it
 		for i := range picked {
 			picked[i] = jsonpick.Value{Kind: jsonpick.Null}
@@ -109,43 +113,44 @@ func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) erro
 	}
 	for i := range m.columns {
 		c := &m.columns[i]
-		var err error
-		if row[i], err = c.value(e, picked, m.raw); err != nil {
+		v, err := c.cell(e, picked, m.raw)
+		if err != nil {
 			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
 		}
+		row[i] = box(i, v)
 	}
 	return nil
 }
 
-// value returns the column's value of an event, nil for NULL; raw is as in mapping. An
-// error's text continues the origin's name.
-func (c *column) value(e *sluice.Event, picked []jsonpick.Value, raw bool) (any, error) {
+// cell returns the column's value of an event; raw is as in mapping. An error's text continues the
+// origin's name.
+func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell, error) {
 	// The common columns, without an allocation for a scalar.
 	switch {
 	case c.from.field == fieldSequence && c.typ == typeBigint:
-		return e.Sequence, nil
+		return cell{kind: cellInteger, integer: e.Sequence}, nil
 	case c.from.field == fieldPartition && c.typ == typeText:
-		return e.Partition, nil
+		return ownText(e.Partition), nil
 	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero():
-		return e.Enqueued.UTC(), nil
+		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
 	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
-		return string(picked[c.from.slot].Raw), nil
+		return sharedText(picked[c.from.slot].Raw), nil
 	}
 	v, err := c.from.scalar(e, picked)
 	if err != nil {
-		return nil, err
+		return cell{}, err
 	}
 	if raw {
 		v = c.raw(e, v)
 	}
 	if v.kind == missing || v.kind == null {
 		if !c.required {
-			return c.fallback, nil
+			return cell{other: c.fallback}, nil
 		}
 		if v.kind == null {
-			return nil, errors.New("is null")
+			return cell{}, errors.New("is null")
 		}
-		return nil, errors.New("is missing")
+		return cell{}, errors.New("is missing")
 	}
 	return c.typ.convert(v)
 }

@@ -211,7 +211,7 @@ event 4 of the batch: body: not JSON at byte 1: the end where a key in double qu
 	if err == nil || err.Error() != want || !errors.Is(err, sluice.ErrRejected) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	row := m.each(events)
+	row := m.each(events, boxed)
 	for i := range 2 {
 		if got, err := row(i); err != nil || fmt.Sprint(got) != fmt.Sprintf("[%d]", i+1) {
 			t.Errorf("row %d: %v, %v", i, got, err)
@@ -239,28 +239,28 @@ func FuzzNumbers(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, literal string) {
-		v := scalar{number, []byte(literal)}
+		v := scalar{kind: number, text: []byte(literal)}
 		if !jsonscan.IsNumber(v.text) {
 			return
 		}
 		decimal, err := typeNumeric.convert(v)
 		whole, wholeErr := typeBigint.convert(v)
 		if err != nil {
-			if wholeErr == nil && whole != int64(0) {
-				t.Fatalf("%s: bigint %v, but %v", literal, whole, err)
+			if wholeErr == nil && whole.integer != 0 {
+				t.Fatalf("%s: bigint %v, but %v", literal, whole.integer, err)
 			}
 			return
 		}
 		exact, ok := new(big.Rat).SetString(literal)
-		got, ok2 := new(big.Rat).SetString(decimal.(string))
-		if !ok || !ok2 || exact.Cmp(got) != 0 || strings.ContainsAny(decimal.(string), "eE") {
-			t.Fatalf("%s became %s", literal, decimal)
+		got, ok2 := new(big.Rat).SetString(decimal.text)
+		if !ok || !ok2 || exact.Cmp(got) != 0 || strings.ContainsAny(decimal.text, "eE") {
+			t.Fatalf("%s became %s", literal, decimal.text)
 		}
 		if fits := exact.IsInt() && exact.Num().IsInt64(); fits != (wholeErr == nil) {
-			t.Fatalf("%s: bigint %v, %v", literal, whole, wholeErr)
+			t.Fatalf("%s: bigint %v, %v", literal, whole.integer, wholeErr)
 		}
-		if wholeErr == nil && exact.Num().Int64() != whole {
-			t.Fatalf("%s: bigint %v", literal, whole)
+		if wholeErr == nil && exact.Num().Int64() != whole.integer {
+			t.Fatalf("%s: bigint %v", literal, whole.integer)
 		}
 	})
 }

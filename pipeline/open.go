@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -19,7 +20,9 @@ import (
 type Parts struct {
 	// Group is the key of the pipeline's checkpoints and dead letters, with its
 	// namespace.
-	Group       sluice.Group
+	Group sluice.Group
+	// Source remembers what it was asked, for a watcher beside the consumer. It is a
+	// [health.SharedSource].
 	Source      driver.Source
 	Leases      driver.LeaseStore
 	DeadLetters driver.DeadLetterStore // nil for a [Pipeline.Rollup]
@@ -28,6 +31,7 @@ type Parts struct {
 	Checkpoints Checkpoints
 
 	pipeline *Pipeline
+	log      Source // below that Source
 	catalog  catalog
 	store    driver.AtLeastOnceStore // of targets outside a database; nil: the stores have none
 	rollup   *rollupWorker           // nil unless the pipeline is a rollup
@@ -69,7 +73,7 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	if err != nil {
 		return nil, p.problem(p.places.source, err)
 	}
-	parts := &Parts{Group: p.Group, Source: source, pipeline: p, close: []func(context.Context) error{source.Close}}
+	parts := &Parts{Group: p.Group, Source: health.NewSharedSource(source), log: source, pipeline: p, close: []func(context.Context) error{source.Close}}
 	if err := parts.completeGroup(ctx); err != nil {
 		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
 	}

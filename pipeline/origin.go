@@ -117,7 +117,7 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 	case fieldPath:
 		return ofJSON(picked[o.slot])
 	case fieldBody:
-		return scalar{binary, e.Body}, nil
+		return scalar{kind: binary, text: e.Body}, nil
 	case fieldProperty:
 		v, ok := e.Properties[o.name]
 		if !ok {
@@ -125,7 +125,7 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 		}
 		return ofProperty(v)
 	case fieldSequence:
-		return scalar{number, fmt.Append(nil, e.Sequence)}, nil
+		return scalar{kind: number, text: fmt.Append(nil, e.Sequence)}, nil
 	case fieldEnqueued:
 		return ofTime(e.Enqueued), nil
 	case fieldCreated:
@@ -151,7 +151,7 @@ func ofTime(at time.Time) scalar {
 	if at.IsZero() {
 		return scalar{}
 	}
-	return scalar{text, at.UTC().AppendFormat(nil, time.RFC3339Nano)}
+	return scalar{kind: text, text: at.UTC().AppendFormat(nil, time.RFC3339Nano)}
 }
 
 // ofKey returns an event's key as a scalar: text, or bytes if it is no text. A key that is there and
@@ -159,9 +159,9 @@ func ofTime(at time.Time) scalar {
 func ofKey(e *sluice.Event) scalar {
 	switch {
 	case e.EmptyKey:
-		return scalar{text, []byte{}}
+		return scalar{kind: text, text: []byte{}}
 	case !utf8.ValidString(e.Key):
-		return scalar{binary, []byte(e.Key)}
+		return scalar{kind: binary, text: []byte(e.Key)}
 	}
 	return ofText(e.Key)
 }
@@ -171,5 +171,5 @@ func ofText(s string) scalar {
 	if s == "" {
 		return scalar{}
 	}
-	return scalar{text, []byte(s)}
+	return scalar{kind: text, text: []byte(s)}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,15 +76,9 @@ func (p *Pipeline) AtLeastOnce() bool {
 // everything that can be checked without a connection. The error has one line for
 // each problem, with file, line, column, key, and what to do.
 func LoadFile(path string) (*File, error) {
-	f, err := os.Open(path)
+	data, err := strictyaml.ReadFile(path)
 	if err != nil {
-		return nil, readError(path, err)
-	}
-	defer f.Close()
-	// One byte more, so that ParseFile sees what is too large.
-	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxSize+1))
-	if err != nil {
-		return nil, readError(path, err)
+		return nil, err
 	}
 	return ParseFile(path, data, os.LookupEnv)
 }
@@ -112,14 +105,6 @@ func CheckFile(path string) (missing []string, err error) {
 		return missing, rest
 	}
 	return missing, nil
-}
-
-func readError(path string, err error) error {
-	var failed *os.PathError
-	if errors.As(err, &failed) {
-		err = failed.Err
-	}
-	return fmt.Errorf("%s: cannot be read: %w", path, err)
 }
 
 // ParseFile is [LoadFile] for a file's content, with variables from lookup. The

@@ -127,7 +127,11 @@ func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
 	names := t.mapping.names()
 	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 		if t.table != "" {
-			err := pgstore.InsertFunc(ctx, tx, t.table, names, len(b.Events), t.mapping.each(b.Events))
+			cells, err := copyCellsOf(ctx, tx, t.table, names)
+			if err != nil {
+				return err
+			}
+			err = pgstore.InsertFunc(ctx, tx, t.table, names, len(b.Events), t.mapping.each(b.Events, cells.box))
 			if refused, ok := errors.AsType[*pgstore.RowError](err); ok {
 				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
 			}

@@ -67,6 +67,30 @@ func TestPostgresCheck(t *testing.T) {
 	})
 }
 
+// TestPostgresCheckOfStandby: a server that accepts no writes is found before the pipeline runs.
+func TestPostgresCheckOfStandby(t *testing.T) {
+	primary := pgtest.New(t, nil)
+	address, err := primary.CreateDatabase(t.Context(), "flights")
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby := primary.NewStandby(t)
+	check := func(address string) error {
+		p, err := Parse("p.yaml", []byte(sound), environment("DATABASE_URL="+address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.checkDatabase(t.Context())
+	}
+	if err := check(standby.URL("flights")); err == nil || !strings.Contains(err.Error(), "25006 the server accepts no writes: it is a standby") {
+		t.Errorf("the check of a standby: %v", err)
+	}
+	both := strings.Replace(address, primary.Addr(), standby.Addr()+","+primary.Addr(), 1) + "&target_session_attrs=read-write"
+	if err := check(both); err != nil {
+		t.Errorf("the check of both servers: %v", err)
+	}
+}
+
 // TestPostgresConnections: the file's number counts, also above that of the URL.
 func TestPostgresConnections(t *testing.T) {
 	address, _ := postgresEngine.database(t)

@@ -118,7 +118,7 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 		if log.progressGroup == "" {
 			return observer, nil
 		}
-		p, err := startPublishing(ctx, log.progressGroup, parts.Source.(*topicSource), observer)
+		p, err := startPublishing(ctx, log.progressGroup, parts.log.(*topicSource), observer)
 		if err != nil {
 			return nil, err
 		}
@@ -143,13 +143,17 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 }
 
 // checkProgress checks that progress can be published where the file says: the container of
-// progress_blobs can be read, and no other program reads in the consumer group there.
+// progress_blobs can be read, if it exists, and no other program reads in the consumer group there. It
+// changes nothing.
 func (p *Pipeline) checkProgress(ctx context.Context) error {
 	switch log := p.source.(type) {
 	case *hub:
-		m, err := log.progress.mirror(ctx, log.sdkGroup(p.Group.Name), nil)
-		if err == nil {
-			err = m.Close(ctx) // which has nothing to write
+		exists, err := log.progress.check(ctx)
+		if err == nil && exists { // the first start creates a missing one
+			var m *blobstore.Mirror
+			if m, err = log.progress.mirror(ctx, log.sdkGroup(p.Group.Name), nil); err == nil {
+				err = m.Close(ctx) // which has nothing to write
+			}
 		}
 		return p.problem(p.keyNodes.progressBlobs.Place(), err)
 	case *kafkaTopic:

@@ -18,7 +18,7 @@ import (
 // defaultsInCode are the fields whose defaults are those of keys: the file, and the field that
 // cmp.Or gives its default.
 var defaultsInCode = map[string]string{
-	"lease.for": "config.go LeaseFor", "assign.every": "config.go AssignEvery", "assign.burst": "config.go AssignBurst",
+	"lease.for": "config.go LeaseFor", "assign.every": "config.go AssignEvery",
 	"batch": "config.go MaxBatch", "prefetch": "config.go PrefetchBytes", "retry.attempts": "config.go Attempts",
 	"retry.min": "config.go RetryMin", "dead_letters.redrive_every": "config.go RedriveEvery", "dead_letters.body_limit": "config.go BodyLimit",
 	"checkpoint_every": "atleastonce.go CheckpointEvery", "backlog.events": "atleastonce.go MaxEvents", "backlog.bytes": "atleastonce.go MaxBytes",

@@ -20,6 +20,64 @@ func TestReferenceIsThatOfTheReader(t *testing.T) {
 	}
 }
 
+// Values at the bounds that the reference states are accepted, and those just outside are refused.
+func TestReferenceHasTheBoundsOfTheReader(t *testing.T) {
+	compared, problems := Reference().CheckBounds(readExplored, map[string]string{
+		"retry_throttled": "target: {eventhub: {}}", // a target in a database does not have it
+	})
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+	if compared < 150 {
+		t.Errorf("compared %d bounds", compared)
+	}
+}
+
+// Bounds that the descriptions state in words, because they depend on other keys.
+func TestBoundsInWords(t *testing.T) {
+	const database = `source: {eventhub: {connection: "${C}", hub: h}}
+partitions: balanced
+database: "${D}"
+target: {insert: {table: t, columns: {n: sequence}}}
+`
+	const blobs = `source: {eventhub: {connection: "${C}", hub: h}}
+partitions: balanced
+leases: {blob: {container: c, connection: "${S}"}}
+target: {cosmos: {endpoint: "https://contoso.documents.azure.com:443/", key: "${K}", database: d, container: c, id: body.id, partition_key: body.key}}
+`
+	variables := map[string]string{
+		"C": "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=aw==", "D": "sqlite:x.db", "K": "aw==",
+		"S": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=aw==;EndpointSuffix=core.windows.net",
+	}
+	with := func(text, change string) error {
+		if old, key, ok := strings.Cut(change, " → "); ok {
+			if !strings.Contains(text, old) {
+				t.Fatalf("%s is not in the file", old)
+			}
+			text = strings.Replace(text, old, key, 1)
+		} else {
+			text += change + "\n"
+		}
+		_, err := ParseFile("p.yaml", []byte(text), func(name string) (string, bool) { v, ok := variables[name]; return v, ok })
+		return err
+	}
+	for _, c := range []struct{ file, inside, outside, key string }{
+		{database, "lease: {for: 30s, renew: 10s}", "lease: {for: 30s, renew: 10001ms}", "lease"},
+		{database, "lease: {for: 9s, renew: 3s}", "lease: {for: 8999ms, renew: 3s}", "lease"},
+		{blobs, "lease: {for: 15s}", "lease: {for: 14s}", "lease"},
+		{blobs, "lease: {for: 60s}", "lease: {for: 61s}", "lease"},
+		{database, "assign: {every: 10s}", "assign: {every: 10001ms}", "assign"},
+		{blobs, "partition_key: body.key → partition_key: {a: key, b: body.b, c: partition}", "partition_key: body.key → partition_key: {a: key, b: body.b, c: partition, d: sequence}", "partition_key"},
+	} {
+		if err := with(c.file, c.inside); err != nil {
+			t.Errorf("%s: %v", c.inside, err)
+		}
+		if err := with(c.file, c.outside); err == nil || !strings.Contains(err.Error(), c.key) {
+			t.Errorf("%s: %v", c.outside, err)
+		}
+	}
+}
+
 const makeReference = "UPDATE=1 go test ./pipeline -run TestReferencePagesAreCurrent"
 
 func TestReferencePagesAreCurrent(t *testing.T) {

@@ -96,6 +96,9 @@ type rollupSource struct {
 	worker *rollupWorker
 }
 
+// BoundsPerSecond implements [driver.BoundsBudget].
+func (w *rollupSource) BoundsPerSecond() float64 { return driver.BudgetOf(w.Source) }
+
 func (w *rollupSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	topic, err := w.Source.Describe(ctx)
 	if err == nil {

@@ -184,11 +184,11 @@ func (c *column) readDefault(n strictyaml.Node) bool {
 			return n.Fail("%w", err)
 		}
 	}
-	v, err := c.typ.convert(scalar{text, []byte(literal)})
+	v, err := c.typ.convert(scalar{kind: text, text: []byte(literal)})
 	if err != nil {
 		return n.Fail("%w", err)
 	}
-	c.fallback = v
+	c.fallback = v.value()
 	return true
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func noClose(context.Context) error { return nil }
 
 // Load reads a complete file. For errors see [Parse].
 func Load(path string) (*Config, error) {
-	data, err := readFile(path)
+	data, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func Parse(path string, data []byte, lookup func(string) (string, bool)) (*Confi
 // LoadRule reads only a file's rule, for a backtest on recorded metrics. If the file
 // names no metrics, recorded are its metrics.
 func LoadRule(path string, recorded []string) (*Config, error) {
-	data, err := readFile(path)
+	data, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +73,6 @@ func LoadRule(path string, recorded []string) (*Config, error) {
 		return "unset", true
 	}
 	return parse(path, data, unset, recorded)
-}
-
-func readFile(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	var failed *os.PathError
-	if errors.As(err, &failed) {
-		return nil, fmt.Errorf("%s: cannot be read: %w", path, failed.Err)
-	}
-	return data, err
 }
 
 // newConfig returns what a file without keys says.

@@ -37,7 +37,7 @@ type Lags struct {
 
 // LoadLags reads a file of lags. For errors see [Parse].
 func LoadLags(path string) (*Lags, error) {
-	data, err := readFile(path)
+	data, err := strictyaml.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -161,13 +161,13 @@ func (o *opening) one(mode Mode, e *Options) (autoscale.Part, error) {
 		}
 		return autoscale.NewCollector(o.Resource.Name, sources, queues.Metrics, &autoscale.CollectorConfig{Interval: every, OnReading: w.reading, Log: e.Log}), nil
 	case Logic:
-		return autoscale.NewLogic(&o.Resource, s.store, queues, &autoscale.LogicConfig{Retention: o.Retention, OnRecord: e.OnRecord, Log: e.Log})
+		return autoscale.NewLogic(&o.Resource, s.store, queues, &autoscale.LogicConfig{Retention: o.Retention, OnRecord: e.OnRecord, OnRound: w.round, Log: e.Log})
 	}
 	target, err := o.openTarget(mode)
 	if err != nil {
 		return nil, err
 	}
-	return autoscale.NewScaler(&o.Resource, target, s.store, queues, &autoscale.ScalerConfig{Interval: min(every, time.Minute), OnCount: w.count, OnAttempt: w.attempt, Log: e.Log})
+	return autoscale.NewScaler(&o.Resource, target, s.store, queues, &autoscale.ScalerConfig{Interval: min(every, time.Minute), OnCount: w.count, OnAttempt: w.attempt, OnRound: w.round, Log: e.Log})
 }
 
 // OpenSources opens only the sources, and returns a collector for

@@ -12,6 +12,17 @@ func TestReferenceIsThatOfTheReader(t *testing.T) {
 	}
 }
 
+// Values at the bounds that the reference states are accepted, and those just outside are refused.
+func TestReferenceHasTheBoundsOfTheReader(t *testing.T) {
+	compared, problems := Reference().CheckBounds(readExplored, nil)
+	for _, problem := range problems {
+		t.Error(problem)
+	}
+	if compared < 40 {
+		t.Errorf("compared %d bounds", compared)
+	}
+}
+
 const makeReference = "UPDATE=1 go test ./autoscale/config -run TestReferencePagesAreCurrent"
 
 func TestReferencePagesAreCurrent(t *testing.T) {

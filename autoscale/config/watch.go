@@ -24,6 +24,9 @@ type Watch interface {
 	OnReading(resource string, p autoscale.Point, err error)
 	OnCount(resource string, instances int, err error)
 	OnAttempt(a autoscale.Action, err error)
+	// OnRound is called by a logic or a scaler that runs as the only part of a process, in each interval,
+	// also if nothing can be read, decided or counted.
+	OnRound(resource string)
 }
 
 // watcher informs a watch about one resource.
@@ -50,6 +53,12 @@ func (w watcher) count(instances int, err error) {
 func (w watcher) attempt(a autoscale.Action, err error) {
 	if w.Watch != nil {
 		w.OnAttempt(a, err)
+	}
+}
+
+func (w watcher) round() {
+	if w.Watch != nil {
+		w.OnRound(w.resource)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,6 +26,29 @@ import (
 
 // MaxSize is the largest size of a file in bytes.
 const MaxSize = 1 << 20
+
+// ReadFile returns what the file at path holds, of one that is larger than [MaxSize] one byte more than that,
+// so that [Read] refuses it.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	return data, nil
+}
+
+func readError(path string, err error) error {
+	var failed *os.PathError
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return fmt.Errorf("%s: cannot be read: %w", path, err)
+}
 
 // Place is the position of a key.
 type Place struct {
