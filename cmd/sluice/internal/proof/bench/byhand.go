@@ -3,8 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -70,15 +72,16 @@ func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *star
 	if err := g.wait(ctx); err != nil {
 		return err
 	}
+	batch := cmp.Or(j.Batch, eventsPerBatch)
 	receiver, err := client.NewPartitionClient(partition, &azeventhubs.PartitionClientOptions{
-		StartPosition: azeventhubs.StartPosition{Earliest: to.Ptr(true)}, Prefetch: 3 * eventsPerBatch,
+		StartPosition: azeventhubs.StartPosition{Earliest: to.Ptr(true)}, Prefetch: int32(min(3*batch, 5000)),
 	})
 	if err != nil {
 		return err
 	}
 	defer receiver.Close(context.WithoutCancel(ctx))
 	for left := j.Events; left > 0; {
-		events, err := receive(ctx, receiver, min(eventsPerBatch, left), j.Live)
+		events, err := receive(ctx, receiver, min(batch, left), j.Live)
 		if err != nil {
 			return err
 		}
@@ -99,9 +102,9 @@ func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *star
 	return nil
 }
 
-// receive returns the next events. The client library waits until it has as
-// many as requested. So for live events, receive waits for one event and adds
-// what has arrived with it.
+// receive returns the next events. The client library waits until it has as many as requested. So
+// for live events, receive waits for one event and adds those that have arrived with it: with a
+// context that has ended, the library returns what it holds.
 func receive(ctx context.Context, receiver *azeventhubs.PartitionClient, most int, live bool) ([]*azeventhubs.ReceivedEventData, error) {
 	if !live {
 		return receiver.ReceiveEvents(ctx, most, nil)
@@ -110,10 +113,10 @@ func receive(ctx context.Context, receiver *azeventhubs.PartitionClient, most in
 	if err != nil || most == 1 {
 		return events, err
 	}
-	moment, cancel := context.WithTimeout(ctx, time.Millisecond)
-	defer cancel()
-	more, err := receiver.ReceiveEvents(moment, most-1, nil)
-	if err != nil && moment.Err() == nil {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	more, err := receiver.ReceiveEvents(ended, most-1, nil)
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	return append(events, more...), ctx.Err()

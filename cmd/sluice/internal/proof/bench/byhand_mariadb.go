@@ -27,7 +27,8 @@ type mariaDBWriter struct {
 	files   sync.Pool // of *bytes.Buffer
 }
 
-func openMariaDB(ctx context.Context, address string, partitions int, raw bool) (*mariaDBWriter, error) {
+// connectMariaDB makes a pool of so many connections.
+func connectMariaDB(address string, conns int) (*sql.DB, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -41,8 +42,16 @@ func openMariaDB(ctx context.Context, address string, partitions int, raw bool) 
 		return nil, err
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(partitions)
-	db.SetMaxIdleConns(partitions)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return db, nil
+}
+
+func openMariaDB(ctx context.Context, address string, partitions int, raw bool) (*mariaDBWriter, error) {
+	db, err := connectMariaDB(address, partitions)
+	if err != nil {
+		return nil, err
+	}
 	w := &mariaDBWriter{db: db, raw: raw, table: "readings", columns: columns}
 	if raw {
 		w.table, w.columns = "raw", rawColumns

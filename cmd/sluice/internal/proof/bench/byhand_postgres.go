@@ -24,7 +24,8 @@ func openPostgres(ctx context.Context, url string, partitions int, raw bool) (*p
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns, cfg.MinConns = int32(partitions), int32(partitions)
+	connections := int32(min(partitions, 16))
+	cfg.MaxConns, cfg.MinConns = connections, connections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ const (
 	roleVariable = "SLUICE_BENCH_ROLE"
 	hubRole      = "hub"
 	consumerRole = "consumer"
+	soakRole     = "soak"
 )
 
 // child is a running process of this program.
@@ -27,9 +29,27 @@ type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
+
+	errors *bytes.Buffer // what a quiet child has written; complete after end
 }
 
+// spawn starts a child, which writes its errors where this process does.
 func spawn(ctx context.Context, role string, job any) (*child, error) {
+	return spawnTo(ctx, os.Stderr, role, job)
+}
+
+// spawnQuiet starts a child that is going to be ended or killed. Its errors are kept.
+func spawnQuiet(ctx context.Context, role string, job any) (*child, error) {
+	kept := &bytes.Buffer{}
+	c, err := spawnTo(ctx, kept, role, job)
+	if err != nil {
+		return nil, err
+	}
+	c.errors = kept
+	return c, nil
+}
+
+func spawnTo(ctx context.Context, stderr io.Writer, role string, job any) (*child, error) {
 	line, err := json.Marshal(job)
 	if err != nil {
 		return nil, err
@@ -40,7 +60,7 @@ func spawn(ctx context.Context, role string, job any) (*child, error) {
 	}
 	c := &child{cmd: exec.CommandContext(ctx, self)}
 	c.cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	c.cmd.Stderr = os.Stderr
+	c.cmd.Stderr = stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err

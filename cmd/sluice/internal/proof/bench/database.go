@@ -74,7 +74,7 @@ func (db *databases) fresh(ctx context.Context, kind string, c contender) (*data
 	if c.Raw {
 		name = "raw"
 	}
-	if c.Name == readContender {
+	if kind == noDatabase {
 		return &database{table: name, drop: func() {}}, nil
 	}
 	s, err := db.server(ctx, kind)

@@ -17,13 +17,19 @@ import (
 
 const hubName = "bench"
 
+// hubJob is the work of the emulator's process.
+type hubJob struct {
+	Partitions     int
+	RetentionBytes int64 // of each partition; 0: all events stay
+}
+
 // serveHub runs the emulator's process. It keeps the events in memory.
 func serveHub(ctx context.Context, p *parent, job []byte) error {
-	var partitions int
-	if err := json.Unmarshal(job, &partitions); err != nil {
+	var j hubJob
+	if err := json.Unmarshal(job, &j); err != nil {
 		return err
 	}
-	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: partitions}}, nil)
+	srv, err := emulator.Start([]emulator.Hub{{Name: hubName, Partitions: j.Partitions}}, &emulator.Config{RetentionBytes: j.RetentionBytes})
 	if err != nil {
 		return err
 	}
@@ -43,11 +49,15 @@ type hub struct {
 }
 
 func startHub(ctx context.Context, partitions int) (*hub, error) {
-	c, err := spawn(ctx, hubRole, partitions)
+	return startHubOf(ctx, hubJob{Partitions: partitions})
+}
+
+func startHubOf(ctx context.Context, j hubJob) (*hub, error) {
+	c, err := spawn(ctx, hubRole, j)
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{child: c, partitions: partitions}
+	h := &hub{child: c, partitions: j.Partitions}
 	if err := c.receive(&h.connection); err != nil {
 		c.end()
 		return nil, fmt.Errorf("start hub: %w", err)
@@ -76,46 +86,6 @@ func (h *hub) fill(ctx context.Context, each, size int) (perSecond float64, err 
 		return nil
 	})
 	return float64(each*h.partitions) / time.Since(began).Seconds(), err
-}
-
-// publishEvery is how long an event waits at most for others to share its
-// batch while events are published at a rate.
-const publishEvery = 5 * time.Millisecond
-
-// publish sends so many events to each partition, rate a second to all of them
-// together. Each carries the time at which its batch was made.
-func (h *hub) publish(ctx context.Context, rate, size, each int) error {
-	share := float64(rate) / float64(h.partitions)
-	began := time.Now()
-	return h.eachPartition(ctx, func(ctx context.Context, client *azeventhubs.ProducerClient, partition string) error {
-		options := &azeventhubs.EventDataBatchOptions{PartitionID: &partition}
-		tick := time.NewTicker(publishEvery)
-		defer tick.Stop()
-		for n := 0; n < each; {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			due := min(each, int(share*time.Since(began).Seconds()))
-			batch, err := client.NewEventDataBatch(ctx, options)
-			if err != nil {
-				return err
-			}
-			for now := time.Now(); n < due; n++ {
-				if err := batch.AddEventData(&azeventhubs.EventData{Body: reading(n, size, now)}, nil); err != nil {
-					return err
-				}
-			}
-			if batch.NumEvents() == 0 {
-				continue
-			}
-			if err := client.SendEventDataBatch(ctx, batch, nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // eachPartition runs send for all partitions at the same time, with a

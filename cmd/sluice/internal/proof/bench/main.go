@@ -5,14 +5,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
 	"syscall"
-	"time"
 )
 
 func main() {
@@ -30,10 +28,14 @@ type options struct {
 	runs     int
 	events   int // of a run
 	only     *regexp.Regexp
-	live     time.Duration
-	rate     int
 	profiles string
 	json     string
+	batch    int // events of the largest transaction; 0: each contender's default
+}
+
+// commands are the measurements other than the comparison of rates.
+var commands = map[string]func(ctx context.Context, args []string) error{
+	"cosmos": runCosmos, "writing": runWriting, "latency": runLatency, "recovery": runRecovery, "endurance": runEndurance,
 }
 
 func run(ctx context.Context) error {
@@ -41,8 +43,10 @@ func run(ctx context.Context) error {
 		return runChild(ctx, role)
 	}
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "cosmos" {
-		return runCosmos(ctx, args[1:])
+	if len(args) > 0 {
+		if command, ok := commands[args[0]]; ok {
+			return command(ctx, args[1:])
+		}
 	}
 	return runCompare(ctx, args)
 }
@@ -51,37 +55,40 @@ func run(ctx context.Context) error {
 func runCompare(ctx context.Context, args []string) error {
 	flag := flag.NewFlagSet("bench", flag.ExitOnError)
 	flag.Usage = func() {
-		fmt.Fprintln(flag.Output(), "Usage: bench [flags]         Sluice beside a loop by hand\n       bench cosmos [flags]  a hub into Cosmos DB (-help lists its flags)\n\nFlags:")
+		fmt.Fprintln(flag.Output(), "Usage: bench [flags]            Sluice beside a loop by hand\n       bench writing [flags]    what the databases take, and what is written to them\n       bench latency [flags]    publishing to the commit, and idle processes, beside a loop by hand\n       bench recovery [flags]   after an outage of the database\n       bench endurance [flags]  hours with faults\n       bench cosmos [flags]     a hub into Cosmos DB\n\nFlags (-help after a command lists its own):")
 		flag.PrintDefaults()
 	}
 	o := options{only: regexp.MustCompile("")}
-	flag.IntVar(&o.runs, "runs", 5, "runs of each contender, of which the median counts")
-	flag.IntVar(&o.events, "events", 300_000, "events of a run")
-	flag.DurationVar(&o.live, "live", 20*time.Second, "how long the latency is measured")
-	flag.IntVar(&o.rate, "rate", 10_000, "events a second while the latency is measured")
-	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU, allocation and blocking profiles of the consumers")
-	flag.StringVar(&o.json, "json", "", "`file` for the results in JSON")
-	flag.Func("only", "run what matches a `pattern`: postgres/1000B/4/sluice, latency/by hand", func(text string) (err error) {
-		o.only, err = regexp.Compile(text)
-		return err
-	})
+	o.define(flag)
 	_ = flag.Parse(args) // exits on an error
-	if flag.NArg() > 0 || o.runs < 1 || o.rate < 1 || o.events < eventsPerBatch*maxPartitions*4 {
-		return fmt.Errorf("bench takes flags only, at least one run, a positive rate and at least %d events", eventsPerBatch*maxPartitions*4)
+	if err := o.check(flag); err != nil {
+		return err
 	}
 	r, err := measureAll(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}
 	r.print(os.Stdout)
-	if o.json == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
+	return writeJSON(o.json, r)
+}
+
+// define defines the flags that the comparisons share.
+func (o *options) define(flag *flag.FlagSet) {
+	flag.IntVar(&o.runs, "runs", 5, "runs of each contender, of which the median counts")
+	flag.IntVar(&o.events, "events", 300_000, "events of a run")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU, allocation and blocking profiles of the consumers")
+	flag.StringVar(&o.json, "json", "", "`file` for the results in JSON")
+	flag.Func("only", "run what matches a `pattern`: postgres/1000B/4/sluice, none/1000B", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
 		return err
+	})
+}
+
+func (o *options) check(flag *flag.FlagSet) error {
+	if flag.NArg() > 0 || o.runs < 1 || o.batch < 0 || o.events < eventsPerBatch*maxPartitions*4 {
+		return fmt.Errorf("%s takes flags only, at least one run and at least %d events", flag.Name(), eventsPerBatch*maxPartitions*4)
 	}
-	return os.WriteFile(o.json, append(data, '\n'), 0o644)
+	return nil
 }
 
 // runChild is a process that another process of this program has started.
@@ -97,8 +104,11 @@ func runChild(ctx context.Context, role string) error {
 		defer cancel()
 		p.listen(in)
 	}()
-	if role == hubRole {
+	switch role {
+	case hubRole:
 		return serveHub(ctx, p, line)
+	case soakRole:
+		return soak(ctx, p, line)
 	}
 	return consume(ctx, p, line)
 }

@@ -54,7 +54,9 @@ func (m *meter) start() (err error) {
 		return err
 	}
 	m.endSample = make(chan struct{})
-	m.sampling.Go(m.sample)
+	if !m.job.Idle {
+		m.sampling.Go(m.sample)
+	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	m.mallocs, m.cpu, m.began = mem.Mallocs, cpuTime(), time.Now()
@@ -79,12 +81,19 @@ func (m *meter) stop() error {
 		f.Batch = float64(events) / float64(m.transactions)
 	}
 	f.Enqueued, f.Published = spreadOf(m.enqueued), spreadOf(m.published)
-	if m.finish != nil {
-		if err := m.finish(); err != nil {
-			return err
-		}
+	if err := m.abandon(); err != nil {
+		return err
 	}
 	return m.parent.sendAndWait("stop")
+}
+
+// abandon writes the profiles, if they are not written yet.
+func (m *meter) abandon() error {
+	finish := m.finish
+	if m.finish = nil; finish == nil {
+		return nil
+	}
+	return finish()
 }
 
 // committed counts a transaction.
@@ -98,7 +107,7 @@ func (m *meter) committed() {
 func (m *meter) timed(enqueued time.Time, body []byte) error {
 	now := time.Now()
 	at, err := published(body)
-	if err != nil {
+	if err != nil || at.Before(m.began.Add(m.job.Warm)) {
 		return err
 	}
 	m.mu.Lock()
@@ -175,9 +184,11 @@ func profile(prefix string) (finish func() error, err error) {
 
 // spread is how a set of durations is spread, in milliseconds.
 type spread struct {
-	P50 float64 `json:"p50_ms"`
-	P99 float64 `json:"p99_ms"`
-	Max float64 `json:"max_ms"`
+	P50    float64 `json:"p50_ms"`
+	P99    float64 `json:"p99_ms"`
+	P999   float64 `json:"p999_ms"`
+	Max    float64 `json:"max_ms"`
+	Events int     `json:"events"`
 }
 
 func spreadOf(list []time.Duration) spread {
@@ -189,5 +200,5 @@ func spreadOf(list []time.Duration) spread {
 		i := min(len(list)-1, int(part*float64(len(list))))
 		return float64(list[i]) / float64(time.Millisecond)
 	}
-	return spread{at(0.50), at(0.99), at(1)}
+	return spread{at(0.50), at(0.99), at(0.999), at(1), len(list)}
 }

@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
+// timeLayout has a fixed length.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
 // reading makes an event's body: JSON of a size, most of it in a text.
 func reading(n, size int, at time.Time) []byte {
 	body := fmt.Appendf(make([]byte, 0, size), `{"device":"gauge-%04d","at":"%s","delay":%d,"distance":%d,"payload":"`,
-		n%10_000, at.UTC().Format("2006-01-02T15:04:05.000000Z"), n%500-20, 100+n%2000)
+		n%10_000, at.UTC().Format(timeLayout), n%500-20, 100+n%2000)
 	body = append(body, padding[:max(0, size-len(body)-len(`"}`))]...)
 	return append(body, `"}`...)
 }

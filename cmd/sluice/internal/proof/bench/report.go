@@ -13,19 +13,31 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/measure"
 )
 
-// report holds all that was measured.
+// machine is where a report was made.
+type machine struct {
+	Processor string `json:"processor,omitempty"`
+	CPUs      int    `json:"cpus"`
+	System    string `json:"system"`
+	Go        string `json:"go"`
+}
+
+func describeMachine() machine {
+	return machine{measure.Processor(), runtime.NumCPU(), runtime.GOOS + "/" + runtime.GOARCH, runtime.Version()}
+}
+
+func (m machine) String() string {
+	return fmt.Sprintf("%d CPUs (%s, %s), %s", m.CPUs, m.Processor, m.System, m.Go)
+}
+
+// report holds all that was measured beside the loop by hand.
 type report struct {
 	Machine struct {
-		Processor string `json:"processor,omitempty"`
-		CPUs      int    `json:"cpus"`
-		System    string `json:"system"`
-		Go        string `json:"go"`
+		machine
 		// Databases are the versions of the servers, by kind.
 		Databases map[string]string `json:"databases"`
 	} `json:"machine"`
-	Hubs    []hubFill        `json:"hubs"`
-	Results []*result        `json:"results"`
-	Latency []*latencyResult `json:"latency"`
+	Hubs    []hubFill `json:"hubs"`
+	Results []*result `json:"results"`
 }
 
 type hubFill struct {
@@ -43,16 +55,10 @@ type result struct {
 	Runs      []*outcome `json:"runs"`
 }
 
-type latencyResult struct {
-	contender
-	Rate int         `json:"events_per_second"`
-	Runs []*runStats `json:"runs"`
-}
-
 func newReport() *report {
 	r := &report{}
 	m := &r.Machine
-	m.Processor, m.CPUs, m.System, m.Go = measure.Processor(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH, runtime.Version()
+	m.machine = describeMachine()
 	m.Databases = map[string]string{}
 	return r
 }
@@ -84,43 +90,29 @@ func (r *report) find(t trial, c contender) *result {
 	return r.Results[i]
 }
 
-func (r *report) addLatency(rate int, c contender, f *runStats) {
-	i := slices.IndexFunc(r.Latency, func(l *latencyResult) bool { return l.contender == c })
-	if i < 0 {
-		i = len(r.Latency)
-		r.Latency = append(r.Latency, &latencyResult{contender: c, Rate: rate})
-	}
-	r.Latency[i].Runs = append(r.Latency[i].Runs, f)
-}
+func (res *result) median(of func(*outcome) float64) float64 { return medianOf(res.Runs, of) }
 
-func (res *result) median(of func(*outcome) float64) float64 {
-	list := make([]float64, len(res.Runs))
-	for i, run := range res.Runs {
-		list[i] = of(run)
-	}
-	return measure.Median(list)
-}
-
-// print writes tables in Markdown.
-func (r *report) print(w io.Writer) {
+func (r *report) printMachine(w io.Writer) {
 	m := r.Machine
-	fmt.Fprintf(w, "%d CPUs (%s, %s), %s", m.CPUs, m.Processor, m.System, m.Go)
+	fmt.Fprint(w, m.machine)
 	for _, kind := range slices.Sorted(maps.Keys(m.Databases)) {
 		fmt.Fprintf(w, ", %s", cmp.Or(m.Databases[kind], kind))
 	}
 	fmt.Fprint(w, "\n\n")
+}
+
+// print writes tables in Markdown.
+func (r *report) print(w io.Writer) {
+	r.printMachine(w)
 	fmt.Fprintln(w, "| database | body | partitions | consumer | events/s | of by hand | CPU µs an event: consumer | hub | database | allocations | peak RSS | peak heap |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, res := range r.Results {
-		database, ratio := res.Database, ""
-		if res.Name == readContender {
-			database = "none"
-		}
+		ratio := ""
 		if res.Ratio > 0 {
 			ratio = fmt.Sprintf("**%.2f**", res.Ratio)
 		}
 		fmt.Fprintf(w, "| %s | %d B | %d | %s | %s | %s | %.1f | %.1f | %.1f | %.0f | %.0f MB | %.0f MB |\n",
-			database, res.Body, res.Partitions, res.contender, measure.Thousands(res.PerSecond), ratio,
+			res.Database, res.Body, res.Partitions, res.contender, measure.Thousands(res.PerSecond), ratio,
 			res.median(func(o *outcome) float64 { return o.ConsumerCPU }), res.median(func(o *outcome) float64 { return o.HubCPU }),
 			res.median(func(o *outcome) float64 { return o.DatabaseCPU }), res.median(func(o *outcome) float64 { return o.Allocs }),
 			res.median(func(o *outcome) float64 { return float64(o.PeakRSS) / 1e6 }), res.median(func(o *outcome) float64 { return float64(o.PeakHeap) / 1e6 }))
@@ -130,22 +122,5 @@ func (r *report) print(w io.Writer) {
 		for _, h := range r.Hubs {
 			fmt.Fprintf(w, "| %d B | %d | %s |\n", h.Body, h.Partitions, measure.Thousands(h.PerSecond))
 		}
-	}
-	if len(r.Latency) == 0 {
-		return
-	}
-	fmt.Fprintln(w, "\n| latency at | consumer | published → committed p50 | p99 | max | enqueued → committed p50 | p99 | events a transaction |\n|---|---|---|---|---|---|---|---|")
-	for _, l := range r.Latency {
-		of := func(get func(*runStats) float64) float64 {
-			list := make([]float64, len(l.Runs))
-			for i, f := range l.Runs {
-				list[i] = get(f)
-			}
-			return measure.Median(list)
-		}
-		fmt.Fprintf(w, "| %s/s | %s | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.1f ms | %.0f |\n", measure.Thousands(float64(l.Rate)), l.contender,
-			of(func(f *runStats) float64 { return f.Published.P50 }), of(func(f *runStats) float64 { return f.Published.P99 }),
-			of(func(f *runStats) float64 { return f.Published.Max }), of(func(f *runStats) float64 { return f.Enqueued.P50 }),
-			of(func(f *runStats) float64 { return f.Enqueued.P99 }), of(func(f *runStats) float64 { return f.Batch }))
 	}
 }

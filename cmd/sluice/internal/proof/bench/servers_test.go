@@ -29,3 +29,13 @@ func TestTrialsOnServers(t *testing.T) {
 		})
 	}
 }
+
+func TestWritingOnServers(t *testing.T) {
+	for _, kind := range tested {
+		t.Run(kind, func(t *testing.T) {
+			db := &databases{}
+			defer db.close()
+			writingOn(t, db, kind)
+		})
+	}
+}

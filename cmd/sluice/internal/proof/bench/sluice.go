@@ -52,6 +52,12 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	if j.Raw {
 		text = pipelineRaw
 	}
+	if j.Batch > 0 {
+		text = fmt.Sprintf("batch: %d\n%s", j.Batch, text)
+	}
+	if j.Idle {
+		text = "assign: {burst: 64}\n" + text
+	}
 	p, err := pipeline.Parse("bench.yaml", []byte(text), func(name string) (string, bool) {
 		value, ok := map[string]string{"HUB": j.Hub, "DATABASE_URL": j.Database}[name]
 		return value, ok
@@ -66,8 +72,12 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	defer parts.Close(context.WithoutCancel(ctx))
 
 	goal := newGoal(j, m)
+	source := parts.Source
+	if j.Contender == memoryContender {
+		source = newMemorySource(parts.Group, j)
+	}
 	options := &pipeline.Options{
-		Source:   barrierSource{parts.Source, newStartBarrier(j.Partitions, m)},
+		Source:   barrierSource{source, newStartBarrier(j.Partitions, m)},
 		Observer: sluice.Observers(progress.New(slog.New(slog.DiscardHandler)), goal),
 	}
 	if j.Live {

@@ -46,17 +46,17 @@ func sluiceAndByHand() []contender {
 
 // trials lists what is compared on a hub of so many partitions with bodies of
 // a size. The trial for which the project states its goal (1000 B, four
-// partitions) also measures what decoding costs, and reading without a database.
+// partitions) also measures what decoding costs.
 func trials(body, partitions int) []trial {
 	postgres := trial{"postgres", body, partitions, sluiceAndByHand()}
 	if body == 1000 && partitions == maxPartitions {
-		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: readContender}, contender{Name: observedContender})
+		postgres.contenders = append(postgres.contenders, contender{sluiceContender, true}, contender{handContender, true}, contender{Name: observedContender})
 	}
 	list := []trial{postgres}
 	for _, kind := range []string{"mariadb", "sqlserver", "sqlite"} {
 		list = append(list, trial{kind, body, partitions, sluiceAndByHand()})
 	}
-	return list
+	return append(list, trial{noDatabase, body, partitions, []contender{{Name: readContender}, {Name: sdkContender}, {Name: ownContender}}})
 }
 
 // measureAll runs all trials, and writes a line of progress after each run.
@@ -64,11 +64,19 @@ func measureAll(ctx context.Context, o options, progress io.Writer) (*report, er
 	db := &databases{}
 	defer db.close()
 	r := newReport()
+	if err := measureTrials(ctx, o, db, r, trials, progress); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// measureTrials runs the trials for each size of bodies and number of partitions.
+func measureTrials(ctx context.Context, o options, db *databases, r *report, of func(body, partitions int) []trial, progress io.Writer) error {
 	for _, partitions := range []int{maxPartitions, 1} {
 		for _, body := range []int{1000, 200} {
 			var wanted []trial
-			for _, t := range trials(body, partitions) {
-				t.contenders = slices.DeleteFunc(t.contenders, func(c contender) bool { return !o.only.MatchString(t.String() + "/" + c.String()) })
+			for _, t := range of(body, partitions) {
+				t.contenders = slices.DeleteFunc(slices.Clone(t.contenders), func(c contender) bool { return !o.only.MatchString(t.String() + "/" + c.String()) })
 				if len(t.contenders) > 0 {
 					wanted = append(wanted, t)
 				}
@@ -77,27 +85,11 @@ func measureAll(ctx context.Context, o options, progress io.Writer) (*report, er
 				continue
 			}
 			if err := measureHub(ctx, o, db, r, wanted, progress); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	if o.live == 0 {
-		return r, nil
-	}
-	for i := range o.runs {
-		for _, c := range measure.Alternate(sluiceAndByHand(), i) {
-			if !o.only.MatchString("latency/" + c.String()) {
-				continue
-			}
-			l, err := db.live(ctx, o, c)
-			if err != nil {
-				return nil, fmt.Errorf("latency, %s: %w", c, err)
-			}
-			fmt.Fprintf(progress, "latency %d/%d %s: p50 %.1f ms, p99 %.1f ms\n", i+1, o.runs, c, l.Published.P50, l.Published.P99)
-			r.addLatency(o.rate, c, l)
-		}
-	}
-	return r, nil
+	return nil
 }
 
 // measureHub fills a hub and runs the trials that are about it, which differ
@@ -117,14 +109,16 @@ func measureHub(ctx context.Context, o options, db *databases, r *report, wanted
 	fmt.Fprintf(progress, "%d partitions, %d B: filled at %.0f/s\n", partitions, body, perSecond)
 	r.addHub(body, partitions, perSecond)
 	for _, t := range wanted {
-		s, err := db.server(ctx, t.Database)
-		if errors.Is(err, sqlservertest.ErrMissing) {
-			fmt.Fprintf(progress, "%s: left out: %v\n", t, err)
-			continue
-		} else if err != nil {
-			return err
+		if t.Database != noDatabase {
+			s, err := db.server(ctx, t.Database)
+			if errors.Is(err, sqlservertest.ErrMissing) {
+				fmt.Fprintf(progress, "%s: left out: %v\n", t, err)
+				continue
+			} else if err != nil {
+				return err
+			}
+			r.Machine.Databases[t.Database] = s.version()
 		}
-		r.Machine.Databases[t.Database] = s.version()
 		for i := range o.runs {
 			for _, c := range measure.Alternate(t.contenders, i) {
 				run, err := db.run(ctx, o, h, t, c, each)
@@ -157,7 +151,7 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 		return nil, err
 	}
 	defer d.drop()
-	j := &job{Contender: c.Name, Hub: h.connection, Partitions: t.Partitions, Events: each, Database: d.url, Raw: c.Raw}
+	j := &job{Contender: c.Name, Hub: h.connection, Partitions: t.Partitions, Events: each, Database: d.url, Raw: c.Raw, Body: t.Body, Batch: o.batch}
 	if o.profiles != "" {
 		name := fmt.Sprintf("%s-%dB-%d-%s-", t.Database, t.Body, t.Partitions, c)
 		j.Profiles = filepath.Join(o.profiles, name)
@@ -177,34 +171,6 @@ func (db *databases) run(ctx context.Context, o options, h *hub, t trial, c cont
 	out.HubCPU = (after[0] - before[0]).Seconds() / all * 1e6
 	out.DatabaseCPU = (after[1] - before[1]).Seconds() / all * 1e6
 	return out, d.hasRows(ctx, each*t.Partitions)
-}
-
-// live measures one contender that reads events while they are published.
-func (db *databases) live(ctx context.Context, o options, c contender) (*runStats, error) {
-	h, err := startHub(ctx, maxPartitions)
-	if err != nil {
-		return nil, err
-	}
-	defer h.end()
-	d, err := db.fresh(ctx, "postgres", c)
-	if err != nil {
-		return nil, err
-	}
-	defer d.drop()
-	each := int(float64(o.rate) / maxPartitions * o.live.Seconds())
-	j := &job{Contender: c.Name, Hub: h.connection, Partitions: maxPartitions, Events: each, Database: d.url, Live: true}
-	f := &runStats{}
-	published := make(chan error, 1)
-	err = consumeBy(ctx, j, f, func() {
-		go func() { published <- h.publish(ctx, o.rate, 1000, each) }()
-	}, func() {})
-	if err != nil {
-		return nil, err
-	}
-	if err := <-published; err != nil {
-		return nil, err
-	}
-	return f, d.hasRows(ctx, each*maxPartitions)
 }
 
 // runWithin bounds a run.
