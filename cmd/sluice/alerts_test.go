@@ -62,14 +62,7 @@ func TestMetricsAreExported(t *testing.T) {
 	createAirports(t, url, db)
 	env := environment(srv.ConnectionString(), url)
 	p := start(t, "", env, "run", stagesFile(t, url), "--metrics", "127.0.0.1:0")
-	var address string
-	await(t, "the address of the metrics", func() bool {
-		m := metricsAt.FindStringSubmatch(p.err.String())
-		if m != nil {
-			address = "http://" + m[1]
-		}
-		return m != nil
-	})
+	address := metricsOf(t, p)
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, new(departures).lines(1000)), writeLines(t, spoiled(3)))
 	const unfiltered = "sluice_filtered_total" // nothing is filtered here
 	table, _, _ := strings.Cut(readDoc(t, "observability.md"), "Those of sending have")

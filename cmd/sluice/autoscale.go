@@ -18,6 +18,12 @@ func (a *app) autoscale() *cobra.Command {
 		a.autoscaleRun(), a.autoscaleLog(), a.autoscaleRecord(), a.autoscaleBacktest(), a.autoscaleKEDA())
 }
 
+// What to do without an autoscaler's file.
+const (
+	autoscalerFiles = "check the path; docs/autoscale.md has examples, sluice help autoscale-file all keys"
+	noAutoscaler    = "name the autoscaler's file: pass CONFIG.yaml; docs/autoscale.md has examples, sluice help autoscale-file all keys"
+)
+
 func (a *app) autoscaleRun() *cobra.Command {
 	var dry, once bool
 	var part, metrics string
@@ -42,7 +48,7 @@ With --once, for timers: complete what an earlier run has left, read, decide and
 once, then exit. If another process works on the resource, exit without doing anything.`,
 		Example: "  sluice autoscale run orders.yaml\n  sluice autoscale run orders.yaml mail.yaml\n  sluice autoscale run orders.yaml --dry-run\n" +
 			"  sluice autoscale run orders.yaml --part collector\n  sluice autoscale run orders.yaml --once --wait 2m",
-		Args: cobra.MinimumNArgs(1),
+		Args: needs(1, 0, noAutoscaler),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			which := config.Mode(part)
 			switch {
@@ -63,7 +69,7 @@ once, then exit. If another process works on the resource, exit without doing an
 			}
 			group, err := config.LoadGroup(which, args...)
 			if err != nil {
-				return err
+				return notThere(err, autoscalerFiles)
 			}
 			ctx, stop := untilInterrupted(ctx)
 			defer stop()
@@ -132,7 +138,7 @@ func (a *app) autoscaleLog() *cobra.Command {
 		Long: `Show the decisions, oldest first: what was decided and why, decisions to change
 nothing too, and the outcome of each action.`,
 		Example: "  sluice autoscale log orders.yaml --since 1h\n  sluice autoscale log orders.yaml --json | jq 'select(.kind != \"hold\")'",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs(1, 1, noAutoscaler),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if flags.within < 0 || flags.limit < 0 {
 				return usage.Errorf("--since and --limit must not be negative")
@@ -150,7 +156,7 @@ nothing too, and the outcome of each action.`,
 func (a *app) showDecisions(ctx context.Context, path string, flags logFlags) (err error) {
 	c, err := config.Load(path)
 	if err != nil {
-		return err
+		return notThere(err, autoscalerFiles)
 	}
 	store, done, err := c.OpenStore(ctx)
 	if err != nil {

@@ -46,7 +46,7 @@ record writes one. Give --rules several times to compare rules.`,
 		RunE: a.runE(func(_ context.Context, _ []string) error {
 			switch {
 			case len(flags.rules) == 0 || flags.metrics == "":
-				return usage.Errorf("--rules and --metrics are needed")
+				return usage.Errorf("--rules and --metrics are needed: an autoscaler's file, and the CSV file that sluice autoscale record has written")
 			case len(flags.rules) > backtest.MaxPlotted:
 				return usage.Errorf("%d rules: at most %d can be compared", len(flags.rules), backtest.MaxPlotted)
 			case flags.plot != "" && plotFormat(flags.plot) == "":
@@ -74,7 +74,7 @@ func (a *app) backtest(flags backtestFlags) error {
 	file, err := os.Open(flags.metrics)
 	var failed *os.PathError
 	if errors.As(err, &failed) {
-		return fmt.Errorf("%s: cannot be read: %w", flags.metrics, failed.Err)
+		return notThere(fmt.Errorf("%s: cannot be read: %w", flags.metrics, failed.Err), "check the path; sluice autoscale record writes such a file")
 	} else if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (a *app) backtest(flags backtestFlags) error {
 	for _, path := range flags.rules {
 		c, err := config.LoadRule(path, ruleMetrics(recording, flags.model))
 		if err != nil {
-			return err
+			return notThere(err, autoscalerFiles)
 		}
 		result, err := backtest.Run(&c.Resource, recording, &flags.model)
 		if err != nil {

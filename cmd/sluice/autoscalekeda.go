@@ -22,7 +22,7 @@ scales. The lag is counted by exact positions: the stored checkpoints against th
 the partitions. FILE.yaml names the consumer groups; go doc ./autoscale/config Lags has its
 keys, and docs/keda.md those of a ScaledObject.`,
 		Example: "  sluice autoscale keda lags.yaml --listen :6000",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs(1, 1, "name the file with the consumer groups: pass FILE.yaml; docs/keda.md has an example"),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			switch {
 			case address == "":
@@ -46,7 +46,7 @@ keys, and docs/keda.md those of a ScaledObject.`,
 func (a *app) serveKEDA(ctx context.Context, path, address string, files keda.TLS) (err error) {
 	file, err := config.LoadLags(path)
 	if err != nil {
-		return err
+		return notThere(err, "check the path; docs/keda.md has an example")
 	}
 	tls, err := files.Config()
 	if err != nil {

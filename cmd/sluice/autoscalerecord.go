@@ -27,7 +27,7 @@ func (a *app) autoscaleRecord() *cobra.Command {
 interrupted. If the autoscaler runs with the same state, the number of instances
 that it knows is recorded too.`,
 		Example: "  sluice autoscale record orders.yaml --out week.csv\n  sluice autoscale record orders.yaml --out hour.csv --for 1h",
-		Args:    cobra.ExactArgs(1),
+		Args:    needs(1, 1, noAutoscaler),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if out == "" {
 				return usage.Errorf("--out is needed: the file to write")
@@ -54,7 +54,7 @@ func (a *app) recordMetrics(ctx context.Context, path, out string, within time.D
 	}
 	c, err := config.Load(path)
 	if err != nil {
-		return err
+		return notThere(err, autoscalerFiles)
 	}
 	collector, done, err := c.OpenSources(ctx, &config.Options{Log: a.log})
 	if err != nil {

@@ -16,15 +16,7 @@ func replicas(t *testing.T, file string, env []string) (active, standby *process
 	t.Helper()
 	serve := func() (*process, string) {
 		p := start(t, "", env, "autoscale", "run", file, "--metrics", "127.0.0.1:0")
-		var address string
-		await(t, "the address of the metrics", func() bool {
-			m := metricsAt.FindStringSubmatch(p.err.String())
-			if m != nil {
-				address = "http://" + m[1]
-			}
-			return m != nil
-		})
-		return p, address
+		return p, metricsOf(t, p)
 	}
 	answers := func(address, want string) {
 		t.Helper()
@@ -156,14 +148,7 @@ func TestAutoscaleFailingMetrics(t *testing.T) {
 	text := contents(t, file)
 	write(t, file, strings.Replace(text, "FROM orders", "FROM nowhere", 1))
 	p := start(t, "", nil, "autoscale", "run", file, broken, "--metrics", "127.0.0.1:0")
-	var address string
-	await(t, "the address of the metrics", func() bool {
-		m := metricsAt.FindStringSubmatch(p.err.String())
-		if m != nil {
-			address = "http://" + m[1]
-		}
-		return m != nil
-	})
+	address := metricsOf(t, p)
 	await(t, "a failure in the metrics", func() bool {
 		_, page := get(address + "/metrics")
 		return strings.Contains(page, "sluice_autoscale_errors_total{") && strings.Contains(page, `error_type="_OTHER"`) &&

@@ -18,15 +18,23 @@ func (a *app) checkpoints() *cobra.Command {
 	return a.group("checkpoints", "List, set or import the checkpoints of a pipeline", a.checkpointsList(), a.checkpointsSet(), a.checkpointsImport())
 }
 
-// withTable opens the pipeline and calls fn.
+// withTable opens the pipeline and calls fn. It creates a database that is missing, so that checkpoints can
+// be set before the first start.
 func withTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
+	return withParts(ctx, (*pipeline.Pipeline).Open, config, stage, fn)
+}
+
+// opening is a method of a pipeline that opens it.
+type opening func(*pipeline.Pipeline, context.Context) (*pipeline.Parts, error)
+
+func withParts(ctx context.Context, open opening, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(config, stage)
 	if err != nil {
 		return err
 	}
-	parts, err := p.Open(ctx)
+	parts, err := open(p, ctx)
 	if err != nil {
 		return err
 	}
@@ -37,14 +45,16 @@ func withTable(ctx context.Context, config, stage string, fn func(context.Contex
 	})
 }
 
-// withStores opens the pipeline, or the store of a program without one, and calls fn.
+// withStores opens an existing pipeline, or the store of a program without one, and calls fn. It creates
+// nothing: a wrong name must not look like a pipeline without checkpoints, and a database that an operator
+// creates as another user cannot be opened by the pipeline.
 func withStores(ctx context.Context, config, stage string, store *storeFlags, fn func(context.Context, *checkpoint.Table) error) error {
 	stored, err := store.given(config, stage)
 	if err != nil {
 		return err
 	}
 	if !stored {
-		return withTable(ctx, config, stage, fn)
+		return withParts(ctx, (*pipeline.Pipeline).OpenExisting, config, stage, fn)
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
@@ -67,7 +77,7 @@ func (a *app) checkpointsList() *cobra.Command {
 sequence number of the last event of which all effects are committed, "origin" before
 the first event, or "-" if no consumer has started. The lag is the number of events in
 the hub after the position, or "?" if the hub cannot be reached. LEASE is the time until
-the owner's lease expires.
+the owner's lease expires. A SQLite database that does not exist is not created.
 
 Of a program that uses the library, named by its store, the partitions are those that the
 store knows, and the lag is "?".` + namingStores,
@@ -80,7 +90,7 @@ store knows, and the lag is "?".` + namingStores,
 					return err
 				}
 				if hub != nil {
-					a.log.Warn(t.Noun+" unreachable, lag unknown", "error", hub)
+					a.log.Warn("lag unknown, the hub or topic does not answer", "error", hub)
 				}
 				if asJSON {
 					return results.JSON(a.out, results.DescribeCheckpoints(rows))

@@ -1,7 +1,9 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +16,18 @@ func TestCheckpointsAreListedAndSet(t *testing.T) {
 		config := quick(t, url)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:200]))
-		for _, c := range checkpoints(t, env, config) {
+		unread := checkpoints(t, env, config)
+		for _, c := range unread {
 			if c.Position != nil || *c.Lag != 100 {
 				t.Errorf("before anything was read: %+v", c)
 			}
+		}
+		if path, is := strings.CutPrefix(url, "sqlite:"); is {
+			if _, err := os.Stat(path); unread != nil || !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a list of a database that does not exist is %+v, and there is its file: %v", unread, err)
+			}
+		} else if len(unread) != 2 {
+			t.Errorf("before anything was read: %+v", unread)
 		}
 		must(t, "", env, "run", config, "--until-caught-up")
 		set := func(more ...string) (int, string, string) {

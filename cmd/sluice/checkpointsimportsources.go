@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/pipeline"
@@ -30,7 +31,11 @@ type groupSource struct {
 }
 
 func (s groupSource) read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
-	log, ok := t.Source.(interface {
+	source := t.Source
+	if shared, is := source.(*health.SharedSource); is {
+		source = shared.Source
+	}
+	log, ok := source.(interface {
 		ConsumerGroup(ctx context.Context, name string) (kafka.ConsumerGroup, error)
 	})
 	if !ok {

@@ -189,7 +189,7 @@ func (a *app) deadLettersShow() *cobra.Command {
 		Use:   "show --config PIPELINE.yaml ID…",
 		Short: "Show dead letters with their events",
 		Long:  "Show dead letters with their events: the position in the hub, why the event failed, and\nits body if that was stored." + namingStores,
-		Args:  cobra.MinimumNArgs(1),
+		Args:  needs(1, 0, "name dead letters: pass their ids, which sluice deadletters list shows"),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			if _, err := l.filter(args); err != nil {
 				return err

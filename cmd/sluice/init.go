@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,12 +20,14 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
-// questions are what init asks, by flag.
-var questions = []struct {
+// question is what init asks, unless its flag answers it.
+type question struct {
 	flag, text string
 	words      []string
 	fallback   string
-}{
+}
+
+var questions = []question{
 	{"source", "Where do events come from?", newfile.Sources, "eventhub"},
 	{"target", "What is done with them?", newfile.Targets, "insert"},
 	{"database", "Which database holds checkpoints and dead letters?", newfile.Databases, "sqlite"},
@@ -42,9 +45,13 @@ variables in it are set. On a terminal the command asks for what no flag states;
 elsewhere the defaults are taken. A file that exists is not overwritten without --force.`,
 		Example: `  sluice init flights.yaml
   sluice init flights.yaml --source kafka --target http --database postgres`,
-		Args: cobra.ExactArgs(1),
+		Args: needs(1, 1, "name the file to write: pass PIPELINE.yaml"),
 		RunE: a.runE(func(_ context.Context, args []string) error {
-			if err := a.answer(given); err != nil {
+			var input io.Reader
+			if term.IsTerminal(int(os.Stdin.Fd())) {
+				input = os.Stdin
+			}
+			if err := a.answer(given, input); err != nil {
 				return err
 			}
 			c := newfile.Choice{Source: given[0], Target: given[1], Database: given[2], Partitions: given[3]}
@@ -58,7 +65,7 @@ elsewhere the defaults are taken. A file that exists is not overwritten without 
 				return fmt.Errorf("%s exists already: name another file, or pass --force to overwrite it", args[0])
 			}
 			if err != nil {
-				return err
+				return notThere(err, "make the directory first")
 			}
 			_, err = io.WriteString(file, newfile.Text(name, c))
 			if err := errors.Join(err, file.Close()); err != nil {
@@ -79,29 +86,46 @@ elsewhere the defaults are taken. A file that exists is not overwritten without 
 	return cmd
 }
 
-// answer asks for what is not given, on a terminal, and checks the words.
-func (a *app) answer(given []string) error {
-	var input *bufio.Reader
-	if term.IsTerminal(int(os.Stdin.Fd())) {
-		input = bufio.NewReader(os.Stdin)
+// answer asks for what is not given, and checks the words. A wrong answer is asked for once more. A nil
+// input is no terminal: the defaults are taken.
+func (a *app) answer(given []string, input io.Reader) error {
+	var lines *bufio.Reader
+	if input != nil {
+		lines = bufio.NewReader(input)
 	}
 	for i, q := range questions {
-		if given[i] == "" && input != nil {
-			fmt.Fprintf(a.screen, "%s (%s) [%s] ", q.text, strings.Join(q.words, ", "), q.fallback)
-			line, err := input.ReadString('\n')
-			if err != nil {
-				return errors.New("no answer: nothing was written")
+		var err error
+		if given[i] == "" && lines != nil {
+			given[i], err = a.ask(q, lines)
+			if errors.As(err, new(*usage.Error)) {
+				fmt.Fprintln(a.screen, err)
+				given[i], err = a.ask(q, lines)
 			}
-			given[i] = strings.TrimSpace(line)
+		} else {
+			given[i] = cmp.Or(given[i], q.fallback)
+			err = q.check(given[i])
 		}
-		given[i] = cmp.Or(given[i], q.fallback)
-		known := false
-		for _, word := range q.words {
-			known = known || word == given[i]
+		if err != nil {
+			return err
 		}
-		if !known {
-			return usage.Errorf("--%s %s: write one of %s", q.flag, given[i], strings.Join(q.words, ", "))
-		}
+	}
+	return nil
+}
+
+// ask asks a question once.
+func (a *app) ask(q question, lines *bufio.Reader) (word string, err error) {
+	fmt.Fprintf(a.screen, "%s (%s) [%s] ", q.text, strings.Join(q.words, ", "), q.fallback)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		return "", errors.New("no answer: nothing was written")
+	}
+	word = cmp.Or(strings.TrimSpace(line), q.fallback)
+	return word, q.check(word)
+}
+
+func (q question) check(word string) error {
+	if !slices.Contains(q.words, word) {
+		return usage.Errorf("--%s %s: write one of %s", q.flag, word, strings.Join(q.words, ", "))
 	}
 	return nil
 }

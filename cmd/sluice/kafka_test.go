@@ -46,7 +46,7 @@ func TestWhatIsWrongWithKafkaIsOneClearLine(t *testing.T) {
 	}
 	closed := l.Addr().String() // nobody listens there once it is closed
 	l.Close()
-	database := databases["sqlite"](t)
+	database := existingSQLite(t)
 	environment := func(brokers string, more ...string) []string {
 		return append([]string{"KAFKA_BROKERS=" + brokers, "DATABASE_URL=" + database}, more...)
 	}

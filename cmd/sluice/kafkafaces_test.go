@@ -75,19 +75,6 @@ func facesOverKafka(t *testing.T, brokers []string) {
 	p.stop()
 }
 
-// metricsOf waits until a process says where its metrics are.
-func metricsOf(t *testing.T, p *process) (url string) {
-	t.Helper()
-	await(t, "the address of the metrics", func() bool {
-		m := metricsAt.FindStringSubmatch(p.err.String())
-		if m != nil {
-			url = "http://" + m[1]
-		}
-		return m != nil
-	})
-	return url
-}
-
 // lagAutoscaler writes the file of an autoscaler by the lag of a pipeline.
 func lagAutoscaler(t *testing.T, config string) (file string) {
 	t.Helper()

@@ -26,19 +26,25 @@ func get(url string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
+// metricsOf waits until a process says where its metrics are.
+func metricsOf(t *testing.T, p *process) (url string) {
+	t.Helper()
+	await(t, "the address of the metrics", func() bool {
+		m := metricsAt.FindStringSubmatch(p.err.String())
+		if m != nil {
+			url = "http://" + m[1]
+		}
+		return m != nil
+	})
+	return url
+}
+
 func TestMetricsAndProbes(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 2)
 	env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"))
 	p := start(t, "", env, "run", example(t), "--metrics", "127.0.0.1:0")
-	var address string
-	await(t, "the address of the metrics", func() bool {
-		m := metricsAt.FindStringSubmatch(p.err.String())
-		if m != nil {
-			address = "http://" + m[1]
-		}
-		return m != nil
-	})
+	address := metricsOf(t, p)
 	await(t, "the process to be ready", func() bool {
 		code, _ := get(address + "/readyz")
 		return code == http.StatusOK

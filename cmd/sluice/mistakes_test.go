@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/sqlstore"
 )
 
 const secret = "dG9wc2VjcmV0a2V5" // a key that no message may tell
@@ -31,12 +30,7 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 	l.Close()
 	absent := "Endpoint=sb://" + closed + ";SharedAccessKeyName=app;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true"
 	database := databases["sqlite"](t)
-	existing := databases["sqlite"](t)
-	store, err := sqlstore.OpenSQLite(strings.TrimPrefix(existing, "sqlite:"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store.Close()
+	existing := existingSQLite(t)
 	empty := databases["sqlite"](t)
 	if _, err := openDatabase(t, empty).Exec("CREATE TABLE others (n INTEGER)"); err != nil {
 		t.Fatal(err)
@@ -52,7 +46,14 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"unknown key", environment(right, database), []string{"run", changed(t, "consumer_group:", "consumer_grup:")}, []string{"flights.yaml:", "consumer_grup", "did you mean consumer_group"}},
 		{"bad value", environment(right, database, "PARTITIONS=0"), []string{"run", example(t)}, []string{"flights.yaml:", "partitions"}},
 		{"variable not set", []string{"EVENTHUB_CONNECTION_STRING=" + right}, []string{"run", example(t)}, []string{"flights.yaml:", "DATABASE_URL"}},
-		{"no such file", nil, []string{"run", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: no such file"}},
+		{"no such file", nil, []string{"run", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: no such file or directory: check the path, or write a new file: sluice init nowhere.yaml"}},
+		{"no directory for a new file", nil, []string{"init", "nowhere/flights.yaml"}, []string{"nowhere/flights.yaml: no such file or directory: make the directory first"}},
+		{"no such file of an autoscaler", nil, []string{"autoscale", "run", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: no such file or directory: check the path; docs/autoscale.md has examples"}},
+		{"no such file to record for", nil, []string{"autoscale", "record", "nowhere.yaml", "--out", "o.csv"}, []string{"nowhere.yaml: cannot be read: ", "docs/autoscale.md"}},
+		{"no such file to log", nil, []string{"autoscale", "log", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: ", "docs/autoscale.md"}},
+		{"no such recording", nil, []string{"autoscale", "backtest", "--rules", "r.yaml", "--metrics", "nowhere.csv"}, []string{"nowhere.csv: cannot be read: ", "check the path; sluice autoscale record writes such a file"}},
+		{"no such file of consumer groups", nil, []string{"autoscale", "keda", "nowhere.yaml", "--listen", "127.0.0.1:0"}, []string{"nowhere.yaml: cannot be read: ", "check the path; docs/keda.md has an example"}},
+		{"no such file of dead letters", nil, []string{"deadletters", "list", "--config", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: ", "sluice init nowhere.yaml"}},
 		{"unknown hub", environment(right, database), []string{"run", otherHub}, []string{"flights.yaml:", "flihgts", "not found: check the names"}},
 		{"unknown hub, validated", environment(right, database), []string{"validate", otherHub}, []string{"flights.yaml:", "not found: check the names"}},
 		{"wrong key", environment(wrong, database), []string{"run", example(t)}, []string{"flights.yaml:", "not authorised: check the key"}},
@@ -118,11 +119,25 @@ func TestMisuse(t *testing.T) {
 		"send --hub h":                  "EVENTHUB_CONNECTION_STRING is not set",
 		"send --hub h --to env:NOWHERE": "NOWHERE is not set",
 		"send --to Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey=" + secret: "the destination is missing: pass --hub NAME",
-		"send --hub h --rate -1": "must be positive",
-		"deadletters":            "choose one of list, show, retry, discard",
-		"deadletters lst":        `unknown command "lst": use one of list, show`,
-		"deadletters list":       "name the pipeline: pass --config PIPELINE.yaml; for a program that uses the library --database or --blob, --namespace and --hub",
-		"run":                    "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
+		"send --hub h --rate -1":     "must be positive",
+		"deadletters":                "choose one of list, show, retry, discard",
+		"deadletters lst":            `unknown command "lst": use one of list, show`,
+		"deadletters list":           "name the pipeline: pass --config PIPELINE.yaml; for a program that uses the library --database or --blob, --namespace and --hub",
+		"run":                        "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml; sluice init writes a new file",
+		"validate":                   "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
+		"doctor":                     "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
+		"init":                       "name the file to write: pass PIPELINE.yaml",
+		"init a b":                   "accepts at most 1 arg(s), received 2",
+		"init x.yaml --source hub":   "--source hub: write one of eventhub, kafka",
+		"autoscale run":              "name the autoscaler's file: pass CONFIG.yaml; docs/autoscale.md has examples, sluice help autoscale-file all keys",
+		"autoscale run --onec x":     "unknown flag: --onec; see sluice autoscale run --help",
+		"autoscale log":              "name the autoscaler's file",
+		"autoscale log a b":          "accepts at most 1 arg(s), received 2",
+		"autoscale record --out x":   "name the autoscaler's file",
+		"autoscale record x":         "--out is needed: the file to write",
+		"autoscale backtest":         "--rules and --metrics are needed: an autoscaler's file, and the CSV file that sluice autoscale record has written",
+		"autoscale keda --listen :0": "name the file with the consumer groups: pass FILE.yaml; docs/keda.md has an example",
+		"autoscale keda x":           "--listen is needed, such as --listen :6000",
 		"deadletters list --database sqlite:x.db":                                         "--namespace and --hub are missing",
 		"deadletters list --database sqlite:x.db --config " + config:                      "leave out --config and --stage",
 		"deadletters list --database sqlite:x.db --blob c":                                "--database and --blob exclude each other",
@@ -130,7 +145,7 @@ func TestMisuse(t *testing.T) {
 		"checkpoints list --prefix p/ --config " + config:                                 "--prefix goes with --blob",
 		"checkpoints list --database env:NOWHERE --namespace n --hub h":                   "--database env:NOWHERE: the environment variable is not set",
 		"validate --without-secrets --stage s " + config:                                  "--without-secrets checks all stages",
-		"deadletters show --config " + config:                                             "requires at least 1 arg",
+		"deadletters show --config " + config:                                             "name dead letters: pass their ids, which sluice deadletters list shows",
 		"deadletters list --limit -3 --config " + config:                                  "--limit -3: must not be negative",
 		"deadletters list --limit few --config " + config:                                 "--limit few: write a whole number",
 		"deadletters retry --all --within soon --config " + config:                        "--within soon: write a duration such as",

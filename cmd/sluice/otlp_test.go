@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -189,6 +190,55 @@ func TestOTLPMistakes(t *testing.T) {
 		env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), strings.Fields(variables)...)
 		if code, _, errs := invoke(t, "", env, "run", example(t)); code != 1 || !strings.Contains(errs, want) || strings.Contains(errs, "secret") {
 			t.Errorf("%s: exit code %d: %s", variables, code, errs)
+		}
+	}
+}
+
+// TestProbesWithoutACollector: a collector that refuses connections, or takes them and does not answer,
+// changes nothing about probes, metrics and work. SIGTERM waits for it for a bounded time.
+func TestProbesWithoutACollector(t *testing.T) {
+	t.Parallel()
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	for name, at := range map[string]string{"refused": refused.Addr().String(), "no answer": deafCollector(t)} {
+		for _, command := range []string{"run", "autoscale logic", "autoscale scaler"} {
+			t.Run(name+" "+command, func(t *testing.T) {
+				t.Parallel()
+				env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + at, "OTEL_METRIC_EXPORT_INTERVAL=100", "OTEL_EXPORTER_OTLP_TIMEOUT=200", "OTEL_BSP_SCHEDULE_DELAY=100"}
+				var args []string
+				if kind, part, ok := strings.Cut(command, " "); ok {
+					file, _ := autoscaler(t)
+					args = []string{kind, "run", file, "--part", part}
+				} else {
+					_, connection := serve(t, 1)
+					env = append(env, environment(connection, databases["sqlite"](t))...)
+					must(t, "", env[4:], "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
+					args = []string{"run", example(t)}
+				}
+				p := start(t, "", env, append(args, "--metrics", "127.0.0.1:0")...)
+				address := metricsOf(t, p)
+				await(t, "an export that fails", func() bool { return strings.Contains(p.err.String(), "telemetry not sent") })
+				await(t, "the process to be ready", func() bool { code, _ := get(address + "/readyz"); return code == http.StatusOK })
+				for _, path := range []string{"/livez", "/metrics"} {
+					if code, text := get(address + path); code != http.StatusOK {
+						t.Errorf("%s answers %d: %s", path, code, text)
+					}
+				}
+				if command == "run" {
+					await(t, "all events in the metrics", func() bool {
+						_, text := get(address + "/metrics")
+						return strings.Contains(text, "sluice_committed_messages_total{") && hasLine(text, "sluice_committed_messages_total", "100")
+					})
+				}
+				began := time.Now()
+				p.stop()
+				if took := time.Since(began); took > 30*time.Second {
+					t.Errorf("the stop took %v", took)
+				}
+			})
 		}
 	}
 }

@@ -209,9 +209,23 @@ func fileOf(config string, args []string) (string, error) {
 	case len(args) == 1: // wins over SLUICE_CONFIG too
 		return args[0], nil
 	case config == "":
-		return "", usage.Errorf("name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml")
+		return "", usage.Errorf("name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml; sluice init writes a new file")
 	}
 	return config, nil
+}
+
+// needs accepts least to most arguments, or any number from least on if most is 0; missing says what to
+// pass.
+func needs(least, most int, missing string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage.Errorf("%s", missing)
+		case most > 0:
+			return cobra.MaximumNArgs(most)(cmd, args)
+		}
+		return nil
+	}
 }
 
 // durationAsText lets a line of JSON have 30.5s, as one of text has, and not a number of nanoseconds.

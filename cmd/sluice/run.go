@@ -58,7 +58,7 @@ stages are stopped gracefully.`,
 	stageFlag(f, &flags.stage)
 	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub, stage after stage; this process must own all partitions of a stage in memory")
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
-	f.DurationVar(&flags.stopTimeout, "stop-timeout", 25*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled. Keep it below the time after which the process is killed, 30s in Kubernetes")
+	f.DurationVar(&flags.stopTimeout, "stop-timeout", 20*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled, and the process exits within 9s more. Keep the sum of both below the time after which it is killed, 30s in Kubernetes")
 	f.StringVar(&flags.history, "history", "", "append each claim and commit to a `file`, one line of JSON each, for audits and tests")
 	flags.web.add(f)
 	flags.web.addScaling(f)
@@ -69,6 +69,7 @@ stages are stopped gracefully.`,
 func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err error) {
 	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer pipelines.ExitLate(interrupted, flags.stopTimeout, a.log)()
 	stages, err := loadStages(path, flags.stage)
 	if err != nil {
 		return err

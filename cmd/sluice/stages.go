@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -18,7 +21,7 @@ func stageFlag(f *pflag.FlagSet, to *string) {
 func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 	f, err := pipeline.LoadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, notThere(err, "check the path, or write a new file: sluice init "+path)
 	}
 	p, err := f.Stage(stage)
 	if err != nil {
@@ -44,9 +47,17 @@ func loadStages(path, stage string) ([]*pipeline.Pipeline, error) {
 	}
 	f, err := pipeline.LoadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, notThere(err, "check the path, or write a new file: sluice init "+path)
 	}
 	return f.Stages, nil
+}
+
+// notThere adds what to do to the error about a file that does not exist.
+func notThere(err error, next string) error {
+	if _, ofContent := errors.AsType[strictyaml.Problems](err); err == nil || ofContent || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, next)
 }
 
 // prefix names the stage, if there are several.

@@ -213,7 +213,7 @@ func TestVerifyAutoscaler(t *testing.T) {
 			t.Errorf("exit code %d, report %+v, %s", code, report, stderr)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "sluice-verify.json"))
-		if err != nil || !bytes.Contains(text, []byte("scaling.change")) || bytes.Contains(text, []byte(filepath.Base(filepath.Dir(file)))) || bytes.Contains(text, []byte("backlog")) {
+		if err != nil || !bytes.Contains(text, []byte("scaling.change")) || bytes.Contains(text, []byte(filepath.Base(filepath.Dir(filepath.Dir(file))))) || bytes.Contains(text, []byte("backlog")) {
 			t.Errorf("error %v, file %s", err, text)
 		}
 	}

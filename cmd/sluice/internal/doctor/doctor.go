@@ -230,7 +230,7 @@ func (s *stage) checkSource(ctx context.Context) []Finding {
 	topic, err := s.Describe(ctx)
 	noun := s.System.Noun()
 	if err != nil {
-		return []Finding{found(Failed, "", "%v", err).next("check the address, the name of the %s, what the credential may do (Listen, or Read), and the firewalls between", noun)}
+		return []Finding{found(Failed, "", "%s", s.failure(ctx, err.Error())).next("check the address, the name of the %s, what the credential may do (Listen, or Read), and the firewalls between", noun)}
 	}
 	n := len(topic.Partitions)
 	switch wants := int(s.Partitions); {
@@ -260,7 +260,16 @@ func (s *stage) checkPart(ctx context.Context, c pipeline.Check) []Finding {
 	}
 	var list []Finding
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		list = append(list, found(Failed, "", "%s", line).next("%s", partNext[c.Part]))
+		list = append(list, found(Failed, "", "%s", s.failure(ctx, line)).next("%s", partNext[c.Part]))
 	}
 	return list
+}
+
+// failure is the text of an error; where a check was interrupted because its time was up, errors
+// mostly say just that.
+func (s *stage) failure(ctx context.Context, text string) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v: %s", s.Within, text)
+	}
+	return text
 }

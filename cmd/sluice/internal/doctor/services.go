@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 func (s *stage) checkSystem(ctx context.Context, system verify.System) []Finding {
 	if o, ok := verify.Probe(ctx, system); ok {
 		state := map[verify.Verdict]State{verify.Held: OK, verify.Tolerated: Warning}
-		return []Finding{{Check: "endpoint", State: cmp.Or(state[o.Verdict], Failed), Found: system.Name() + ": " + o.Found, Next: o.Next}}
+		return []Finding{{Check: "endpoint", State: cmp.Or(state[o.Verdict], Failed), Found: s.failure(ctx, system.Name()+": "+o.Found), Next: o.Next}}
 	}
 	var all []Finding
 	var granted []string
@@ -96,12 +97,16 @@ func (s *stage) endpoints() (list []endpoint) {
 			list = append(list, endpoint{host: withPort(u.Host, "443"), https: true})
 		}
 	}
-	if b := c.Blob; b != nil && !b.Entra { // with Entra ID the container is a URL already
-		if client, err := blobstore.Connect(b.Container, &blobstore.Config{ConnectionString: b.Connection}); err == nil {
-			web(client.URL())
+	for _, b := range []*pipeline.BlobConnection{c.Blob, c.ProgressBlobs} {
+		switch {
+		case b == nil:
+		case b.Entra: // the container is a URL already
+			web(b.Container)
+		default:
+			if client, err := blobstore.Connect(b.Container, &blobstore.Config{ConnectionString: b.Connection}); err == nil {
+				web(client.URL())
+			}
 		}
-	} else if b != nil {
-		web(b.Container)
 	}
 	if c.Cosmos != nil {
 		web(c.Cosmos.Endpoint)

@@ -46,7 +46,9 @@ const (
 
 // Server answers KEDA. It is safe for concurrent use.
 type Server struct {
-	externalscaler.UnimplementedExternalScalerServer
+	// Every method must be here: a missing one does not compile, where the generated default
+	// would answer Unimplemented.
+	externalscaler.UnsafeExternalScalerServer
 
 	resources map[string]*resource
 	log       *slog.Logger

@@ -37,7 +37,7 @@ type scalerFile struct {
 	resource string // empty: the file has never been valid
 	limits   autoscale.Limits
 	role     config.Role
-	moved    time.Time // when it last took the lease, read, counted or decided, or tried to
+	moved    time.Time // when it last took the lease, read, counted or decided, tried to, or had its turn to
 
 	instances, wanted int
 	counted           bool
@@ -218,6 +218,11 @@ func (a *Autoscalers) OnAttempt(action autoscale.Action, err error) {
 	if err != nil {
 		a.fail(action.Resource, "scale", err)
 	}
+}
+
+// OnRound implements [config.Watch].
+func (a *Autoscalers) OnRound(resource string) {
+	a.each(resource, func(f *scalerFile) { f.moved = time.Now() })
 }
 
 func (a *Autoscalers) fail(resource, operation string, err error, more ...attribute.KeyValue) {

@@ -26,6 +26,42 @@ type RunConfig struct {
 	Log   *slog.Logger
 }
 
+// EndTimeout limits what follows a graceful stop: batches in progress are cancelled, leases released, and
+// connections closed. Each request has a bound, but with a database, a hub and a collector that do not
+// answer these add up to most of a minute.
+const EndTimeout = 9 * time.Second
+
+// ExitLate ends the process with exit code 1 if it is still there when the time for a graceful stop and
+// EndTimeout have passed since interrupted has ended: before it is killed from outside, and with a line in the
+// log. Leases that it has not released expire. The function that it returns ends the wait.
+func ExitLate(interrupted context.Context, stopTimeout time.Duration, log *slog.Logger) (ended func()) {
+	return within(interrupted, stopTimeout+EndTimeout, func(limit time.Duration) {
+		log.Error("not stopped in time, exiting", "after", limit, "next", "look above for what does not answer: its leases expire by themselves, and what was not committed is done again")
+		os.Exit(1)
+	})
+}
+
+// within calls late if ended is not called within a limit of the end of interrupted.
+func within(interrupted context.Context, limit time.Duration, late func(limit time.Duration)) (ended func()) {
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-interrupted.Done():
+		case <-done:
+			return
+		}
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			late(limit)
+		case <-done:
+		}
+	})
+	return func() { close(done); waiting.Wait() }
+}
+
 // Run runs a consumer until interrupted ends, or until cfg.Until returns, and then stops it
 // gracefully. A signal during the stop cancels the batches in progress.
 func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ var blobChecks = []check[*blobSystem]{
 type BlobAddress struct {
 	Container string // its URL, or its name
 	Config    blobstore.Config
+	Mirror    bool // checkpoints are mirrored into it; it has no leases and no dead letters
 }
 
 // blobSystem is a container that is checked.
@@ -54,6 +56,7 @@ type blobSystem struct {
 	opts   Options
 	client *container.Client
 	prefix string
+	mirror bool
 	store  *blobstore.Store
 	// requests is how many of each kind are measured.
 	requests int
@@ -70,7 +73,7 @@ func OpenBlob(a BlobAddress, opts Options) (System, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &blobSystem{opts: opts, client: client, requests: 30, prefix: a.Config.Prefix + "sluice-verify-" + opts.ID + "/"}, nil
+	return &blobSystem{opts: opts, client: client, requests: 30, mirror: a.Mirror, prefix: a.Config.Prefix + "sluice-verify-" + opts.ID + "/"}, nil
 }
 
 // Name implements [System].
@@ -79,10 +82,25 @@ func (s *blobSystem) Name() string {
 	if err != nil {
 		return "container of Azure Blob Storage"
 	}
-	return "container " + u.Host + u.Path
+	name := "container " + u.Host + u.Path
+	if s.mirror {
+		name += " (progress_blobs)"
+	}
+	return name
 }
 
-func (s *blobSystem) Checks() []Check       { return bind(s, blobChecks) }
+// mirrorChecks are those of the checks that a mirror of checkpoints depends on.
+var mirrorChecks = []string{"blob.create", "blob.match", "blob.list"}
+
+// Checks implements [System].
+func (s *blobSystem) Checks() []Check {
+	all := bind(s, blobChecks)
+	if s.mirror {
+		all = slices.DeleteFunc(all, func(c Check) bool { return !slices.Contains(mirrorChecks, c.Name) })
+	}
+	return all
+}
+
 func (s *blobSystem) Close(context.Context) {}
 
 func (s *blobSystem) Creates() []string {

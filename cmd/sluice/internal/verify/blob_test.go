@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/pipeline"
 )
 
 // wire edits requests and answers of Azure's SDK.
@@ -62,6 +64,31 @@ func openBlob(t *testing.T, server *azurite.Server, container string, over *wire
 	b := s.(*blobSystem)
 	b.requests = 3
 	return b
+}
+
+// TestProgressBlobsHold: the container of progress_blobs is checked too, for what a mirror depends on.
+func TestProgressBlobsHold(t *testing.T) {
+	t.Parallel()
+	server := azurite.New(t, nil)
+	targets := NewTargets(Options{ID: "test"}, nil)
+	if err := targets.AddPipeline(pipeline.Connections{ProgressBlobs: &pipeline.BlobConnection{Container: "checkpoints", Connection: server.ConnectionString()}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if len(targets.Systems) != 1 {
+		t.Fatalf("systems: %v", targets.Systems)
+	}
+	s := targets.Systems[0].(*blobSystem)
+	var names []string
+	for _, c := range s.Checks() {
+		names = append(names, c.Name)
+	}
+	if !slices.Equal(names, mirrorChecks) || !strings.HasSuffix(s.Name(), "/checkpoints (progress_blobs)") {
+		t.Errorf("%s is checked for %q", s.Name(), names)
+	}
+	allHold(t, s, nil)
+	if exists(t, s) {
+		t.Error("the container that was created is left")
+	}
 }
 
 // exists reports whether the container is still there.

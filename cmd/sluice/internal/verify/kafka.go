@@ -88,7 +88,7 @@ func (k *topic) Rights(ctx context.Context) []Right {
 	}
 	k.partitions = t.Partitions
 	read := Right{Name: "read the topic"}
-	_, err = k.readFirst(ctx, k.partitions[0], 1)
+	err = k.mayRead(ctx, k.partitions[0])
 	read.grant(err, "grant the operation Read on the topic")
 	rights := []Right{describe, read}
 	if group := k.c.ProgressGroup; group != "" {
@@ -98,6 +98,32 @@ func (k *topic) Rights(ctx context.Context) []Right {
 		rights = append(rights, publish)
 	}
 	return rights
+}
+
+// refusedWithin is how soon a broker refuses to read what the client has no right to.
+const refusedWithin = 2 * time.Second
+
+// mayRead reads an event. An empty partition answers nothing until an event comes, and refuses before.
+func (k *topic) mayRead(ctx context.Context, partition string) error {
+	events, err := k.readFirst(ctx, partition, 1)
+	if err != nil || len(events) > 0 {
+		return err
+	}
+	end, err := k.source.Seek(ctx, partition, driver.Start{Kind: driver.StartLatest}, 0)
+	if err != nil {
+		return err
+	}
+	r, err := k.source.Open(ctx, partition, end, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close(context.WithoutCancel(ctx))
+	limited, cancel := context.WithTimeout(ctx, refusedWithin)
+	defer cancel()
+	if _, err = r.Read(limited, 1); limited.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // Creates implements [System].

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -11,7 +12,11 @@ func PipelineRights(ctx context.Context, s System) []Right {
 	if db, ok := s.(*databaseSystem); ok && db.used != nil {
 		return db.used(ctx)
 	}
-	return s.Rights(ctx)
+	rights := s.Rights(ctx)
+	if b, ok := s.(*blobSystem); ok && b.mirror { // it deletes nothing
+		rights = slices.DeleteFunc(rights, func(r Right) bool { return r.Name == "delete blobs" })
+	}
+	return rights
 }
 
 // ClockDifference compares the clock of a system with now: it is positive if the system's is ahead.

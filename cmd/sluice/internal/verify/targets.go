@@ -206,7 +206,12 @@ func (t *Targets) addServer(text string, open func(address string, opts Options)
 
 // addBlob adds a container. Without a signature and without a connection string, the environment's
 // connection string counts, or Entra ID.
-func (t *Targets) addBlob(where, connection string, cfg blobstore.Config) (err error) {
+func (t *Targets) addBlob(where, connection string, cfg blobstore.Config) error {
+	return t.addContainer(where, connection, BlobAddress{Config: cfg})
+}
+
+func (t *Targets) addContainer(where, connection string, a BlobAddress) (err error) {
+	cfg := a.Config
 	u, parseErr := url.Parse(where)
 	signed := parseErr == nil && u.Query().Get("sig") != ""
 	cfg.ConnectionString = connection
@@ -237,7 +242,8 @@ func (t *Targets) addBlob(where, connection string, cfg blobstore.Config) (err e
 			}
 		}
 	}
-	system, err := OpenBlob(BlobAddress{where, cfg}, t.opts)
+	a.Container, a.Config = where, cfg
+	system, err := OpenBlob(a, t.opts)
 	return t.add(system, err)
 }
 
@@ -313,15 +319,18 @@ func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) erro
 			return fmt.Errorf("database: %w", err)
 		}
 	}
-	if b := c.Blob; b != nil {
-		cfg := blobstore.Config{Prefix: b.Prefix}
+	for i, b := range []*pipeline.BlobConnection{c.Blob, c.ProgressBlobs} {
+		if b == nil {
+			continue
+		}
+		a := BlobAddress{Config: blobstore.Config{Prefix: b.Prefix}, Mirror: i == 1}
 		if b.Entra {
-			if cfg.Credential, err = defaultCredential(); err != nil {
+			if a.Config.Credential, err = defaultCredential(); err != nil {
 				return err
 			}
 		}
-		if err := t.addBlob(b.Container, b.Connection, cfg); err != nil {
-			return fmt.Errorf("leases: %w", err)
+		if err := t.addContainer(b.Container, b.Connection, a); err != nil {
+			return fmt.Errorf("%s: %w", [...]string{"leases", "progress_blobs"}[i], err)
 		}
 	}
 	for _, h := range c.HTTP {

@@ -19,7 +19,8 @@ data:
 serviceAccountName: {{ $a.serviceAccountName | default .fullname }}
 automountServiceAccountToken: {{ gt (len (fromJsonArray (include "sluice.targets" $root))) 0 }}
 enableServiceLinks: false
-terminationGracePeriodSeconds: 135
+{{- /* At most 15 seconds to release the lease, 2 minutes to close the target, 5 seconds for the last metrics. */}}
+terminationGracePeriodSeconds: 150
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -19,6 +19,7 @@ data:
 serviceAccountName: {{ $p.serviceAccountName | default $p.fullname }}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- /* The process exits 9 seconds after the time-out at the latest. */}}
 terminationGracePeriodSeconds: {{ add $p.stopTimeoutSeconds 15 }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}

@@ -57,6 +57,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- if eq $target (printf "%s/%s/%s" .namespace .kind .name) }}{{ $_ := unset $p "replicas" }}{{ end }}
 {{- end }}
 {{- if and $p.dashboard.enabled (not $p.dashboard.tokenSecret.name) }}{{ fail (printf "pipelines.%s.dashboard.tokenSecret.name: the dashboard needs a token: name a Secret" .name) }}{{ end }}
+{{- range $p.args }}{{- if hasPrefix "--stop-timeout" . }}{{ fail (printf "pipelines.%s.args: %s: set stopTimeoutSeconds, from which the pod's grace period follows" $.name .) }}{{ end }}{{ end }}
 {{- if and $p.keyVault.name (not $p.workloadIdentity.clientId) }}{{ fail (printf "pipelines.%s.keyVault: the vault needs a workload identity: set workloadIdentity.clientId" .name) }}{{ end }}
 {{- if and $p.keyVault.name (not $p.keyVault.secrets) }}{{ fail (printf "pipelines.%s.keyVault.secrets: name the variables and their secrets in the vault" .name) }}{{ end }}
 {{- $_ := set $p "name" .name }}

@@ -31,6 +31,7 @@ func rounds(t *testing.T) int {
 // fsync fails. The programs must log the reason in one line, lose nothing that was
 // acknowledged, and continue when there is space, or after a restart.
 func TestDisk(t *testing.T) {
+	t.Parallel()
 	for name, strike := range map[string]func(context.Context, attack.DiskConfig) (*attack.DiskReport, error){
 		"hub full": attack.FillHub, "hub fsync": attack.FailHubFsync, "sqlite full": attack.FillSQLite, "sqlite fsync": attack.FailSQLiteFsync,
 	} {

@@ -17,6 +17,7 @@ import (
 // record that is missing, doubled or of an aborted transaction. One broker is killed and one cut off;
 // with SLUICE_ATTACK_CLUSTER=1 every fault strikes.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	w := &world{
 		Config:  Config{Source: Kafka, Plan: Plan{Seed: 1, Events: 3000, Rate: 200}, Records: []json.RawMessage{[]byte(`{"delay":1,"distance":2}`)}, Log: t.Logf},
 		secrets: newCanaries(), host: "127.0.0.1",

@@ -22,6 +22,7 @@ func kafka(t *testing.T, program, words, keys string) attack.Config {
 
 // TestKafka attacks consumers of a cluster, its brokers, and PostgreSQL.
 func TestKafka(t *testing.T) {
+	t.Parallel()
 	words := "events=40000 rate=700 consumers=8 brokers=9 pauses=5 fenced=1 jumps=2 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24 disks=1 " + os.Getenv("SLUICE_ATTACK")
 	if os.Geteuid() != 0 {
 		fmt.Println("left out: full disks of brokers, which need root to mount a small disk")
@@ -33,6 +34,7 @@ func TestKafka(t *testing.T) {
 // TestKafkaFindsWhatIsBroken: without its fence the program duplicates events, and if it reads
 // uncommitted records, those of aborted transactions take effect.
 func TestKafkaFindsWhatIsBroken(t *testing.T) {
+	t.Parallel()
 	c := kafka(t, unfenced, "events=10000 rate=1000 consumers=1 brokers=0 pauses=2 late=16", "\n    isolation: read_uncommitted")
 	if r := mustDuplicate(t, c); r.Invented == 0 {
 		t.Error("no record of an aborted transaction took effect without read_committed, so the attack would not find one")
@@ -41,6 +43,7 @@ func TestKafkaFindsWhatIsBroken(t *testing.T) {
 
 // TestKafkaTruncation has a topic lose what a consumer has done, in unclean elections.
 func TestKafkaTruncation(t *testing.T) {
+	t.Parallel()
 	rounds := 1
 	if text := os.Getenv("SLUICE_ATTACK_TRUNCATIONS"); text != "" {
 		var err error

@@ -84,8 +84,8 @@ func TestMoments(t *testing.T) {
 			{"START TRANSACTION"}, {"\n\tUPDATE sluice_checkpoints SET\n\tclaims = claims + CASE"}, {"COMMIT"},
 		}, []moment{never, begins, never, writes, never, commits, never, never, never}},
 		{SQLServer, [][]string{
-			{"BEGIN"}, {"UPDATE sluice_checkpoints SET updated_at = updated_at OUTPUT 1 WHERE group_key = @p1"}, {"INSERT BULK [flights] ([delay] int)"},
-			{"\n\tUPDATE sluice_checkpoints SET sequence_number = @p1, event_offset = @p2, claims = 1,"}, {"COMMIT"}, {"COMMIT"},
+			{"BEGIN"}, {"\n\t\tUPDATE sluice_checkpoints SET updated_at = updated_at WHERE group_key = @p1;\n\t\tDECLARE @found int = @@ROWCOUNT"}, {"INSERT BULK [flights] ([delay] int)"},
+			{"\n\t\tDECLARE @level int = @@TRANCOUNT; IF @level = 1 UPDATE sluice_checkpoints SET\n sequence_number = @p2, event_offset = @p3, claims = 1,"}, {"COMMIT"}, {"COMMIT"},
 		}, []moment{never, begins, writes, never, commits, never}},
 	} {
 		momentOf := c.engine.moments()

@@ -10,10 +10,12 @@ import (
 )
 
 func TestAttack(t *testing.T) {
+	t.Parallel()
 	attacked(t, attack.PostgreSQL, "events=90000 rate=1500 kills=15 pauses=12 fenced=1 jumps=3 crashes=2 resets=6 blackholes=4 unplugs=3 commits=30")
 }
 
 func TestAttackFindsWhatIsBroken(t *testing.T) {
+	t.Parallel()
 	attackedUnfenced(t, attack.PostgreSQL, "events=20000 rate=1500 kills=2 pauses=3 late=20")
 }
 
@@ -28,10 +30,12 @@ func posting(t *testing.T, words string) attack.Config {
 // TestPosted: batches to an HTTP service, each partition's in order and one at a time, of which the
 // service stores each event once.
 func TestPosted(t *testing.T) {
+	t.Parallel()
 	mustPass(t, posting(t, "events=15000 rate=500 kills=12 pauses=5 crashes=2 resets=6 blackholes=4 unplugs=3 commits=24"))
 }
 
 func TestPostedFindsWhatIsBroken(t *testing.T) {
+	t.Parallel()
 	c := posting(t, "events=10000 rate=2000 kills=1")
 	c.Forgets = true
 	r, err := attack.Run(t.Context(), c)

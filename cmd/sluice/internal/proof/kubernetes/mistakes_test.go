@@ -92,6 +92,7 @@ func TestMistakes(t *testing.T) {
 
 		{`{pipelines: {flights: {file: "a: [b"}}}`, `pipelines.flights.file: this is not YAML: `},
 		{`{pipelines: {flights: {dashboard: {enabled: true}}}}`, `pipelines.flights.dashboard.tokenSecret.name: the dashboard needs a token: name a Secret`},
+		{`{consumer: {args: [--stop-timeout=60s]}}`, `pipelines.flights.args: --stop-timeout=60s: set stopTimeoutSeconds, from which the pod's grace period follows`},
 		{`{consumer: {keyVault: {name: vault}}}`, `pipelines.flights.keyVault: the vault needs a workload identity: set workloadIdentity.clientId`},
 		{`{consumer: {workloadIdentity: {clientId: a}, keyVault: {name: vault}}}`, `pipelines.flights.keyVault.secrets: name the variables and their secrets in the vault`},
 		{`{consumer: {resources: {limits: {memory: 1Mib}}}}`, `resources.limits.memory: 1Mib: write a number with Ki, Mi, Gi, Ti, k, M, G or T`},

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,13 +33,28 @@ type Namespace struct {
 	veth   string // the host's end
 }
 
-// New makes n network namespaces. It fails if the system does not allow
-// them.
+// most is the number of namespaces of a network, and blocks that of networks of a process at a time:
+// each has a block of addresses.
+const (
+	most   = 6
+	blocks = 31
+)
+
+// made counts the networks of this process.
+var made atomic.Uint32
+
+// New makes n network namespaces, at most 6. It fails if the system does not allow
+// them. A process may have 31 networks at a time.
 func New(n int) (*Network, error) {
+	if n > most {
+		return nil, fmt.Errorf("%d network namespaces: at most %d can be joined", n, most)
+	}
+	block := int(made.Add(1)-1) % blocks
 	// 198.18.0.0/15 is set aside for tests of networks (RFC 2544).
-	h := &Network{Host: fmt.Sprintf("198.18.%d.1", os.Getpid()%250)}
+	address := func(i int) string { return fmt.Sprintf("198.18.%d.%d", os.Getpid()%250, 8*block+1+i) }
+	h := &Network{Host: address(0)}
 	for i := range n {
-		ns, err := newNamespace(fmt.Sprintf("slc%d-%d", os.Getpid(), i), h.Host, strings.TrimSuffix(h.Host, "1")+fmt.Sprint(i+2))
+		ns, err := newNamespace(fmt.Sprintf("slc%d-%d", os.Getpid(), 8*block+i), h.Host, address(i+1))
 		if err != nil {
 			return nil, errors.Join(err, h.Close())
 		}

@@ -4,6 +4,7 @@ package release
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,35 +87,90 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
+// What Docker builds the image from is what buildah builds it from.
+func TestImageContext(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "context")
+	binary := filepath.Join(top, "build/release/bin/sluice")
+	must(t, "scripts/image", "--context", binary, dir)
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if name := strings.TrimPrefix(path, dir+"/"); err == nil && (!d.IsDir() || name == "rootfs/var/lib/sluice") {
+			files = append(files, info.Mode().String()+" "+name)
+		}
+		return err
+	})
+	slices.Sort(files)
+	want := []string{"-rw-r--r-- rootfs/etc/group", "-rw-r--r-- rootfs/etc/passwd", "-rw-r--r-- rootfs/etc/ssl/certs/ca-certificates.crt", "-rwxr-xr-x rootfs/usr/bin/sluice", "dtrwxrwxrwx rootfs/var/lib/sluice"}
+	if err != nil || !slices.Equal(files, want) {
+		t.Errorf("the context has %q, want %q: %v", files, want, err)
+	}
+	must(t, "cmp", binary, filepath.Join(dir, "rootfs/usr/bin/sluice"))
+	containerfile, err := os.ReadFile(filepath.Join(top, "packaging/Containerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(containerfile)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "COPY" {
+			if _, err := os.Stat(filepath.Join(dir, fields[1])); err != nil {
+				t.Errorf("%s: %v", strings.TrimSpace(line), err)
+			}
+		}
+	}
+	if text, err := output(exec.Command("scripts/image", "--context", filepath.Join(dir, "absent"), t.TempDir())); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("a binary that does not exist is accepted: %s %v", text, err)
+	}
+}
+
 var firstCommitted = regexp.MustCompile(`The first event was committed after [0-9.]+m?s`)
+
+// engine is podman with a storage of its own, which has the image.
+type engine struct{ dir string }
+
+func loadImage(t *testing.T) engine {
+	t.Helper()
+	e := engine{t.TempDir()}
+	if _, err := output(e.command("pull", "--quiet", "oci-archive:"+artifact(".oci.tar"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = output(e.command("rmi", "--all", "--force")) })
+	return e
+}
+
+func (e engine) command(args ...string) *exec.Cmd {
+	return exec.Command("podman", append([]string{"--root", e.dir + "/storage", "--runroot", e.dir + "/run", "--storage-driver", "vfs",
+		"--cgroup-manager", "cgroupfs", "--runtime", "runc", "--log-level", "error"}, args...)...)
+}
+
+// limits are those of each container: no capability, and a read-only root file system.
+var limits = []string{"--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges",
+	"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host"}
+
+// run runs a command of the image as a user. options are podman's.
+func (e engine) run(user string, options []string, args ...string) (string, error) {
+	return output(e.command(slices.Concat([]string{"run", "--user", user}, limits, options, []string{"localhost/sluice:v" + version}, args)...))
+}
+
+var users = []string{"65532", "12345", "31999:4000"}
 
 // The image runs as any user, without capabilities, on a read-only root file system.
 func TestImageRuns(t *testing.T) {
-	dir := t.TempDir()
-	podman := func(args ...string) *exec.Cmd {
-		return exec.Command("podman", append([]string{"--root", dir + "/storage", "--runroot", dir + "/run", "--storage-driver", "vfs",
-			"--cgroup-manager", "cgroupfs", "--runtime", "runc", "--log-level", "error"}, args...)...)
-	}
-	if _, err := output(podman("pull", "--quiet", "oci-archive:"+artifact(".oci.tar"))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = output(podman("rmi", "--all", "--force")) })
-	run := func(user string, args ...string) (string, error) {
-		return output(podman(append([]string{"run", "--rm", "--read-only", "--read-only-tmpfs=false", "--user", user, "--cap-drop", "all", "--security-opt", "no-new-privileges",
-			"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host", "localhost/sluice:v" + version}, args...)...))
-	}
-	for _, user := range []string{"65532", "12345", "31999:4000"} {
-		text, err := run(user, "demo", "--once", "--events", "1000")
+	podman, rm := loadImage(t), []string{"--rm"}
+	for _, user := range users {
+		text, err := podman.run(user, rm, "demo", "--once", "--events", "1000")
 		if err != nil || !strings.Contains(text, "each exactly once") || !firstCommitted.MatchString(text) {
 			t.Errorf("as user %s: %v\n%s", user, err, text)
 			continue
 		}
 		t.Logf("as user %s: %s", user, firstCommitted.FindString(text))
 	}
-	if text, err := run("12345", "demo", "--once", "--data", "/elsewhere"); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+	if text, err := podman.run("12345", rm, "demo", "--once", "--data", "/elsewhere"); err == nil || !strings.Contains(err.Error(), "read-only file system") {
 		t.Errorf("the root file system can be written: %s %v", text, err)
 	}
-	if text, err := output(podman("run", "--rm", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "host", "--entrypoint", "/bin/sh", "localhost/sluice:v"+version)); err == nil {
+	if text, err := podman.run("12345", []string{"--rm", "--entrypoint", "/bin/sh"}); err == nil {
 		t.Errorf("there is a shell: %s", text)
 	}
 }

@@ -1,0 +1,49 @@
+//go:build kafka
+
+package doctor
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+)
+
+func init() { servers = append(servers, kafkatest.Around) }
+
+// Brokers of Apache Kafka: before the first start, with a topic that is missing, and at a wrong address.
+func TestKafkaBroker(t *testing.T) {
+	topic, absent := kafkatest.Topic(t, 3), closed(t)
+	variables := map[string]string{"BROKERS": strings.Join(kafkatest.Shared(t).Brokers(), ","), "TOPIC": topic, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}
+	list := examine(t, Examiner{}, fromKafka, variables)
+	want(t, list, "source", OK, "topic "+topic+" answers: it has 3 partitions")
+	want(t, list, "rights", OK, "may describe the topic; read the topic")
+	if Worst(list) != OK {
+		t.Errorf("findings %+v", list)
+	}
+	if err := openFile(t, fromKafka, variables).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(t, examine(t, Examiner{}, fromKafka, variables), "lag", OK, "0")
+	variables["TOPIC"] = "flihgts"
+	want(t, examine(t, Examiner{}, fromKafka, variables), "source", Failed, "p.yaml:1:", "topic flihgts: no such topic")
+	variables["BROKERS"] = absent
+	want(t, examine(t, Examiner{}, fromKafka, variables), "source", Failed, "p.yaml:1:", absent)
+}
+
+// A broker that asks for a password.
+func TestKafkaPassword(t *testing.T) {
+	secured := kafkatest.New(t, &kafkatest.Config{Secure: true})
+	if err := secured.CreateTopic(t.Context(), "flights", 2); err != nil {
+		t.Fatal(err)
+	}
+	with := func(password string) []Finding {
+		t.Helper()
+		return examine(t, Examiner{}, withPassword, map[string]string{
+			"BROKERS": strings.Join(secured.Secured(kafkatest.SASL), ","), "NAME": kafkatest.User, "KEY": password, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db"),
+		})
+	}
+	want(t, with(secured.Password()), "source", OK, "2 partitions")
+	want(t, with(secret), "source", Failed, "p.yaml:1:", "authentication refused: check the user and the password")
+}
