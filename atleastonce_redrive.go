@@ -265,7 +265,7 @@ func (w *atLeastOnceWorker[R]) findRedrives(ctx context.Context) {
 // due between the two requests is missed.
 func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 	applied, failed := w.redrives.totals()
-	if may, err := w.a.c.redrives.mayBeDue(ctx, w.a.topic.Group, w.a.lease.Partition); err != nil || !may && w.redrives.idle() {
+	if may, err := w.a.c.redrives.mayBeDue(ctx, w.a); err != nil || !may && w.redrives.idle() {
 		return err
 	}
 	due, err := w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)

@@ -15,9 +15,21 @@ type redriveFinder struct {
 	store driver.RedriveFinder // nil: each partition has to be looked at
 
 	mu     sync.Mutex
-	asking chan struct{}   // closed when the request in progress has ended; nil: there is none
-	due    map[string]bool // nil: the store has not answered yet
-	asked  time.Duration   // when that was asked, by Clock.Elapsed
+	asking *redriveQuestion // nil: the next partition that looks asks
+	due    map[string]bool  // the last answer, empty after a failure; nil: there is none
+	asked  time.Duration    // when that was asked, by Clock.Elapsed
+}
+
+// redriveQuestion is one request, for the partitions that wait for its answer. Whichever of
+// them began it, it ends early only when none of them waits any more.
+type redriveQuestion struct {
+	waiting int  // partitions
+	closed  bool // one of them has given up: no other joins
+	work    context.Context
+	cancel  context.CancelFunc // ends work
+	done    chan struct{}      // closed when the request has ended
+	due     map[string]bool
+	err     error
 }
 
 // redriveFinderOf returns a store as what redriveFinder needs, nil if it is none.
@@ -26,54 +38,82 @@ func redriveFinderOf(store any) driver.RedriveFinder {
 	return f
 }
 
-// mayBeDue reports whether a partition had redrives that were due at some time in the last
-// RedriveEvery, or may have had some. Only one partition at a time asks the store. An error is
-// that of its own request. [Consumer.Redrive] looks at each partition itself.
-func (f *redriveFinder) mayBeDue(ctx context.Context, group Group, partition string) (bool, error) {
+// mayBeDue reports whether an assignment's partition had redrives that were due at some time in
+// the last RedriveEvery, or may have had some. A request that fails is the error of the partition
+// that began it; the others find nothing, and the store is asked again after RedriveEvery.
+// [Consumer.Redrive] looks at each partition itself.
+func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, error) {
 	if f.store == nil || !f.c.running.Load() {
 		return true, nil
 	}
+	partition := a.lease.Partition
 	for {
 		f.mu.Lock()
 		if f.due != nil && f.c.cfg.Clock.Elapsed()-f.asked < f.c.cfg.RedriveEvery {
 			defer f.mu.Unlock()
 			return f.due[partition], nil
 		}
-		asking := f.asking
-		if asking == nil {
-			f.asking = make(chan struct{})
-			f.mu.Unlock()
-			break
+		q := f.asking
+		began := q == nil
+		if began {
+			q = f.begin(a)
+		}
+		joined := !q.closed
+		if joined {
+			q.waiting++
 		}
 		f.mu.Unlock()
 		select {
-		case <-asking:
+		case <-q.done:
 		case <-ctx.Done():
+			if joined {
+				f.leave(q)
+			}
 			return false, ctx.Err()
 		}
+		switch {
+		case began:
+			return q.due[partition], q.err
+		case joined:
+			return q.due[partition], nil
+		}
 	}
-	return f.ask(ctx, group, partition)
 }
 
-// ask asks the store, for the partitions that wait for the answer too.
-func (f *redriveFinder) ask(ctx context.Context, group Group, partition string) (bool, error) {
-	defer func() { // also if the store panics
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		close(f.asking)
-		f.asking = nil
-	}()
+// begin begins a request. The lock is held.
+func (f *redriveFinder) begin(a *assignment) *redriveQuestion {
+	q := &redriveQuestion{done: make(chan struct{})}
+	q.work, q.cancel = context.WithCancel(a.process)
+	f.asking = q
+	// The assignment has a goroutine among these: Run waits for them.
+	f.c.assignments.Go(func() { f.ask(q, a.topic.Group) })
+	return q
+}
+
+// ask asks the store.
+func (f *redriveFinder) ask(q *redriveQuestion, group Group) {
 	began := f.c.cfg.Clock.Elapsed()
-	list, err := f.store.DuePartitions(ctx, group)
-	if err != nil {
-		return false, err
-	}
-	due := make(map[string]bool, len(list))
+	list, err := f.store.DuePartitions(q.work, group)
+	q.due, q.err = make(map[string]bool, len(list)), err
 	for _, p := range list {
-		due[p] = true
+		q.due[p] = true
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked, f.due = began, due
-	return due[partition], nil
+	f.asking = nil
+	if !q.closed { // else a partition has given up: the next one asks anew
+		f.asked, f.due = began, q.due
+	}
+	q.cancel()
+	close(q.done)
+}
+
+// leave ends a partition's wait without an answer.
+func (f *redriveFinder) leave(q *redriveQuestion) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	q.closed = true
+	if q.waiting--; q.waiting == 0 {
+		q.cancel()
+	}
 }

@@ -84,7 +84,7 @@ func (w *batchWorker[Tx]) redriveAll() (applied, failed int, err error) {
 // dead letters.
 func (w *batchWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
 	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) error {
-		if may, err := w.a.c.redrives.mayBeDue(ctx, w.a.topic.Group, w.a.lease.Partition); !may {
+		if may, err := w.a.c.redrives.mayBeDue(ctx, w.a); !may {
 			return err
 		}
 		var err error

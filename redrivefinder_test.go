@@ -1,0 +1,87 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// findingStore finds redrives as find does for a time, and counts the requests.
+type findingStore struct {
+	*sluicetest.Store
+	find  func(ctx context.Context) error
+	until time.Time
+
+	mu                   sync.Mutex
+	requests, open, most int
+}
+
+func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+	s.mu.Lock()
+	s.requests++
+	s.open++
+	s.most = max(s.most, s.open)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	}()
+	if time.Now().Before(s.until) {
+		if err := s.find(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.DuePartitions(ctx, group)
+}
+
+// TestRedrivesAreFoundTogether: one request at a time asks for all partitions of a process, whatever becomes of
+// it, and a request that fails is reported once.
+func TestRedrivesAreFoundTogether(t *testing.T) {
+	const partitions = 20
+	for name, try := range map[string]struct {
+		find                  func(ctx context.Context) error
+		leastAsked, mostAsked int // in a minute
+		leastTold, mostTold   int // failures
+	}{
+		"answered": {func(context.Context) error { return nil }, 58, 62, 0, 0},
+		"failed":   {func(context.Context) error { return errors.New("no") }, 58, 62, 58, 62},
+		// Each partition waits for a third of the lease, and its own error says so.
+		"silent":                      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 2, 7, 2 * partitions, 7 * partitions},
+		"silent, ignores its context": {func(context.Context) error { time.Sleep(time.Minute); return nil }, 1, 2, 2 * partitions, 7 * partitions},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, partitions, func(s *scene) {
+				s.parked(sluice.Config{})
+				store := &findingStore{Store: s.store, find: try.find, until: time.Now().Add(time.Minute)}
+				before := s.count(sluice.KindFailed)
+				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(store, mended), &sluice.Config{Owner: "a", AssignBurst: partitions, Observer: s}))
+				ran := make(chan error, 1)
+				go func() { ran <- c.Run(s.t.Context()) }()
+				time.Sleep(time.Minute)
+				store.mu.Lock()
+				asked, most := store.requests, store.most
+				store.mu.Unlock()
+				if asked < try.leastAsked || asked > try.mostAsked || most != 1 {
+					s.t.Errorf("%d requests in a minute, %d at once; want %d to %d, one at a time", asked, most, try.leastAsked, try.mostAsked)
+				}
+				if told := s.count(sluice.KindFailed) - before; told < try.leastTold || told > try.mostTold {
+					s.t.Errorf("%d failures were reported, want %d to %d: %v", told, try.leastTold, try.mostTold, s.of(sluice.KindFailed))
+				}
+				s.retry()
+				time.Sleep(31 * time.Second)
+				if left := len(s.letters()); left != 0 {
+					s.t.Errorf("%d dead letters are left 31 s after the store answers", left)
+				}
+				if err := c.Stop(s.t.Context()); err != nil || <-ran != nil {
+					s.t.Error(err)
+				}
+			})
+		})
+	}
+}
