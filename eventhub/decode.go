@@ -11,9 +11,9 @@ import (
 	sdk "github.com/Azure/go-amqp"
 )
 
-// decodeEvent fills e from a whole AMQP message, and returns the event's sequence number. The
-// event keeps payload, its body is a part of it: the caller must not use payload again. An error
-// says what of the message is wrong.
+// decodeEvent fills e from a whole AMQP message, and returns the event's sequence number, with an
+// error -1 if that is not known. The event keeps payload, its body is a part of it: the caller must
+// not use payload again. An error says what of the message is wrong.
 //
 // The result is what convert makes of the SDK's event. Beyond the SDK it decodes decimals, as
 // their text such as 12.50, characters, as strings of one, arrays of every type, and names of
@@ -22,7 +22,10 @@ func decodeEvent(e *driver.Event, payload []byte, partition string) (sequence in
 	e.Partition = partition
 	d := eventDecoder{Reader: amqp.NewReader(payload), e: e, payload: payload}
 	d.message()
-	return e.Sequence, d.failure()
+	if err = d.failure(); err != nil && !d.numbered {
+		return -1, err
+	}
+	return e.Sequence, err
 }
 
 // eventDecoder decodes one message into e.
@@ -34,6 +37,7 @@ type eventDecoder struct {
 	section string // the section that is decoded, for errors
 	name    string // the entry of the section, or empty
 
+	numbered   bool // the event has its sequence number
 	properties map[string]any
 	device     map[string]any // annotations of IoT Hub
 	encoding   string
@@ -102,14 +106,15 @@ func (d *eventDecoder) message() {
 		return
 	}
 	d.text = string(d.payload[:text])
+	// First, so that the number of an event is known whose other parts cannot be decoded.
+	if d.enter(annotations, "message-annotations") {
+		d.annotationsSection()
+	}
 	if d.enter(properties, "properties") {
 		d.propertiesSection()
 	}
 	if d.enter(application, "application-properties") {
 		d.applicationSection()
-	}
-	if d.enter(annotations, "message-annotations") {
-		d.annotationsSection()
 	}
 	d.e.Properties = withEncoding(withDevice(d.properties, d.device), d.encoding)
 	d.bodySections()
@@ -288,6 +293,7 @@ func (d *eventDecoder) annotation() (done bool) {
 		if d.e.Sequence, done = d.Int(); !done {
 			d.Fail("not a signed integer")
 		}
+		d.numbered = done
 	case "x-opt-offset":
 		d.e.Offset, done = d.string(), true
 	case "x-opt-partition-key":

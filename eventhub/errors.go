@@ -1,6 +1,7 @@
 package eventhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,12 +171,12 @@ func brokerErrorOf(err error) brokerError {
 	var own *azeventhubs.Error
 	switch {
 	case errors.As(err, &amqpErr):
-		return brokerError{amqpErr.Condition, conditionAdvice[amqpErr.Condition], amqpErr.Description}
+		return brokerError{amqpErr.Condition, conditionAdvice[amqpErr.Condition], cmp.Or(amqpErr.Description, string(amqpErr.Condition))}
 	case errors.As(err, &sent):
 		condition := sdk.ErrCond(sent.Condition)
-		return brokerError{condition, conditionAdvice[condition], sent.Description}
+		return brokerError{condition, conditionAdvice[condition], cmp.Or(sent.Description, string(sent.Condition))}
 	case errors.As(err, &status):
-		return brokerError{advice: statusAdvice[status.Code], text: status.Description}
+		return brokerError{advice: statusAdvice[status.Code], text: cmp.Or(status.Description, status.Error())}
 	case errors.As(err, &answer):
 		return brokerError{advice: statusAdvice[answer.RPCCode()], text: statusPrefix.ReplaceAllString(err.Error(), "")}
 	case errors.As(err, &own):

@@ -16,7 +16,8 @@ type intake struct {
 
 	mu      sync.Mutex
 	held    int           // bytes that came and that Read has not returned
-	waiting bool          // Read waits for an event, which may be larger than limit
+	waiting bool          // Read waits for an event, which may be larger than limit; or the link opens
+	room    int           // bytes that may be held beyond limit
 	closed  bool          // nothing is bounded any more
 	changed chan struct{} // closed when the state changes; nil while nobody waits for that
 }
@@ -26,6 +27,8 @@ const (
 	// counts: annotations and headers. It is above what brokers send, so that what is
 	// held is not overestimated more and more.
 	eventOverhead = 256
+	// renewalRoom is how many times limit may be held beyond it while a token is renewed.
+	renewalRoom = 4
 	// startAfresh is how long Read waits while the limit is used up until the count
 	// begins again: what came is no complete event, so either the next one is larger
 	// than the limit, or the count is too high.
@@ -39,7 +42,7 @@ func (i *intake) full() bool {
 	return i.fullLocked()
 }
 
-func (i *intake) fullLocked() bool { return i.limit > 0 && !i.closed && i.held >= i.limit }
+func (i *intake) fullLocked() bool { return i.limit > 0 && !i.closed && i.held >= i.limit+i.room }
 
 // await waits until the connection may be read. It reports whether it had to wait.
 func (i *intake) await() (waited bool) {
@@ -81,6 +84,17 @@ func (i *intake) returned(events, bytes int) {
 
 // wait notes whether Read waits for an event.
 func (i *intake) wait(waiting bool) { i.change(func() { i.waiting = waiting }) }
+
+// renewing notes whether a token is renewed. The broker's answer comes after the events that it has
+// sent already, which a slow caller of Read would take minutes to return: they are read meanwhile. As
+// many bytes as are usual fit into renewalRoom; more, of large events after small ones, wait as before.
+func (i *intake) renewing(now bool) {
+	i.change(func() {
+		if i.room = 0; now {
+			i.room = renewalRoom * i.limit
+		}
+	})
+}
 
 // close ends every await. It returns whether the connection was not being read.
 func (i *intake) close() (wasFull bool) {

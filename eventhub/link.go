@@ -52,6 +52,8 @@ type failure struct {
 	cause       error  // that of the connection, or errDetached; nil if neither has failed
 	refusal     error  // why the broker has detached the link after it was attached; nil if it has not
 	undecodable string // why an event could not be decoded; empty if it could
+	sequence    int64  // that event's number; -1 if it is not known
+	amid        bool   // events after that one may have been returned
 	attached    bool   // the link was attached
 }
 
@@ -74,7 +76,9 @@ func (s *Source) attach(ctx context.Context, partition string, start azeventhubs
 	bound, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
+	l.intake.wait(true) // the handshake may be larger than its limit
 	events, err := l.receiver.open(bound, start, epoch, credit)
+	l.intake.wait(false)
 	switch {
 	case err == nil:
 		l.delivers = len(events) > 0

@@ -18,7 +18,6 @@ import (
 // was copied from its frame, by the goroutine that calls take.
 type ownReceiver struct {
 	link     *link
-	credited int      // events requested that have not come
 	messages [][]byte // used by receive only, and kept for its memory
 	ended    failure
 
@@ -58,7 +57,7 @@ func (r *ownReceiver) open(ctx context.Context, start azeventhubs.StartPosition,
 	if !r.keep(receiver, expires) {
 		return nil, errClosed
 	}
-	r.request(credit)
+	r.receiver.Flow(credit)
 	return nil, nil
 }
 
@@ -116,10 +115,8 @@ func (r *ownReceiver) keep(receiver *amqp.Receiver, expires time.Time) bool {
 	r.receiver = receiver
 	client := r.client
 	r.renewal.Go(func() {
-		err := keepToken(client.Done(), expires, func() (time.Time, error) {
-			ctx, cancel := context.WithTimeout(r.link.life, r.link.source.cfg.Timeout)
-			defer cancel()
-			return r.putToken(ctx, client)
+		err := keepToken(client.Done(), expires, func(left time.Duration) (time.Time, error) {
+			return r.renew(client, left)
 		})
 		if err == nil {
 			return
@@ -132,6 +129,16 @@ func (r *ownReceiver) keep(receiver *amqp.Receiver, expires time.Time) bool {
 	return true
 }
 
+// renew renews the token, which is valid for the time left. An attempt may take half of that: events
+// may come before the broker's answer.
+func (r *ownReceiver) renew(client *amqp.Client, left time.Duration) (time.Time, error) {
+	r.link.intake.renewing(true)
+	defer r.link.intake.renewing(false)
+	ctx, cancel := context.WithTimeout(r.link.life, max(r.link.source.cfg.Timeout, left/2))
+	defer cancel()
+	return r.putToken(ctx, client)
+}
+
 // A token is renewed renewBefore it expires, as the SDKs do it, so that clocks may differ and
 // attempts may fail; but not more often than renewEvery. After a failure the next attempt follows
 // after renewRetry.
@@ -141,10 +148,11 @@ const (
 	renewRetry  = 30 * time.Second
 )
 
-// keepToken renews a token until done is closed, with put, which returns when the new token expires.
+// keepToken renews a token until done is closed, with put, which gets the time for which the token is
+// still valid and returns when the new one expires.
 // The error is that of the first attempt after a token has expired. A token without a time of
 // expiry is not renewed.
-func keepToken(done <-chan struct{}, expires time.Time, put func() (time.Time, error)) error {
+func keepToken(done <-chan struct{}, expires time.Time, put func(left time.Duration) (time.Time, error)) error {
 	if expires.IsZero() {
 		return nil
 	}
@@ -156,7 +164,7 @@ func keepToken(done <-chan struct{}, expires time.Time, put func() (time.Time, e
 			timer.Stop()
 			return nil
 		}
-		next, err := put()
+		next, err := put(time.Until(expires))
 		switch {
 		case err == nil:
 			expires, pause = next, max(time.Until(next)-renewBefore, renewEvery)
@@ -168,27 +176,21 @@ func keepToken(done <-chan struct{}, expires time.Time, put func() (time.Time, e
 	}
 }
 
-// request lets the broker send credit events from now on.
-func (r *ownReceiver) request(credit int) {
-	r.credited = credit
-	r.receiver.Flow(credit)
-}
-
 // take implements receiver.
 func (r *ownReceiver) take(credit int) ([]*driver.Event, error) {
 	events, err := r.receive()
-	if err == nil && r.credited <= credit/2 {
-		r.request(credit)
+	if err == nil && r.receiver.Credit() <= credit/2 {
+		r.receiver.Flow(credit)
 	}
 	return events, err
 }
 
 // wait implements receiver.
 func (r *ownReceiver) wait(ctx context.Context) ([]*driver.Event, error) {
-	if r.credited == 0 {
-		r.request(1)
-	}
 	for {
+		if r.receiver.Credit() == 0 {
+			r.receiver.Flow(1)
+		}
 		if events, err := r.receive(); len(events) > 0 || err != nil {
 			return events, err
 		}
@@ -215,13 +217,12 @@ func (r *ownReceiver) receive() ([]*driver.Event, error) {
 	if len(r.messages) == 0 && err != nil {
 		return nil, r.explain(err)
 	}
-	r.credited = max(0, r.credited-len(r.messages))
 	events := make([]*driver.Event, 0, len(r.messages))
 	var memory eventMemory
 	for i, m := range r.messages {
 		e := memory.next(len(m), len(r.messages)-i)
-		if _, err := decodeEvent(e, m, r.link.partition); err != nil {
-			r.ended.undecodable = err.Error()
+		if sequence, err := decodeEvent(e, m, r.link.partition); err != nil {
+			r.ended.undecodable, r.ended.sequence = err.Error(), sequence
 			if i == 0 {
 				return nil, errUndecodable
 			}

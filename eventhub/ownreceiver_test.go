@@ -179,6 +179,9 @@ func TestOwnReceiverMeetsUndecodable(t *testing.T) {
 			}
 			checkMessage(t, err.Error(), "unknown format code 0x8f")
 		}
+		if n := r.(*reader).link.receiver.failure().sequence; n != int64(before) {
+			t.Errorf("the receiver says that event %d cannot be decoded, it is %d", n, before)
+		}
 		b.read(b.open(s, "0", driver.Position{Sequence: int64(before)}, 1), 5, 5)
 	}
 }
@@ -219,7 +222,7 @@ func TestDetachedThenDropped(t *testing.T) {
 		}
 	}
 	_, err := r.Read(b.now, 10)
-	checkMessage(t, err.Error(), errDetached.Error()+", after event 2")
+	checkMessage(t, err.Error(), errDetached.Error()+", after event 2 (the broker says: The messaging entity ")
 	if errors.Is(err, driver.ErrRefused) {
 		t.Errorf("%v: is a refusal", err)
 	}
@@ -343,7 +346,7 @@ func TestKeepToken(t *testing.T) {
 				var all []time.Duration
 				done := make(chan struct{})
 				time.AfterFunc(24*time.Hour, func() { close(done) })
-				err := keepToken(done, expires(), func() (time.Time, error) {
+				err := keepToken(done, expires(), func(time.Duration) (time.Time, error) {
 					all = append(all, time.Since(began))
 					if c.fails != nil && c.fails(time.Since(began)) {
 						return time.Time{}, errors.New("no token")
@@ -382,6 +385,67 @@ func TestExpiredToken(t *testing.T) {
 		if _, final := renewal.(*amqp.StatusError); errors.Is(err, driver.ErrRefused) != final {
 			t.Errorf("%v: refused: %v", err, !final)
 		}
+	}
+}
+
+// A token is renewed although the caller of Read is slow, so that more events have come than it may hold:
+// the broker's answer comes after them.
+func TestRenewalWhileFull(t *testing.T) {
+	b := newBroker(t, nil)
+	b.send("0", 0, 200, 10_000)
+	r := b.open(b.with(OwnReceiver, &Config{PrefetchBytes: 300_000, Timeout: time.Second}), "0", driver.Origin, 1).(*reader)
+	read := b.read(r, 1, 1)
+	b.eventually("the connection is read no more", func() bool {
+		read = append(read, b.read(r, 1, 1)...)
+		return r.link.intake.full()
+	})
+	own := r.link.receiver.(*ownReceiver)
+	_, err := own.renew(own.client, time.Minute)
+	b.ok("renew", err)
+	if r.link.intake.full() == false || r.link.intake.room != 0 {
+		t.Errorf("after the renewal the connection is read beyond its limit")
+	}
+	b.read(r, 200-len(read), 50)
+}
+
+// An event that cannot be decoded is named by its own number, also after events that are missing: those are
+// what the reader reports first.
+func TestUndecodableAfterGap(t *testing.T) {
+	s, err := New(good, hubName, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		before  []int64 // events that come before it
+		at      int64   // its number
+		missing [2]int64
+	}{
+		"a gap among those before it": {[]int64{11, 10011}, 10500, [2]int64{11, 10011}},
+		"a gap just before it":        {[]int64{11, 12}, 10500, [2]int64{12, 10500}},
+		"no number":                   {[]int64{11, 12}, -1, [2]int64{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := &ownReceiver{ended: failure{undecodable: "what", sequence: c.at}}
+			r := &reader{link: &link{source: s, partition: "0", receiver: own}, began: true, next: 11, window: newWindow(10, 1000)}
+			own.link = r.link
+			var events []*driver.Event
+			for _, n := range c.before {
+				events = append(events, &driver.Event{Sequence: n})
+			}
+			r.buffer(events)
+			if r.err == nil {
+				r.fail(r.link.explain(errUndecodable))
+			}
+			if c.missing == ([2]int64{}) {
+				if u := new(driver.UndecodableError); !errors.As(r.err, &u) || u.Sequence != 13 {
+					t.Errorf("got %v, want that event 13 cannot be decoded", r.err)
+				}
+				return
+			}
+			if gap := new(driver.RetentionError); !errors.As(r.err, &gap) || gap.After != c.missing[0] || gap.First != c.missing[1] {
+				t.Errorf("got %v, want that the events after %d and before %d are missing", r.err, c.missing[0], c.missing[1])
+			}
+		})
 	}
 }
 

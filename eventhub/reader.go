@@ -190,6 +190,15 @@ func (r *reader) refill() {
 func (r *reader) fail(err error) {
 	if errors.Is(err, errDetached) {
 		err = fmt.Errorf("%w, after event %d", err, r.next-1)
+		if refusal := r.link.receiver.failure().refusal; refusal != nil {
+			err = fmt.Errorf("%w (the broker says: %s)", err, r.link.source.oneLine(brokerErrorOf(refusal).text))
+		}
+	}
+	if u := new(undecodableError); errors.As(err, &u) {
+		if f := r.link.receiver.failure(); f.sequence > r.next { // those before it are missing
+			r.err = &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: f.sequence}
+			return
+		}
 	}
 	if !r.began {
 		r.err = r.link.source.explainOpen(err, r.link.partition, r.after)
@@ -240,8 +249,8 @@ func (r *reader) dropEarlier(events []*driver.Event) []*driver.Event {
 func (r *reader) checkSequence(sequence int64) error {
 	switch {
 	case sequence > r.next:
-		if reason := r.link.receiver.failure().undecodable; reason != "" {
-			return &driver.UndecodableError{Partition: r.link.partition, Sequence: r.next, Reason: reason}
+		if f := r.link.receiver.failure(); f.amid && f.undecodable != "" {
+			return &driver.UndecodableError{Partition: r.link.partition, Sequence: r.next, Reason: f.undecodable}
 		}
 		return &driver.RetentionError{Partition: r.link.partition, After: r.next - 1, First: sequence}
 	case sequence < r.next:

@@ -111,7 +111,7 @@ func (r *sdkReceiver) convert(in []*azeventhubs.ReceivedEventData) []*driver.Eve
 
 // failure implements receiver.
 func (r *sdkReceiver) failure() failure {
-	f := failure{cause: r.guard.cause(), undecodable: r.guard.undecodable(), attached: r.guard.isUp()}
+	f := failure{cause: r.guard.cause(), undecodable: r.guard.undecodable(), sequence: -1, amid: true, attached: r.guard.isUp()}
 	if late := r.guard.refusal(); late != nil {
 		f.refusal = late
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -323,7 +324,7 @@ func (c *Client) write() {
 		}
 		_ = c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
 		if _, err := c.net.Write(buf); err != nil {
-			c.end(err)
+			c.end(late(err))
 			return
 		}
 	}
@@ -340,7 +341,20 @@ func (r clientReader) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return r.c.net.Read(b)
+	n, err := r.c.net.Read(b)
+	if r.c.opened {
+		err = late(err)
+	}
+	return n, err
+}
+
+// late returns [os.ErrDeadlineExceeded] for the error of a WebSocket after a deadline of the connection:
+// it reports the end of a context of its own, which nobody else has cancelled.
+func late(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %v", os.ErrDeadlineExceeded, err)
+	}
+	return err
 }
 
 // read reads frames until the connection ends.

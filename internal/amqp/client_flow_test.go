@@ -5,6 +5,15 @@ import (
 	"testing/synctest"
 )
 
+// abort is the last transfer of a message that the server gives up.
+type abort struct{ transfer }
+
+func (p abort) encode(b []byte) []byte {
+	b = p.transfer.encode(b)
+	b[len(b)-2] = codeTrue // the field aborted
+	return b
+}
+
 // The server's flows change the credit of a link only as far as they are true.
 func TestFlowsOfServer(t *testing.T) {
 	const link = "link"
@@ -20,6 +29,7 @@ func TestFlowsOfServer(t *testing.T) {
 		"within a message":            {[]performative{&transfer{hasID: true, more: true}, state(1), &transfer{}, &transfer{hasID: true, deliveryID: 1}, state(2)}, 2, 0},
 		"credit given up":             {[]performative{&transfer{hasID: true}, state(2)}, 2, 0},
 		"more given up than there is": {[]performative{state(100)}, 100, 0},
+		"aborted":                     {[]performative{&transfer{hasID: true, more: true}, abort{}, state(1)}, 1, 1},
 		"out of date":                 {[]performative{&transfer{hasID: true}, &transfer{hasID: true, deliveryID: 1}, state(1)}, 2, 0},
 	} {
 		bubble(t, name, func(t *testing.T) {
@@ -48,9 +58,17 @@ func TestFlowsOfServer(t *testing.T) {
 					_, _ = far.Write(encoded(p))
 				}
 			}()
-			client, _ := receiverOf(t, near, link)
+			client, r := receiverOf(t, near, link)
 			close(attached)
 			synctest.Wait()
+			select {
+			case <-r.Arrived():
+			default:
+				t.Error("whoever waits for messages does not learn that credit is used")
+			}
+			if r.Take(nil); r.Credit() != int(c.credit) {
+				t.Errorf("the receiver counts a credit of %d, want %d", r.Credit(), c.credit)
+			}
 			client.Close(endedContext)
 			var last *flow
 			for p := range flows {

@@ -90,6 +90,13 @@ func (r *Receiver) Flow(credit int) {
 	r.pushFlow(uint32(credit))
 }
 
+// Credit returns how many messages the server may still send, and those that Take has not returned.
+func (r *Receiver) Credit() int {
+	r.s.c.mu.Lock()
+	defer r.s.c.mu.Unlock()
+	return int(max(0, int32(r.limit.Load()-r.deliveryCount))) + len(r.queue)
+}
+
 func (r *Receiver) pushFlow(credit uint32) {
 	r.s.pushFlow(flow{handle: r.handle, hasHandle: true, deliveryCount: r.deliveryCount, credit: credit})
 }
@@ -99,14 +106,23 @@ func (r *Receiver) pushFlow(credit uint32) {
 func (r *Receiver) onFlow(p *flow) {
 	if p.hasCount && r.partial == nil && int32(p.deliveryCount-r.count) > 0 {
 		r.deliveryCount, r.count = p.deliveryCount, p.deliveryCount
+		r.wake()
 	}
 	if p.echo {
 		r.pushFlow(uint32(max(0, int32(r.limit.Load()-r.deliveryCount))))
 	}
 }
 
-// Arrived receives a value when messages have come that Take has not returned.
+// Arrived receives a value when messages have come that Take has not returned, and when the server
+// has given up credit.
 func (r *Receiver) Arrived() <-chan struct{} { return r.signal }
+
+func (r *Receiver) wake() {
+	select {
+	case r.signal <- struct{}{}:
+	default:
+	}
+}
 
 // Take appends the messages that have come to into, and returns the result. Each is the encoded
 // message, in memory that nothing changes, and that it shares with at most 16 KiB of other messages.
@@ -173,14 +189,14 @@ func (r *Receiver) complete(message []byte) {
 
 // handOver makes the messages that have come available to Take. Client.mu is held.
 func (r *Receiver) handOver() {
-	r.deliveryCount = r.count
 	r.chunk = nil
-	if len(r.came) > 0 && !r.detachSent {
+	if r.deliveryCount == r.count && len(r.came) == 0 {
+		return
+	}
+	r.deliveryCount = r.count
+	if !r.detachSent {
 		r.queue = append(r.queue, r.came...)
-		select {
-		case r.signal <- struct{}{}:
-		default:
-		}
+		r.wake() // without messages too: deliveries that were aborted have used credit
 	}
 	clear(r.came)
 	r.came = r.came[:0]

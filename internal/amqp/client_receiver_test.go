@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -290,6 +291,17 @@ func TestEndsOfReceiver(t *testing.T) {
 	})
 }
 
+// webSocketLike fails a Read after its deadline with the error of a context, as the WebSocket library does.
+type webSocketLike struct{ net.Conn }
+
+func (c webSocketLike) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("failed to get reader: %w", context.Canceled)
+	}
+	return n, err
+}
+
 // Neither side's silence goes unnoticed, and a live connection stays.
 func TestIdleClient(t *testing.T) {
 	bubble(t, "heartbeats", func(t *testing.T) {
@@ -311,6 +323,19 @@ func TestIdleClient(t *testing.T) {
 		var timeout net.Error
 		if d := time.Since(began); d != 10*time.Second || !errors.As(c.Err(), &timeout) || !timeout.Timeout() {
 			t.Errorf("after %v: %v", d, c.Err())
+		}
+		c.Close(t.Context())
+	})
+	bubble(t, "silent server, over a connection that reports its deadline as a WebSocket does", func(t *testing.T) {
+		near, far := pipe()
+		go answerOpen(far, &open{maxFrameSize: 512})
+		c, err := NewClient(t.Context(), webSocketLike{near}, &ClientConfig{IdleTimeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-c.Done()
+		if !errors.Is(c.Err(), os.ErrDeadlineExceeded) || errors.Is(c.Err(), context.Canceled) {
+			t.Errorf("got %v", c.Err())
 		}
 		c.Close(t.Context())
 	})
@@ -536,6 +561,14 @@ func TestPutToken(t *testing.T) {
 		if err := c.PutToken(ctx, token); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
+	})
+	bubble(t, "the link of the request is detached", func(t *testing.T) {
+		peer := newCBS(nil).peer()
+		peer.incoming = func(*Incoming) (func(context.Context) error, error) {
+			return func(context.Context) error { return Errorf(CondUnauthorized, "not any more") }, nil
+		}
+		c := served(t, peer, nil, nil)
+		wantCondition(t, c.PutToken(t.Context(), token), CondUnauthorized)
 	})
 	bubble(t, "a token larger than a frame", func(t *testing.T) {
 		c := served(t, newCBS(nil).peer(), &Config{MaxFrameSize: 1024}, nil)

@@ -25,6 +25,9 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
+	if e.Description == "" {
+		return fmt.Sprintf("status %d", e.Code)
+	}
 	return fmt.Sprintf("status %d: %s", e.Code, e.Description)
 }
 
@@ -75,18 +78,24 @@ func (s *clientSession) putToken(ctx context.Context, t Token) error {
 	if err := out.send(ctx, request.Encode(nil)); err != nil {
 		return err
 	}
-	select {
-	case <-in.Arrived():
-	case <-in.Done():
-		return in.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		if answers := in.Take(nil); len(answers) > 0 {
+			answer, err := ParseMessage(answers[0])
+			if err != nil {
+				return err
+			}
+			return statusOf(answer)
+		}
+		select {
+		case <-in.Arrived():
+		case <-in.Done():
+			return in.Err()
+		case <-out.done:
+			return out.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	answer, err := ParseMessage(in.Take(nil)[0])
-	if err != nil {
-		return err
-	}
-	return statusOf(answer)
 }
 
 // statusOf returns the error in an answer, nil if it is none.
