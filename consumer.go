@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,6 +116,23 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return cmp.Or(err, c.fatal, ctx.Err())
+}
+
+// runs reports whether Run has begun and not ended.
+func (c *Consumer) runs() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return c.running.Load()
+	}
+}
+
+// heldPartitions returns the partitions whose leases the consumer holds, sorted.
+func (c *Consumer) heldPartitions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.held))
 }
 
 // fail ends Run with an error.

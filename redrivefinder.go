@@ -14,10 +14,10 @@ type redriveFinder struct {
 	c     *Consumer
 	store driver.RedriveFinder // nil: each partition has to be looked at
 
-	mu     sync.Mutex
-	asking *redriveQuestion // nil: the next partition that looks asks
-	due    map[string]bool  // the last answer, empty after a failure; nil: there is none
-	asked  time.Duration    // when that was asked, by Clock.Elapsed
+	mu       sync.Mutex
+	asking   *redriveQuestion // nil: the next partition that looks asks
+	due      map[string]bool  // the last answer, empty after a failure; nil: there is none
+	answered time.Duration    // when it came, by Clock.Elapsed: a slow answer counts as long as a fast one
 }
 
 // redriveQuestion is one request, for the partitions that wait for its answer. Whichever of
@@ -43,13 +43,13 @@ func redriveFinderOf(store any) driver.RedriveFinder {
 // that began it; the others find nothing, and the store is asked again after RedriveEvery.
 // [Consumer.Redrive] looks at each partition itself.
 func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, error) {
-	if f.store == nil || !f.c.running.Load() {
+	if f.store == nil || !f.c.runs() {
 		return true, nil
 	}
 	partition := a.lease.Partition
 	for {
 		f.mu.Lock()
-		if f.due != nil && f.c.cfg.Clock.Elapsed()-f.asked < f.c.cfg.RedriveEvery {
+		if f.due != nil && f.c.cfg.Clock.Elapsed()-f.answered < f.c.cfg.RedriveEvery {
 			defer f.mu.Unlock()
 			return f.due[partition], nil
 		}
@@ -92,8 +92,7 @@ func (f *redriveFinder) begin(a *assignment) *redriveQuestion {
 
 // ask asks the store.
 func (f *redriveFinder) ask(q *redriveQuestion, group Group) {
-	began := f.c.cfg.Clock.Elapsed()
-	list, err := f.store.DuePartitions(q.work, group)
+	list, err := f.store.DuePartitions(q.work, group, f.c.heldPartitions())
 	q.due, q.err = make(map[string]bool, len(list)), err
 	for _, p := range list {
 		q.due[p] = true
@@ -102,7 +101,7 @@ func (f *redriveFinder) ask(q *redriveQuestion, group Group) {
 	defer f.mu.Unlock()
 	f.asking = nil
 	if !q.closed { // else a partition has given up: the next one asks anew
-		f.asked, f.due = began, q.due
+		f.answered, f.due = f.c.cfg.Clock.Elapsed(), q.due
 	}
 	q.cancel()
 	close(q.done)

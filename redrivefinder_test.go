@@ -21,7 +21,7 @@ type findingStore struct {
 	requests, open, most int
 }
 
-func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
 	s.mu.Lock()
 	s.requests++
 	s.open++
@@ -37,7 +37,7 @@ func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group) ([
 			return nil, err
 		}
 	}
-	return s.Store.DuePartitions(ctx, group)
+	return s.Store.DuePartitions(ctx, group, partitions)
 }
 
 // TestRedrivesAreFoundTogether: one request at a time asks for all partitions of a process, whatever becomes of
@@ -51,6 +51,7 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 	}{
 		"answered": {func(context.Context) error { return nil }, 58, 62, 0, 0},
 		"failed":   {func(context.Context) error { return errors.New("no") }, 58, 62, 58, 62},
+		"slow":     {func(context.Context) error { time.Sleep(2 * time.Second); return nil }, 18, 22, 0, 0},
 		// Each partition waits for a third of the lease, and its own error says so.
 		"silent":                      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 2, 7, 2 * partitions, 7 * partitions},
 		"silent, ignores its context": {func(context.Context) error { time.Sleep(time.Minute); return nil }, 1, 2, 2 * partitions, 7 * partitions},

@@ -98,14 +98,14 @@ func (s silentStore) Held(ctx context.Context, g sluice.Group, partition string,
 }
 
 // DuePartitions has Due called for a test of that.
-func (s silentStore) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+func (s silentStore) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
 	s.u.mu.Lock()
 	due := s.u.kind == "due"
 	s.u.mu.Unlock()
 	if due {
 		return []string{"0"}, nil
 	}
-	return answered(ctx, s.u, "redrives", func() ([]string, error) { return s.Store.DuePartitions(ctx, group) })
+	return answered(ctx, s.u, "redrives", func() ([]string, error) { return s.Store.DuePartitions(ctx, group, partitions) })
 }
 
 func (s silentStore) Leave(ctx context.Context, lease sluice.Lease) error {

@@ -115,24 +115,33 @@ func TestCommandsRedriveWhatNobodyOwns(t *testing.T) {
 	})
 }
 
-// A consumer that does not run redrives what was marked since its last Redrive.
+// A consumer that does not run, any more perhaps, redrives what was marked since its last Redrive.
 func TestRedriveTwice(t *testing.T) {
-	stage(t, 2, func(s *scene) {
-		for _, partition := range []string{"0", "1"} {
-			s.send(partition, "good", "reject")
-			_, end := s.consume("before", mended, sluice.Config{})
-			time.Sleep(time.Minute)
-			end()
-		}
-		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{RedriveEvery: time.Hour}))
-		for _, partition := range []string{"0", "1"} {
-			must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{Partition: partition}, time.Time{}))
-			if applied, failed, err := c.Redrive(s.t.Context()); applied != 1 || failed != 0 || err != nil {
-				s.t.Errorf("partition %s: applied %d, %d failed, %v: want 1", partition, applied, failed, err)
+	for _, ran := range []bool{false, true} {
+		stage(t, 2, func(s *scene) {
+			for _, partition := range []string{"0", "1"} {
+				s.send(partition, "good", "reject")
+				_, end := s.consume("before", mended, sluice.Config{})
+				time.Sleep(time.Minute)
+				end()
 			}
-			time.Sleep(time.Minute)
-		}
-	})
+			c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, mended), &sluice.Config{RedriveEvery: time.Hour}))
+			if ran {
+				ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+				if err := c.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					s.t.Fatal(err)
+				}
+				cancel()
+			}
+			for _, partition := range []string{"0", "1"} {
+				must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{Partition: partition}, time.Time{}))
+				if applied, failed, err := c.Redrive(s.t.Context()); applied != 1 || failed != 0 || err != nil {
+					s.t.Errorf("partition %s: applied %d, %d failed, %v: want 1", partition, applied, failed, err)
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
 }
 
 func TestRedriveLeavesOwnedPartitionsAlone(t *testing.T) {

@@ -108,9 +108,10 @@ type DeadLetterQueue interface {
 // request. A consumer then asks once in RedriveEvery for all of its partitions, and calls Due only for
 // those that have some. Implementations are safe for concurrent use.
 type RedriveFinder interface {
-	// DuePartitions returns the partitions of the group for which Due returns dead letters, each once,
-	// in no order.
-	DuePartitions(ctx context.Context, group Group) ([]string, error)
+	// DuePartitions returns those of the partitions for which Due returns dead letters, each once, in
+	// no order. It is called every second: it must not take the longer the more dead letters there are
+	// that are not due.
+	DuePartitions(ctx context.Context, group Group, partitions []string) ([]string, error)
 }
 
 // CopyMarks is a [DeadLetterQueue] or [TxStore] that remembers which dead letters were copied to

@@ -157,18 +157,21 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
+// One look into the index for each partition: it reads none of the other dead letters.
 const duePartitionsSQL = `
-SELECT DISTINCT partition FROM @sluice_dead_letters
-WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND status = 'retry' AND next_attempt <= clock_timestamp()`
+SELECT name FROM unnest($4::text[]) AS list (name)
+WHERE EXISTS (
+	SELECT 1 FROM @sluice_dead_letters
+	WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = name AND status = 'retry' AND next_attempt <= clock_timestamp())`
 
 // DuePartitions implements [driver.RedriveFinder].
-func (s *Store) DuePartitions(ctx context.Context, group driver.Group) ([]string, error) {
+func (s *Store) DuePartitions(ctx context.Context, group driver.Group, partitions []string) ([]string, error) {
 	conn, err := acquire(ctx, s.pool)
 	if err != nil {
 		return nil, fmt.Errorf("look for dead letters to redrive: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, s.sql.of(duePartitionsSQL), group.Namespace, group.Topic, group.Name) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, s.sql.of(duePartitionsSQL), group.Namespace, group.Topic, group.Name, partitions) // CollectRows returns the error
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for dead letters to redrive: %w", err)

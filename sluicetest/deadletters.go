@@ -31,20 +31,20 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 }
 
 // DuePartitions implements [driver.RedriveFinder].
-func (s *Store) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
+func (s *Store) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
 	if err := s.begin(ctx, OpDue, sluice.Lease{Group: group}); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	var list []string
+	var due []string
 	for _, l := range s.deadLetters {
-		if l.Group == group && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) && !slices.Contains(list, l.Event.Partition) {
-			list = append(list, l.Event.Partition)
+		if l.Group == group && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) && slices.Contains(partitions, l.Event.Partition) && !slices.Contains(due, l.Event.Partition) {
+			due = append(due, l.Event.Partition)
 		}
 	}
-	return list, nil
+	return due, nil
 }
 
 // List implements [driver.DeadLetterStore].

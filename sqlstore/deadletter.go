@@ -107,8 +107,8 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 }
 
 // DuePartitions implements [driver.RedriveFinder].
-func (s *Store) DuePartitions(ctx context.Context, group driver.Group) ([]string, error) {
-	rows, err := s.reader.QueryContext(ctx, s.sql.DuePartitions, key(group, "")[:3]...)
+func (s *Store) DuePartitions(ctx context.Context, group driver.Group, partitions []string) ([]string, error) {
+	rows, err := s.reader.QueryContext(ctx, s.sql.DuePartitions, append([]any{array(partitions)}, key(group, "")[:3]...)...)
 	if err != nil {
 		return nil, s.outage(ctx, "look for dead letters to redrive of "+group.String(), err)
 	}

@@ -52,6 +52,9 @@ var mssqlTerms = strings.NewReplacer(
 	"{if missing}", ``,
 	"{higher epoch}", `(SELECT MAX(e) FROM (VALUES (epoch + 1), (?)) AS v (e))`,
 	"{numbers}", `(SELECT CAST(value AS bigint) FROM OPENJSON(?))`,
+	"{names}", `(SELECT CAST(value AS nvarchar(64)) COLLATE Latin1_General_100_BIN2 AS name FROM OPENJSON(?)) AS list`,
+	"{by status}", `WITH (INDEX (sluice_dead_letters_status))`, // others begin with group and partition too
+	"{name}", `name`,
 )
 
 // mssqlPark updates a dead letter, and inserts it if it is missing. Of two processes that insert it at

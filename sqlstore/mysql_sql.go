@@ -50,6 +50,9 @@ var mysqlTerms = strings.NewReplacer(
 		failed_at = VALUES(failed_at), error = VALUES(error), attempts = VALUES(attempts),
 		status = VALUES(status), next_attempt = VALUES(next_attempt)`,
 	"{numbers}", `(SELECT v FROM JSON_TABLE(?, '$[*]' COLUMNS (v BIGINT PATH '$')) AS list)`,
+	"{names}", `JSON_TABLE(?, '$[*]' COLUMNS (name VARCHAR(64) PATH '$')) AS list`,
+	"{by status}", `FORCE INDEX (sluice_dead_letters_status)`, // others begin with group and partition too
+	"{name}", `CONVERT(name USING utf8mb4)`, // its collation gives way to the column's, which is binary
 )
 
 var mysqlStatements = newStatements(statements{

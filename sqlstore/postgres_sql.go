@@ -47,6 +47,9 @@ var postgresTerms = strings.NewReplacer(
 	"{if missing}", `ON CONFLICT DO NOTHING`,
 	"{higher epoch}", `greatest(epoch + 1, ?)`,
 	"{numbers}", `(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(CAST(? AS text) AS json)))`,
+	"{names}", `json_array_elements_text(CAST(CAST(? AS text) AS json)) AS list (name)`,
+	"{name}", `name`,
+	"{by status}", ``,
 	"failed_at = ?", `failed_at = `+postgresFailedAt,
 	"ORDER BY partition", `ORDER BY partition COLLATE "C"`,
 )

@@ -72,7 +72,7 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.SetAside(ctx, group, "0", "1/2", []driver.ParkedEvent{{ID: 1}})
 	s.Held(ctx, group, "0", nil)
 	s.Due(ctx, group, "0", 1)
-	s.DuePartitions(ctx, group)
+	s.DuePartitions(ctx, group, []string{"0", "1"})
 	first, last := int64(1), int64(9)
 	for _, filter := range []driver.DeadLetterFilter{{}, {
 		IDs: []int64{1}, Partition: "0", Status: []driver.DeadLetterStatus{driver.StatusDead}, Key: "k", ErrorContains: "x",

@@ -45,6 +45,9 @@ var sqliteTerms = strings.NewReplacer(
 		failed_at = excluded.failed_at, error = excluded.error, attempts = excluded.attempts,
 		status = excluded.status, next_attempt = excluded.next_attempt`,
 	"{numbers}", `(SELECT value FROM json_each(?))`,
+	"{names}", `(SELECT value AS name FROM json_each(?)) AS list`,
+	"{name}", `name`,
+	"{by status}", ``,
 )
 
 var sqliteStatements = newStatements(statements{

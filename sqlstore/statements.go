@@ -57,7 +57,7 @@ type statements struct {
 	Drop           string // group, JSON array of ids
 	Held           string // key, JSON array of ids that do not count → partition_key, incarnation, lowest sequence_number
 	Due            string // key, limit → dead letters with bodies
-	DuePartitions  string // group → partition
+	DuePartitions  string // JSON array of partitions, group → partition
 	Uncopied       string // key, id, limit → dead letters with bodies
 	MarkCopied     string // key, JSON array of ids
 	MarkRedrive    string // time or NULL for now; ends in WHERE
@@ -107,6 +107,9 @@ const (
 //	{higher epoch}  the higher one of epoch + 1 and ?
 //	{upsert}        what makes an INSERT of a dead letter update the columns of the failure if there is a row
 //	{numbers}       subquery for the numbers of a JSON array, ?
+//	{names}         table of the texts of a JSON array, ?, of at most 64 characters each
+//	{by status}     has the index that begins with group, partition and status used; may be empty
+//	{name}          a text of {names}, compared as the column partition is
 var portable = statements{
 	TakeLease: `
 		UPDATE sluice_leases SET owner = ?, epoch = {higher epoch}, expires_at = {until}, renewed_at = {now}
@@ -211,9 +214,10 @@ var portable = statements{
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id LIMIT ?`,
+	// One look into the index for each partition: it reads none of the other dead letters.
 	DuePartitions: `
-		SELECT DISTINCT partition FROM sluice_dead_letters
-		WHERE ` + ofGroup + ` AND status = 'retry' AND next_attempt <= {now}`,
+		SELECT name FROM {names}
+		WHERE EXISTS (SELECT 1 FROM sluice_dead_letters {by status} WHERE ` + ofGroup + ` AND partition = {name} AND status = 'retry' AND next_attempt <= {now})`,
 	Uncopied: `
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND copied = 0 AND id > ? ORDER BY id LIMIT ?`,

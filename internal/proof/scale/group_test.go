@@ -309,11 +309,11 @@ func (s store) Due(ctx context.Context, group driver.Group, partition string, li
 	return s.Store.Due(ctx, group, partition, limit)
 }
 
-func (s store) DuePartitions(ctx context.Context, group driver.Group) ([]string, error) {
+func (s store) DuePartitions(ctx context.Context, group driver.Group, partitions []string) ([]string, error) {
 	if err := s.p.do(&s.p.g.counts.due); err != nil {
 		return nil, err
 	}
-	return s.Store.DuePartitions(ctx, group)
+	return s.Store.DuePartitions(ctx, group, partitions)
 }
 
 func (s store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error) {

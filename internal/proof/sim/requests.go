@@ -296,8 +296,8 @@ func (s store) Due(ctx context.Context, group sluice.Group, partition string, li
 	return request(ctx, s.process, "due", partition, func() ([]sluice.DeadLetter, error) { return s.w.storeOf(group).Due(ctx, group, partition, limit) })
 }
 
-func (s store) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
-	return request(ctx, s.process, "due", "", func() ([]string, error) { return s.w.storeOf(group).DuePartitions(ctx, group) })
+func (s store) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
+	return request(ctx, s.process, "due", "", func() ([]string, error) { return s.w.storeOf(group).DuePartitions(ctx, group, partitions) })
 }
 
 func (s store) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {

@@ -313,8 +313,8 @@ func (l deadLetters) Due(ctx context.Context, group sluice.Group, partition stri
 	return due, err
 }
 
-func (l deadLetters) DuePartitions(ctx context.Context, group sluice.Group) ([]string, error) {
-	return store(l).DuePartitions(ctx, group)
+func (l deadLetters) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
+	return store(l).DuePartitions(ctx, group, partitions)
 }
 
 func (l deadLetters) Parked(ctx context.Context, group sluice.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error) {

@@ -167,9 +167,6 @@ SELECT CAST(s.session_id AS bigint), s.original_login_name, COALESCE(s.program_n
 		FROM sys.dm_exec_requests AS r JOIN sys.dm_exec_sessions AS s ON s.session_id = r.blocking_session_id
 		WHERE r.session_id = @p1
 GO
-SELECT DISTINCT partition FROM sluice_dead_letters
-		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND status = 'retry' AND next_attempt <= CAST(SYSUTCDATETIME() AS datetime2(6))
-GO
 SELECT TOP (0) namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties INTO #sluice_parked FROM sluice_dead_letters
 GO
 SELECT TOP (@p5) id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties FROM sluice_dead_letters
@@ -201,6 +198,9 @@ SELECT incarnation, sequence_number, event_offset, owner, epoch, claims, trial_s
 			SELECT COALESCE(MAX(sequence_number) + 1, 0) FROM sluice_dead_letters
 			WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND incarnation = @p4 AND partition = @p5)
 		FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND partition = @p9
+GO
+SELECT name FROM (SELECT CAST(value AS nvarchar(64)) COLLATE Latin1_General_100_BIN2 AS name FROM OPENJSON(@p1)) AS list
+		WHERE EXISTS (SELECT 1 FROM sluice_dead_letters WITH (INDEX (sluice_dead_letters_status)) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p2, NCHAR(31), @p3, NCHAR(31), @p4)) AS binary(32)) AND partition = name AND status = 'retry' AND next_attempt <= CAST(SYSUTCDATETIME() AS datetime2(6)))
 GO
 SELECT origin, s.epoch, low, [top], seen_at, ids FROM sluice_seen AS s
 		JOIN (SELECT sequence_number FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4) AS c ON step <= c.sequence_number
