@@ -82,6 +82,9 @@ func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 	if driver.BudgetOf(c.source) > 0 {
 		// Processes that were started together do not ask together.
 		topic.every += time.Duration(c.rand.Int64N(int64(describeEvery / 2)))
+		if topic.Partitions == nil {
+			topic.every -= time.Duration(c.rand.Int64N(int64(describeEvery)))
+		}
 	}
 	if err != nil {
 		topic.every = describeAgain

@@ -3,6 +3,7 @@ package health_test
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,76 @@ func TestSharedSourceRecreated(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUnknownPartition: a partition whose bounds are asked for seldom is not taken for stalled because its
+// bounds were not known for long, nor for well because they are not known now.
+func TestUnknownPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newWorld()
+		w.owners = map[string]string{}
+		for i := range 100 { // more processes than may ask within an hour
+			w.owners[strconv.Itoa(i)] = "p" + strconv.Itoa(i)
+		}
+		w.checkpoints = map[string]int64{"99": 9}
+		log := &lastSource{limitedSource: &limitedSource{}, last: 9}
+		shared := health.NewSharedSource(log)
+		watcher := health.NewWatcher(shared, w, w, &health.WatcherConfig{Now: time.Now})
+		stalled := func(when string, want bool) {
+			t.Helper()
+			found, err := watcher.Check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.ContainsFunc(found, func(f health.Warning) bool {
+				return f.Kind == health.WarningStalled && slices.Equal(f.Partitions, []string{"99"})
+			})
+			if got != want {
+				t.Errorf("%s: stalled: %v, want %v; %v", when, got, want, found)
+			}
+		}
+		rest := func(d time.Duration) {
+			t.Helper()
+			for range d / (30 * time.Second) {
+				time.Sleep(30 * time.Second)
+				if _, err := watcher.Check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		ask := func() {
+			t.Helper()
+			if _, err := shared.Bounds(t.Context(), "99"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stalled("the bounds are not known yet", false)
+		ask()
+		stalled("no event waits", false)
+		rest(30 * time.Minute)
+		stalled("the bounds are not known any more", false)
+		rest(30 * time.Minute)
+		log.last = 10
+		ask()
+		stalled("an event has just come", false)
+		rest(6 * time.Minute)
+		ask()
+		stalled("it has waited for six minutes", true)
+		rest(30 * time.Minute)
+		stalled("and waits, as far as is known", true)
+		w.checkpoints["99"] = 10
+		stalled("the checkpoint has moved", false)
+	})
+}
+
+// lastSource is a limitedSource whose partitions hold events up to last.
+type lastSource struct {
+	*limitedSource
+	last int64
+}
+
+func (s *lastSource) Bounds(context.Context, string) (driver.Bounds, error) {
+	return bounds(0, s.last), nil
 }
 
 // fullSource is a limitedSource whose partitions hold ten events.

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 		p.at, p.moved = checkpoint, now
 	}
 	waiting := b.Lag(driver.Position{Sequence: checkpoint})
-	if waiting == 0 {
+	if p.waiting = waiting; waiting == 0 {
 		// The next event has not waited yet.
 		p.moved = now
 	}
@@ -40,6 +41,17 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 			"Partition %s: the checkpoint has been stuck at %d for %s while %d events wait.", id, checkpoint, rough(stalled), waiting)})
 	}
 	return found
+}
+
+// unknown returns the warnings about a partition whose bounds were not asked for lately: those that there
+// were, except that of a checkpoint which has moved since. Events may have come long after the bounds
+// were known, so they have not waited since then.
+func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
+	if checkpoint != p.at || p.waiting == 0 {
+		p.at, p.moved = checkpoint, now
+		p.warned = slices.DeleteFunc(slices.Clone(p.warned), func(w Warning) bool { return w.Kind == WarningStalled })
+	}
+	return p.warned
 }
 
 // reset is for a partition without a checkpoint.

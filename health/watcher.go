@@ -106,6 +106,8 @@ type watched struct {
 	moved   time.Time // when the checkpoint was first seen there
 	samples []sample  // of the last checks, oldest first
 	danger  time.Time // since when retention has passed the checkpoint, or soon will
+	waiting int64     // events after the checkpoint, when the bounds were last known
+	warned  []Warning // about this partition, then
 }
 
 type sample struct {
@@ -295,13 +297,18 @@ func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 			p = &watched{moved: now, at: driver.Unset.Sequence}
 			w.partitions[id] = p
 		}
+		c, begun := done[id]
+		begun = begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence
 		if bounds[i].at.IsZero() {
 			r.Partitions = append(r.Partitions, PartitionReport{Partition: id, Owner: holders[id], Unknown: true})
+			if begun {
+				found = append(found, p.unknown(c.Position.Sequence, now)...)
+			}
 			continue
 		}
-		c, begun := done[id]
-		if begun && c.Incarnation == topic.Incarnation && c.Position.Sequence >= driver.Origin.Sequence {
-			found = w.checkpoint(found, id, p, bounds[i].Bounds, c.Position.Sequence, now)
+		if begun {
+			p.warned = w.checkpoint(nil, id, p, bounds[i].Bounds, c.Position.Sequence, now)
+			found = append(found, p.warned...)
 		} else {
 			p.reset(bounds[i].Bounds, now)
 		}
@@ -393,7 +400,9 @@ func (w *Watcher) allowed(wanted int, leases []driver.LeaseInfo) int {
 	}
 	pace /= float64(max(1, len(processes)))
 	now, since := time.Now(), firstAllowance
-	if !w.checked.IsZero() {
+	if w.checked.IsZero() {
+		w.allowance = -rand.Float64() // else processes that were started together would ask together
+	} else {
 		since = now.Sub(w.checked)
 	}
 	w.checked = now

@@ -22,6 +22,7 @@ const (
 func TestBudgets(t *testing.T) {
 	r := measure(t, processes, partitions, 3*time.Minute)
 	t.Log(&r)
+	t.Logf("%.1f management requests a second in the busiest ten seconds", r.MostRuntimeInfo)
 	if r.StorePerProcess > storePerProcess || r.StorePerPartition > storePerPartition {
 		t.Errorf("%.2f requests to the stores a process and second, %.2f a partition: want at most %v and %v", r.StorePerProcess, r.StorePerPartition, storePerProcess, storePerPartition)
 	}
