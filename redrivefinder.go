@@ -16,7 +16,7 @@ type redriveFinder struct {
 
 	mu       sync.Mutex
 	asking   *redriveQuestion // nil: the next partition that looks asks
-	due      map[string]bool  // the last answer, empty after a failure; nil: there is none
+	due      dueRedrives      // the last answer; nil: there is none
 	answered time.Duration    // when it came, by Clock.Elapsed: a slow answer counts as long as a fast one
 }
 
@@ -28,8 +28,19 @@ type redriveQuestion struct {
 	work    context.Context
 	cancel  context.CancelFunc // ends work
 	done    chan struct{}      // closed when the request has ended
-	due     map[string]bool
+	due     dueRedrives
 	err     error
+}
+
+// dueRedrives says of each partition that was asked for whether it has redrives that are due; after
+// a failure that none has.
+type dueRedrives map[string]bool
+
+// may reports whether a partition may have some: it has, or was not asked for, because it was acquired
+// since.
+func (d dueRedrives) may(partition string) bool {
+	due, asked := d[partition]
+	return due || !asked
 }
 
 // redriveFinderOf returns a store as what redriveFinder needs, nil if it is none.
@@ -51,7 +62,7 @@ func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, erro
 		f.mu.Lock()
 		if f.due != nil && f.c.cfg.Clock.Elapsed()-f.answered < f.c.cfg.RedriveEvery {
 			defer f.mu.Unlock()
-			return f.due[partition], nil
+			return f.due.may(partition), nil
 		}
 		q := f.asking
 		began := q == nil
@@ -73,9 +84,9 @@ func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, erro
 		}
 		switch {
 		case began:
-			return q.due[partition], q.err
+			return q.due.may(partition) && q.err == nil, q.err
 		case joined:
-			return q.due[partition], nil
+			return q.due.may(partition), nil
 		}
 	}
 }
@@ -92,11 +103,18 @@ func (f *redriveFinder) begin(a *assignment) *redriveQuestion {
 
 // ask asks the store.
 func (f *redriveFinder) ask(q *redriveQuestion, group Group) {
-	list, err := f.store.DuePartitions(q.work, group, f.c.heldPartitions())
-	q.due, q.err = make(map[string]bool, len(list)), err
-	for _, p := range list {
-		q.due[p] = true
+	held := f.c.heldPartitions()
+	q.due, q.err = make(dueRedrives, len(held)), goexitError("DuePartitions of the store")
+	for _, p := range held {
+		q.due[p] = false
 	}
+	returns(func() {
+		var list []string
+		list, q.err = f.store.DuePartitions(q.work, group, held)
+		for _, p := range list {
+			q.due[p] = true
+		}
+	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asking = nil
@@ -115,4 +133,11 @@ func (f *redriveFinder) leave(q *redriveQuestion) {
 	if q.waiting--; q.waiting == 0 {
 		q.cancel()
 	}
+}
+
+// asks reports whether a request has not returned.
+func (f *redriveFinder) asks() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asking != nil
 }

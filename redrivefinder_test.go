@@ -3,6 +3,8 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,9 +51,10 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 		leastAsked, mostAsked int // in a minute
 		leastTold, mostTold   int // failures
 	}{
-		"answered": {func(context.Context) error { return nil }, 58, 62, 0, 0},
-		"failed":   {func(context.Context) error { return errors.New("no") }, 58, 62, 58, 62},
-		"slow":     {func(context.Context) error { time.Sleep(2 * time.Second); return nil }, 18, 22, 0, 0},
+		"answered":           {func(context.Context) error { return nil }, 58, 62, 0, 0},
+		"failed":             {func(context.Context) error { return errors.New("no") }, 58, 62, 58, 62},
+		"ends its goroutine": {func(context.Context) error { runtime.Goexit(); return nil }, 58, 62, 58, 62},
+		"slow":               {func(context.Context) error { time.Sleep(2 * time.Second); return nil }, 18, 22, 0, 0},
 		// Each partition waits for a third of the lease, and its own error says so.
 		"silent":                      {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 2, 7, 2 * partitions, 7 * partitions},
 		"silent, ignores its context": {func(context.Context) error { time.Sleep(time.Minute); return nil }, 1, 2, 2 * partitions, 7 * partitions},
@@ -85,4 +88,24 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRedrivesOfPartitionsAcquiredLater: a partition that is acquired after the store was asked does not wait
+// until it is asked again.
+func TestRedrivesOfPartitionsAcquiredLater(t *testing.T) {
+	stage(t, 10, func(s *scene) {
+		for p := range 10 {
+			s.send(strconv.Itoa(p), "reject")
+		}
+		_, end := s.consume("before", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		s.retry()
+		_, end = s.consume("a", mended, sluice.Config{RedriveEvery: time.Hour})
+		time.Sleep(time.Minute)
+		if left := len(s.letters()); left != 0 {
+			s.t.Errorf("%d of 10 dead letters are left a minute after the start", left)
+		}
+		end()
+	})
 }

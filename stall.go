@@ -262,6 +262,9 @@ func (c *Consumer) notStopped(err error) error {
 			}
 		}
 	}
+	if len(list) == 0 && c.redrives.asks() {
+		list = append(list, "request to look for redrives has not returned")
+	}
 	if len(list) == 0 {
 		return err
 	}

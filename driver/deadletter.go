@@ -109,8 +109,8 @@ type DeadLetterQueue interface {
 // those that have some. Implementations are safe for concurrent use.
 type RedriveFinder interface {
 	// DuePartitions returns those of the partitions for which Due returns dead letters, each once, in
-	// no order. It is called every second: it must not take the longer the more dead letters there are
-	// that are not due.
+	// no order. It is called every second, and should read none of the dead letters that are not
+	// marked for redrive.
 	DuePartitions(ctx context.Context, group Group, partitions []string) ([]string, error)
 }
 

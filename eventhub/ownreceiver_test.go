@@ -393,7 +393,7 @@ func TestExpiredToken(t *testing.T) {
 func TestRenewalWhileFull(t *testing.T) {
 	b := newBroker(t, nil)
 	b.send("0", 0, 200, 10_000)
-	r := b.open(b.with(OwnReceiver, &Config{PrefetchBytes: 300_000, Timeout: time.Second}), "0", driver.Origin, 1).(*reader)
+	r := b.open(b.with(OwnReceiver, &Config{PrefetchBytes: 300_000}), "0", driver.Origin, 1).(*reader)
 	read := b.read(r, 1, 1)
 	b.eventually("the connection is read no more", func() bool {
 		read = append(read, b.read(r, 1, 1)...)

@@ -181,17 +181,44 @@ func TestUnknownPartition(t *testing.T) {
 		stalled("and waits, as far as is known", true)
 		w.checkpoints["99"] = 10
 		stalled("the checkpoint has moved", false)
+		log.last = 10_000
+		ask()
+		stalled("10,000 events wait", false)
+		rest(20 * time.Minute)
+		w.checkpoints["99"] = 5000
+		rest(time.Minute)
+		w.checkpoints["99"] = 10_000 // all are done while the bounds are not known
+		rest(time.Hour)
+		log.last++
+		ask()
+		stalled("another event has just come", false)
+		w.checkpoints["99"], log.first = 1, 5
+		ask()
+		expired := func() bool {
+			found, err := watcher.Check(t.Context())
+			return err == nil && slices.ContainsFunc(found, func(f health.Warning) bool { return f.Kind == health.WarningExpired })
+		}
+		if !expired() {
+			t.Error("no warning that retention has passed the checkpoint")
+		}
+		log.incarnation, w.incarnation = "another", "another"
+		if _, err := shared.Describe(t.Context()); err != nil { // as a consumer does
+			t.Fatal(err)
+		}
+		if expired() {
+			t.Error("warned of events of the topic that was deleted")
+		}
 	})
 }
 
 // lastSource is a limitedSource whose partitions hold events up to last.
 type lastSource struct {
 	*limitedSource
-	last int64
+	first, last int64
 }
 
 func (s *lastSource) Bounds(context.Context, string) (driver.Bounds, error) {
-	return bounds(0, s.last), nil
+	return bounds(s.first, s.last), nil
 }
 
 // fullSource is a limitedSource whose partitions hold ten events.

@@ -48,6 +48,7 @@ func (w *Watcher) checkpoint(found []Warning, id string, p *watched, b driver.Bo
 // were known, so they have not waited since then.
 func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
 	if checkpoint != p.at || p.waiting == 0 {
+		p.waiting = max(0, p.waiting-(checkpoint-p.at))
 		p.at, p.moved = checkpoint, now
 		p.warned = slices.DeleteFunc(slices.Clone(p.warned), func(w Warning) bool { return w.Kind == WarningStalled })
 	}
@@ -57,8 +58,13 @@ func (p *watched) unknown(checkpoint int64, now time.Time) []Warning {
 // reset is for a partition without a checkpoint.
 func (p *watched) reset(b driver.Bounds, now time.Time) {
 	if p.at != driver.Unset.Sequence || b.Lag(driver.Unset) == 0 {
-		*p = watched{unowned: p.unowned, moved: now, at: driver.Unset.Sequence}
+		p.forget(now)
 	}
+}
+
+// forget begins again with what is seen of a partition.
+func (p *watched) forget(now time.Time) {
+	*p = watched{unowned: p.unowned, moved: now, at: driver.Unset.Sequence}
 }
 
 func (p *watched) endanger(now time.Time) {

@@ -91,12 +91,13 @@ type Watcher struct {
 	checkpoints CheckpointReader
 	cfg         WatcherConfig
 
-	partitions map[string]*watched
-	count      int       // of the hub's partitions, at the first check
-	added      time.Time // when there were more
-	countAgain time.Time // no dead letters are counted before
-	checked    time.Time // when the last check was
-	allowance  float64   // how many bounds may be asked for, with a SharedSource
+	incarnation string // of the topic, at the last check
+	partitions  map[string]*watched
+	count       int       // of the hub's partitions, at the first check
+	added       time.Time // when there were more
+	countAgain  time.Time // no dead letters are counted before
+	checked     time.Time // when the last check was
+	allowance   float64   // how many bounds may be asked for, with a SharedSource
 }
 
 // watched is what earlier checks have seen of a partition.
@@ -289,6 +290,12 @@ func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 	bounds, err := w.bounds(ctx, topic.Partitions, leases)
 	if err != nil {
 		return topic, err
+	}
+	if topic.Incarnation != w.incarnation { // sequence numbers of two incarnations are unrelated
+		for _, p := range w.partitions {
+			p.forget(now)
+		}
+		w.incarnation = topic.Incarnation
 	}
 	holders := owners(leases)
 	for i, id := range topic.Partitions {

@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"strings"
@@ -24,6 +25,7 @@ type world struct {
 	bounds      map[string]driver.Bounds
 	checkpoints map[string]int64
 	owners      map[string]string
+	incarnation string // of the checkpoints; "i" if it is empty
 	err         error
 }
 
@@ -50,7 +52,7 @@ func (w *world) Release(context.Context, sluice.Lease) error              { pani
 
 func (w *world) Read(context.Context, sluice.Group) (list []sluice.Checkpoint, err error) {
 	for p, n := range w.checkpoints {
-		list = append(list, sluice.Checkpoint{Group: group, Partition: p, Incarnation: "i", Position: sluice.Position{Sequence: n}})
+		list = append(list, sluice.Checkpoint{Group: group, Partition: p, Incarnation: cmp.Or(w.incarnation, "i"), Position: sluice.Position{Sequence: n}})
 	}
 	return list, nil
 }

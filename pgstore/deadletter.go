@@ -157,7 +157,7 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
-// One look into the index for each partition: it reads none of the other dead letters.
+// One look into the index for each partition: it reads no dead letters but those marked for redrive.
 const duePartitionsSQL = `
 SELECT name FROM unnest($4::text[]) AS list (name)
 WHERE EXISTS (

@@ -214,7 +214,7 @@ var portable = statements{
 		SELECT ` + deadLetterColumns + heavyColumns + ` FROM sluice_dead_letters
 		WHERE ` + ofKey + ` AND status = 'retry' AND next_attempt <= {now}
 		ORDER BY sequence_number, id LIMIT ?`,
-	// One look into the index for each partition: it reads none of the other dead letters.
+	// One look into the index for each partition: it reads no dead letters but those marked for redrive.
 	DuePartitions: `
 		SELECT name FROM {names}
 		WHERE EXISTS (SELECT 1 FROM sluice_dead_letters {by status} WHERE ` + ofGroup + ` AND partition = {name} AND status = 'retry' AND next_attempt <= {now})`,
