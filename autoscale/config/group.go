@@ -256,7 +256,7 @@ func (c *Config) awaitLease(ctx context.Context, m *member, holder *autoscale.Ho
 			standby = time.Now()
 			log.Info("standby: another process works on the resource, waiting for its lease", "holder", other.Lease.Owner, "host", other.Lease.Host)
 		}
-		if leased {
+		if !standby.IsZero() { // also while the state cannot be reached: a restart would not help
 			opts.role(m, c, Standby)
 		}
 		failing = !leased

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	run := func(holder string) (*roles, string, error) {
+	run := func(holder string, standsBy func(times int, interrupt func())) (*roles, string, error) {
 		t.Helper()
 		lease := autoscale.Lease{Owner: "other", File: holder, Host: "far", Duration: time.Hour}
 		if held, err := store.TakeLease(t.Context(), "orders", lease); held != nil || err != nil {
@@ -49,23 +50,68 @@ func TestStandby(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		log, watch := &logFile{}, &roles{on: func(role config.Role) {
+		log, watch := &logFile{}, &roles{}
+		watch.on = func(role config.Role) {
 			if role == config.Standby {
-				cancel()
+				standsBy(len(watch.seen), cancel)
 			}
-		}}
+		}
 		err = g.Run(ctx, &config.Options{Watch: watch, Log: slog.New(slog.NewTextHandler(log, nil))})
 		return watch, log.String(), err
 	}
 
-	watch, log, err := run("/elsewhere/orders.yaml")
+	atOnce := func(_ int, interrupt func()) { interrupt() }
+	watch, log, err := run("/elsewhere/orders.yaml", atOnce)
 	for _, want := range []string{file + ": another process works on the resource orders: other of /elsewhere/orders.yaml on the host far", "give this one another name, or stop that process"} {
 		if err == nil || !strings.Contains(err.Error(), want) || len(watch.seen) > 0 {
 			t.Errorf("beside a process with another file: %v, roles %v, want … %s …\n%s", err, watch.seen, want, log)
 		}
 	}
-	watch, log, err = run(file)
+	watch, log, err = run(file, atOnce)
 	if err != nil || !slices.Equal(watch.seen, []config.Role{config.Standby}) || strings.Contains(log, "msg=autoscaling") {
 		t.Errorf("interrupted while it stands by: %v, roles %v, log\n%s", err, watch.seen, log)
+	}
+
+	// It stands by, which it reports to the probes, while the state cannot be reached too.
+	watch, log, err = run(file, func(times int, interrupt func()) {
+		switch times {
+		case 1:
+			d.breakState("state.db")
+		case 3:
+			interrupt()
+		}
+	})
+	if err != nil || len(watch.seen) != 3 || !strings.Contains(log, "standby: the state cannot be reached, will be retried") {
+		t.Errorf("without the state: %v, roles %v, log\n%s", err, watch.seen, log)
+	}
+}
+
+// breakState renames the tables of a state.
+func (d *directory) breakState(name string) {
+	d.T.Helper()
+	db, err := sql.Open("sqlite", d.file(name))
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	defer db.Close()
+	var renames []string
+	rows, err := db.QueryContext(d.T.Context(), `SELECT 'ALTER TABLE ' || name || ' RENAME TO gone_' || name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`)
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			d.T.Fatal(err)
+		}
+		renames = append(renames, text)
+	}
+	if err := rows.Err(); err != nil || len(renames) == 0 {
+		d.T.Fatal(renames, err)
+	}
+	for _, text := range renames {
+		if _, err := db.ExecContext(d.T.Context(), text); err != nil {
+			d.T.Fatal(err)
+		}
 	}
 }

@@ -73,7 +73,11 @@ func OpenBlob(a BlobAddress, opts Options) (System, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &blobSystem{opts: opts, client: client, requests: 30, mirror: a.Mirror, prefix: a.Config.Prefix + "sluice-verify-" + opts.ID + "/"}, nil
+	prefix := a.Config.Prefix + "sluice-verify-" + opts.ID + "/"
+	if a.Mirror {
+		prefix += "mirror/" // leases may be in the same container
+	}
+	return &blobSystem{opts: opts, client: client, requests: 30, mirror: a.Mirror, prefix: prefix}, nil
 }
 
 // Name implements [System].

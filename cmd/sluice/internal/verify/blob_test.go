@@ -91,6 +91,28 @@ func TestProgressBlobsHold(t *testing.T) {
 	}
 }
 
+// TestLeasesAndProgressInOneContainer: neither is in the way of the other.
+func TestLeasesAndProgressInOneContainer(t *testing.T) {
+	t.Parallel()
+	server := azurite.New(t, nil)
+	targets := NewTargets(Options{ID: "test"}, nil)
+	both := &pipeline.BlobConnection{Container: "checkpoints", Connection: server.ConnectionString()}
+	if err := targets.AddPipeline(pipeline.Connections{Blob: both, ProgressBlobs: both}, ""); err != nil {
+		t.Fatal(err)
+	}
+	report, err := (&Runner{Systems: targets.Systems}).Run(t.Context())
+	if err != nil || len(report.Systems) != 2 || len(report.Left) > 0 {
+		t.Fatalf("%d systems, left behind: %v, %v", len(report.Systems), report.Left, err)
+	}
+	for _, s := range report.Systems {
+		for _, c := range s.Checks {
+			if c.Verdict != Held {
+				t.Errorf("%s is %s: %s", c.Name, c.Verdict, c.Found)
+			}
+		}
+	}
+}
+
 // exists reports whether the container is still there.
 func exists(t *testing.T, s *blobSystem) bool {
 	t.Helper()

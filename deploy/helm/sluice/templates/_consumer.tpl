@@ -65,7 +65,7 @@ containers:
       {{- end }}
       {{- if $p.keyVault.name }}
       {{- range $variable, $secret := $p.keyVault.secrets }}
-      - {name: {{ $variable }}, valueFrom: {secretKeyRef: {name: {{ $p.fullname }}-key-vault, key: {{ $variable }}}}}
+      - {name: {{ $variable }}, valueFrom: {secretKeyRef: {name: {{ $p.keyVaultSecret }}, key: {{ $variable }}}}}
       {{- end }}
       {{- end }}
       {{- with $p.env }}{{ toYaml . | nindent 6 }}{{ end }}

@@ -53,8 +53,10 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- $_ := set $p "kind" (ternary "StatefulSet" "Deployment" $fixed) }}
 {{- end }}
 {{- $target := printf "%s/%s/%s" .root.Release.Namespace $p.kind $fullname }}
+{{- if not .root.Values.autoscaler.dryRun }}{{/* it scales nothing */}}
 {{- range fromJsonArray (include "sluice.targets" .root) }}
 {{- if eq $target (printf "%s/%s/%s" .namespace .kind .name) }}{{ $_ := unset $p "replicas" }}{{ end }}
+{{- end }}
 {{- end }}
 {{- if and $p.dashboard.enabled (not $p.dashboard.tokenSecret.name) }}{{ fail (printf "pipelines.%s.dashboard.tokenSecret.name: the dashboard needs a token: name a Secret" .name) }}{{ end }}
 {{- range $p.args }}{{- if hasPrefix "--stop-timeout" . }}{{ fail (printf "pipelines.%s.args: %s: set stopTimeoutSeconds, from which the pod's grace period follows" $.name .) }}{{ end }}{{ end }}
@@ -62,6 +64,8 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 {{- if and $p.keyVault.name (not $p.keyVault.secrets) }}{{ fail (printf "pipelines.%s.keyVault.secrets: name the variables and their secrets in the vault" .name) }}{{ end }}
 {{- $_ := set $p "name" .name }}
 {{- $_ := set $p "fullname" $fullname }}
+{{- /* The driver writes this Secret when it is missing, and not when its variables change: so it has another name then. */}}
+{{- if $p.keyVault.name }}{{ $_ := set $p "keyVaultSecret" (printf "%s-key-vault-%s" $fullname (toJson $p.keyVault | sha256sum | trunc 8)) }}{{ end }}
 {{- toJson $p }}
 {{- end }}
 
@@ -183,7 +187,15 @@ annotations:
   {{- $files := list .files }}
   {{- range .root.Values.pipelines }}{{ $files = append $files .file }}{{ end }}
   checksum/config: {{ toJson $files | sha256sum | quote }}
+  {{- with include "sluice.identity" .values }}{{ . | nindent 2 }}{{ end }}
   {{- with .values.podAnnotations }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{/* An annotation that restarts pods when their identity changes: they get it when they are created. */}}
+{{- define "sluice.identity" -}}
+{{- if or .workloadIdentity.clientId .serviceAccountAnnotations -}}
+checksum/identity: {{ toJson (list .workloadIdentity .serviceAccountAnnotations) | sha256sum | quote }}
+{{- end }}
 {{- end }}
 
 {{/* Where pods run, of the values of a consumer or the autoscaler. */}}

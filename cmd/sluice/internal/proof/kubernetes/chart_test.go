@@ -96,7 +96,7 @@ var examples = []struct{ path, value, wanted, with string }{
 	{"consumer.workloadIdentity.tenantId", `2fa1`, `"azure.workload.identity/tenant-id":"2fa1"`, ""},
 	{"consumer.keyVault.name", `vault`, `"volumeAttributes":{"secretProviderClass":"sluice-flights"}`, "consumer: {workloadIdentity: {clientId: 1b4e28ba}, keyVault: {secrets: {A: a}}}"},
 	{"consumer.keyVault.tenantId", `2fa1`, `"tenantId":"2fa1"`, "consumer: {workloadIdentity: {clientId: 1b4e28ba}, keyVault: {name: vault, secrets: {A: a}}}"},
-	{"consumer.keyVault.secrets", `{DATABASE_URL: flights-url}`, `{"name":"DATABASE_URL","valueFrom":{"secretKeyRef":{"key":"DATABASE_URL","name":"sluice-flights-key-vault"}}}`,
+	{"consumer.keyVault.secrets", `{DATABASE_URL: flights-url}`, `{"name":"DATABASE_URL","valueFrom":{"secretKeyRef":{"key":"DATABASE_URL","name":"sluice-flights-key-vault-`,
 		"consumer: {workloadIdentity: {clientId: 1b4e28ba}, keyVault: {name: vault, secrets: {A: a}}}"},
 	{"consumer.dashboard.enabled", `true`, `"--web=:8443","--web-token-env=SLUICE_WEB_TOKEN"`, "consumer: {dashboard: {tokenSecret: {name: web}}}"},
 	{"consumer.dashboard.tokenSecret.name", `web`, `"secretKeyRef":{"key":"token","name":"web"}`, "consumer: {dashboard: {enabled: true, tokenSecret: {name: other}}}"},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -145,9 +146,47 @@ autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`
 	if strings.Contains(spec, `"name":"A"`) {
 		t.Errorf("the list of all pipelines is in\n%s", spec)
 	}
+	tried := find(t, render(t, "own", base(t).with(t, `{consumer: {replicas: 4}, autoscaler: {dryRun: true}}`)), "Deployment", "sluice-flights")
+	if got, want := tried.at("spec", "replicas"), 4; got != want {
+		t.Errorf("replicas that the autoscaler would set: %v, want %v", got, want)
+	}
 	none := find(t, render(t, "own", base(t).with(t, `pipelines: {orders: {replicas: null}}`)), "StatefulSet", "sluice-orders")
 	if got := none.at("spec", "replicas"); got != nil {
 		t.Errorf("replicas: null makes %v", got)
+	}
+}
+
+// TestIdentityOfPods: pods are restarted when their identity, or what they take from a key vault, changes. The
+// driver writes a Secret when it is missing only, so the Secret of other variables has another name.
+func TestIdentityOfPods(t *testing.T) {
+	release := func(change string) (pods, classes string) {
+		all := render(t, "identity", base(t).with(t, `
+consumer: {workloadIdentity: {clientId: a}, keyVault: {name: vault, secrets: {A: a}}}
+autoscaler: {workloadIdentity: {clientId: a}}`).with(t, change))
+		for _, o := range all {
+			if o.kind() == "SecretProviderClass" {
+				classes += text([]object{o})
+			}
+			if o.pod() != nil {
+				pods += text([]object{o.pod()})
+			}
+		}
+		return pods, classes
+	}
+	secret := regexp.MustCompile(`sluice-flights-key-vault-[0-9a-f]+`)
+	before, _ := release(`{}`)
+	for _, change := range []string{
+		`consumer: {workloadIdentity: {clientId: b}}`, `consumer: {serviceAccountAnnotations: {role: b}}`,
+		`autoscaler: {workloadIdentity: {tenantId: b}}`, `consumer: {keyVault: {secrets: {A: b}}}`, `consumer: {keyVault: {secrets: {B: b}}}`,
+	} {
+		after, classes := release(change)
+		if after == before {
+			t.Errorf("%s restarts no pod", change)
+		}
+		vault := strings.Contains(change, "keyVault")
+		if name := secret.FindString(after); name != secret.FindString(classes) || vault == (name == secret.FindString(before)) {
+			t.Errorf("%s: the pods read %s, the driver writes %s; before it was %s", change, name, secret.FindString(classes), secret.FindString(before))
+		}
 	}
 }
 

@@ -79,8 +79,9 @@ func TestScale(t *testing.T) {
 		for i, verb := range verbs {
 			rule["verbs"] = slices.Delete(slices.Clone(verbs), i, i+1)
 			server.apply(t, role, "")
-			err := eventually(func() error { return scale(k.kind, k.name, 9) }, func(err error) bool { return err != nil })
-			for _, wanted := range []string{k.kind + " " + namespace + "/" + k.name, fmt.Sprintf(`cannot %s resource "%s"`, verb, resource), "grant it with a Role: get and update of " + resource} {
+			refused := fmt.Sprintf(`cannot %s resource "%s"`, verb, resource) // for a moment another verb, of the Role before
+			err := eventually(func() error { return scale(k.kind, k.name, 9) }, func(err error) bool { return err != nil && strings.Contains(err.Error(), refused) })
+			for _, wanted := range []string{k.kind + " " + namespace + "/" + k.name, refused, "grant it with a Role: get and update of " + resource} {
 				if err == nil || !strings.Contains(err.Error(), wanted) {
 					t.Errorf("without %s of %s: got %v, want %q", verb, resource, err, wanted)
 				}
