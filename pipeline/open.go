@@ -105,8 +105,12 @@ func (parts *Parts) completeGroup(ctx context.Context) error {
 	return err
 }
 
-// OpenExisting is Open for an existing database, for tools that inspect what
-// consumers have written. Where Open would create the database, OpenExisting
+// ErrLeasesMissing is the error of [Pipeline.OpenExisting] if the container of the leases does not exist
+// beside a database that does.
+var ErrLeasesMissing = errors.New("the container of the leases does not exist: run the pipeline first, or correct the name")
+
+// OpenExisting is Open for an existing database, and container of leases, for tools that
+// inspect what consumers have written. Where Open would create one, OpenExisting
 // fails, so that a wrong name is not mistaken for an empty database.
 func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	found, done, err := p.database.inspect(ctx)
@@ -116,6 +120,15 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	done()
 	if found == nil {
 		return nil, p.problem(p.places.database, errors.New("the database does not exist: run the pipeline first, or correct the name"))
+	}
+	if p.leases != nil {
+		exists, err := p.leases.check(ctx)
+		if err == nil && !exists {
+			err = ErrLeasesMissing
+		}
+		if err != nil {
+			return nil, p.problem(p.keyNodes.leases.Place(), err)
+		}
 	}
 	return p.Open(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,23 @@ partitions: all
 leases: {blob: {container: sluice, connection: "${STORAGE}"}}
 target: {http: {url: "${URL}"}}
 `
+
+// Leases in a container beside a database: one that does not exist is said to be missing, and is not made.
+func TestAzuriteLeasesBesideDatabase(t *testing.T) {
+	server := azurite.New(t, nil)
+	beside := func(container string) string {
+		return file + `leases: {blob: {container: ` + container + `, connection: "${STORAGE}"}}
+`
+	}
+	variables := map[string]string{"HUB": hub(t), "STORAGE": server.ConnectionString(), "DB": "sqlite://" + filepath.Join(t.TempDir(), "flights.db")}
+	if err := openFile(t, beside("sluice"), variables).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		want(t, examine(t, Examiner{}, beside("typo"), variables), "owners", Warning, "p.yaml:5:", "the container of the leases does not exist")
+	}
+	want(t, examine(t, Examiner{}, beside("sluice"), variables), "owners", OK, "no partition has an owner")
+}
 
 // Leases in blobs of Azurite: before the first start, with an owner, and with what refuses them.
 func TestAzurite(t *testing.T) {

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func (s *stage) checkStores(ctx context.Context) []Finding {
 		return []Finding{tables, found(OK, "partitions", "the pipeline keeps statistics in memory: it has no checkpoints")}
 	}
 	rows, hub, err := s.list(ctx)
+	if errors.Is(err, pipeline.ErrLeasesMissing) {
+		return []Finding{tables, found(Warning, "owners", "%v", err)}
+	}
 	if err != nil {
 		return []Finding{tables, found(Failed, "partitions", "%v", err).next("grant the rights that the error names, or try again")}
 	}
@@ -55,7 +59,7 @@ func schemaFinding(v pipeline.Schema) Finding {
 }
 
 func (s *stage) list(ctx context.Context) (rows []checkpoint.Row, hub, err error) {
-	parts, err := s.Open(ctx)
+	parts, err := s.OpenExisting(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
