@@ -149,7 +149,7 @@ var engine = []Mutant{
 	{Name: "a receiver's token is not renewed", File: "eventhub/ownreceiver.go",
 		Old: "if expires.IsZero() {", New: "if true {", Test: of("TestKeepToken", "./eventhub")},
 	{Name: "an event that cannot be decoded is left out", File: "eventhub/ownreceiver.go",
-		Old: "			r.ended.undecodable = err.Error()\n", New: "			continue\n", Test: of("TestOwnReceiverMeetsUndecodable", "./eventhub")},
+		Old: "			r.ended.undecodable, r.ended.sequence = err.Error(), sequence\n", New: "			_ = sequence\n			continue\n", Test: of("TestOwnReceiverMeetsUndecodable", "./eventhub")},
 	{Name: "a refused management request fails its caller", File: "eventhub/management.go",
 		Old: "if !throttled(err) || time.Now().After(until) {", New: "if err != nil || time.Now().Before(until) {",
 		Test: of("TestRefusedManagementRequestIsRepeated", "./eventhub")},
