@@ -26,7 +26,6 @@ type receiver struct {
 
 	mu       sync.Mutex
 	highest  map[string]int64 // by partition: all events up to it were received
-	rejected map[event]bool   // events that the receiver has answered to be bad
 	requests int
 	repeated int64           // events that were received again
 	late     []chan struct{} // requests that are held back
@@ -45,7 +44,7 @@ func (w *world) startReceiver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := &receiver{world: w, addr: listener.Addr().String(), highest: map[string]int64{}, rejected: map[event]bool{}, finding: map[string]bool{}}
+	v := &receiver{world: w, addr: listener.Addr().String(), highest: map[string]int64{}, finding: map[string]bool{}}
 	v.server = &http.Server{Handler: v, ReadTimeout: time.Minute}
 	w.deliveries.Go(func() { _ = v.server.Serve(listener) }) // until close
 	w.receiver = v
@@ -125,32 +124,22 @@ type rejection struct {
 	Error string `json:"error"`
 }
 
-// event names an event.
-type event struct {
-	partition string
-	sequence  int64
-}
-
-// inOrder looks at the numbers of a batch. Each event is new or a repetition, and batches of a partition come
-// in order: no number may be left out after those that are known, nor within the batch. Only an event that
-// was rejected may be missing, because it is a dead letter then. The caller holds mu.
+// inOrder looks at the numbers of a batch. They ascend, and none is left out among those that are new. Known
+// events may be left out: of a request whose answer names some that have failed, only those are posted again,
+// alone or before new ones. The caller holds mu.
 func (v *receiver) inOrder(partition string, batch []posted) {
-	last, known := v.highest[partition]
+	highest, known := v.highest[partition]
 	if !known {
-		last = -1
+		highest = -1
 	}
-	last = min(last, batch[0].ID-1) // a repetition begins anywhere
 	for i, e := range batch {
-		for missing := last + 1; missing < e.ID; missing++ {
-			if !v.rejected[event{partition, missing}] {
-				v.find(partition, "event %d is posted at index %d after event %d, without event %d, which was not rejected", e.ID, i, last, missing)
-				break
-			}
+		if e.ID > highest+1 {
+			v.find(partition, "event %d is posted at index %d, without event %d, which has never come", e.ID, i, highest+1)
 		}
-		if e.ID <= last {
-			v.find(partition, "event %d is posted at index %d after event %d", e.ID, i, last)
+		if i > 0 && e.ID <= batch[i-1].ID {
+			v.find(partition, "event %d is posted at index %d after event %d", e.ID, i, batch[i-1].ID)
 		}
-		last = e.ID
+		highest = max(highest, e.ID)
 	}
 }
 
@@ -186,9 +175,6 @@ func (v *receiver) take(partition string, batch []posted) (rejected []rejection,
 		if known && e.ID <= highest {
 			v.repeated++
 		}
-	}
-	for _, r := range rejected {
-		v.rejected[event{partition, batch[r.Index].ID}] = true
 	}
 	v.highest[partition] = max(highest, batch[len(batch)-1].ID)
 	return rejected, nil
