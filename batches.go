@@ -227,17 +227,18 @@ func (s *batchStore) save(ctx context.Context) error {
 	return nil
 }
 
-// report reports steps that are done, when their checkpoint is stored.
+// report reports steps that are done, when their checkpoint is stored: with those before them, if the answer
+// to the request that stored it was lost.
 func (s *batchStore) report(o Observation) {
-	if s.at == s.done {
-		s.a.observe(o)
-		return
-	}
 	if u := s.unreported; u.Kind != 0 {
 		o.From, o.Events, o.Duration = u.From, o.Events+u.Events, o.Duration+u.Duration
 		o.Filtered += u.Filtered
 	}
 	s.unreported = o
+	if s.at == s.done {
+		s.unreported = Observation{}
+		s.a.observe(o)
+	}
 }
 
 // RecordAttempt implements [driver.TxStore]. The record belongs to the event after the checkpoint.

@@ -425,6 +425,43 @@ func TestBatchesCheckpointEvery(t *testing.T) {
 	})
 }
 
+// What is done is reported in order, also where the answer that its checkpoint is stored was lost.
+func TestBatchesReportedInOrder(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		advances := 0
+		s.store.Faults = &writes{func(op sluicetest.Op, apply func() error) error {
+			if err := apply(); err != nil || op != sluicetest.OpAdvance {
+				return err
+			}
+			if advances++; advances%3 == 0 {
+				return errors.New("the connection was lost")
+			}
+			return nil
+		}}
+		u := s.uploads()
+		u.says = func(context.Context, sluice.Batch) error { time.Sleep(100 * time.Millisecond); return nil }
+		s.send("0", slices.Repeat([]string{"good"}, 1000)...)
+		_, stop := s.upload(u, &sluice.BatchesConfig{CheckpointEvery: 10 * time.Second}, sluice.Config{MaxBatch: 3})
+		time.Sleep(5 * time.Minute)
+		stop()
+		u.wantDone(1000, 0)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at, events := int64(-1), 0
+		for _, o := range s.seen {
+			if o.Kind == sluice.KindCommitted {
+				if o.To.Sequence <= at {
+					s.t.Errorf("events up to %d were reported after those up to %d", o.To.Sequence, at)
+				}
+				at, events = o.To.Sequence, events+o.Events
+			}
+		}
+		if at != 999 || events != 1000 {
+			s.t.Errorf("%d events were reported, up to %d", events, at)
+		}
+	})
+}
+
 // committed returns the last position that was reported.
 func (s *scene) committed() (at int64) {
 	s.mu.Lock()
