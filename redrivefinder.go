@@ -15,14 +15,14 @@ type redriveFinder struct {
 	store driver.RedriveFinder // nil: each partition has to be looked at
 
 	mu       sync.Mutex
-	asking   *redriveQuestion // nil: the next partition that looks asks
-	due      dueRedrives      // the last answer; nil: there is none
-	answered time.Duration    // when it came, by Clock.Elapsed: a slow answer counts as long as a fast one
+	asking   *redriveRequest // in progress; nil: none is
+	due      dueRedrives     // the last answer; nil: there is none
+	answered time.Duration   // when it came, by Clock.Elapsed: a slow answer counts as long as a fast one
 }
 
-// redriveQuestion is one request, for the partitions that wait for its answer. Whichever of
+// redriveRequest is one request, for the partitions that wait for its answer. Whichever of
 // them began it, it ends early only when none of them waits any more.
-type redriveQuestion struct {
+type redriveRequest struct {
 	waiting int  // partitions
 	closed  bool // one of them has given up: no other joins
 	work    context.Context
@@ -64,74 +64,74 @@ func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, erro
 			defer f.mu.Unlock()
 			return f.due.may(partition), nil
 		}
-		q := f.asking
-		began := q == nil
+		r := f.asking
+		began := r == nil
 		if began {
-			q = f.begin(a)
+			r = f.begin(a)
 		}
-		joined := !q.closed
+		joined := !r.closed
 		if joined {
-			q.waiting++
+			r.waiting++
 		}
 		f.mu.Unlock()
 		select {
-		case <-q.done:
+		case <-r.done:
 		case <-ctx.Done():
 			if joined {
-				f.leave(q)
+				f.leave(r)
 			}
 			return false, ctx.Err()
 		}
 		switch {
 		case began:
-			return q.due.may(partition) && q.err == nil, q.err
+			return r.due.may(partition) && r.err == nil, r.err
 		case joined:
-			return q.due.may(partition), nil
+			return r.due.may(partition), nil
 		}
 	}
 }
 
 // begin begins a request. The lock is held.
-func (f *redriveFinder) begin(a *assignment) *redriveQuestion {
-	q := &redriveQuestion{done: make(chan struct{})}
-	q.work, q.cancel = context.WithCancel(a.process)
-	f.asking = q
+func (f *redriveFinder) begin(a *assignment) *redriveRequest {
+	r := &redriveRequest{done: make(chan struct{})}
+	r.work, r.cancel = context.WithCancel(a.process)
+	f.asking = r
 	// The assignment has a goroutine among these: Run waits for them.
-	f.c.assignments.Go(func() { f.ask(q, a.topic.Group) })
-	return q
+	f.c.assignments.Go(func() { f.ask(r, a.topic.Group) })
+	return r
 }
 
 // ask asks the store.
-func (f *redriveFinder) ask(q *redriveQuestion, group Group) {
+func (f *redriveFinder) ask(r *redriveRequest, group Group) {
 	held := f.c.heldPartitions()
-	q.due, q.err = make(dueRedrives, len(held)), goexitError("DuePartitions of the store")
+	r.due, r.err = make(dueRedrives, len(held)), goexitError("DuePartitions of the store")
 	for _, p := range held {
-		q.due[p] = false
+		r.due[p] = false
 	}
 	returns(func() {
 		var list []string
-		list, q.err = f.store.DuePartitions(q.work, group, held)
+		list, r.err = f.store.DuePartitions(r.work, group, held)
 		for _, p := range list {
-			q.due[p] = true
+			r.due[p] = true
 		}
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asking = nil
-	if !q.closed { // else a partition has given up: the next one asks anew
-		f.answered, f.due = f.c.cfg.Clock.Elapsed(), q.due
+	if !r.closed { // else the next partition sends a request of its own
+		f.answered, f.due = f.c.cfg.Clock.Elapsed(), r.due
 	}
-	q.cancel()
-	close(q.done)
+	r.cancel()
+	close(r.done)
 }
 
 // leave ends a partition's wait without an answer.
-func (f *redriveFinder) leave(q *redriveQuestion) {
+func (f *redriveFinder) leave(r *redriveRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	q.closed = true
-	if q.waiting--; q.waiting == 0 {
-		q.cancel()
+	r.closed = true
+	if r.waiting--; r.waiting == 0 {
+		r.cancel()
 	}
 }
 

@@ -47,9 +47,9 @@ func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group, pa
 func TestRedrivesAreFoundTogether(t *testing.T) {
 	const partitions = 20
 	for name, try := range map[string]struct {
-		find                  func(ctx context.Context) error
-		leastAsked, mostAsked int // in a minute
-		leastTold, mostTold   int // failures
+		find                        func(ctx context.Context) error
+		leastRequests, mostRequests int // in a minute
+		leastReported, mostReported int // failures
 	}{
 		"answered":           {func(context.Context) error { return nil }, 58, 62, 0, 0},
 		"failed":             {func(context.Context) error { return errors.New("no") }, 58, 62, 58, 62},
@@ -69,13 +69,13 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 				go func() { ran <- c.Run(s.t.Context()) }()
 				time.Sleep(time.Minute)
 				store.mu.Lock()
-				asked, most := store.requests, store.most
+				requests, most := store.requests, store.most
 				store.mu.Unlock()
-				if asked < try.leastAsked || asked > try.mostAsked || most != 1 {
-					s.t.Errorf("%d requests in a minute, %d at once; want %d to %d, one at a time", asked, most, try.leastAsked, try.mostAsked)
+				if requests < try.leastRequests || requests > try.mostRequests || most != 1 {
+					s.t.Errorf("%d requests in a minute, %d at once; want %d to %d, one at a time", requests, most, try.leastRequests, try.mostRequests)
 				}
-				if told := s.count(sluice.KindFailed) - before; told < try.leastTold || told > try.mostTold {
-					s.t.Errorf("%d failures were reported, want %d to %d: %v", told, try.leastTold, try.mostTold, s.of(sluice.KindFailed))
+				if reported := s.count(sluice.KindFailed) - before; reported < try.leastReported || reported > try.mostReported {
+					s.t.Errorf("%d failures were reported, want %d to %d: %v", reported, try.leastReported, try.mostReported, s.of(sluice.KindFailed))
 				}
 				s.retry()
 				time.Sleep(31 * time.Second)
