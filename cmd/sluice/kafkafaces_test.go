@@ -128,9 +128,9 @@ func TestTruncationIsSeen(t *testing.T) {
 		code, text := get(metrics + "/metrics")
 		return code == http.StatusOK && regexp.MustCompile(`(?m)^sluice_stopped\{.*messaging_system="kafka".*\} 1$`).MatchString(text)
 	})
-	if !strings.Contains(p.err.String(), "the log lost events 30 to 49, which were done") {
-		t.Errorf("it logs\n%s", p.err.String())
-	}
+	await(t, "the halt in the log", func() bool {
+		return strings.Contains(p.err.String(), "the log lost events 30 to 49, which were done")
+	})
 	await(t, "the halt on the dashboard", func() bool {
 		return strings.Contains(liveOf(t, dashboardOf(t, p)), `"state":"stopped"`)
 	})
