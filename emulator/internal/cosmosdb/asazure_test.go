@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,8 +128,8 @@ func TestStopOnError(t *testing.T) {
 // More throughput than the physical partitions can serve comes later, and then with more
 // partitions; meanwhile no other change is taken. Less, and what they can serve, comes at once.
 func TestSlowThroughput(t *testing.T) {
-	var ahead atomic.Int64
-	w := serve(t, &cosmosdb.Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, AsAzure: cosmosdb.AsAzure{SlowThroughput: time.Minute}},
+	now := &clock{now: time.Now()}
+	w := serve(t, &cosmosdb.Config{Now: now.Now, AsAzure: cosmosdb.AsAzure{SlowThroughput: time.Minute}},
 		cosmosdb.ContainerConfig{Database: "db", Name: "docs", Paths: []string{"/key"}, Throughput: 1000})
 	offer := func(method string, ru int) answer {
 		t.Helper()
@@ -147,12 +146,12 @@ func TestSlowThroughput(t *testing.T) {
 	if a := offer(http.MethodPut, 400); a.status != http.StatusBadRequest || a.substatus() != "3205" {
 		t.Errorf("another change: status %d, substatus %q", a.status, a.substatus())
 	}
-	ahead.Store(int64(59 * time.Second))
+	now.advance(59 * time.Second)
 	is(offer(http.MethodGet, 0), "true", 10_000)
 	if r, _ := w.ranges(t, nil); len(r) != 1 {
 		t.Errorf("%d ranges", len(r))
 	}
-	ahead.Store(int64(61 * time.Second))
+	now.advance(2 * time.Second)
 	if r, _ := w.ranges(t, nil); len(r) < 3 {
 		t.Errorf("%d ranges", len(r))
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +25,8 @@ var otherContainer = cosmosdb.ContainerConfig{Database: "db", Name: "other", Pat
 
 // Documents are gone when their time to live has passed: their own, or the container's.
 func TestTimeToLive(t *testing.T) {
-	var ahead atomic.Int64
-	w := serve(t, &cosmosdb.Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, otherContainer)
+	now := &clock{now: time.Now()}
+	w := serve(t, &cosmosdb.Config{Now: now.Now}, otherContainer)
 	if a := w.define(t, http.MethodPost, `,"defaultTtl":100`); a.status != http.StatusCreated {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
@@ -53,11 +52,12 @@ func TestTimeToLive(t *testing.T) {
 			t.Errorf("ttl %s: status %d", bad, a.status)
 		}
 	}
+	written := now.Now()
 	for _, step := range []struct {
 		at   time.Duration
 		left string
 	}{{0, "default,short,never,long"}, {15 * time.Second, "default,never,long"}, {105 * time.Second, "never,long"}, {250 * time.Second, "never"}} {
-		ahead.Store(int64(step.at))
+		now.advance(step.at - now.Now().Sub(written))
 		if n := count(); n != strings.Count(step.left, ",")+1 {
 			t.Errorf("after %v: %d documents", step.at, n)
 		}
@@ -79,7 +79,7 @@ func TestTimeToLive(t *testing.T) {
 	if a := w.define(t, http.MethodPut, ""); a.status != http.StatusOK {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
-	ahead.Store(int64(10 * time.Minute))
+	now.advance(10 * time.Minute)
 	if read("brief") != http.StatusOK || count() != 3 {
 		t.Errorf("%d documents without time to live", count())
 	}
@@ -87,11 +87,11 @@ func TestTimeToLive(t *testing.T) {
 
 // Expired documents that nobody touches don't take memory for ever.
 func TestExpiredDocumentsAreFreed(t *testing.T) {
-	var ahead atomic.Int64
-	w := serve(t, &cosmosdb.Config{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, otherContainer)
+	now := &clock{now: time.Now()}
+	w := serve(t, &cosmosdb.Config{Now: now.Now}, otherContainer)
 	w.define(t, http.MethodPost, `,"defaultTtl":10`)
 	for i := range 3000 {
-		ahead.Add(int64(time.Second / 4))
+		now.advance(time.Second / 4)
 		if a := w.put(t, fmt.Sprintf(`{"id":"%d","key":"a"}`, i), `["a"]`, nil); a.status != http.StatusCreated {
 			t.Fatalf("status %d: %s", a.status, a.body)
 		}
