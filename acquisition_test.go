@@ -257,6 +257,7 @@ func (l *ledger) reconnect(owner string) {
 type delayed struct {
 	*ledger
 	after time.Duration
+	late  sync.WaitGroup // for acquisitions that take effect later
 	mu    sync.Mutex
 	calls int
 }
@@ -269,10 +270,10 @@ func (d *delayed) Acquire(ctx context.Context, g sluice.Group, partition, owner 
 	if !lost {
 		return d.ledger.Acquire(ctx, g, partition, owner, ttl, above)
 	}
-	go func() {
+	d.late.Go(func() {
 		time.Sleep(d.after)
 		_, _ = d.ledger.Acquire(context.Background(), g, partition, owner, ttl, above)
-	}()
+	})
 	return sluice.Lease{}, errCut
 }
 
@@ -281,10 +282,11 @@ func TestOwnLateAcquisitionIsNoOtherProcess(t *testing.T) {
 	for _, n := range []sluice.Partitions{sluice.AllPartitions, sluice.Balanced} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &shared{}
-				_, end := consumer(t, sluicetest.NewHub(group, 6), &delayed{ledger: newLedger(), after: 20 * time.Second}, &sluicetest.Store{}, nil, n, sluice.Config{Owner: "worker", Observer: s})
+				s, leases := &shared{}, &delayed{ledger: newLedger(), after: 20 * time.Second}
+				_, end := consumer(t, sluicetest.NewHub(group, 6), leases, &sluicetest.Store{}, nil, n, sluice.Config{Owner: "worker", Observer: s})
 				time.Sleep(10 * time.Minute)
 				end()
+				leases.late.Wait()
 				if got := s.list(); got != nil {
 					t.Errorf("reported %v", got)
 				}
