@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sluice-go/sluice/autoscale"
@@ -65,6 +66,27 @@ func TestOpenAgain(t *testing.T) {
 	messages, err := s.Queue("q", 0).Receive(t.Context(), 1)
 	if err != nil || string(messages[0].Body) != "a" {
 		t.Errorf("received %v, %v", messages, err)
+	}
+}
+
+// TestOpenTogether: processes that are started together may all create the file.
+func TestOpenTogether(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "state.db")
+		var opening sync.WaitGroup
+		for range 8 {
+			opening.Go(func() {
+				s, err := sqlstore.OpenSQLite(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		opening.Wait()
 	}
 }
 

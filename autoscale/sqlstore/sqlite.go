@@ -5,13 +5,20 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"path/filepath"
+	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/datadir"
 )
+
+// busyTimeout is how long a SQLite file may be held by another process.
+const busyTimeout = 10 * time.Second
 
 // schemaVersion is the user_version of files of this schema.
 const schemaVersion = 1
@@ -68,7 +75,7 @@ func OpenSQLite(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state %s: %w", path, err)
 	}
-	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(absolute), RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"}).String()
+	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(absolute), RawQuery: fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate", busyTimeout.Milliseconds())}).String()
 	if err := datadir.CreateFile(absolute); err != nil {
 		return nil, fmt.Errorf("open state %s: %w: give a path where a SQLite file can be created", path, err)
 	}
@@ -78,10 +85,27 @@ func OpenSQLite(path string) (*Store, error) {
 	}
 	db.SetMaxOpenConns(1)
 	s := &Store{where: path, db: db, dialect: newDialect("", "CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000000", "")}
-	if err := s.prepareFile(context.Background()); err != nil {
+	if err := s.awaitFile(context.Background()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open state %s: %w: give a path where a SQLite file can be created", path, err), db.Close())
 	}
 	return s, nil
+}
+
+// awaitFile prepares the file, and tries again while another process does. SQLite does not wait for
+// that, in spite of busy_timeout, where a connection turns the write-ahead log on
+// (https://sqlite.org/c3ref/busy_handler.html).
+func (s *Store) awaitFile(ctx context.Context) error {
+	deadline := time.Now().Add(busyTimeout)
+	for {
+		err := s.prepareFile(ctx)
+		busy, is := errors.AsType[*sqlite.Error](err)
+		if !is || busy.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+		if err := clock.Sleep(ctx, 5*time.Millisecond+rand.N(5*time.Millisecond)); err != nil {
+			return err
+		}
+	}
 }
 
 // prepareFile creates the tables in a new file.
