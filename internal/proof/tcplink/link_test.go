@@ -53,6 +53,27 @@ func answers(t *testing.T, c net.Conn, within time.Duration) error {
 	return err
 }
 
+// accepted waits until the link has n connections: the kernel connects a client before the link
+// accepts it.
+func accepted(t *testing.T, l *Link, n int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(time.Minute); ; {
+		l.mu.Lock()
+		has := len(l.pairs)
+		l.mu.Unlock()
+		if has == n {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("the link has %d connections, want %d", has, n)
+		}
+	}
+}
+
 func TestLinkReset(t *testing.T) {
 	l := NewTest(t, echo(t))
 	c := dial(t, l)
@@ -84,6 +105,7 @@ func TestLinkSwallows(t *testing.T) {
 			t.Errorf("%s connection: error is %v, want silence", name, err)
 		}
 	}
+	accepted(t, l, 2)
 	if n := l.Recover(); n != 2 {
 		t.Errorf("%d connections were cut, want 2", n)
 	}
