@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -43,6 +45,29 @@ func serve(t testing.TB, e Endpoint, f func(net.Conn)) (addr string, wait func()
 		<-done
 	})
 	return l.Addr().String(), func() { <-done }
+}
+
+// inBubble runs f on the server's end of a connection over which client is connected in a bubble:
+// there, a deadline cannot pass while either of the two has something to do.
+func inBubble(t *testing.T, f func(nc net.Conn), client func(ctx context.Context, ws *websocket.Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		var server sync.WaitGroup
+		server.Go(func() {
+			defer far.Close()
+			f(newConn(far, endpoint))
+		})
+		defer server.Wait()
+		defer near.Close()
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		ws, _, err := websocket.Dial(ctx, "ws://server/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}, HTTPClient: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client(ctx, ws)
+	})
 }
 
 func echo(nc net.Conn) { _, _ = io.Copy(nc, nc) }
@@ -274,7 +299,7 @@ func TestCutOff(t *testing.T) {
 // After a read deadline has passed, the connection can still be written to, and
 // closed by a handshake: a server sends its close frame then.
 func TestReadDeadline(t *testing.T) {
-	addr, wait := serve(t, endpoint, func(nc net.Conn) {
+	inBubble(t, func(nc net.Conn) {
 		b := make([]byte, 10)
 		if n, err := nc.Read(b); err != nil || string(b[:n]) != "a" {
 			t.Errorf("got %q, %v", b[:n], err)
@@ -290,26 +315,20 @@ func TestReadDeadline(t *testing.T) {
 		if err := nc.(*conn).CloseWrite(); err != nil {
 			t.Error(err)
 		}
+	}, func(ctx context.Context, ws *websocket.Conn) {
+		nc := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+		if _, err := nc.Write([]byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(nc); err != nil || string(got) != "last words" {
+			t.Errorf("got %q, %v", got, err)
+		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc := websocket.NetConn(ctx, ws, websocket.MessageBinary)
-	if _, err := nc.Write([]byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(nc); err != nil || string(got) != "last words" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	wait()
 }
 
 // A ping is answered after the deadline of the last write has passed.
 func TestPingAfterWriteDeadline(t *testing.T) {
-	addr, wait := serve(t, endpoint, func(nc net.Conn) {
+	inBubble(t, func(nc net.Conn) {
 		if _, err := nc.Read(make([]byte, 10)); err != nil {
 			t.Error(err)
 		}
@@ -321,25 +340,21 @@ func TestPingAfterWriteDeadline(t *testing.T) {
 		if _, err := nc.Read(make([]byte, 10)); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v", err)
 		}
+	}, func(ctx context.Context, ws *websocket.Conn) {
+		if err := ws.Write(ctx, websocket.MessageBinary, []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := ws.Read(ctx); err != nil || string(got) != "b" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		var pong sync.WaitGroup
+		pong.Go(func() { _, _, _ = ws.Read(ctx) })
+		if err := ws.Ping(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
+			t.Error(err)
+		}
+		pong.Wait()
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/here", &websocket.DialOptions{Subprotocols: []string{"bytes"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ws.Write(ctx, websocket.MessageBinary, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	if _, got, err := ws.Read(ctx); err != nil || string(got) != "b" {
-		t.Fatalf("got %q, %v", got, err)
-	}
-	go func() { _, _, _ = ws.Read(ctx) }() // for the pong
-	if err := ws.Ping(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Error(err)
-	}
-	wait()
 }
