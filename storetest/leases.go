@@ -254,11 +254,20 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		dead, live := h.take(t, "0", "a", h.ttl, 0), h.take(t, "1", "a", h.long, 0)
 		released := h.take(t, "2", "a", h.long, 0)
 		suite.NoError(t, "release", h.Release(suite.Context(t), released))
-		h.clockBack(t, h.LeaseStore, 24*time.Hour)
-		h.held(t, "0", "a", "b")
-		h.held(t, "1", "a", "b")
-		if got := h.info(t, "0"); got.Lease != dead || !got.Live() || got.Remaining > h.ttl {
-			t.Errorf("the clock was set back: got %+v, want the lease for %v at most", got, h.ttl)
+		for day := 1; ; day++ {
+			h.clockBack(t, h.LeaseStore, time.Duration(day)*24*time.Hour)
+			began := time.Now()
+			h.held(t, "0", "a", "b")
+			h.held(t, "1", "a", "b")
+			got := h.info(t, "0")
+			over := !got.Live() && (day == 10 || time.Since(began) < h.ttl)
+			if got.Lease != dead || over || got.Remaining > h.ttl {
+				t.Errorf("the clock was set back: got %+v, want the lease for %v at most", got, h.ttl)
+			}
+			if got.Live() || over {
+				break
+			}
+			// Its time has passed on a busy machine: only another day back shows that it was held.
 		}
 		if got := h.info(t, "1"); got.Lease != live || got.Remaining > h.long || got.Remaining < h.long-suite.Patience {
 			t.Errorf("the clock was set back: got %+v, want the lease for about %v", got, h.long)
