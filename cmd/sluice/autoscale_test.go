@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,9 @@ func TestAutoscaleRunAndLog(t *testing.T) {
 		t.Errorf("the log has %q", kinds)
 	}
 	table := must(t, "", nil, "autoscale", "log", file)
-	if !strings.HasPrefix(table, "TIME") || !strings.Contains(table, "1 → 3") || !strings.Contains(table, "backlog 2500 (avg 2500, max 2500 of 2)") {
+	// Where readings were late, several came at once, and the decision is made with more than two.
+	of := regexp.MustCompile(`backlog 2500 \(avg 2500, max 2500 of ([2-9]|\d\d)\)`)
+	if !strings.HasPrefix(table, "TIME") || !strings.Contains(table, "1 → 3") || !of.MatchString(table) {
 		t.Errorf("the table is\n%s", table)
 	}
 	if lines := strings.Count(must(t, "", nil, "autoscale", "log", file, "--limit", "2"), "\n"); lines != 3 {
@@ -185,7 +188,17 @@ func TestAutoscaleRecordAndBacktest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(recording.Rows) < 3 || recording.Rows[0].Values[0].Value != 2500 {
+	read := 0
+	for _, row := range recording.Rows {
+		switch cell := row.Values[0]; {
+		case cell.State == autoscale.Failed: // on a busy machine a reading may take longer than the interval
+		case cell.Value != 2500:
+			t.Fatalf("recorded %+v", recording)
+		default:
+			read++
+		}
+	}
+	if read < 3 {
 		t.Fatalf("recorded %+v", recording)
 	}
 	plot := filepath.Join(dir, "plot.svg")

@@ -80,7 +80,7 @@ func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
 	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 1)
 		env := environment(connection, url)
-		config := quick(t, url)
+		config := changed(t, longLease...)
 		db := openDatabase(t, url)
 		must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
 		owner := start(t, "", env, "run", config)

@@ -206,9 +206,17 @@ func TestCosmosTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := func() int64 { return w.account.Stats().Unauthorized }
-	// What was let in before may still be written; what comes from now on may not.
 	await(t, "refused requests", func() bool { return refused() > 8 })
-	before, so, since := w.writes(), refused(), time.Now()
+	// What was let in before may still be written; what comes from then on may not.
+	before, since := w.writes(), time.Now()
+	await(t, "a second without writes", func() bool {
+		if n := w.writes(); n != before {
+			before, since = n, time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+	so := refused()
+	since = time.Now()
 	await(t, "more of them, for a minute", func() bool { return refused() > so+4 && time.Since(since) > time.Minute })
 	if after := w.writes(); after != before {
 		t.Errorf("%d writes with a key that is revoked", after-before)

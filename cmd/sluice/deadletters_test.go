@@ -27,7 +27,7 @@ func bury(t *testing.T, url string, n int, replacements ...string) *graveyard {
 	t.Helper()
 	srv, connection := serve(t, 3)
 	g := &graveyard{hub: srv, env: environment(connection, url), db: openDatabase(t, url)}
-	replacements = append(shortLease(url), replacements...)
+	replacements = append(replacements, shortLease(url)...) // another lease among the options counts
 	g.strict = changed(t, replacements...)
 	g.mended = changed(t, append(replacements, "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")...)
 	must(t, "", g.env, "send", "--hub", "flights", writeLines(t, spoiled(n)))
@@ -68,7 +68,7 @@ func TestRetryWhereNobodyOwns(t *testing.T) {
 
 func TestRetryWhereAnOwnerLives(t *testing.T) {
 	eachFastDatabase(t, func(t *testing.T, url string) {
-		g := bury(t, url, 100)
+		g := bury(t, url, 100, longLease...)
 		owner := start(t, "", g.env, "run", g.mended)
 		await(t, "all partitions to be owned", func() bool {
 			return !slices.ContainsFunc(checkpoints(t, g.env, g.strict), func(c checkpoint) bool { return c.Owner == "" })
@@ -89,7 +89,8 @@ func TestRetryByTwoCommandsAtOnce(t *testing.T) {
 		for range 2 {
 			both.Go(func() {
 				code, out, errs := invoke(t, "", g.env, "deadletters", "retry", "--config", g.mended, "--all")
-				if code != 0 || !strings.Contains(out, " 0 failed again") {
+				none := strings.Contains(out, "no dead letters to retry") // the other was much faster
+				if code != 0 || !none && !strings.Contains(out, " 0 failed again") {
 					t.Errorf("exit code %d:\n%s%s", code, out, errs)
 				}
 			})

@@ -207,7 +207,7 @@ func TestDemoCosmosNoticesWhatIsNotExact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "", nil, "demo", "cosmos", "--once", "--events", "2000", "--ru", "2500", "--data", t.TempDir())
+			p := start(t, "", nil, "demo", "cosmos", "--once", "--events", "2000", "--ru", "800", "--data", t.TempDir())
 			c := containerOf(t, p)
 			var ids map[string]int
 			await(t, "a document", func() bool { ids = idsIn(t, c); return len(ids) > 0 })

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"cmp"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,12 +39,7 @@ func TestImportOutsideTheLogOfKafka(t *testing.T) {
 func TestWhatIsWrongWithKafkaIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	open := strings.Join(fakeKafka(t, kfake.SeedTopics(1, "flights")), ",")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := l.Addr().String() // nobody listens there once it is closed
-	l.Close()
+	const closed = "127.0.0.1:1" // nobody listens there
 	database := existingSQLite(t)
 	environment := func(brokers string, more ...string) []string {
 		return append([]string{"KAFKA_BROKERS=" + brokers, "DATABASE_URL=" + database}, more...)

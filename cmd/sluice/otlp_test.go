@@ -155,20 +155,27 @@ func TestOTLP(t *testing.T) {
 			t.Parallel()
 			to := collect(t)
 			_, connection := serve(t, 1)
-			env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), c.env(to)...)
+			env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "flights.db"), append(c.env(to), "OTEL_METRIC_EXPORT_INTERVAL=100")...)
 			must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
-			must(t, "", env, "run", example(t), "--until-caught-up", "--within", "1m")
+			got := func() (got []string) {
+				to.mu.Lock()
+				defer to.mu.Unlock()
+				for _, n := range []string{span, metric, lag} {
+					if to.names[n] {
+						got = append(got, n)
+					}
+				}
+				return got
+			}
+			p := start(t, "", env, "run", example(t))
+			await(t, "the log line of its reading", func() bool { return strings.Contains(p.err.String(), "reading started") })
+			await(t, "what the collector should get", func() bool { return len(got()) >= len(c.want) })
+			p.stop()
+			if got := got(); fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("the collector got %v, want %v", got, c.want)
+			}
 			to.mu.Lock()
 			defer to.mu.Unlock()
-			var got []string
-			for _, n := range []string{span, metric, lag} {
-				if to.names[n] {
-					got = append(got, n)
-				}
-			}
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("the collector got %v of %d names, want %v", got, len(to.names), c.want)
-			}
 			if len(c.want) > 0 && fmt.Sprint(to.services) != "map[service.name=flights-consumer:true team=air:true]" {
 				t.Errorf("the resources are %v", to.services)
 			}

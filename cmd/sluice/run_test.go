@@ -101,11 +101,11 @@ func TestUntilCaughtUpFailsInTime(t *testing.T) {
 	// Keys see to it that both partitions have events.
 	must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:100]))
 	began := time.Now()
-	code, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--within", "4s")
-	if code != 1 || !strings.Contains(errs, "sluice: not caught up within 4s: partition ") || !strings.Contains(errs, " not started, of ") {
+	code, _, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--within", "10s")
+	if code != 1 || !strings.Contains(errs, "sluice: not caught up within 10s: partition ") || !strings.Contains(errs, " not started, of ") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {
+	if took := time.Since(began); took < 10*time.Second || took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }

@@ -66,8 +66,8 @@ func TestStopEndsAlthoughNothingAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.Swallow()
-	p.signal(syscall.SIGTERM)
 	began := time.Now()
+	p.signal(syscall.SIGTERM)
 	code := p.wait()
 	if took := time.Since(began); code != 1 || !strings.Contains(p.err.String(), "not stopped in time, exiting") || took < time.Second+pipelines.EndTimeout {
 		t.Errorf("exit code %d after %v: %s", code, took, p.err.String())

@@ -264,7 +264,7 @@ func TestEachStageIsKilled(t *testing.T) {
 			work[stage].stop()
 		}
 		// All once more, in one process: every figure comes again and changes nothing.
-		last := start(t, "", env, "run", config, "--until-caught-up")
+		last := start(t, "", env, "run", stagesFile(t, url, longLease...), "--until-caught-up")
 		if code := last.wait(); code != 0 {
 			t.Fatalf("exit code %d: %s", code, last.err.String())
 		}
@@ -290,7 +290,7 @@ func TestStagesInOneProcess(t *testing.T) {
 	env := environment(connectionOf(t, server), url)
 	db := openDatabase(t, url)
 	createAirports(t, url, db)
-	config := stagesFile(t, url)
+	config := stagesFile(t, url, longLease...)
 
 	var flights departures
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights.lines(3000)))

@@ -345,6 +345,9 @@ func shortLease(url string) []string {
 	return []string{"\npartitions:", "\n" + lease + "\npartitions:"}
 }
 
+// longLease is a replacement in an example: leases that do not expire while a process gets no CPU.
+var longLease = []string{"\npartitions:", "\nlease: {for: 1m}\npartitions:"}
+
 // flights200k is a file of 200,000 flight records.
 func flights200k(t testing.TB) string {
 	t.Helper()
