@@ -124,7 +124,7 @@ func (f *namespace) listen(cfg *namespaceConfig) error {
 	streams := tls.NewListener(l, f.cert.serverConfig())
 	if cfg.requests != nil {
 		var requests net.Listener
-		streams, requests = websocket.Split(streams, webSocketPath)
+		streams, requests = websocket.Split(streams, webSocketPath, firstBytes)
 		cfg.requests(requests)
 	}
 	f.accept(f.webSocket().Listener(streams))
@@ -146,6 +146,10 @@ func warnOpen(log *slog.Logger, what string, at net.Addr) {
 		log.Warn("no keys are configured: whoever reaches the address can read, write and delete; configure keys, or listen on 127.0.0.1", "server", what, "address", at.String())
 	}
 }
+
+// firstBytes is how long a connection to an address that serves several protocols may take until its
+// first bytes show which it is. Only a test changes it.
+var firstBytes = 10 * time.Second
 
 const webSocketPath = "/$servicebus/websocket"
 

@@ -50,6 +50,7 @@ func TestBusOneTLSAddress(t *testing.T) {
 // A connection to the shared address that sends nothing, or half a request, holds up
 // neither other clients nor Close.
 func TestBusSharedAddressWithSilentClients(t *testing.T) {
+	emulator.SetFirstBytes(t, time.Hour) // nothing else ends a silent connection before Close does
 	srv, err := emulator.StartServiceBus(nil, nil, &emulator.ServiceBusConfig{Listen: "-", TLSListen: "127.0.0.1:0"})
 	must(t, err)
 	defer srv.Close()
@@ -66,7 +67,7 @@ func TestBusSharedAddressWithSilentClients(t *testing.T) {
 	}
 	start := time.Now()
 	must(t, srv.Close())
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Fatalf("Close took %s", took)
 	}
 }

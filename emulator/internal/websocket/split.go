@@ -10,18 +10,15 @@ import (
 	"time"
 )
 
-// firstBytes is how long a connection may take until its first bytes show what it is.
-const firstBytes = 10 * time.Second
-
 // maxTarget bounds the first bytes that are read, which end with a request's target.
 const maxTarget = 512
 
 // Split separates the connections of l, as Azure does on its HTTPS port: requests accepts
 // those that open with an HTTP request for another resource than the WebSocket at path,
-// streams all others. Once both are closed, l and the connections that neither has accepted
-// are closed, too.
-func Split(l net.Listener, path string) (streams, requests net.Listener) {
-	s := &splitter{Listener: l, path: path, open: 2, failed: make(chan error), closed: make(chan struct{}), pending: make(map[net.Conn]struct{})}
+// streams all others. A connection may take firstBytes until it shows what it is. Once both are
+// closed, l and the connections that neither has accepted are closed, too.
+func Split(l net.Listener, path string, firstBytes time.Duration) (streams, requests net.Listener) {
+	s := &splitter{Listener: l, path: path, firstBytes: firstBytes, open: 2, failed: make(chan error), closed: make(chan struct{}), pending: make(map[net.Conn]struct{})}
 	a, b := s.branch(), s.branch()
 	s.running.Go(func() { s.accept(a, b) })
 	return a, b
@@ -30,10 +27,11 @@ func Split(l net.Listener, path string) (streams, requests net.Listener) {
 // splitter accepts connections, and hands each to one of its branches.
 type splitter struct {
 	net.Listener
-	path    string // of the WebSocket
-	failed  chan error
-	closed  chan struct{}
-	running sync.WaitGroup
+	path       string // of the WebSocket
+	firstBytes time.Duration
+	failed     chan error
+	closed     chan struct{}
+	running    sync.WaitGroup
 
 	mu      sync.Mutex
 	open    int                   // branches that aren't closed
@@ -79,7 +77,7 @@ func (s *splitter) forget(nc net.Conn) {
 
 // route reads the first bytes of a connection, and waits until a branch accepts it.
 func (s *splitter) route(nc net.Conn, streams, requests *branch) {
-	_ = nc.SetDeadline(time.Now().Add(firstBytes)) // if it fails, so does Peek
+	_ = nc.SetDeadline(time.Now().Add(s.firstBytes)) // if it fails, so does Peek
 	c := &peeked{Conn: nc, r: bufio.NewReaderSize(nc, maxTarget)}
 	to := requests
 	first, err := c.r.Peek(4)

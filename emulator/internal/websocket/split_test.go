@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 )
 
 // Requests for the WebSocket are streams, in every form that clients write them.
@@ -12,7 +13,7 @@ func TestSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	streams, requests := Split(l, "/$servicebus/websocket")
+	streams, requests := Split(l, "/$servicebus/websocket", time.Minute)
 	defer requests.Close()
 	defer streams.Close()
 	arrived := make(chan string)
