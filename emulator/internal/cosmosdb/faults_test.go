@@ -1,9 +1,12 @@
 package cosmosdb_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,11 +106,29 @@ func (w *world) try(t *testing.T, rangeID string, operations []byte) error {
 	return err
 }
 
+// oneConnection is an HTTP client's transport with a single connection. The standard one gives its
+// connection up if an answer comes more than 50 ms before it has noted that the request is written.
+type oneConnection struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func (c *oneConnection) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := req.Write(c); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(c.answers, req)
+}
+
 // A client that reuses its connection opens one.
 func TestConnectionsAreCounted(t *testing.T) {
 	w := serve(t, nil, docs)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
+	conn, err := net.Dial("tcp", strings.Trim(strings.TrimPrefix(w.endpoint, "http:"), "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := &http.Client{Transport: &oneConnection{conn, bufio.NewReader(conn)}}
 	for range 20 {
 		if a := w.do(t, client, http.MethodGet, docsLink, "colls", docsLink, nil, nil); a.status != http.StatusOK {
 			t.Fatalf("status %d: %s", a.status, a.body)
