@@ -53,7 +53,7 @@ type assignment struct {
 	// incarnation. The background goroutine of AtLeastOnce reads it when there are dead
 	// letters, which is after that; only under Replay does it ever change.
 	incarnation  string   // the topic's, which the claimed checkpoint is of
-	assignedHook bool     // Hooks.Assigned was called
+	assignedHook bool     // Hooks.Assigned was called, if there is one
 	unanswered   int      // how many requests in a row had no answer, at most two
 	start        Position // that was chosen; Unset if the partition had a checkpoint
 	seekAgain    bool     // the start is to be chosen again
@@ -124,7 +124,7 @@ func (a *assignment) end(cause error) {
 	} else {
 		a.failed(fmt.Errorf("release lease: %w", err))
 	}
-	if hook := a.c.cfg.Hooks.Released; hook != nil {
+	if hook := a.c.cfg.Hooks.Released; hook != nil && a.assignedHook {
 		ctx := context.WithoutCancel(a.work)
 		released := a.delivery.doing(activityReleased, 0, 0)
 		a.hook("released", func() error { return hook(ctx, a.lease, cause) })

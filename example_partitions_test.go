@@ -29,7 +29,7 @@ func ExamplePartitions_balanced() {
 		return must(sluice.New(hub, leases, sluice.Transactional(store, handler), &sluice.Config{
 			Partitions:  sluice.Balanced,
 			Owner:       owner,
-			LeaseFor:    3 * time.Second, // the same in all processes, as RenewEvery
+			LeaseFor:    30 * time.Second, // the same in all processes, as RenewEvery
 			RenewEvery:  100 * time.Millisecond,
 			AssignEvery: 10 * time.Millisecond,
 			Hooks: sluice.Hooks{
@@ -47,8 +47,13 @@ func ExamplePartitions_balanced() {
 	owned := map[string]int{}
 	await := func(first, second int) {
 		for owned["first"] != first || owned["second"] != second {
-			c := <-changes
-			owned[c.owner] += c.n
+			select {
+			case c := <-changes:
+				owned[c.owner] += c.n
+			case <-ctx.Done():
+				fmt.Println(ctx.Err())
+				return
+			}
 		}
 		fmt.Println("first:", owned["first"], "second:", owned["second"])
 	}

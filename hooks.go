@@ -16,7 +16,8 @@ type Hooks struct {
 	Renewed func(ctx context.Context, lease Lease) error
 	// Released is called after the last event was handled and the lease was
 	// released or lost. cause says why; it is nil after a graceful stop and for a
-	// partition that is handed over to another consumer.
+	// partition that is handed over to another consumer. It is called only where Assigned
+	// was, or would have been if set: not where the checkpoint was never claimed.
 	Released func(ctx context.Context, lease Lease, cause error) error
 	// Batch is called after a commit with the events that it covered; with Batches, after
 	// the handler has returned.

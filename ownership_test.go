@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,6 +262,44 @@ func TestTakeover(t *testing.T) {
 				endA()
 				endB()
 			})
+		})
+	}
+}
+
+// unclaimed is a store whose checkpoints cannot be claimed.
+type unclaimed struct{ *sluicetest.Store }
+
+func (unclaimed) Claim(context.Context, sluice.Lease, string) (sluice.Checkpoint, error) {
+	return sluice.Checkpoint{}, errors.New("no")
+}
+
+// The hook Released follows Assigned: a partition that is given up before it was assigned has neither.
+func TestReleasedFollowsAssigned(t *testing.T) {
+	for _, claimed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			store, want := driver.TxStore[*sluicetest.Tx](&sluicetest.Store{}), []string{"assigned", "released"}
+			if !claimed {
+				store, want = unclaimed{&sluicetest.Store{}}, nil
+			}
+			leases := newLedger()
+			var calls []string
+			c := must(sluice.New(sluicetest.NewHub(group, 1), leases, sluice.Transactional(store, nothing), &sluice.Config{Partitions: 1, Hooks: sluice.Hooks{
+				Assigned: func(context.Context, sluice.Lease, sluice.Checkpoint) error {
+					calls = append(calls, "assigned")
+					return nil
+				},
+				Released: func(context.Context, sluice.Lease, error) error { calls = append(calls, "released"); return nil },
+			}}))
+			var running sync.WaitGroup
+			running.Go(func() { _ = c.Run(t.Context()) })
+			time.Sleep(10 * time.Second)
+			if err := c.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			running.Wait()
+			if n := len(leases.takings()); n != 1 || !slices.Equal(calls, want) {
+				t.Errorf("the checkpoint is claimed: %v, %d leases were taken, the hooks called: %v, want 1, %v", claimed, n, calls, want)
+			}
 		})
 	}
 }
