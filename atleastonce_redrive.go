@@ -255,7 +255,7 @@ func (w *atLeastOnceWorker[R]) findRedrives(ctx context.Context) {
 			w.deadLetters.setHeld(keys)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errAskedTogether) {
 		w.a.failed(fmt.Errorf("look for redrives: %w", err))
 	}
 }

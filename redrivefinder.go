@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ type redriveFinder struct {
 
 	mu       sync.Mutex
 	asking   *redriveRequest // in progress; nil: none is
-	due      dueRedrives     // the last answer; nil: there is none
-	answered time.Duration   // when it came, by Clock.Elapsed: a slow answer counts as long as a fast one
+	last     *redriveRequest // nil: none has ended
+	answered time.Duration   // when its answer came, by Clock.Elapsed: a slow answer counts as long as a fast one
 }
 
 // redriveRequest is one request, for the partitions that wait for its answer. Whichever of
@@ -28,19 +29,21 @@ type redriveRequest struct {
 	work    context.Context
 	cancel  context.CancelFunc // ends work
 	done    chan struct{}      // closed when the request has ended
-	due     dueRedrives
+	due     map[string]bool    // whether it has redrives that are due, of each partition that was asked for
 	err     error
 }
 
-// dueRedrives says of each partition that was asked for whether it has redrives that are due; after
-// a failure that none has.
-type dueRedrives map[string]bool
+// errAskedTogether is the error of a request that another partition began, which reports it.
+var errAskedTogether = errors.New("another partition's request has failed")
 
-// may reports whether a partition may have some: it has, or was not asked for, because it was acquired
-// since.
-func (d dueRedrives) may(partition string) bool {
-	due, asked := d[partition]
-	return due || !asked
+// mayBeDue reports whether a partition may have redrives that are due: it has, or was not asked for, because
+// it was acquired since.
+func (r *redriveRequest) mayBeDue(partition string) (bool, error) {
+	due, asked := r.due[partition]
+	if asked && r.err != nil {
+		return false, errAskedTogether
+	}
+	return due || !asked, nil
 }
 
 // redriveFinderOf returns a store as what redriveFinder needs, nil if it is none.
@@ -50,9 +53,9 @@ func redriveFinderOf(store any) driver.RedriveFinder {
 }
 
 // mayBeDue reports whether an assignment's partition had redrives that were due at some time in
-// the last RedriveEvery, or may have had some. A request that fails is the error of the partition
-// that began it; the others find nothing, and the store is asked again after RedriveEvery.
-// [Consumer.Redrive] looks at each partition itself.
+// the last RedriveEvery, or may have had some. A request that fails does so for all partitions, and the
+// store is asked again after RedriveEvery. The one that began it gets the error to report, the others get
+// errAskedTogether. [Consumer.Redrive] looks at each partition itself.
 func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, error) {
 	if f.store == nil || !f.c.runs() {
 		return true, nil
@@ -60,9 +63,9 @@ func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, erro
 	partition := a.lease.Partition
 	for {
 		f.mu.Lock()
-		if f.due != nil && f.c.cfg.Clock.Elapsed()-f.answered < f.c.cfg.RedriveEvery {
+		if f.last != nil && f.c.cfg.Clock.Elapsed()-f.answered < f.c.cfg.RedriveEvery {
 			defer f.mu.Unlock()
-			return f.due.may(partition), nil
+			return f.last.mayBeDue(partition)
 		}
 		r := f.asking
 		began := r == nil
@@ -83,10 +86,10 @@ func (f *redriveFinder) mayBeDue(ctx context.Context, a *assignment) (bool, erro
 			return false, ctx.Err()
 		}
 		switch {
-		case began:
-			return r.due.may(partition) && r.err == nil, r.err
+		case began && r.err != nil:
+			return false, r.err
 		case joined:
-			return r.due.may(partition), nil
+			return r.mayBeDue(partition)
 		}
 	}
 }
@@ -104,7 +107,7 @@ func (f *redriveFinder) begin(a *assignment) *redriveRequest {
 // ask asks the store.
 func (f *redriveFinder) ask(r *redriveRequest, group Group) {
 	held := f.c.heldPartitions()
-	r.due, r.err = make(dueRedrives, len(held)), goexitError("DuePartitions of the store")
+	r.due, r.err = make(map[string]bool, len(held)), goexitError("DuePartitions of the store")
 	for _, p := range held {
 		r.due[p] = false
 	}
@@ -119,7 +122,7 @@ func (f *redriveFinder) ask(r *redriveRequest, group Group) {
 	defer f.mu.Unlock()
 	f.asking = nil
 	if !r.closed { // else the next partition sends a request of its own
-		f.answered, f.due = f.c.cfg.Clock.Elapsed(), r.due
+		f.answered, f.last = f.c.cfg.Clock.Elapsed(), r
 	}
 	r.cancel()
 	close(r.done)

@@ -21,6 +21,14 @@ type findingStore struct {
 
 	mu                   sync.Mutex
 	requests, open, most int
+	looks                int // at one partition
+}
+
+func (s *findingStore) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
+	s.mu.Lock()
+	s.looks++
+	s.mu.Unlock()
+	return s.Store.Due(ctx, group, partition, limit)
 }
 
 func (s *findingStore) DuePartitions(ctx context.Context, group sluice.Group, partitions []string) ([]string, error) {
@@ -88,6 +96,45 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNoPartitionLooksAfterFailure: where the request for all partitions fails, none of them asks the store by
+// itself, whichever began the request, and also if its redrives are in progress.
+func TestNoPartitionLooksAfterFailure(t *testing.T) {
+	stage(t, 5, func(s *scene) {
+		for p := range 5 {
+			s.send(strconv.Itoa(p), "reject")
+		}
+		_, end := s.consume("before", mended, sluice.Config{})
+		time.Sleep(time.Minute)
+		end()
+		s.retry()
+		began := time.Now()
+		store := &findingStore{Store: s.store, until: began.Add(time.Hour), find: func(context.Context) error {
+			if time.Since(began) < 5*time.Second {
+				return nil
+			}
+			return errors.New("no")
+		}}
+		slow := must(sluice.Workers(5, func(context.Context, *sluice.Event) error { time.Sleep(time.Minute); return nil }))
+		s.runWith(sluice.AtLeastOnce(store, sluice.EventAsRecord, slow, nil), sluice.Config{AssignBurst: 5}, func() {
+			looks := func() int {
+				store.mu.Lock()
+				defer store.mu.Unlock()
+				return store.looks
+			}
+			time.Sleep(10*time.Second + 500*time.Millisecond)
+			before := looks()
+			time.Sleep(30 * time.Second)
+			if n := looks() - before; before == 0 || n > 0 {
+				s.t.Errorf("%d looks at single partitions while the store answers, and %d in 30 s in which it does not: want some, none", before, n)
+			}
+			time.Sleep(time.Minute)
+		})
+		if left := len(s.letters()); left != 0 {
+			s.t.Errorf("%d of 5 dead letters are left", left)
+		}
+	})
 }
 
 // TestRedrivesOfPartitionsAcquiredLater: a partition that is acquired after the store was asked does not wait

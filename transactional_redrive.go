@@ -107,7 +107,9 @@ func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		w.a.failed(err)
+		if !errors.Is(err, errAskedTogether) {
+			w.a.failed(err)
+		}
 		return nil
 	}
 	if len(due) == 0 {
