@@ -256,7 +256,8 @@ func TestBalancedJoinsALongList(t *testing.T) {
 		f.burst = 64
 		f.join(sluice.Balanced)
 		f.settle(30 * time.Second)
-		time.Sleep(30 * time.Second)
+		// Between two ticks of the first process: at a tick, who comes first would be up to the scheduler.
+		time.Sleep(30*time.Second + 50*time.Millisecond)
 		f.join(sluice.Balanced)
 		free := map[string]time.Time{} // since when
 		var longest time.Duration
