@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // credential returns a token that names its scope, or blocks.
@@ -42,6 +46,29 @@ func TestEntraID(t *testing.T) {
 	_, _, err = m.Authenticate(suite.Context(t), brokers[0])
 	if _, ours := errors.AsType[*tokenError](err); !ours || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a credential that does not answer: %v", err)
+	}
+}
+
+// A broker refuses to authenticate a connection again too soon, with the same code as one that expects
+// no authentication. The first is asked over another connection, the second is named.
+func TestIllegalState(t *testing.T) {
+	c, fake := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "password"),
+		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "1000"})) // before each request
+	s, err := c.open(t, &Config{Authentication: Plain("user", "password")}).Source(c.topic, "test", nil)
+	suite.NoError(t, "source", err)
+	_, err = s.Describe(suite.Context(t))
+	suite.NoError(t, "describe", err)
+	refusal := kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, Err: kerr.IllegalSaslState}
+	once := fake.Fault(refusal)
+	_, err = s.Describe(suite.Context(t))
+	if err != nil || once.Hits() != 1 {
+		t.Errorf("refused %d times: %v", once.Hits(), err)
+	}
+	refusal.Count = -1
+	fake.Fault(refusal)
+	_, err = s.Describe(suite.Context(t))
+	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "the broker expects no authentication at this port") {
+		t.Errorf("refused always: %v", err)
 	}
 }
 

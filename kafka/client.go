@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -196,12 +197,15 @@ func request[Response any](ctx context.Context, c *Client, broker int32, r kgoRe
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
-	var answer any
-	var err error
-	if broker == anyBroker {
-		answer, err = c.requests.Request(ctx, r)
-	} else {
-		answer, err = c.requests.Broker(int(broker)).Request(ctx, r)
+	send := c.requests.Request
+	if broker != anyBroker {
+		send = c.requests.Broker(int(broker)).Request
+	}
+	answer, err := send(ctx, r)
+	if errors.Is(err, kerr.IllegalSaslState) {
+		// Kafka also says so if a connection is authenticated again within a second, as it is where
+		// that takes about as long as a session lasts. It is closed then, and a new one is authenticated.
+		answer, err = send(ctx, r)
 	}
 	switch {
 	case err != nil && context.Cause(ctx) == errTimeout:

@@ -81,11 +81,13 @@ func TestCompactedLog(t *testing.T) {
 // what to do.
 func TestSecured(t *testing.T) {
 	t.Parallel()
-	secured := kafkatest.New(t, &kafkatest.Config{Secure: true, Settings: []string{"connections.max.reauth.ms=4000"}})
+	secured := kafkatest.New(t, &kafkatest.Config{Secure: true, Settings: []string{"connections.max.reauth.ms=10000"}})
 	topic := secured.Topic(t, 2)
 	token := func(valid time.Duration) *Authentication {
 		return OAuthBearer(func(context.Context) (string, error) { return secured.Token("someone", valid) })
 	}
+	// Authenticating takes less than that, even on a busy machine.
+	const shortToken = 8 * time.Second
 	broken := OAuthBearer(func(context.Context) (string, error) { return "no.valid.token", nil })
 	user, password := kafkatest.User, secured.Password()
 	try := func(t *testing.T, listener kafkatest.Listener, cfg *Config) (driver.Reader, error) {
@@ -107,7 +109,7 @@ func TestSecured(t *testing.T) {
 		"SCRAM-SHA-256":  {kafkatest.SASL, Config{Authentication: SCRAM256(user, password)}},
 		"SCRAM-SHA-512":  {kafkatest.SASLTLS, Config{Authentication: SCRAM512(user, password), TLS: secured.TLS(false)}},
 		"OAUTHBEARER":    {kafkatest.SASLTLS, Config{Authentication: token(time.Hour), TLS: secured.TLS(false)}},
-		"short tokens":   {kafkatest.SASL, Config{Authentication: token(3 * time.Second)}},
+		"short tokens":   {kafkatest.SASL, Config{Authentication: token(shortToken)}},
 		"through a dial": {kafkatest.SASLTLS, Config{Authentication: Plain(user, password), TLS: secured.TLS(false), Dial: new(net.Dialer).DialContext}},
 	} {
 		r, err := try(t, way.listener, &way.cfg)
@@ -144,7 +146,7 @@ func TestSecured(t *testing.T) {
 		}
 	})
 	// Sessions are authenticated again before they end, while readers are open.
-	time.Sleep(time.Until(opened.Add(6 * time.Second)))
+	time.Sleep(time.Until(opened.Add(2 * shortToken)))
 	c := newCluster(t, secured.Brokers(), topic)
 	c.send(t, "a")
 	for name, r := range readers {
