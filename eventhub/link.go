@@ -163,6 +163,23 @@ func (l *link) wait(ctx context.Context) ([]*driver.Event, error) {
 	return nil, l.explain(err)
 }
 
+// waitFor is wait for at most d; it returns no events and no error if none come. The time is waited in
+// parts, of which each begins after the one before: a pause of this process longer than d passes one
+// part at most, so that what has come meanwhile is found in the next.
+func (l *link) waitFor(ctx context.Context, d time.Duration) ([]*driver.Event, error) {
+	const parts = 4
+	for range parts {
+		part, cancel := context.WithTimeout(ctx, d/parts)
+		events, err := l.wait(part)
+		over := err != nil && err == part.Err()
+		cancel()
+		if !over || ctx.Err() != nil {
+			return events, err
+		}
+	}
+	return nil, nil
+}
+
 // close detaches the link, if the broker answers in time, and closes the
 // connection in any case. It may be called again, and waits for the first call.
 func (l *link) close(ctx context.Context) {

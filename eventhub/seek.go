@@ -189,16 +189,14 @@ func (k seek) end(ctx context.Context) (int64, error) {
 	l, events, err := k.attach(ctx, k.partition, azeventhubs.StartPosition{SequenceNumber: &far}, k.epoch, 1)
 	if err == nil {
 		defer l.close(ctx)
-		// The refusal may come a moment after the link was attached.
-		bound, cancel := context.WithTimeout(ctx, k.wait)
-		defer cancel()
 		if len(events) == 0 {
-			events, err = l.wait(bound)
+			// The refusal may come a moment after the link was attached.
+			events, err = l.waitFor(ctx, k.wait)
 		}
 		switch {
-		case err == nil:
+		case len(events) > 0:
 			return events[len(events)-1].Sequence, nil
-		case bound.Err() != nil && ctx.Err() == nil:
+		case err == nil:
 			return driver.Unset.Sequence, nil
 		}
 	}
