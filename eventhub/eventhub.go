@@ -126,6 +126,10 @@ type Source struct {
 
 	management management
 
+	// Only tests change these.
+	closeTimeout time.Duration // how long close waits for the broker to detach a link
+	startAfresh  time.Duration // of intakes
+
 	mu      sync.Mutex
 	links   map[*link]struct{} // the open ones, for Close
 	closing bool
@@ -175,7 +179,7 @@ func newSource(ep endpoint, hub string, credential azcore.TokenCredential, cfg *
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{broker: ep, hub: hub, cfg: c, links: map[*link]struct{}{}}
+	s := &Source{broker: ep, hub: hub, cfg: c, closeTimeout: closeTimeout, startAfresh: startAfresh, links: map[*link]struct{}{}}
 	if credential != nil {
 		// Half, so that the error names the token if that is what is late.
 		s.credential = boundedCredential{credential, c.Timeout / 2}

@@ -12,7 +12,8 @@ import (
 // TCP stops the broker. Credit alone bounds little: it counts events, it cannot be taken
 // back, and the events after a thousand small ones may be large.
 type intake struct {
-	limit int // 0: none
+	limit       int // 0: none
+	startAfresh time.Duration
 
 	mu      sync.Mutex
 	held    int           // bytes that came and that Read has not returned
@@ -60,7 +61,7 @@ func (i *intake) await() (waited bool) {
 		waited = true
 		var pace <-chan time.Time
 		if waiting {
-			pace = time.After(startAfresh)
+			pace = time.After(i.startAfresh)
 		}
 		select {
 		case <-changed:

@@ -42,7 +42,9 @@ func TestPrefetchBytesOfLargeEvents(t *testing.T) {
 		b.send("0", 0, small, 100)
 		b.send("0", small, large, size)
 		cfg, came := b.counted(Config{PrefetchBytes: limit})
-		r := b.open(b.source(cfg), "0", driver.Origin, 1).(*reader)
+		s := b.source(cfg)
+		s.startAfresh = time.Minute // a test that does not run for a moment is no reason to count afresh
+		r := b.open(s, "0", driver.Origin, 1).(*reader)
 		b.read(r, small, 1000)
 		var last int64
 		var since time.Time
@@ -96,12 +98,14 @@ func TestCloseWhileFull(t *testing.T) {
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, nil)
 		b.send("0", 0, 64, 256<<10)
-		r := b.open(b.source(&Config{PrefetchBytes: 100_000}), "0", driver.Origin, 1).(*reader)
+		s := b.source(&Config{PrefetchBytes: 100_000, Timeout: time.Minute})
+		s.closeTimeout = time.Minute
+		r := b.open(s, "0", driver.Origin, 1).(*reader)
 		b.read(r, 1, 1)
 		b.eventually("the connection is read no more", r.link.intake.full)
 		began := time.Now()
 		b.ok("close", r.Close(b.now))
-		if d := time.Since(began); d >= closeTimeout {
+		if d := time.Since(began); d >= s.closeTimeout {
 			t.Errorf("close took %v", d)
 		}
 	})

@@ -63,7 +63,7 @@ type failure struct {
 func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*driver.Event, error) {
 	l := &link{
 		source: s, partition: partition, path: fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition),
-		intake: intake{limit: s.cfg.PrefetchBytes},
+		intake: intake{limit: s.cfg.PrefetchBytes, startAfresh: s.startAfresh},
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error
@@ -186,7 +186,7 @@ func (l *link) close(ctx context.Context) {
 	l.closed.Do(func() {
 		l.end()
 		l.source.unregister(l)
-		ctx, cancel := context.WithTimeout(ctx, min(closeTimeout, l.source.cfg.Timeout))
+		ctx, cancel := context.WithTimeout(ctx, min(l.source.closeTimeout, l.source.cfg.Timeout))
 		defer cancel()
 		if l.intake.close() {
 			cancel() // the broker's answer comes after events for which there is no room
