@@ -89,6 +89,17 @@ func (d *delivery) runAs(cfg *Config, delivery func(*Sink) sluice.Delivery) []sl
 	return letters
 }
 
+// oneIn5 returns a function that returns true at random, once in five calls.
+func oneIn5(seed uint64) func() bool {
+	var mu sync.Mutex // the requests of two partitions come at once
+	random := rand.New(rand.NewPCG(seed, 0))
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(5) == 0
+	}
+}
+
 // distinct returns how many events the receiver has stored, of all partitions.
 func (v *receiver) distinct() int {
 	v.mu.Lock()
@@ -112,6 +123,7 @@ func TestTroubledReceiver(t *testing.T) {
 			return false
 		}
 	}
+	loses := oneIn5(1)
 	downFor := func(d time.Duration, how func(w http.ResponseWriter)) func(*receiver, http.ResponseWriter, *http.Request, []int64) bool {
 		var once sync.Once
 		var from time.Time
@@ -153,7 +165,7 @@ func TestTroubledReceiver(t *testing.T) {
 		}, false},
 		{"loses every fifth answer", func(v *receiver, _ http.ResponseWriter, r *http.Request, ids []int64) bool {
 			time.Sleep(time.Millisecond)
-			if rand.N(5) == 0 {
+			if loses() {
 				v.store(r.Header.Get("Sluice-Source"), ids...)
 				panic(http.ErrAbortHandler)
 			}
