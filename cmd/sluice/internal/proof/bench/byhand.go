@@ -94,7 +94,7 @@ func loopByHand(ctx context.Context, j *job, m *meter, partition string, g *star
 			continue
 		}
 		for _, e := range events {
-			if err := m.timed(*e.EnqueuedTime, e.Body); err != nil {
+			if err := m.timed(e.SequenceNumber, *e.EnqueuedTime, e.Body); err != nil {
 				return err
 			}
 		}

@@ -21,15 +21,15 @@ type job struct {
 	Contender  string
 	Hub        string // connection string
 	Partitions int
-	Events     int           // of each partition
-	Database   string        // URL as in a pipeline file; empty for a contender that only reads
-	Raw        bool          // write bodies as they are, without decoding
-	Live       bool          // events are published meanwhile: measure how long each takes
-	Idle       bool          // no events come: do not sample the heap, which would keep the process busy
-	Warm       time.Duration // events that are published so early are not timed
-	Body       int           // bytes of a body, for contenders without a hub
-	Batch      int           // events of the largest transaction; 0: each contender's default
-	Profiles   string        // prefix of the paths of profiles; empty for none
+	Events     int    // of each partition
+	Database   string // URL as in a pipeline file; empty for a contender that only reads
+	Raw        bool   // write bodies as they are, without decoding
+	Live       bool   // events are published meanwhile: measure how long each takes
+	Idle       bool   // no events come: do not sample the heap, which would keep the process busy
+	Warm       int    // so many events of each partition, the first ones, are not timed
+	Body       int    // bytes of a body, for contenders without a hub
+	Batch      int    // events of the largest transaction; 0: each contender's default
+	Profiles   string // prefix of the paths of profiles; empty for none
 }
 
 const (

@@ -35,7 +35,7 @@ type latencyBench struct {
 const (
 	// fewestTimed is how many events are timed at least at a rate.
 	fewestTimed = 60
-	// warmUp is how long events are published before one counts, while both ends open their links.
+	// warmUp is how long events are published that do not count, while both ends open their links.
 	warmUp = 2 * time.Second
 	// settle is how long an idle process runs before it is measured.
 	settle = 10 * time.Second
@@ -149,6 +149,12 @@ type rateRun struct {
 	Load    float64 `json:"load_before"`
 }
 
+// eachWithin is how many events of each partition are published at a rate within a time, rounded up.
+func eachWithin(rate int, d time.Duration) int {
+	const each = maxPartitions * time.Second
+	return int((time.Duration(rate)*d + each - 1) / each)
+}
+
 // publishing measures a contender that reads events while they are published.
 func (o *latencyBench) publishing(ctx context.Context, db *databases, rate int, c contender) (*rateRun, error) {
 	h, err := startHub(ctx, maxPartitions)
@@ -161,9 +167,9 @@ func (o *latencyBench) publishing(ctx context.Context, db *databases, rate int, 
 		return nil, err
 	}
 	defer d.drop()
-	took := max(o.live, fewestTimed*time.Second/time.Duration(rate)) + warmUp
-	f := &feed{rate: rate, size: 1000, body: reading, each: int(float64(rate) / maxPartitions * took.Seconds())}
-	j := &job{Contender: c.Name, Hub: h.connection, Partitions: maxPartitions, Events: f.each, Database: d.url, Live: true, Warm: warmUp}
+	warm := eachWithin(rate, warmUp)
+	f := &feed{rate: rate, size: 1000, body: reading, each: warm + eachWithin(rate, max(o.live, fewestTimed*time.Second/time.Duration(rate)))}
+	j := &job{Contender: c.Name, Hub: h.connection, Partitions: maxPartitions, Events: f.each, Database: d.url, Live: true, Warm: warm}
 	if o.profiles != "" {
 		j.Profiles = filepath.Join(o.profiles, fmt.Sprintf("latency-%d-%s-", rate, c))
 	}

@@ -103,11 +103,11 @@ func (m *meter) committed() {
 	m.transactions++
 }
 
-// timed records how long an event took that is committed now.
-func (m *meter) timed(enqueued time.Time, body []byte) error {
+// timed records how long event n of a partition took, which is committed now.
+func (m *meter) timed(n int64, enqueued time.Time, body []byte) error {
 	now := time.Now()
 	at, err := published(body)
-	if err != nil || at.Before(m.began.Add(m.job.Warm)) {
+	if err != nil || n < int64(m.job.Warm) {
 		return err
 	}
 	m.mu.Lock()

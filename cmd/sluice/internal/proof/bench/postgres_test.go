@@ -30,8 +30,8 @@ func TestLatencyOnPostgres(t *testing.T) {
 	}
 	for _, of := range r.Rates {
 		for _, run := range of.Runs {
-			// The events of the warm-up do not count.
-			if p := run.Published; p.P50 <= 0 || p.P99 < p.P50 || p.P999 < p.P99 || p.Max < p.P999 || p.Events < 100 || p.Events > 250 || run.Reached < 100 {
+			// 2000 events of the warm-up do not count.
+			if p := run.Published; p.P50 <= 0 || p.P99 < p.P50 || p.P999 < p.P99 || p.Max < p.P999 || p.Events != 200 || run.Reached < 100 {
 				t.Errorf("%s: %+v", of.contender, run)
 			}
 		}

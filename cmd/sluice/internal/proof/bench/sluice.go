@@ -173,7 +173,7 @@ func (g *goal) Observe(o sluice.Observation) {
 // timed times events that are committed now.
 func (g *goal) timed(events []*sluice.Event) error {
 	for _, e := range events {
-		if err := g.meter.timed(e.Enqueued, e.Body); err != nil {
+		if err := g.meter.timed(e.Sequence, e.Enqueued, e.Body); err != nil {
 			return err
 		}
 	}
