@@ -62,7 +62,11 @@ func (c *Client) Explain(thing string, err error) error {
 	var token *tokenError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", thing, err)
+	case errors.As(err, &remote) && remote.Op == "dial":
+		return fmt.Errorf("%s: cannot connect: %s: check the addresses of the brokers, and whether they run", thing, c.oneLine(remote.Error()))
+	case errors.Is(err, context.DeadlineExceeded): // which a dial that times out is too
 		return fmt.Errorf("%s: %w", thing, err)
 	case errors.As(err, &certificate):
 		return &refusedError{fmt.Sprintf("%s: the broker's certificate is not valid here (%s): trust its authority, or use the name that it names", thing, c.oneLine(certificate.Err.Error())), err}
@@ -80,8 +84,6 @@ func (c *Client) Explain(thing string, err error) error {
 		return fmt.Errorf("%s: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set", thing)
 	case code != nil:
 		return fmt.Errorf("%s: the broker says: %s", thing, c.oneLine(err.Error()))
-	case errors.As(err, &remote) && remote.Op == "dial":
-		return fmt.Errorf("%s: cannot connect: %s: check the addresses of the brokers, and whether they run", thing, c.oneLine(remote.Error()))
 	case isTimeout(err):
 		return fmt.Errorf("%s: no answer within %v: %s", thing, c.timeout/3, c.oneLine(err.Error()))
 	}

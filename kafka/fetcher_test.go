@@ -72,8 +72,9 @@ func TestGive(t *testing.T) {
 
 // A leader that answers everything but fetches is reported after the timeout.
 func TestNotServed(t *testing.T) {
+	t.Parallel()
 	c, fake := newFake(t)
-	s, err := c.open(t, &Config{Timeout: time.Second}).Source(c.topic, "test", nil)
+	s, err := c.open(t, &Config{Timeout: 3 * time.Second}).Source(c.topic, "test", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

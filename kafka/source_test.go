@@ -24,8 +24,9 @@ import (
 
 // A topic that is not there is refused, and says what to do.
 func TestNoSuchTopic(t *testing.T) {
+	t.Parallel()
 	c, _ := newFake(t)
-	s, err := c.open(t, &Config{Timeout: time.Second}).Source("elsewhere", "test", nil)
+	s, err := c.open(t, nil).Source("elsewhere", "test", nil)
 	suite.NoError(t, "source", err)
 	_, err = s.Describe(suite.Context(t))
 	suite.ErrorIs(t, "describe", err, driver.ErrRefused)
@@ -65,16 +66,17 @@ func TestRecreated(t *testing.T) {
 
 // A broker that takes connections and answers nothing is given up within the timeout.
 func TestSilentBroker(t *testing.T) {
+	t.Parallel()
 	c, _ := newFake(t)
 	links := &links{}
-	s, err := c.open(t, &Config{Timeout: 900 * time.Millisecond, Dial: links.dialer(t)}).Source(c.topic, "test", nil)
+	s, err := c.open(t, &Config{Timeout: 3 * time.Second, Dial: links.dialer(t)}).Source(c.topic, "test", nil)
 	suite.NoError(t, "source", err)
 	c.send(t, "a")
 	r := openAt(t, s, driver.Origin)
 	readTo(t, r, 0)
 	end := links.silence(t)
 	_, err = r.Read(suite.Context(t), 1)
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "topic flights partition 0: no answer within 300ms: ") {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "topic flights partition 0: no answer within 1s: ") {
 		t.Errorf("read from a silent broker: %v", err)
 	}
 	t.Log(err)
@@ -286,6 +288,7 @@ func TestExplain(t *testing.T) {
 	suite.NoError(t, "open", err)
 	defer c.Close(t.Context())
 	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	_, late := (&net.Dialer{Timeout: 1}).Dial("tcp", "127.0.0.1:9")
 	for _, e := range []struct {
 		err     error
 		refused bool
@@ -299,7 +302,9 @@ func TestExplain(t *testing.T) {
 		{&kgo.ErrFirstReadEOF{}, false, "it: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set"},
 		{io.EOF, false, "it: the broker closed the connection: check the port, and whether its listener expects TLS and authentication as they are set"},
 		{dial, false, "it: cannot connect: dial tcp: connection refused: check the addresses of the brokers, and whether they run"},
+		{late, false, "it: cannot connect: dial tcp 127.0.0.1:9: i/o timeout: check the addresses of the brokers, and whether they run"},
 		{context.Canceled, false, "it: context canceled"},
+		{context.DeadlineExceeded, false, "it: context deadline exceeded"},
 		{errClosed, false, "the Kafka client is closed"},
 		{errors.New(strings.Repeat("long ", 200)), false, "it: " + strings.Repeat("long ", 60)[:300] + "…"},
 	} {
