@@ -130,9 +130,12 @@ func (d *Dashboard) find(name string) *shown {
 
 // Run keeps what is shown up to date until ctx ends. It runs once.
 func (d *Dashboard) Run(ctx context.Context) {
-	if d.running.Swap(true) {
-		return
+	if !d.running.Swap(true) {
+		d.run(ctx)
 	}
+}
+
+func (d *Dashboard) run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer close(d.stopped)

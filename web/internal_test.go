@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -260,6 +261,45 @@ func TestWatching(t *testing.T) {
 			stop()
 			running.Wait()
 		})
+	}
+}
+
+// firstAccept is a listener that calls accepts before it accepts.
+type firstAccept struct {
+	net.Listener
+	accepts func()
+}
+
+func (l firstAccept) Accept() (net.Conn, error) {
+	l.accepts()
+	return l.Listener.Accept()
+}
+
+// TestServeRunsFirst: the first request finds a dashboard that runs, which else would refuse a stream.
+func TestServeRunsFirst(t *testing.T) {
+	for range 20 { // the goroutine that accepts and the one that runs start in any order
+		d, err := New([]Pipeline{{Name: "p", Source: sluicetest.NewHub(sluice.Group{}, 1), Leases: new(sluicetest.Leases)}}, &Config{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s, err := d.server(firstAccept{l, func() {
+			if !d.running.Load() {
+				t.Error("a connection is accepted before the dashboard runs")
+			}
+			stop()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -116,7 +116,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan struct{})
-	go func() { defer close(ran); s.dashboard.Run(running) }()
+	first := !s.dashboard.running.Swap(true) // before a request, which else could be refused
+	go func() {
+		defer close(ran)
+		if first {
+			s.dashboard.run(running)
+		}
+	}()
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 	var err error
