@@ -68,6 +68,7 @@ func (w *world) consume() {
 	})
 	c, err := sluice.New(w.gate, w.leases, sluice.Transactional(w.store, handler), &sluice.Config{
 		Owner: "here", Observer: w.meter, AssignEvery: time.Millisecond, RedriveEvery: 10 * time.Millisecond,
+		LeaseFor: time.Hour, // a renewal would change rows in the middle of a test
 	})
 	if err != nil {
 		w.t.Fatal(err)
