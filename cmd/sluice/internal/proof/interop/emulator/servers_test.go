@@ -34,11 +34,13 @@ func eventHubs(t *testing.T) []string {
 		hubs[i] = emulator.Hub{Name: names[i], Partitions: 4, ConsumerGroups: []string{"audit"}}
 	}
 	srv := start(t, hubs, &emulator.Config{TLSListen: "127.0.0.1:0", TLSCertOut: cert, Control: "127.0.0.1:0", Keys: keys, Dir: t.TempDir()})
-	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 3 * time.Second})
+	impatient := start(t, hubs, &emulator.Config{IdleTimeout: 15 * time.Second})
+	dropped := start(t, hubs, &emulator.Config{Control: "127.0.0.1:0"})
 	return []string{
 		"HUBS=" + strings.Join(names, " "), "ALL=" + srv.ConnectionString(), "LISTEN=" + as(keys[1], srv.ConnectionString()), "SEND=" + as(keys[2], srv.ConnectionString()),
 		"TLS=" + srv.TLSConnectionString(), "CERT=" + cert, "NODE_EXTRA_CA_CERTS=" + cert,
 		"IDLE=" + impatient.ConnectionString(), "CONTROL=http://" + srv.ControlAddr(),
+		"DROPPED=" + dropped.ConnectionString(), "DROPPED_CONTROL=http://" + dropped.ControlAddr(),
 	}
 }
 
@@ -64,6 +66,7 @@ func namespaces(t *testing.T) []string {
 		Dir: filepath.Join(dir, "data"),
 	})
 	premium := startBus(t, []emulator.ServiceBusQueue{{Name: "large"}}, &emulator.ServiceBusConfig{Premium: true})
+	dropped := startBus(t, []emulator.ServiceBusQueue{{Name: "lost"}}, &emulator.ServiceBusConfig{Control: "127.0.0.1:0"})
 	var both []byte
 	for _, file := range certs {
 		text, err := os.ReadFile(file)
@@ -80,6 +83,7 @@ func namespaces(t *testing.T) []string {
 		"ALL=" + srv.ConnectionString(), "LISTEN=" + as(keys[1], srv.ConnectionString()), "SEND=" + as(keys[2], srv.ConnectionString()),
 		"ADMIN=" + srv.AdminConnectionString(), "READER=" + as(keys[1], srv.AdminConnectionString()), "TLS=" + srv.TLSConnectionString(),
 		"PREMIUM=" + premium.ConnectionString(), "CONTROL=http://" + srv.ControlAddr(), "NODE_EXTRA_CA_CERTS=" + trusted,
+		"DROPPED=" + dropped.ConnectionString(), "DROPPED_CONTROL=http://" + dropped.ControlAddr(),
 	}
 }
 

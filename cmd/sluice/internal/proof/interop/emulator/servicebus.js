@@ -6,7 +6,8 @@
 // ADMIN and READER (connection strings of the administration API, with all rights
 // and with the right to listen), TLS (one for the TLS port; it and the API are
 // trusted by way of NODE_EXTRA_CA_CERTS), PREMIUM (one for a namespace of the
-// premium tier with the queue large), CONTROL (address of the control endpoint).
+// premium tier with the queue large), DROPPED and DROPPED_CONTROL (a namespace with the
+// queue lost, whose connections are dropped, and the address of its control endpoint).
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -15,9 +16,9 @@ const { ServiceBusAdministrationClient, ServiceBusClient } = require("@azure/ser
 const WebSocket = require("ws");
 const { check, run, open, refused } = require("./checks.js");
 
-const { ALL, LISTEN, SEND, ADMIN, READER, TLS, PREMIUM, CONTROL } = process.env;
+const { ALL, LISTEN, SEND, ADMIN, READER, TLS, PREMIUM, DROPPED, DROPPED_CONTROL } = process.env;
 const once = { retryOptions: { maxRetries: 0, timeoutInMs: 30_000 } };
-const patient = { retryOptions: { maxRetries: 20, retryDelayInMs: 50, timeoutInMs: 3_000 } };
+const patient = { retryOptions: { maxRetries: 20, retryDelayInMs: 50, timeoutInMs: 15_000 } };
 const admin = new ServiceBusAdministrationClient(ADMIN);
 
 let queues = 0;
@@ -39,7 +40,7 @@ async function queue(options) {
 async function take(receiver, n) {
   const all = [];
   while (all.length < n) {
-    const some = await receiver.receiveMessages(n - all.length, { maxWaitTimeInMs: 20_000 });
+    const some = await receiver.receiveMessages(n - all.length, { maxWaitTimeInMs: 40_000 });
     assert.ok(some.length > 0, `${all.length} messages came, not ${n}`);
     all.push(...some);
   }
@@ -55,13 +56,48 @@ async function counts(name) {
 }
 
 async function control(path, body = {}) {
-  const res = await fetch(CONTROL + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const res = await fetch(DROPPED_CONTROL + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
   const answer = await res.json();
   assert.equal(res.status, 200, JSON.stringify(answer));
   return answer;
 }
 
 async function main() {
+  // These two mostly wait, for the client's timeouts and for locks to expire, so they run beside the others.
+  const lost = check("lost connections, detached links and throttling", async () => {
+    const name = "lost";
+    const c = client(DROPPED, patient);
+    const s = c.createSender(name);
+    const r = c.createReceiver(name, { receiveMode: "receiveAndDelete" });
+    await s.sendMessages(texts("a"));
+    assert.ok((await control("/connections/drop")).connections > 0);
+    await s.sendMessages(texts("b"));
+    await control("/links/detach", { hub: name });
+    await s.sendMessages(texts("c"));
+    await control("/faults", { kind: "server-busy", on: "send", hub: name, times: 1 });
+    await refused(client(DROPPED).createSender(name).sendMessages(texts("no")), "ServiceBusy");
+    assert.deepEqual(bodies(await take(r, 3)), ["a", "b", "c"]);
+  });
+  const locks = check("locks are renewed, and expire", async () => {
+    const c = client();
+    const name = await queue({ lockDuration: "PT20S", maxDeliveryCount: 2 });
+    await c.createSender(name).sendMessages(texts("a"));
+    const r = c.createReceiver(name, { maxAutoLockRenewalDurationInMs: 0 });
+    const [first] = await take(r, 1);
+    const until = first.lockedUntilUtc;
+    await sleep(11_000);
+    assert.ok(await r.renewMessageLock(first) > until);
+    await sleep(11_000); // longer than one lock
+    await r.renewMessageLock(first);
+    const [second] = await take(r, 1); // waits for the lock to expire
+    assert.equal(second.deliveryCount, 1);
+    await refused(r.completeMessage(first), "MessageLockLost");
+    await refused(r.renewMessageLock(first), "MessageLockLost");
+    await r.abandonMessage(second);
+    const [dead] = await take(c.createReceiver(name, { subQueueType: "deadLetter" }), 1);
+    assert.equal(dead.deadLetterReason, "MaxDeliveryCountExceeded");
+  });
+
   await check("a message comes as it was sent", async () => {
     const c = client();
     const name = await queue();
@@ -150,26 +186,6 @@ async function main() {
     assert.equal(gone.body, "c");
     assert.deepEqual(await counts(name), { active: 0, dead: 1, scheduled: 0 });
     await refused(r.receiveDeferredMessages(d.sequenceNumber), "MessageNotFound");
-  });
-
-  await check("locks are renewed, and expire", async () => {
-    const c = client();
-    const name = await queue({ lockDuration: "PT5S", maxDeliveryCount: 2 });
-    await c.createSender(name).sendMessages(texts("a"));
-    const r = c.createReceiver(name, { maxAutoLockRenewalDurationInMs: 0 });
-    const [first] = await take(r, 1);
-    const until = first.lockedUntilUtc;
-    await sleep(2600);
-    assert.ok(await r.renewMessageLock(first) > until);
-    await sleep(2600); // longer than one lock
-    await r.renewMessageLock(first);
-    const [second] = await take(r, 1); // waits for the lock to expire
-    assert.equal(second.deliveryCount, 1);
-    await refused(r.completeMessage(first), "MessageLockLost");
-    await refused(r.renewMessageLock(first), "MessageLockLost");
-    await r.abandonMessage(second);
-    const [dead] = await take(c.createReceiver(name, { subQueueType: "deadLetter" }), 1);
-    assert.equal(dead.deadLetterReason, "MaxDeliveryCountExceeded");
   });
 
   await check("messages that are too old", async () => {
@@ -274,21 +290,6 @@ async function main() {
     await refused(client().createSender("nowhere").sendMessages(texts("d")), "MessagingEntityNotFound", "could not be found");
   });
 
-  await check("lost connections, detached links and throttling", async () => {
-    const name = await queue();
-    const c = client(ALL, patient);
-    const s = c.createSender(name);
-    const r = c.createReceiver(name, { receiveMode: "receiveAndDelete" });
-    await s.sendMessages(texts("a"));
-    assert.ok((await control("/connections/drop")).connections > 0);
-    await s.sendMessages(texts("b"));
-    await control("/links/detach", { hub: name });
-    await s.sendMessages(texts("c"));
-    await control("/faults", { kind: "server-busy", on: "send", hub: name, times: 1 });
-    await refused(client().createSender(name).sendMessages(texts("no")), "ServiceBusy");
-    assert.deepEqual(bodies(await take(r, 3)), ["a", "b", "c"]);
-  });
-
   for (const [name, options] of [
     ["TLS", once], ["WebSockets", { ...once, webSocketOptions: { webSocket: WebSocket } }],
   ]) {
@@ -362,6 +363,7 @@ async function main() {
     assert.equal((await admin.getNamespaceProperties()).messagingSku, "Standard");
     await refused(new ServiceBusAdministrationClient(READER).getQueue("checked/queue0"), "UnauthorizedRequestError");
   });
+  await Promise.all([lost, locks]);
 }
 
 run(main);
