@@ -71,8 +71,9 @@ func (p *process) inTurn(b sluice.Batch) {
 	if life != w.life || w.lives[checkpoint.Incarnation] != life {
 		return
 	}
-	// An owner learns that an operator has set the checkpoint back when it stores its own.
-	if b.Epoch < w.claimed[partitionName(sluice.Lease{Group: w.group, Partition: b.Partition})] {
+	// An owner learns that an operator has set the checkpoint back when it stores its own. The operator's epoch
+	// has no owner. It is the owner's number where a failover has lost the owner's claim.
+	if b.Epoch < checkpoint.Epoch || b.Epoch == checkpoint.Epoch && checkpoint.Owner == "" {
 		return
 	}
 	for i := range list {

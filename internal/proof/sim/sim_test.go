@@ -179,6 +179,17 @@ func TestBatchWorlds(t *testing.T) {
 	runSeeds(t, "BATCH_WORLD", batchSeeds, 0, DrawBatches, StreamSites())
 }
 
+// TestSeedsThatFailed repeats worlds in which the engine or an oracle was wrong once.
+func TestSeedsThatFailed(t *testing.T) {
+	for _, cfg := range []Config{
+		DrawBatches(1795875271974309), // an operator's epoch is that of an owner whose claim a failover has lost
+	} {
+		for _, v := range runWorld(t, cfg).Violations {
+			t.Errorf("%s\nrepeat: %s", v, replay(cfg))
+		}
+	}
+}
+
 // TestOneSeedOneTrace runs worlds repeatedly: the seed alone must decide what
 // happens.
 func TestOneSeedOneTrace(t *testing.T) {
