@@ -205,7 +205,7 @@ func (c *cluster) fill(ctx context.Context, broker int) error {
 	if err := disk.fill(); err != nil {
 		return err
 	}
-	if !until(ctx, time.Minute, func() bool { return c.kafka.Ended(broker) }) {
+	if !until(ctx, 3*time.Minute, func() bool { return c.kafka.Ended(broker) }) {
 		return fmt.Errorf("broker %d goes on with a full disk", broker)
 	}
 	if err := disk.free(brokerDisk); err != nil {

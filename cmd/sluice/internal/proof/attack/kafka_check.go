@@ -4,6 +4,7 @@ package attack
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -19,8 +20,15 @@ func (c *cluster) compare(ctx context.Context, done *effects, check *history.Che
 	if err != nil {
 		return err
 	}
-	records := int64(0)
-	if err := c.readAll(ctx, ends, kgo.ReadUncommitted(), func(r *kgo.Record) { records++ }); err != nil {
+	records, places := int64(0), map[int64]string{} // places are those of each record, also if its transaction has aborted
+	err = c.readAll(ctx, ends, kgo.ReadUncommitted(), func(r *kgo.Record) {
+		records++
+		var f flight
+		if json.Unmarshal(r.Value, &f) == nil { // else it is reported below
+			places[f.N] += fmt.Sprintf("(partition %d, offset %d, producer %d, epoch %d, leader epoch %d)", r.Partition, r.Offset, r.ProducerID, r.ProducerEpoch, r.LeaderEpoch)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	seen := make([]int, c.ledger.next)
@@ -53,7 +61,7 @@ func (c *cluster) compare(ctx context.Context, done *effects, check *history.Che
 		void(p, end)
 		numbers += end
 	}
-	c.ledger.compare(seen, r.find)
+	c.ledger.compare(seen, places, r.find)
 	count := c.ledger.count()
 	r.detail("transactions committed, aborted, of unknown outcome", "%d, %d, %d", count[committed], count[aborted], count[unknown])
 	r.detail("records of aborted transactions in the log", "%d", records-r.Events)

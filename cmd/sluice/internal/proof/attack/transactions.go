@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ const (
 type transaction struct {
 	first, count int64
 	outcome      outcome
+	cause        error // why the outcome is unknown
 }
 
 // ledger has all transactions. It is safe for concurrent use.
@@ -62,6 +64,13 @@ func (l *ledger) end(t *transaction, o outcome) {
 	}
 }
 
+// fail notes why the outcome of a transaction is unknown.
+func (l *ledger) fail(t *transaction, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.cause = cause
+}
+
 func (l *ledger) acknowledged() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,15 +90,17 @@ func (l *ledger) count() map[outcome]int {
 
 // compare reports the records that are in the log although their transaction has aborted, those that
 // are missing although it has committed, and those of transactions that are there in part. seen is how
-// often each record is in the log.
-func (l *ledger) compare(seen []int, find func(string, ...any)) {
+// often a reader of committed transactions has seen each record, and places where each is in the log.
+func (l *ledger) compare(seen []int, places map[int64]string, find func(string, ...any)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.transactions {
-		there, twice := int64(0), int64(-1)
+		there, twice, present, missing := int64(0), int64(-1), "", ""
 		for n := t.first; n < t.first+t.count; n++ {
 			if seen[n] > 0 {
-				there++
+				there, present = there+1, places[n]
+			} else {
+				missing = fmt.Sprintf("%d at %s", n, cmp.Or(places[n], "no place"))
 			}
 			if seen[n] > 1 {
 				twice = n
@@ -99,11 +110,11 @@ func (l *ledger) compare(seen []int, find func(string, ...any)) {
 		case twice >= 0:
 			find("record %d is in the log %d times", twice, seen[twice])
 		case t.outcome == committed && there < t.count:
-			find("%d of the records %d to %d, whose commit was acknowledged, are not in the log", t.count-there, t.first, t.first+t.count-1)
+			find("%d of the records %d to %d, whose commit was acknowledged, are not read: the last of them is %s", t.count-there, t.first, t.first+t.count-1, missing)
 		case t.outcome == aborted && there > 0:
 			find("%d of the records %d to %d are in the log, but their transaction has aborted", there, t.first, t.first+t.count-1)
 		case there > 0 && there < t.count:
-			find("%d of the records %d to %d of one transaction are in the log, %d are not", there, t.first, t.first+t.count-1, t.count-there)
+			find("%d of the records %d to %d of one transaction are read, %d are not: the last of those is %s, another is at %s; its end: %v", there, t.first, t.first+t.count-1, t.count-there, missing, present, t.cause)
 		}
 	}
 }
@@ -188,9 +199,12 @@ func (p *producer) transact(ctx context.Context) error {
 		err = p.write(ctx, bodies)
 	}
 	if err == nil {
-		err = p.client.EndTransaction(ctx, try)
+		if err = p.client.EndTransaction(ctx, try); err != nil {
+			err = fmt.Errorf("end the transaction: %w", err)
+		}
 	}
 	if err != nil {
+		p.cluster.ledger.fail(t, err)
 		p.close()
 		return nil
 	}
