@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -71,11 +71,10 @@ type killable struct {
 
 func startKillable(t testing.TB, target string) *killable {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	m := &killable{t: t, target: target, dir: t.TempDir(), listen: l.Addr().String()}
 	l.Close()
 	m.start()

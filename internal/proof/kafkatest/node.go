@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
@@ -97,7 +96,7 @@ func (c *Cluster) newNode(id int) (_ *node, err error) {
 		}
 	}()
 	add := func(name, protocol string, route func(int, string) (string, error)) error {
-		l, err := freePort()
+		l, err := freeport.Listen()
 		if err != nil {
 			return err
 		}
@@ -130,22 +129,6 @@ func (c *Cluster) newNode(id int) (_ *node, err error) {
 		}
 	}
 	return n, errors.Join(errs...)
-}
-
-// freePort listens on a free port. It is none of those that systems give to outgoing connections: a
-// broker that starts again must find its port free, and a client that dials while it is down must not
-// be connected with itself.
-func freePort() (l net.Listener, err error) {
-	for range 100 {
-		n, rerr := rand.Int(rand.Reader, big.NewInt(17_000))
-		if rerr != nil {
-			return nil, rerr
-		}
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15_000+n.Int64())); err == nil {
-			return l, nil
-		}
-	}
-	return nil, fmt.Errorf("find a free port: %w", err)
 }
 
 // newID is a random id in Kafka's form.
