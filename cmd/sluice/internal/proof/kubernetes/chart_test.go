@@ -54,12 +54,23 @@ var definitions = sync.OnceFunc(func() {
 		if code, answer := server.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "", body); code != http.StatusCreated {
 			panic(fmt.Sprintf("%s: %s", path, message(answer)))
 		}
-		spec := crd["spec"].(map[string]any)
-		group := fmt.Sprintf("/apis/%s/v1/%s", spec["group"], spec["names"].(map[string]any)["plural"])
-		for code := 0; code != http.StatusOK; code, _ = server.do("GET", group, "", nil) {
+		if err := served(crd, "v1"); err != nil {
+			panic(err)
 		}
 	}
 })
+
+// served waits until the API server serves the kind that a definition defines.
+func served(definition map[string]any, version string) error {
+	spec := definition["spec"].(map[string]any)
+	path := fmt.Sprintf("/apis/%s/%s/%s", spec["group"], version, spec["names"].(map[string]any)["plural"])
+	return eventually(func() error {
+		if code, answer := server.do("GET", path, "", nil); code != http.StatusOK {
+			return fmt.Errorf("%s: %d %s", path, code, message(answer))
+		}
+		return nil
+	})
+}
 
 // kedaOn turns the external scaler for KEDA on.
 const kedaOn = "keda: {file: '{}'}"

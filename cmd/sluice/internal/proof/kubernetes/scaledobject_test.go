@@ -37,6 +37,9 @@ func installKEDA(t *testing.T) {
 		}
 		for _, definition := range parse(t, text) {
 			server.apply(t, definition, "")
+			if err := served(definition, "v1alpha1"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -91,11 +94,7 @@ func TestScaledObject(t *testing.T) {
 		}
 		return nil
 	}
-	asItIs := example(func(_, _ map[string]any) {})
-	if err := eventually(func() error { return tried(asItIs) }, func(err error) bool { return err == nil }); err != nil {
-		t.Fatal("the example: ", err) // the server takes a moment to know a new kind
-	}
-	server.apply(t, asItIs, "")
+	server.apply(t, example(func(_, _ map[string]any) {}), "")
 
 	guide, err := os.ReadFile(filepath.Join(root(), "docs", "kubernetes.md"))
 	if err != nil {
