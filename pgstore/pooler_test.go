@@ -23,7 +23,7 @@ func TestPgBouncer(t *testing.T) {
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {
 			through := pgtest.PgBouncer(t, mode)
-			cfg := &pgstore.Config{MaxConns: 4}
+			cfg := &pgstore.Config{MaxConns: 4, LockTimeout: calm.LockTimeout}
 			if mode == "transaction" {
 				t.Run("TxStore", func(t *testing.T) {
 					storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] {

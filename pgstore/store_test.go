@@ -144,12 +144,19 @@ func lockRow(url string) storetest.Silence {
 	}
 }
 
+// patient waits for locks however busy the machine is. calm does so for cases that wait for the end of it:
+// a claim ends no session that is only slow.
+var (
+	patient = &pgstore.Config{LockTimeout: 20 * time.Second}
+	calm    = &pgstore.Config{LockTimeout: 2 * time.Second}
+)
+
 func newHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 	schema := schemas(t)
 	return func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		url := schema(t)
-		s, proxy := silenced(t, url, nil)
-		h := harness(t, s, open(t, url, nil))
+		s, proxy := silenced(t, url, calm)
+		h := harness(t, s, open(t, url, calm))
 		h.Silence, h.Lock, h.Lose = silence(proxy), lockRow(url), proxy.Lose
 		return h
 	}
@@ -162,9 +169,9 @@ func TestCheckpointStore(t *testing.T) {
 	schema := schemas(t)
 	storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
 		url := schema(t)
-		s, proxy := silenced(t, url, nil)
+		s, proxy := silenced(t, url, patient)
 		return storetest.CheckpointHarness{
-			Store: s, Peer: open(t, url, nil), Silence: silence(proxy),
+			Store: s, Peer: open(t, url, patient), Silence: silence(proxy),
 			Features: storetest.CheckpointFeatures{Ranges: 10_000},
 		}
 	})
@@ -174,9 +181,6 @@ func TestBatches(t *testing.T) {
 	s := open(t, schemas(t)(t), nil)
 	batchtest.Run(t, batchtest.Stores{Store: s, Leases: s.Leases()})
 }
-
-// patient waits for locks however busy the machine is.
-var patient = &pgstore.Config{LockTimeout: 20 * time.Second}
 
 func TestLetterStore(t *testing.T) {
 	schema := schemas(t)
@@ -228,18 +232,20 @@ func TestOtherSettings(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			schema := schemas(t)
-			odd := func(t testing.TB) *pgstore.Store { return openOddly(t, schema(t), mode, 200*time.Millisecond) }
+			odd := func(t testing.TB, cfg *pgstore.Config) *pgstore.Store {
+				return openOddly(t, schema(t), mode, cfg.LockTimeout)
+			}
 			t.Run("TxStore", func(t *testing.T) {
-				storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] { return harness(t, odd(t), nil) })
+				storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] { return harness(t, odd(t, calm), nil) })
 			})
 			t.Run("CheckpointStore", func(t *testing.T) {
 				storetest.TestCheckpoints(t, func(t testing.TB) storetest.CheckpointHarness {
-					return storetest.CheckpointHarness{Store: odd(t), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
+					return storetest.CheckpointHarness{Store: odd(t, patient), Features: storetest.CheckpointFeatures{Ranges: 10_000}}
 				})
 			})
 			t.Run("LetterStore", func(t *testing.T) {
 				storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
-					s := openOddly(t, schema(t), mode, patient.LockTimeout)
+					s := odd(t, patient)
 					return storetest.DeadLetterQueueHarness{Store: s, DeadLetters: s}
 				})
 			})
