@@ -236,7 +236,7 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		if err := all.RenewAll(suite.Context(t), []driver.Lease{b, newer}, h.long); err == nil || h.info(t, "1").Live() {
 			t.Errorf("renewed two leases, one of which was released: got error %v and live %v", err, h.info(t, "1").Live())
 		}
-		many := []driver.Lease{b}
+		many := []driver.Lease{expired, b}
 		for i := range 260 {
 			many = append(many, h.take(t, fmt.Sprint("many", i), "a", h.ttl, 0))
 		}

@@ -124,7 +124,9 @@ func commitChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				keys = append(keys, fmt.Sprint(10+2*i))
 				step.DeadLetters = append(step.DeadLetters, deadLetterOf("0", 11+2*i))
 			}
-			h.commit(t, step, h.put(keys...))
+			ctx, cancel := context.WithTimeout(t.Context(), 4*suite.Patience) // a database may take a while for so many statements
+			defer cancel()
+			suite.NoError(t, "commit a large batch", h.Store.Commit(ctx, step, h.put(keys...)))
 			h.wantEffects(t, keys...)
 			if found := h.deadLetters(t); len(found) != n {
 				t.Errorf("%d dead letters, want %d", len(found), n)
