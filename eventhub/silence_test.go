@@ -2,6 +2,8 @@ package eventhub
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +21,38 @@ func TestSilentRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.SwallowNewest(1)
-	bounds := func(within time.Duration) error {
-		ctx, cancel := context.WithTimeout(b.now, within)
-		defer cancel()
-		_, err := s.Bounds(ctx, "0")
-		return err
+	caller, asked := overdue{b.now, make(chan struct{})}, make(chan error, 1)
+	go func() { asked <- second(s.Bounds(caller, "0")) }()
+	// A deadline that has passed before the request is under way says nothing about the connection.
+	b.eventually("the request waits for its answer", func() bool {
+		return slices.ContainsFunc(ours(), func(g string) bool {
+			return strings.Contains(g, "[select]:\ngithub.com/sluice-go/sluice/eventhub.requestOnce[")
+		})
+	})
+	close(caller.passed)
+	if err := <-asked; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("bounds over a silent connection: %v", err)
 	}
-	if err := bounds(100 * time.Millisecond); err == nil {
-		t.Error("bounds over a silent connection: no error")
-	}
-	if err := bounds(10 * time.Second); err != nil {
+	ctx, cancel := context.WithTimeout(b.now, time.Minute)
+	defer cancel()
+	if _, err := s.Bounds(ctx, "0"); err != nil {
 		t.Errorf("bounds after that: %v", err)
+	}
+}
+
+// overdue is a context whose deadline passes when the test says so.
+type overdue struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (o overdue) Done() <-chan struct{} { return o.passed }
+
+func (o overdue) Err() error {
+	select {
+	case <-o.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
