@@ -3,6 +3,7 @@ package eventhub
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -134,6 +135,22 @@ func (b *broker) open(s *Source, partition string, after driver.Position, epoch 
 	b.t.Helper()
 	r, err := s.Open(b.now, partition, after, epoch)
 	b.ok("open", err)
+	b.t.Cleanup(func() { r.Close(context.Background()) })
+	return r
+}
+
+// openLower opens a reader in a lower epoch than that of one that was closed. The broker may still hold
+// that: Close does not wait for ever until it is detached.
+func (b *broker) openLower(s *Source, partition string, after driver.Position, epoch int64) (r driver.Reader) {
+	b.t.Helper()
+	b.eventually("the closed reader does not count any more", func() bool {
+		var err error
+		if r, err = s.Open(b.now, partition, after, epoch); errors.Is(err, driver.ErrStolen) {
+			return false
+		}
+		b.ok("open", err)
+		return true
+	})
 	b.t.Cleanup(func() { r.Close(context.Background()) })
 	return r
 }

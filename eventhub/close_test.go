@@ -3,14 +3,17 @@ package eventhub
 import (
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/sluice-go/sluice"
@@ -46,7 +49,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 10 {
-				b.open(s, "2", driver.Origin, int64(10-i)).Close(b.now)
+				b.openLower(s, "2", driver.Origin, int64(10-i)).Close(b.now)
 				if i == 5 {
 					b.DropConnections()
 				}
@@ -113,10 +116,9 @@ func TestCloseEndsRead(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0", Keys: []emulator.Key{{Name: "reader", Secret: canary}}})
-		dead := newBroker(t, nil)
-		deadConnection := dead.ConnectionString()
-		dead.Close()
 		swap := func(text, old, new string) string { return strings.Replace(text, old, new, 1) }
+		// Not a port that was free a moment ago: another process may have it by now.
+		deadConnection := swap(b.ConnectionString(), b.Addr(), "127.0.0.1:1")
 		other := "QW5vdGhlcktleQ=="
 		for _, c := range []struct {
 			what, connection, hub string
@@ -178,6 +180,11 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// noNetwork is a transport on a machine that reaches nothing.
+type noNetwork struct{}
+
+func (noNetwork) Do(*http.Request) (*http.Response, error) { return nil, syscall.ENETUNREACH }
+
 func TestEntraID(t *testing.T) {
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
@@ -194,7 +201,9 @@ func TestEntraID(t *testing.T) {
 		if g := s.Group(); g.Namespace != "127.0.0.1" {
 			t.Errorf("group %v", g)
 		}
-		secret, err := azidentity.NewClientSecretCredential("tenant", "client", canary, nil)
+		secret, err := azidentity.NewClientSecretCredential("tenant", "client", canary, &azidentity.ClientSecretCredentialOptions{
+			ClientOptions: azcore.ClientOptions{Transport: noNetwork{}, Retry: policy.RetryOptions{MaxRetries: -1}},
+		})
 		b.ok("new credential", err)
 		for _, c := range []azcore.TokenCredential{stuck{}, secret} {
 			var err error

@@ -263,7 +263,7 @@ func TestEpochs(t *testing.T) {
 			b.read(high, 1, 1) // nothing has happened to it
 			b.open(mine, "1", driver.Origin, 1)
 			high.Close(b.now)
-			b.open(mine, "0", driver.Position{Sequence: 9}, 6) // live links alone count
+			b.openLower(mine, "0", driver.Position{Sequence: 9}, 6) // live links alone count
 		})
 	})
 }
