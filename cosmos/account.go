@@ -319,14 +319,14 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 		}
 		return resp, err
 	}
-	r.sent, r.host = true, raw.URL.Host
-	r.status, r.head, r.err = 0, nil, nil
-	r.answer.Reset()
+	refused := r.status != 0 && r.host == raw.URL.Host // notHere, the last time
+	r.sent, r.host, r.err = true, raw.URL.Host, nil
 	if err := e.account.address(req, r); err != nil {
 		return nil, err
 	}
 	runtime.SkipBodyDownload(req)
 	resp, err := req.Next()
+	r.answer.Reset()
 	if err == nil {
 		if n := resp.ContentLength; n > 0 && n < 1<<20 {
 			r.answer.Grow(int(n) + bytes.MinRead) // otherwise ReadFrom would grow it at the end
@@ -335,6 +335,9 @@ func (e *requestPolicy) Do(req *policy.Request) (*http.Response, error) {
 		resp.Body.Close()
 	}
 	if err != nil {
+		if !refused || raw.Context().Err() == nil { // else the refusal says more than that the time is over
+			r.status, r.head = 0, nil
+		}
 		r.err = err
 		return emptyResponse(http.StatusOK, nil, raw), nil
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 )
 
 const testKey = "c2VjcmV0LWNhbmFyeS1rZXktb2YtdGhlLXRlc3Q="
@@ -57,7 +59,7 @@ const (
 
 func newFake(t testing.TB) *fake {
 	f := &fake{docs: map[string]fakeDoc{}, ranges: oneRange, container: `{"_rid":"r1","partitionKey":{"paths":["/key"],"kind":"Hash","version":2}}`}
-	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	f.Server = freeport.Unstarted(t, http.HandlerFunc(f.serve))
 	f.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			f.mu.Lock()

@@ -168,13 +168,17 @@ func TestTimeoutAndBrokenConnection(t *testing.T) {
 	f := newFake(t)
 	release := make(chan struct{})
 	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
-		if batch[0].ResourceBody["id"] == "0" {
+		switch batch[0].ResourceBody["id"] {
+		case "0":
 			<-release
 			return true
+		case "1":
+			panic(http.ErrAbortHandler)
 		}
-		panic(http.ErrAbortHandler)
+		return false
 	}
-	s := f.open(t, &Config{Timeout: time.Second}) // also to look the container up, on a busy machine
+	s := f.open(t, &Config{Timeout: time.Second})
+	untilWritten(t, s, document(2)) // which looks the container up, under the same timeout
 	r := submit(t, s, document(0))[0]
 	close(release)
 	expect(t, r, 0, 0, 0, nil, "", 0)
@@ -184,9 +188,10 @@ func TestTimeoutAndBrokenConnection(t *testing.T) {
 	expect(t, submit(t, s, document(1))[0], 0, 0, 0, nil, "", 0)
 }
 
-// The region that takes writes has moved: the SDK looks for the new one, and
+// The region that takes writes has moved: the SDK looks for the new one, every second, and
 // nobody hears of it. If there is none, it is an outage.
 func TestWriteRegionMoves(t *testing.T) {
+	t.Parallel()
 	f := newFake(t)
 	var refusals atomic.Int32
 	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
@@ -197,13 +202,38 @@ func TestWriteRegionMoves(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		return true
 	}
-	s := f.open(t, &Config{Timeout: 3 * time.Second})
+	s := f.open(t, &Config{Timeout: 5500 * time.Millisecond})
 	refusals.Store(1)
 	if r := submit(t, s, document(0))[0]; r.Err != nil || f.count() != 1 {
 		t.Errorf("%+v", r)
 	}
 	refusals.Store(1000)
 	expect(t, submit(t, s, document(1))[0], 403, 3, 0, sluice.ErrOutage, "", 0)
+}
+
+// A region that does not answer in time after it has refused a write has refused it.
+func TestRefusedThenSilent(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	release := make(chan struct{})
+	var times atomic.Int32
+	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {
+		if batch[0].ResourceBody["id"] != "1" {
+			return false
+		}
+		if times.Add(1) > 1 {
+			<-release
+			return true
+		}
+		w.Header().Set("x-ms-substatus", "3")
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	s := f.open(t, &Config{Timeout: 4 * time.Second})
+	untilWritten(t, s, document(0))
+	r := submit(t, s, document(1))[0]
+	close(release)
+	expect(t, r, 403, 3, 0, sluice.ErrOutage, "", 0)
 }
 
 // Only the part of a batch that is too large is refused.
