@@ -65,7 +65,7 @@ func mariaPut(ctx context.Context, tx *Tx, key string) error {
 
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := mariadbtest.Database(t)
-	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: time.Second}
+	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: patient.LockTimeout}
 	proxy, through := mariadbtest.NewTestProxy(t, address)
 	link, through := linkTo(t, through)
 	s, peer := openMariaDB(t, through, cfg), openMariaDB(t, address, cfg)

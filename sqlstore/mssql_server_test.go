@@ -90,7 +90,9 @@ func (w *mssqlWorld) empty(t testing.TB) *mssqlWorld {
 }
 
 func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
-	w := newMSSQLWorld(t, &ServerConfig{LeaseFor: 90 * time.Second, LockTimeout: time.Second}) // Babelfish parses every statement again, and LargeBatch has thousands
+	w := newMSSQLWorld(t, mssqlPatient) // Babelfish parses every statement again, and LargeBatch has thousands
+	endingSoon(w.s)
+	endingSoon(w.peer)
 	features := storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, w.s)}
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		w.empty(t)
