@@ -160,8 +160,8 @@ func (c *cluster) trim(ctx context.Context, partition string, before int64) erro
 	return answers.Error()
 }
 
-// recreate deletes the topic and creates another of its name. It returns once all brokers know that:
-// franz-go's client keeps the first id that a broker names.
+// recreate deletes the topic and creates another of its name. It returns once all brokers know that,
+// because franz-go's client keeps the first id that a broker names, and the leaders take requests.
 func (c *cluster) recreate(ctx context.Context) error {
 	before, err := c.admin.ListTopics(ctx, c.topic)
 	if err != nil {
@@ -180,17 +180,37 @@ func (c *cluster) recreate(ctx context.Context) error {
 		}
 	}
 	for _, b := range c.client.DiscoveredBrokers() {
-		for {
+		err := c.until(ctx, "each broker knows that the topic was created again", func() (bool, error) {
 			id, err := c.topicID(ctx, b)
-			if err == nil && id != before[c.topic].ID {
-				break
-			}
-			if clock.Sleep(ctx, 10*time.Millisecond) != nil {
-				return fmt.Errorf("wait until each broker knows that topic %s was created again: %w", c.topic, errors.Join(ctx.Err(), err))
-			}
+			return id != before[c.topic].ID, err
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+	return c.until(ctx, "the leaders have the new partitions", func() (bool, error) {
+		ends, err := c.admin.ListEndOffsets(ctx, c.topic)
+		empty := 0
+		ends.Each(func(end kadm.ListedOffset) {
+			if end.Err == nil && end.Offset == 0 {
+				empty++
+			}
+		})
+		return empty == 2, err
+	})
+}
+
+// until waits for a condition of the topic.
+func (c *cluster) until(ctx context.Context, what string, ok func() (bool, error)) error {
+	for {
+		is, err := ok()
+		if err == nil && is {
+			return nil
+		}
+		if clock.Sleep(ctx, 10*time.Millisecond) != nil {
+			return fmt.Errorf("topic %s: wait until %s: %w", c.topic, what, errors.Join(ctx.Err(), err))
+		}
+	}
 }
 
 // topicID asks a broker for the topic's id.
