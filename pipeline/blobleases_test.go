@@ -34,15 +34,14 @@ leases:
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := suite.Context(t)
-	if err := p.Check(ctx); err == nil { // the hub is not there
+	if err := p.Check(suite.Context(t)); err == nil { // the hub is not there
 		t.Error("the check has reached a hub")
 	}
-	parts, err := p.Open(ctx)
+	parts, err := p.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer parts.Close(context.WithoutCancel(ctx))
+	defer parts.Close(context.WithoutCancel(t.Context()))
 	db, err := OpenReader(address)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +52,7 @@ leases:
 	hub.Append("0", sluicetest.Bodies("{}", "{}")...)
 	var mu sync.Mutex
 	var fenced []error
-	c, err := parts.Consumer(ctx, &Options{Source: hub, Owner: "a", Observer: observerFunc(func(o sluice.Observation) {
+	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Owner: "a", Observer: observerFunc(func(o sluice.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
 		if errors.Is(o.Err, sluice.ErrFenced) {
@@ -63,8 +62,7 @@ leases:
 	if err != nil {
 		t.Fatal(err)
 	}
-	ran := make(chan error, 1)
-	go func() { ran <- c.Run(ctx) }()
+	ran := suite.Spawn(t, func() error { return c.Run(t.Context()) })
 	rows := func(want string) {
 		t.Helper()
 		suite.Eventually(t, "the table has the sequence numbers "+want, func() bool {
@@ -75,13 +73,13 @@ leases:
 	rows("0,1")
 	epoch := func() int64 {
 		t.Helper()
-		held, err := parts.Leases.List(ctx, p.Group)
+		held, err := parts.Leases.List(suite.Context(t), p.Group)
 		if err != nil || len(held) != 1 || held[0].Owner != "a" || !held[0].Live() {
 			t.Fatalf("leases %+v, %v", held, err)
 		}
 		return held[0].Epoch
 	}
-	checkpoints, err := parts.Checkpoints.Read(ctx, p.Group)
+	checkpoints, err := parts.Checkpoints.Read(suite.Context(t), p.Group)
 	if err != nil || len(checkpoints) != 1 || checkpoints[0].Epoch != epoch() {
 		t.Fatalf("checkpoints %+v of epoch %d, %v", checkpoints, epoch(), err)
 	}
@@ -90,12 +88,12 @@ leases:
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if inDatabase, err := store.Leases().List(ctx, p.Group); err != nil || len(inDatabase) > 0 {
+	if inDatabase, err := store.Leases().List(suite.Context(t), p.Group); err != nil || len(inDatabase) > 0 {
 		t.Errorf("leases in the database: %+v, %v", inDatabase, err)
 	}
 
 	// As another owner would, whose lease is in a store that this one does not see.
-	above, err := parts.Checkpoints.Reset(ctx, p.Group, "0", checkpoints[0].Incarnation, checkpoints[0].Position)
+	above, err := parts.Checkpoints.Reset(suite.Context(t), p.Group, "0", checkpoints[0].Incarnation, checkpoints[0].Position)
 	if err != nil || above <= checkpoints[0].Epoch {
 		t.Fatalf("epoch %d, %v", above, err)
 	}
@@ -109,7 +107,7 @@ leases:
 	if e := epoch(); e <= above {
 		t.Errorf("the lease has epoch %d, the checkpoint had %d", e, above)
 	}
-	if err := errors.Join(c.Stop(ctx), <-ran); err != nil {
+	if err := errors.Join(c.Stop(suite.Context(t)), <-ran); err != nil {
 		t.Error(err)
 	}
 }

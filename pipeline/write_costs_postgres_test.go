@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"testing"
 
@@ -90,21 +91,26 @@ func TestPostgresWriteCosts(t *testing.T) {
 	}
 	commit() // prepares
 	*trips = roundTrips{}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	const batches = 10
-	for range batches {
-		commit()
+	const measured, batches = 3, 10
+	// The figures are those of the process: the least of a few has least of what else allocates.
+	mallocs, bytes := uint64(math.MaxUint64), uint64(math.MaxUint64)
+	for range measured {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range batches {
+			commit()
+		}
+		runtime.ReadMemStats(&after)
+		mallocs, bytes = min(mallocs, after.Mallocs-before.Mallocs), min(bytes, after.TotalAlloc-before.TotalAlloc)
 	}
-	runtime.ReadMemStats(&after)
-	if want := (roundTrips{batches: 2 * batches, copies: batches}); *trips != want {
-		t.Errorf("%d batches took %+v, want %+v", batches, *trips, want)
+	if want := (roundTrips{batches: measured * 2 * batches, copies: measured * batches}); *trips != want {
+		t.Errorf("%d batches took %+v, want %+v", measured*batches, *trips, want)
 	}
 	all := float64(batches * len(events))
-	if each := float64(after.Mallocs-before.Mallocs) / all; each > 0.25 {
+	if each := float64(mallocs) / all; each > 0.25 {
 		t.Errorf("an event takes %.2f allocations", each)
 	}
-	if each := float64(after.TotalAlloc-before.TotalAlloc) / all; each > 200 {
+	if each := float64(bytes) / all; each > 200 {
 		t.Errorf("an event of %d bytes takes %.0f bytes", len(events[0].Body), each)
 	}
 }
