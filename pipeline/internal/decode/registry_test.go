@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 )
 
 // fakeRegistry answers as the documentation of the two registries says, or as fails has it.
@@ -29,9 +30,10 @@ type fakeRegistry struct {
 	fails         atomic.Pointer[http.HandlerFunc]
 }
 
-func newFakeRegistry(t *testing.T, start func(http.Handler) *httptest.Server) *fakeRegistry {
+func newFakeRegistry(t *testing.T, start func(*httptest.Server)) *fakeRegistry {
 	f := &fakeRegistry{schemas: map[string]string{}}
-	f.Server = start(f)
+	f.Server = freeport.Unstarted(t, f)
+	start(f.Server)
 	t.Cleanup(f.Close)
 	return f
 }
@@ -97,7 +99,7 @@ func framed(id byte, body string) *sluice.Event {
 }
 
 func TestConfluent(t *testing.T) {
-	f := newFakeRegistry(t, httptest.NewServer)
+	f := newFakeRegistry(t, (*httptest.Server).Start)
 	f.authorization = "Basic YXBwOnNlY3JldA==" // app:secret
 	for path, answer := range map[string]string{
 		"/schemas/ids/257":                          confluentAnswer(kindAvro, `{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}`),
@@ -188,7 +190,7 @@ func trusting(f *fakeRegistry) *tls.Config {
 }
 
 func TestAzure(t *testing.T) {
-	f := newFakeRegistry(t, httptest.NewTLSServer)
+	f := newFakeRegistry(t, (*httptest.Server).StartTLS)
 	f.authorization = "Bearer canary"
 	const id = "0123456789abcdef0123456789abcdef"
 	f.schemas["/$schemaGroups/$schemas/"+id] = `{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}`
@@ -231,7 +233,7 @@ func TestRegistryOutage(t *testing.T) {
 	status := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code); fmt.Fprint(w, body) }
 	}
-	confluent, azure := newFakeRegistry(t, httptest.NewServer), newFakeRegistry(t, httptest.NewTLSServer)
+	confluent, azure := newFakeRegistry(t, (*httptest.Server).Start), newFakeRegistry(t, (*httptest.Server).StartTLS)
 	confluent.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`)
 	azure.schemas["/$schemaGroups/$schemas/"+id] = `"int"`
 	azure.authorization = "Bearer canary"
@@ -301,7 +303,7 @@ func TestRegistryOutage(t *testing.T) {
 
 // TestRegistrySlow: a request ends with its context, as an outage.
 func TestRegistrySlow(t *testing.T) {
-	f := newFakeRegistry(t, httptest.NewServer)
+	f := newFakeRegistry(t, (*httptest.Server).Start)
 	asked := make(chan struct{}, 1)
 	f.fail(func(_ http.ResponseWriter, r *http.Request) { asked <- struct{}{}; <-r.Context().Done() })
 	d := New(Config{Encoding: AvroFrom(NewConfluent(f.URL, ConfluentConfig{Token: "t"}), nil)})
@@ -315,7 +317,7 @@ func TestRegistrySlow(t *testing.T) {
 // TestSchemasAreKept: one request for each schema, however many events name it at the same time; the answer
 // that there is none holds for a while; and no more schemas are kept than there should be.
 func TestSchemasAreKept(t *testing.T) {
-	f := newFakeRegistry(t, httptest.NewServer)
+	f := newFakeRegistry(t, (*httptest.Server).Start)
 	f.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`)
 	encoding := AvroFrom(NewConfluent(f.URL, ConfluentConfig{}), nil).(*avroFrom)
 	d := New(Config{Encoding: encoding})
@@ -356,7 +358,7 @@ func TestSchemasAreKept(t *testing.T) {
 
 // TestReferenceBounds: schemas that refer to each other without end are the fault of the event that names them.
 func TestReferenceBounds(t *testing.T) {
-	f := newFakeRegistry(t, httptest.NewServer)
+	f := newFakeRegistry(t, (*httptest.Server).Start)
 	f.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`, "0")
 	for i := range 100 {
 		f.schemas[fmt.Sprintf("/subjects/%d/versions/1", i)] = confluentAnswer(kindAvro, `"int"`, fmt.Sprint(i+1))
