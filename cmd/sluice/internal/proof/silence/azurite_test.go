@@ -34,5 +34,5 @@ func TestBlobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	delivery := sluice.AtLeastOnce(store, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{CheckpointEvery: 100 * time.Millisecond})
-	measure(t, newWatch(), filling(t), new(sluicetest.Leases), delivery, func() { link.SwallowNewest(100) })
+	measure(t, newWatch(t), filling(t), new(sluicetest.Leases), delivery, func() { link.SwallowNewest(100) })
 }

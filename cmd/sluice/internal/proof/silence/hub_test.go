@@ -54,5 +54,5 @@ func hub(t *testing.T, strike func(link *tcplink.Link)) {
 	}
 	defer source.Close(context.Background())
 	delivery := sluice.Transactional(new(sluicetest.Store), func(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil })
-	measure(t, newWatch(), source, new(sluicetest.Leases), delivery, func() { strike(link) })
+	measure(t, newWatch(t), source, new(sluicetest.Leases), delivery, func() { strike(link) })
 }

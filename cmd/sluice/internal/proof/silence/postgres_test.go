@@ -43,7 +43,7 @@ func TestPostgres(t *testing.T) {
 			if _, err := sockets.direct.Exec(t.Context(), `CREATE TABLE effects (n bigint)`); err != nil {
 				t.Fatal(err)
 			}
-			w := newWatch()
+			w := newWatch(t)
 			var batches atomic.Int64
 			handler := func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 				strike := batches.Add(1) == 20
