@@ -25,6 +25,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 )
 
 var update = flag.Bool("update", false, "rewrite the table of values in docs/kubernetes.md")
@@ -86,7 +88,22 @@ type cluster struct {
 	exited          chan error
 }
 
-func start(dir string) (*cluster, error) {
+// start starts a cluster. Another process may take one of its ports before it listens there, so it tries
+// again.
+func start(dir string) (c *cluster, err error) {
+	for try := range 3 {
+		c, err = startIn(filepath.Join(dir, fmt.Sprint(try)))
+		if err == nil || !strings.Contains(err.Error(), "address already in use") {
+			break
+		}
+	}
+	return c, err
+}
+
+func startIn(dir string) (*cluster, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
 	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
@@ -120,7 +137,7 @@ func start(dir string) (*cluster, error) {
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := freeport.Listen()
 		if err != nil {
 			return nil, err
 		}
@@ -180,9 +197,13 @@ func (c *cluster) waitReady() error {
 	}
 }
 
-func (c *cluster) tail() string {
-	log, _ := os.ReadFile(c.path("kube-apiserver.log"))
-	return string(log[max(0, len(log)-1000):])
+// tail is the end of both logs.
+func (c *cluster) tail() (text string) {
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		log, _ := os.ReadFile(c.path(name + ".log")) // not there yet
+		text += fmt.Sprintf("\n%s: %s", name, log[max(0, len(log)-1000):])
+	}
+	return text
 }
 
 func (c *cluster) stop() {
