@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
@@ -62,23 +63,33 @@ func TestACME(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, nil, "pebble-challtestsrv", "-dns01", dns, "-management", freeAddress(t), "-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", "", "-defaultIPv4", "127.0.0.1")
-	run(t, []string{"PEBBLE_VA_NOSLEEP=1"}, "pebble", "-config", config, "-dnsserver", dns)
+	run(t, []string{"PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0"}, "pebble", "-config", config, "-dnsserver", dns)
 
+	get := func(url string) (text []byte) {
+		eventually(t, func() error {
+			response, err := client.Get(url)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			text, err = io.ReadAll(response.Body)
+			return err
+		})
+		return text
+	}
+	// After a failure the dashboard asks for no certificate for a minute, so all servers must be there.
+	eventually(t, func() error {
+		c, err := net.Dial("tcp", dns)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+	get("https://" + api + "/dir")
 	// Pebble makes a new root certificate at each start.
 	trusted := x509.NewCertPool()
-	for deadline := time.Now().Add(patience); ; {
-		so, err := client.Get("https://" + management + "/roots/0")
-		if err == nil {
-			text, _ := io.ReadAll(so.Body)
-			so.Body.Close()
-			if !trusted.AppendCertsFromPEM(text) {
-				t.Fatalf("Pebble's root is %s", text)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	if text := get("https://" + management + "/roots/0"); !trusted.AppendCertsFromPEM(text) {
+		t.Fatalf("Pebble's root is %s", text)
 	}
 	dial := func(name string) (*tls.Conn, error) {
 		dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{ServerName: name, RootCAs: trusted, NextProtos: []string{"h2"}}}
@@ -89,10 +100,13 @@ func TestACME(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c.(*tls.Conn), nil
 	}
-	c, err := dial(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// On a busy machine the server may give the connection up before it has the certificate, and Pebble the
+	// validation before it has an answer.
+	var c *tls.Conn
+	eventually(t, func() (err error) {
+		c, err = dial(name)
+		return err
+	})
 	state := c.ConnectionState()
 	if state.NegotiatedProtocol != "h2" || len(state.VerifiedChains) == 0 || state.PeerCertificates[0].VerifyHostname(name) != nil {
 		t.Errorf("the dashboard serves a certificate for %v by %s", state.PeerCertificates[0].DNSNames, state.NegotiatedProtocol)
@@ -106,6 +120,24 @@ func TestACME(t *testing.T) {
 	}
 	if _, err := dial("other.example.com"); err == nil {
 		t.Error("the dashboard obtained a certificate for another name")
+	}
+}
+
+// eventually calls fn until it has no error.
+func eventually(t *testing.T, fn func() error) {
+	t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.After(patience); ; {
+		err := fn()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -131,10 +163,10 @@ func run(t *testing.T, env []string, name string, args ...string) {
 	})
 }
 
-// freeAddress returns an address on which nothing listens.
+// freeAddress returns an address on which nothing listens, and nothing will by chance.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := freeport.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
