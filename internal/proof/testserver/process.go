@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 )
 
 const (
@@ -154,7 +156,7 @@ func (p *Process) Command(path string, args ...string) *exec.Cmd {
 }
 
 // Launch finds a free port and calls start, which starts the program on it. Another process may
-// take the port in between, so it tries again.
+// take the port in between, so it tries again. Later the program may start again on the port.
 func (p *Process) Launch(start func() error) (err error) {
 	for range 5 {
 		if p.port, err = freePort(); err != nil {
@@ -168,9 +170,9 @@ func (p *Process) Launch(start func() error) (err error) {
 }
 
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := freeport.Listen()
 	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+		return 0, err
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
