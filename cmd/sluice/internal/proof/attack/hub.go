@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/freeport"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
@@ -41,7 +42,7 @@ type hub struct {
 
 func (h *hub) start(ctx context.Context) error {
 	w := h.world
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := freeport.Listen()
 	if err != nil {
 		return err
 	}
