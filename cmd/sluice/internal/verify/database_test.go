@@ -3,15 +3,19 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // openDatabase opens a database's system, for the length of a test.
@@ -336,7 +340,10 @@ var brokenDatabases = []broken[*databaseSystem]{
 		return l, err
 	}})},
 	{"a released lease can be renewed", "lease.epoch", Differed, breakLeases(brokenLeases{renew: func(driver.LeaseStore, context.Context, driver.Lease, time.Duration) error { return nil }})},
-	{"leases expire early", "lease.expiry", Differed, leasesFor(0.1)},
+	{"leases expire early", "lease.expiry", Differed, func(s *databaseSystem) {
+		s.leaseFor = time.Hour // so that no stall makes it late
+		leasesFor(1e-6)(s)
+	}},
 	{"leases do not expire", "lease.expiry", Differed, leasesFor(100)},
 	{"a renewal does nothing", "lease.renew", Differed, breakLeases(brokenLeases{renew: func(driver.LeaseStore, context.Context, driver.Lease, time.Duration) error { return nil }})},
 	{"the clock runs fast", "db.clock", Differed, breakDatabase(func(b *brokenDatabase) {
@@ -360,4 +367,27 @@ func TestBrokenDatabases(t *testing.T) {
 		c.with(s)
 		expect(t, s, c.check, c.want)
 	})
+}
+
+// A request that takes longer than a lease shows nothing about it: the lease has expired meanwhile.
+func TestLateRequestsForLeases(t *testing.T) {
+	for name, check := range map[string]func(*leaseChecks, context.Context) Outcome{"one": (*leaseChecks).checkOne, "renew": (*leaseChecks).checkRenew} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const leaseFor = 2 * time.Second
+				var late, partitions atomic.Int64
+				late.Store(2)
+				store := &brokenLeases{LeaseStore: new(sluicetest.Leases), acquire: func(of driver.LeaseStore, ctx context.Context, g driver.Group, p, owner string, ttl time.Duration) (driver.Lease, error) {
+					if owner != "first" && late.Add(-1) >= 0 {
+						time.Sleep(leaseFor + time.Second) // in the bubble
+					}
+					return of.Acquire(ctx, g, p, owner, ttl, 0)
+				}}
+				c := &leaseChecks{store, group(Options{ID: "test"}), leaseFor, func() string { return fmt.Sprint(partitions.Add(1)) }}
+				if o := check(c, t.Context()); o.Verdict != Held {
+					t.Errorf("%s: %s", o.Verdict, o.Found)
+				}
+			})
+		})
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/eventhub"
 )
@@ -49,6 +51,8 @@ type hub struct {
 	closes func(context.Context)
 	// quiet is how long nothing comes until a partition counts as read to its end.
 	quiet time.Duration
+	// comesWithin is how long an event that the partition holds, or a refusal, is waited for.
+	comesWithin time.Duration
 	// staleFor is how long a check waits for stale runtime information to catch up.
 	staleFor time.Duration
 	// stolenWithin is how long a reader may stay connected after one with a higher epoch.
@@ -89,7 +93,7 @@ func OpenHub(a HubAddress, opts Options) (System, error) {
 		return nil, err
 	}
 	return &hub{
-		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: patientHub{raw}, source: source, quiet: 3 * time.Second, staleFor: 15 * time.Second, stolenWithin: 20 * time.Second, requests: 20,
+		opts: opts, name: fmt.Sprintf("event hub %s/%s, consumer group %s", group.Namespace, group.Topic, group.Name), group: group.Name, raw: patientHub{raw}, source: source, quiet: 3 * time.Second, comesWithin: 30 * time.Second, staleFor: 15 * time.Second, stolenWithin: 20 * time.Second, requests: 20,
 		closes: func(ctx context.Context) { raw.close(ctx); _ = source.Close(ctx) },
 	}, nil
 }
@@ -151,7 +155,7 @@ func (h *hub) sample(ctx context.Context) ([]sample, error) {
 			places <- struct{}{}
 			defer func() { <-places }()
 			var events []event
-			events, errs[i] = h.raw.read(ctx, p, earliest, sampleEvents, h.quiet)
+			events, errs[i] = h.beginning(ctx, p)
 			found[i] = sample{p, events}
 		})
 	}
@@ -166,6 +170,30 @@ func (h *hub) sample(ctx context.Context) ([]sample, error) {
 	}
 	h.sampled = len(h.samples) > 0
 	return h.samples, nil
+}
+
+// beginning reads the first events of a partition. It waits for those that the hub says it holds.
+func (h *hub) beginning(ctx context.Context, partition string) ([]event, error) {
+	info, err := h.raw.runtime(ctx, partition)
+	more := err == nil && !info.empty
+	var list []event
+	from := earliest
+	for began := time.Now(); ; {
+		got, err := h.raw.read(ctx, partition, from, sampleEvents-len(list), h.quiet)
+		list = append(list, fresh(got, from)...)
+		if n := len(list); n > 0 {
+			from = after(list[n-1].sequence)
+			more = more && n < sampleEvents && list[n-1].sequence < info.last
+		}
+		if err != nil || !more || time.Since(began) > h.comesWithin {
+			return list, err
+		}
+	}
+}
+
+// fresh leaves out the events up to that after which they were read: a hub may give it again.
+func fresh(events []event, from azeventhubs.StartPosition) []event {
+	return slices.DeleteFunc(events, func(e event) bool { return from.SequenceNumber != nil && e.sequence <= *from.SequenceNumber })
 }
 
 // eachSample calls fn with the sample of each partition that has enough events, of all at the same
@@ -243,18 +271,18 @@ func (h *hub) checkNumbers(ctx context.Context) Outcome {
 
 // firstAfter compares what the hub gives after a position, and what Sluice's driver makes of it.
 func (h *hub) firstAfter(ctx context.Context, s sample, x event) Outcome {
-	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, h.quiet)
+	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, h.comesWithin)
 	if err != nil {
 		return failed(fmt.Sprintf("reading partition %s after event %d", s.partition, x.sequence), err)
 	}
-	read, err := h.read(ctx, s.partition, driver.Position{Sequence: x.sequence, Offset: x.offset}, 1)
+	read, err := h.read(ctx, s.partition, driver.Position{Sequence: x.sequence, Offset: x.offset}, 1, h.comesWithin)
 	switch {
 	case err != nil:
 		return differed("partition %s: after event %d Sluice cannot read on: %s", s.partition, x.sequence, oneLine(err))
 	case len(read) == 0 || read[0].Sequence != x.sequence+1:
 		return differed("partition %s: after event %d Sluice gets %s instead of %d", s.partition, x.sequence, firstOf(read), x.sequence+1)
 	case len(got) == 0:
-		return tolerated("partition %s: after event %d the hub gave nothing for %v, though there is a next event", s.partition, x.sequence, h.quiet)
+		return tolerated("partition %s: after event %d the hub gave nothing for %v, though there is a next event", s.partition, x.sequence, h.comesWithin)
 	case got[0].sequence < x.sequence+1:
 		return tolerated("partition %s: after event %d the hub gave %d first, which Sluice drops", s.partition, x.sequence, got[0].sequence)
 	case got[0].sequence > x.sequence+1:
@@ -292,7 +320,7 @@ func (h *hub) checkLast(ctx context.Context) Outcome {
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
 		}
-		read, err := h.read(ctx, s.partition, driver.Position{Sequence: last.sequence, Offset: last.offset}, 1)
+		read, err := h.read(ctx, s.partition, driver.Position{Sequence: last.sequence, Offset: last.offset}, 1, h.quiet)
 		switch {
 		case err != nil:
 			return differed("partition %s: after its last event %d Sluice cannot wait for the next one: %s", s.partition, last.sequence, oneLine(err))
@@ -334,12 +362,12 @@ func (h *hub) checkOffset(ctx context.Context) Outcome {
 		}
 		pos := after(0)
 		pos.SequenceNumber, pos.Offset = nil, &x.offset
-		got, err := h.raw.read(ctx, s.partition, pos, 1, h.quiet)
+		got, err := h.raw.read(ctx, s.partition, pos, 1, h.comesWithin)
 		switch {
 		case err != nil:
 			return differed("partition %s: opening after offset %s fails: %s", s.partition, x.offset, oneLine(err))
 		case len(got) == 0:
-			return differed("partition %s: after offset %s of event %d nothing came for %v", s.partition, x.offset, x.sequence, h.quiet)
+			return differed("partition %s: after offset %s of event %d nothing came for %v", s.partition, x.offset, x.sequence, h.comesWithin)
 		case got[0].sequence != want:
 			return differed("partition %s: after offset %s, of event %d, came event %d instead of %d", s.partition, x.offset, x.sequence, got[0].sequence, want)
 		}
@@ -353,7 +381,7 @@ func (h *hub) checkEarliest(ctx context.Context) Outcome {
 		var first int64
 		var info runtimeInfo
 		for range tries { // retention may move the beginning between the two requests
-			got, err := h.raw.read(ctx, s.partition, earliest, 1, h.quiet)
+			got, err := h.raw.read(ctx, s.partition, earliest, 1, h.comesWithin)
 			if err == nil && len(got) > 0 {
 				first = got[0].sequence
 				info, err = h.raw.runtime(ctx, s.partition)
@@ -378,9 +406,13 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 			return failed("reading partition "+s.partition, err)
 		}
 		began := time.Now()
+		var stale time.Duration // when the information was asked for that did not show the event
 		for {
+			asked := time.Since(began) // the time that an answer takes does not count
 			info, err := h.raw.runtime(ctx, s.partition)
-			stale := time.Since(began)
+			if info.last < last.sequence {
+				stale = asked
+			}
 			switch {
 			case err != nil:
 				return failed("asking for runtime information", err)
@@ -404,8 +436,8 @@ func (h *hub) checkRuntime(ctx context.Context) Outcome {
 	return o
 }
 
-// read reads through Sluice's driver. It returns what came, or nothing if nothing came for h.quiet.
-func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64) ([]*driver.Event, error) {
+// read reads through Sluice's driver. It returns what came, or nothing if nothing came within a time.
+func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64, within time.Duration) ([]*driver.Event, error) {
 	var events []*driver.Event
 	err := again(ctx, func() error {
 		r, err := h.source.Open(ctx, partition, from, epoch)
@@ -413,9 +445,9 @@ func (h *hub) read(ctx context.Context, partition string, from driver.Position, 
 			return err
 		}
 		defer r.Close(context.WithoutCancel(ctx))
-		limited, cancel := context.WithTimeout(ctx, h.quiet)
+		limited, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
-		if events, err = r.Read(limited, 10); limited.Err() != nil && ctx.Err() == nil {
+		if events, err = r.Read(limited, 10); inVain(ctx, limited, err) {
 			return nil // nothing came
 		}
 		return err
@@ -437,7 +469,7 @@ func (h *hub) checkPastEnd(ctx context.Context) Outcome {
 	}
 	const far = 1 << 32
 	position := driver.Position{Sequence: max(info.last, 0) + far}
-	_, err = h.read(ctx, partition, position, 1)
+	_, err = h.read(ctx, partition, position, 1, h.comesWithin)
 	switch {
 	case err == nil:
 		return differed("partition %s: position %d, far after the last event, was accepted", partition, position.Sequence)
@@ -527,7 +559,7 @@ func (h *hub) checkLowerEpoch(ctx context.Context) Outcome {
 		return failed("opening partition "+partition, err)
 	}
 	defer higher.Close(context.WithoutCancel(ctx))
-	_, err = h.read(ctx, partition, at, epochLow)
+	_, err = h.read(ctx, partition, at, epochLow, h.comesWithin)
 	switch {
 	case errors.Is(err, driver.ErrStolen):
 		return held("a reader of a lower epoch is refused")

@@ -35,7 +35,7 @@ func openHub(t *testing.T, srv *emulator.Server, opts Options) *hub {
 		t.Fatal(err)
 	}
 	h := s.(*hub)
-	h.quiet, h.staleFor, h.stolenWithin, h.requests = 500*time.Millisecond, 1500*time.Millisecond, 2*time.Second, 3
+	h.quiet, h.staleFor, h.requests = 500*time.Millisecond, 1500*time.Millisecond, 3
 	t.Cleanup(func() { h.Close(context.Background()) })
 	return h
 }
@@ -147,6 +147,7 @@ func TestHubRights(t *testing.T) {
 type brokenRaw struct {
 	rawHub
 	edit      func(from azeventhubs.StartPosition, events []event) []event
+	moved     func(from azeventhubs.StartPosition) azeventhubs.StartPosition
 	info      func(runtimeInfo) runtimeInfo
 	fail      func(n int) error // of the n-th request for runtime information
 	sends     func(ctx context.Context, to rawHub, partition, key string, bodies [][]byte) error
@@ -157,11 +158,15 @@ type brokenRaw struct {
 }
 
 func (b *brokenRaw) read(ctx context.Context, partition string, from azeventhubs.StartPosition, want int, idle time.Duration) ([]event, error) {
-	if b.edit == nil {
-		return b.rawHub.read(ctx, partition, from, want, idle)
+	at := from
+	if b.moved != nil {
+		at = b.moved(from)
 	}
-	events, err := b.rawHub.read(ctx, partition, from, want+1, idle)
-	return b.edit(from, events), err
+	events, err := b.rawHub.read(ctx, partition, at, want, idle)
+	if b.edit != nil {
+		events = b.edit(from, events)
+	}
+	return events, err
 }
 
 func (b *brokenRaw) runtime(ctx context.Context, partition string) (runtimeInfo, error) {
@@ -240,6 +245,22 @@ func breakRaw(with func(*brokenRaw)) func(*hub) {
 	}
 }
 
+// impatient does not wait for long where events are missing.
+func impatient(with func(*hub)) func(*hub) {
+	return func(h *hub) {
+		h.comesWithin = h.quiet
+		with(h)
+	}
+}
+
+// sampled takes the sample of a hub before it is broken, which would mislead the sample too.
+func sampled(with func(*hub)) func(*hub) {
+	return func(h *hub) {
+		_, _ = h.sample(context.Background()) // if it fails, so does the check
+		with(h)
+	}
+}
+
 func breakSource(b brokenSource) func(*hub) {
 	return func(h *hub) { b.Source = h.source; h.source = &b }
 }
@@ -254,35 +275,35 @@ var brokenHubs = []broken[*hub]{
 	{"no creation time", "hub.incarnation", Differed, breakRaw(func(b *brokenRaw) {
 		b.described = func(_ int, p hubProperties) hubProperties { p.created = time.Time{}; return p }
 	})},
-	{"an acknowledged event is lost", "hub.send", Differed, breakRaw(func(b *brokenRaw) {
+	{"an acknowledged event is lost", "hub.send", Differed, impatient(breakRaw(func(b *brokenRaw) {
 		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
 			return to.send(ctx, p, key, bodies[1:])
 		}
-	})},
+	}))},
 	{"an event is stored twice", "hub.send", Differed, breakRaw(func(b *brokenRaw) {
 		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
 			return to.send(ctx, p, key, append(bodies[:1:1], bodies...))
 		}
 	})},
-	{"keys are hashed otherwise", "hub.key", Differed, breakRaw(func(b *brokenRaw) {
+	{"keys are hashed otherwise", "hub.key", Differed, impatient(breakRaw(func(b *brokenRaw) {
 		b.sends = func(ctx context.Context, to rawHub, p, key string, bodies [][]byte) error {
 			if key != "" {
 				p, key = "0", ""
 			}
 			return to.send(ctx, p, key, bodies)
 		}
-	})},
+	}))},
 	{"compaction", "hub.numbers", Differed, breakRaw(func(b *brokenRaw) {
 		b.edit = func(_ azeventhubs.StartPosition, events []event) []event {
 			return slices.DeleteFunc(events, func(e event) bool { return e.sequence == 3 })
 		}
 	})},
 	{"a position skips an event", "hub.next", Differed, breakRaw(func(b *brokenRaw) {
-		b.edit = func(from azeventhubs.StartPosition, events []event) []event {
-			if from.SequenceNumber != nil && len(events) > 1 {
-				return events[1:]
+		b.moved = func(from azeventhubs.StartPosition) azeventhubs.StartPosition {
+			if from.SequenceNumber != nil {
+				return after(*from.SequenceNumber + 1)
 			}
-			return events
+			return from
 		}
 	})},
 	{"the driver gets another event", "hub.next", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, epoch int64) (driver.Reader, error) {
@@ -295,7 +316,7 @@ var brokenHubs = []broken[*hub]{
 	}})},
 	{"offsets are inclusive", "hub.offset", Differed, breakRaw(func(b *brokenRaw) {
 		b.edit = func(from azeventhubs.StartPosition, events []event) []event {
-			if from.Offset != nil {
+			if from.Offset != nil && len(events) > 0 {
 				events[0].sequence--
 			}
 			return events
@@ -304,27 +325,30 @@ var brokenHubs = []broken[*hub]{
 	{"the earliest is not the first", "hub.earliest", Tolerated, breakRaw(func(b *brokenRaw) {
 		b.info = func(i runtimeInfo) runtimeInfo { i.first -= 5; return i }
 	})},
-	{"runtime information is stale", "hub.runtime", Tolerated, breakRaw(func(b *brokenRaw) {
+	{"runtime information is stale", "hub.runtime", Tolerated, sampled(breakRaw(func(b *brokenRaw) {
 		b.info = func(i runtimeInfo) runtimeInfo { i.last -= 2; return i }
-	})},
-	{"runtime information stays at -1", "hub.runtime", Tolerated, breakRaw(func(b *brokenRaw) {
+	}))},
+	{"runtime information stays at -1", "hub.runtime", Tolerated, sampled(breakRaw(func(b *brokenRaw) {
 		b.info = func(runtimeInfo) runtimeInfo { return runtimeInfo{first: 0, last: -1, empty: true} }
-	})},
+	}))},
 	{"a position past the end is accepted", "hub.pastend", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, epoch int64) (driver.Reader, error) {
 		return of.Open(ctx, p, driver.Origin, epoch)
 	}})},
 	{"a position past the end is refused in other words", "hub.pastend", Differed, breakSource(brokenSource{open: func(driver.Source, context.Context, string, driver.Position, int64) (driver.Reader, error) {
 		return nil, errors.New("the position is not valid")
 	}})},
-	{"a higher epoch disconnects nobody", "hub.epoch.higher", Differed, breakSource(brokenSource{read: func(_ driver.Reader, ctx context.Context, _ int) ([]*driver.Event, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})},
+	{"a higher epoch disconnects nobody", "hub.epoch.higher", Differed, func(h *hub) {
+		h.stolenWithin = time.Second // in vain
+		breakSource(brokenSource{read: func(_ driver.Reader, ctx context.Context, _ int) ([]*driver.Event, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})(h)
+	}},
 	{"a higher epoch disconnects in other words", "hub.epoch.higher", Differed, breakSource(brokenSource{read: func(driver.Reader, context.Context, int) ([]*driver.Event, error) {
 		return nil, errors.New("receiver replaced")
 	}})},
-	{"a lower epoch is accepted", "hub.epoch.lower", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, after driver.Position, _ int64) (driver.Reader, error) {
-		return of.Open(ctx, p, after, epochHigh)
+	{"a lower epoch is accepted", "hub.epoch.lower", Differed, breakSource(brokenSource{open: func(of driver.Source, ctx context.Context, p string, _ driver.Position, _ int64) (driver.Reader, error) {
+		return of.Open(ctx, p, driver.Origin, epochHigh)
 	}})},
 	{"only small events", "hub.size", Differed, breakRaw(func(b *brokenRaw) { b.largest = 64 << 10 })},
 	{"the link's limit is not the service's", "hub.size", Differed, breakRaw(func(b *brokenRaw) { b.largest = 8 << 20 })},
@@ -381,15 +405,21 @@ func TestThrottledHub(t *testing.T) {
 	}
 }
 
-// receivedHub has received events.
+// receivedHub has received events, and receives as many again and again.
 type receivedHub struct {
 	rawHub
 	events []event
 }
 
-func (r receivedHub) read(_ context.Context, _ string, _ azeventhubs.StartPosition, _ int, idle time.Duration) ([]event, error) {
+func (r receivedHub) read(_ context.Context, _ string, from azeventhubs.StartPosition, _ int, idle time.Duration) ([]event, error) {
 	time.Sleep(idle)
-	return r.events, nil
+	list := slices.Clone(r.events)
+	for i := range list {
+		if from.SequenceNumber != nil {
+			list[i].sequence = *from.SequenceNumber + 1 + int64(i)
+		}
+	}
+	return list, nil
 }
 
 // A partition that has received nothing shows where events are not. Among the events of others, those of
@@ -400,11 +430,37 @@ func TestNothingReceived(t *testing.T) {
 		decided bool
 	}{{nil, true}, {[]event{{body: []byte("another sender's")}}, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			h := &hub{raw: receivedHub{events: c.events}, quiet: time.Second}
+			h := &hub{raw: receivedHub{events: c.events}, quiet: time.Second, comesWithin: 30 * time.Second}
 			list, err := h.readSent(t.Context(), "0", "key", time.Now(), 6)
 			if len(list) > 0 || (err == nil) != c.decided {
 				t.Errorf("events %v: %v, %v", c.events, list, err)
 			}
 		})
 	}
+}
+
+// slowHub answers late, with events that have always been there.
+type slowHub struct {
+	rawHub
+	takes time.Duration
+}
+
+func (s slowHub) runtime(ctx context.Context, _ string) (runtimeInfo, error) {
+	return runtimeInfo{last: 7}, pause(ctx, s.takes)
+}
+
+func (slowHub) read(ctx context.Context, _ string, _ azeventhubs.StartPosition, _ int, idle time.Duration) ([]event, error) {
+	return nil, pause(ctx, idle)
+}
+
+// The time that an answer takes does not make runtime information stale.
+func TestSlowAnswersAreNotStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hub{raw: slowHub{takes: 5 * time.Second}, quiet: time.Second, staleFor: 15 * time.Second, sampled: true, samples: []sample{{"0", []event{{sequence: 7}}}}}
+		h.behind = h.awaitShown(t.Context(), "0", 7, time.Now())
+		expect(t, h, "hub.runtime", Held)
+		if stale := h.awaitShown(t.Context(), "0", 8, time.Now()); stale < h.staleFor {
+			t.Errorf("information that never shows an event counts as %v behind", stale)
+		}
+	})
 }

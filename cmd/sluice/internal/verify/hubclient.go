@@ -151,7 +151,7 @@ func (h *sdkHub) read(ctx context.Context, partition string, from azeventhubs.St
 	for len(list) < want {
 		limited, cancel := context.WithTimeout(ctx, wait)
 		got, err := receiver.ReceiveEvents(limited, min(want-len(list), 1000), nil)
-		quiet := limited.Err() != nil && ctx.Err() == nil
+		quiet := inVain(ctx, limited, err)
 		cancel()
 		wait = idle
 		for _, e := range got {
@@ -165,6 +165,12 @@ func (h *sdkHub) read(ctx context.Context, partition string, from azeventhubs.St
 		}
 	}
 	return list, nil
+}
+
+// inVain reports whether a read ended because nothing came in its time. The SDK looks at the deadline, which
+// may have passed before the context has ended.
+func inVain(ctx, limited context.Context, err error) bool {
+	return ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded))
 }
 
 func convert(partition string, in *azeventhubs.ReceivedEventData) event {

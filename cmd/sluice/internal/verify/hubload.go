@@ -35,31 +35,27 @@ func (h *hub) readSent(ctx context.Context, partition, kind string, since time.T
 	// The broker's clock may be behind this machine's.
 	start := azeventhubs.StartPosition{EnqueuedTime: ptr(since.Add(-time.Minute))}
 	const within = 30 * time.Second
-	seen := 0
+	ended := false
 	for began := time.Now(); len(list) < want; {
-		if time.Since(began) > within {
-			if seen == 0 {
-				break // the partition has got nothing
-			}
+		switch waited := time.Since(began); {
+		case ended && waited > h.comesWithin:
+			return list, nil // the partition holds no more
+		case waited > within:
 			return nil, fmt.Errorf("%d of %d events found within %v, between those of other senders: run the command again when the hub has less traffic", len(list), want, within)
 		}
 		events, err := h.raw.read(ctx, partition, start, max(2*want, 5000), h.quiet)
 		if err != nil {
 			return nil, err
 		}
-		seen += len(events)
+		events = fresh(events, start)
 		for _, e := range events {
 			if bytes.HasPrefix(e.body, mark) {
 				list = append(list, e)
 			}
 		}
-		if len(events) == 0 {
-			if start.SequenceNumber != nil {
-				break
-			}
-			continue
+		if ended = len(events) == 0; !ended {
+			start = after(events[len(events)-1].sequence)
 		}
-		start = after(events[len(events)-1].sequence)
 	}
 	return list, nil
 }
@@ -113,15 +109,24 @@ func (h *hub) checkSend(ctx context.Context) Outcome {
 	return held("%d events were sent and came back in order", each*len(partitions)).with(Measure{"slowest acknowledgement of a batch", milliseconds(slowest), "ms"})
 }
 
-// awaitShown measures when runtime information shows an event. It gives up after staleFor.
-func (h *hub) awaitShown(ctx context.Context, partition string, sequence int64, acked time.Time) time.Duration {
-	for ctx.Err() == nil && time.Since(acked) < h.staleFor {
-		if info, err := h.raw.runtime(ctx, partition); err == nil && info.last >= sequence {
+// awaitShown measures how long after the acknowledgement runtime information was asked for that did not
+// show an event. The time that an answer takes does not count. It gives up after staleFor.
+func (h *hub) awaitShown(ctx context.Context, partition string, sequence int64, acked time.Time) (stale time.Duration) {
+	for ctx.Err() == nil {
+		asked := time.Since(acked)
+		info, err := h.raw.runtime(ctx, partition)
+		if err == nil && info.last >= sequence {
+			break
+		}
+		if err == nil {
+			stale = asked
+		}
+		if asked >= h.staleFor {
 			break
 		}
 		_ = pause(ctx, 100*time.Millisecond) // the loop looks at ctx
 	}
-	return time.Since(acked)
+	return stale
 }
 
 // keyed is how many of the events have a key.

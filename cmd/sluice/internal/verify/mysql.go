@@ -40,6 +40,7 @@ var mysqlWords = func() words {
 		return err == nil, err
 	}
 	w.ends = []string{"CREATE TABLE {rows}_{id} (id INT)", "COMMIT", "ROLLBACK"}
+	w.apart, w.paused = 10*time.Second, 30*time.Second // before and after mysqlLimits
 	w.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	w.readOnly = true
 	w.duplicate, w.timeout, w.deadlock = []string{"1062"}, []string{"1205"}, []string{"1213"}
@@ -83,9 +84,9 @@ func OpenMySQL(address string, opts Options) (System, error) {
 	}, nil
 }
 
-// serverLimits make the server end a transaction that is paused before a claim that waits for it gives
-// up.
-var serverLimits = sqlstore.ServerConfig{LeaseFor: 4 * time.Second, LockTimeout: 6 * time.Second}
+// mysqlLimits make the server end a transaction that is paused before a claim that waits for it gives
+// up, and not before a step beside it may be slow.
+var mysqlLimits = sqlstore.ServerConfig{LeaseFor: 13 * time.Second, LockTimeout: 20 * time.Second}
 
 // own is the URL of the database that the checks make.
 func (m *mysqlServer) own() string {
@@ -174,7 +175,7 @@ func (m *mysqlServer) prepare(ctx context.Context, made *Ledger) (database, erro
 	}
 	m.table, m.rows, m.now, m.durably = effectsTable, rowsTable, "SELECT UTC_TIMESTAMP(6)", mysqlDurable
 	m.again = func(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error)) (*sqlstore.Store, error) {
-		limits := serverLimits
+		limits := mysqlLimits
 		limits.Dial = dial
 		return sqlstore.OpenMySQL(ctx, m.own(), &limits)
 	}

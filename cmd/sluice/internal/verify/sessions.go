@@ -57,7 +57,9 @@ type words struct {
 
 	duplicate, timeout, deadlock, tooLong, refused, mayNotKill []string // numbers of errors
 
-	apart time.Duration // how long a step may take beside one that is paused
+	watch  time.Duration // a statement that runs for longer counts as one that waits
+	apart  time.Duration // how long a step may take beside one that is paused
+	paused time.Duration // how long a claim may take that waits for a step that is paused
 
 	next map[string]string // what to do, by check
 }
@@ -74,7 +76,12 @@ var portable = words{
 	long:   "INSERT INTO {rows} (id, n, name) VALUES ({id}, 0, 'long')",
 	time:   "INSERT INTO {rows} (id, n, stored_at) VALUES ({id}, 0, '2026-01-02 03:04:05.123457')",
 	at:     "SELECT stored_at FROM {rows} WHERE id = {id}",
+	watch:  time.Second,
 }
+
+// beside is how long a statement may take beside a transaction that is in progress: less than the server
+// waits before it ends that.
+func (w *words) beside() time.Duration { return max(apartWithin, w.apart) }
 
 // applies reports whether the server has what a check is about.
 func (w *words) applies(check string) bool {
@@ -211,12 +218,12 @@ func (c *session) start(ctx context.Context, run func(context.Context, string, i
 	return p
 }
 
-// waits reports whether the statement is still running after a second.
-func (p *pending) waits() bool {
+// waits reports whether the statement is still running after a time.
+func (p *pending) waits(within time.Duration) bool {
 	select {
 	case <-p.over:
 		return false
-	case <-time.After(time.Second):
+	case <-time.After(within):
 		return true
 	}
 }

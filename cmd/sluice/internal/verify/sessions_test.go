@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // brokenSession is one assumption about sessions that is broken on purpose.
@@ -17,24 +18,27 @@ type brokenSession struct {
 	with  func(*words)
 }
 
+// patience is how long a statement is watched that must not wait.
+const patience = 30 * time.Second
+
 // brokenSessions are statements and numbers of errors of servers that differ in one thing.
 var brokenSessions = []brokenSession{
-	{"the fence does not lock", "db.lock", Differed, func(w *words) { w.lock = w.read }},
+	{"the fence does not lock", "db.lock", Differed, func(w *words) { w.lock, w.watch = w.read, patience }},
 	{"a condition is not checked again", "db.rows", Differed, func(w *words) { w.swap = w.set }},
 	{"the error of a duplicate is unknown", "db.insert", Differed, func(w *words) { w.duplicate = nil }},
 	{"the error of a time limit is unknown", "db.timeout", Differed, func(w *words) { w.timeout = nil }},
 	{"the error of a deadlock is unknown", "db.deadlock", Differed, func(w *words) { w.deadlock = nil }},
-	{"a session goes on after its end", "db.killed", Differed, func(w *words) { w.kill = w.read }},
+	{"a session goes on after its end", "db.killed", Differed, func(w *words) { w.kill, w.apart = w.read, 0 }},
 	{"sessions must not be ended", "db.killed", Undecided, func(w *words) { w.kill, w.mayNotKill = w.long, w.tooLong }},
-	{"a statement that is cancelled does not wait", "db.cancel", Differed, func(w *words) { w.lock = w.read }},
+	{"a statement that is cancelled does not wait", "db.cancel", Differed, func(w *words) { w.lock, w.watch = w.read, patience }},
 	{"the mark outlives the transaction", "db.mark", Differed, func(w *words) { w.ends = []string{w.set} }},
 	{"a transaction is rolled back unnoticed", "db.undone", Differed, func(w *words) {
 		w.read = strings.Replace(w.read, "n", "0", 1)
 		w.swap += " AND n = 5" // of a server where every further statement fails
 	}},
-	{"readers wait", "db.readers", Tolerated, func(w *words) { w.read = w.lock }},
+	{"readers wait", "db.readers", Tolerated, func(w *words) { w.read, w.apart = w.lock, 0 }},
 	{"no snapshot", "db.snapshot", Differed, func(w *words) { w.snapshot = &sql.TxOptions{Isolation: sql.LevelReadCommitted} }},
-	{"hints are ignored", "db.hints", Differed, func(w *words) { w.hints = w.read }},
+	{"hints are ignored", "db.hints", Differed, func(w *words) { w.hints, w.watch = w.read, patience }},
 	{"a text that is too long is stored", "db.strict", Differed, func(w *words) { w.long = strings.Replace(w.long, "long", "lon", 1) }},
 	{"the error of a long text is unknown", "db.strict", Differed, func(w *words) { w.tooLong = nil }},
 	{"times are stored to the millisecond", "db.time", Differed, func(w *words) { w.time = strings.Replace(w.time, "123457", "123000", 1) }},

@@ -102,10 +102,13 @@ func (s *sessions) checkReaders(ctx context.Context) Outcome {
 			return failed("changing a row", err)
 		}
 		reader := b.start(ctx, b.number, s.words.read, id)
-		if reader.waits() {
-			return tolerated("reading waits for transactions that have written: lists, the lag and the dashboard wait for handlers").next("%s", s.words.next["db.readers"])
+		waits := tolerated("reading waits for transactions that have written: lists, the lag and the dashboard wait for handlers").next("%s", s.words.next["db.readers"])
+		if reader.waits(s.words.beside()) {
+			return waits
 		}
 		switch n, err := reader.result(); {
+		case isOne(err, s.words.timeout):
+			return waits
 		case err != nil:
 			return failed("reading a row", err)
 		case n != 0:

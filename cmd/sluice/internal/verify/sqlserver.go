@@ -58,6 +58,9 @@ var sqlServerWords = func() words {
 	return w
 }()
 
+// sqlServerLimits have a claim give up soon, where the login may not end the session of a paused process.
+var sqlServerLimits = sqlstore.ServerConfig{LeaseFor: 4 * time.Second, LockTimeout: 6 * time.Second}
+
 // OpenSQLServer makes a [System] of a database of SQL Server or Azure SQL, which is named by its URL.
 // It does not connect.
 func OpenSQLServer(address string, opts Options) (System, error) {
@@ -179,7 +182,7 @@ func (s *sqlServer) prepare(ctx context.Context, made *Ledger) (_ database, err 
 	defer cancel()
 	s.now, s.durably = "SELECT SYSUTCDATETIME()", sqlServerDurable
 	s.again = func(ctx context.Context, dial func(context.Context, string, string) (net.Conn, error)) (*sqlstore.Store, error) {
-		limits := serverLimits
+		limits := sqlServerLimits
 		limits.Dial, limits.AccessToken = dial, s.token
 		return sqlstore.OpenSQLServer(ctx, s.url, &limits)
 	}
