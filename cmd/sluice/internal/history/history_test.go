@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-go/sluice"
 )
@@ -117,30 +116,5 @@ func TestWriterAndReader(t *testing.T) {
 	}
 	if err := Read(strings.NewReader("nonsense\n{}\n"), c.Add); err == nil {
 		t.Error("a bad line was ignored")
-	}
-}
-
-// TestLinear: ten times the records take about ten times as long.
-func TestLinear(t *testing.T) {
-	took := func(n int64) time.Duration {
-		began := time.Now()
-		var c Checker
-		c.Add(Record{Kind: Sent, Partition: "0", From: -1, To: n - 1})
-		for i := range n {
-			c.Add(Record{Kind: Committed, Owner: "a", Partition: "0", Epoch: 1, From: i - 1, To: i})
-			c.Add(Record{Kind: Effect, Partition: "0", To: i})
-		}
-		if found := c.Findings(10); len(found) > 0 {
-			t.Fatal(found)
-		}
-		return time.Since(began)
-	}
-	small, large := took(100_000), took(1_000_000)
-	for try := 0; try < 4 && large > 40*small; try++ { // the machine may have been busy
-		small, large = min(small, took(100_000)), min(large, took(1_000_000))
-	}
-	t.Logf("100,000 events in %v, 1,000,000 in %v", small, large)
-	if large > 40*small {
-		t.Errorf("100,000 events took %v, 1,000,000 took %v", small, large)
 	}
 }
