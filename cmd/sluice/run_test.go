@@ -1,7 +1,11 @@
 package main_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -221,6 +225,48 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 			must(t, "", env, "run", example(t), "--until-caught-up")
 			exactlyOnce(t, lookAt(t, connection).events(), rows(t, db))
 		})
+	}
+}
+
+// A second signal cancels a batch that goes on for ten minutes: its endpoint does not answer.
+func TestSecondSignalCancels(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // else the server does not notice the end of the client
+		if !bytes.Contains(body, []byte("AA-1")) {
+			return // the check at the start has no events
+		}
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(endpoint.Close) // after the end of the process
+	_, connection := serve(t, 1)
+	env := []string{"HUB=" + connection, "URL=" + endpoint.URL, "DB=" + databases["sqlite"](t)}
+	config := filepath.Join(t.TempDir(), "http.yaml")
+	text := `source: {eventhub: {connection: "${HUB}", hub: flights}}
+partitions: all
+leases: {sql: "${DB}"}
+target: {http: {url: "${URL}", timeout: 10m}}
+`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "", environment(connection, ""), "send", "--hub", "flights", writeLines(t, []string{`{"flight":"AA-1"}`}))
+	p := start(t, "", env, "run", config, "--stop-timeout", "1h")
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatal("the endpoint has got no event")
+	}
+	p.signal(syscall.SIGTERM)
+	await(t, "the stop to begin", func() bool { return strings.Contains(p.err.String(), "msg=stopping") })
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d: %s", code, p.err.String())
 	}
 }
 

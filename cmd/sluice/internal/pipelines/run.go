@@ -77,19 +77,21 @@ func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {
 	defer func() { cancel(); waiting.Wait() }()
 
 	var result error
+	again := make(chan os.Signal, 1)
+	defer signal.Stop(again)
 	select {
 	case err := <-ended:
 		return err
 	case result = <-reached:
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	case <-interrupted.Done():
+		// Before the line, which invites to send it.
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		cfg.Log.Info("stopping", "cause", context.Cause(interrupted))
 		if cfg.Until != nil {
 			result = errors.New("interrupted before it had caught up")
 		}
 	}
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(again)
 	stopping, stopped := context.WithTimeout(ctx, cfg.StopTimeout)
 	defer stopped()
 	waiting.Go(func() {
