@@ -87,8 +87,9 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The command ends within 15 seconds if nothing answers: hub or brokers, database or blobs, target and
-// claim check, in each stage of the file.
+// The command ends if nothing answers: hub or brokers, database or blobs, target and claim check, in each
+// stage of the file. It does so within 15 seconds, and here a machine that is slow adds to them;
+// TestCheckThatDoesNotReturn of internal/doctor adds up what the command itself waits for.
 func TestDoctorAmongSilentServers(t *testing.T) {
 	t.Parallel()
 	at := silent(t)
@@ -136,7 +137,7 @@ target: {http: {url: "https://${AT}/"}}
 			code, out, _ := invoke(t, "", env, "doctor", "--json", path)
 			var got examined
 			decode(t, out, &got)
-			if code != 1 || got.Result != "failed" || got.Seconds > 15 {
+			if code != 1 || got.Result != "failed" || got.Seconds > 15+30 {
 				t.Errorf("exit code %d after %.1f s: %+v", code, got.Seconds, got)
 			}
 			for _, f := range got.Findings {

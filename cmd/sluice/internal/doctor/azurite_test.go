@@ -35,9 +35,9 @@ func TestAzuriteLeasesBesideDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		want(t, examine(t, Examiner{}, beside("typo"), variables), "owners", Warning, "p.yaml:5:", "the container of the leases does not exist")
+		want(t, examine(t, patient, beside("typo"), variables), "owners", Warning, "p.yaml:5:", "the container of the leases does not exist")
 	}
-	want(t, examine(t, Examiner{}, beside("sluice"), variables), "owners", OK, "no partition has an owner")
+	want(t, examine(t, patient, beside("sluice"), variables), "owners", OK, "no partition has an owner")
 }
 
 // Leases in blobs of Azurite: before the first start, with an owner, and with what refuses them.
@@ -49,7 +49,7 @@ func TestAzurite(t *testing.T) {
 	with := func(storage string) []Finding {
 		t.Helper()
 		changed := map[string]string{"HUB": variables["HUB"], "STORAGE": storage, "KEY": azurite.Key, "URL": endpoint.URL}
-		return examine(t, Examiner{}, leasesInBlobs, changed)
+		return examine(t, patient, leasesInBlobs, changed)
 	}
 	want(t, with(server.ConnectionString()), "tables", OK, "the first start creates it")
 
@@ -66,7 +66,6 @@ func TestAzurite(t *testing.T) {
 
 	wrong := strings.Replace(server.ConnectionString(), azurite.Key, "bm90IHRoaXMgb25lbm90IHRoaXMgb25l", 1)
 	want(t, with(wrong), "leases", Failed, "p.yaml:3:", "403", "check the key")
-	absent := closed(t)
 	want(t, with(strings.Replace(server.ConnectionString(), strings.TrimPrefix(server.URL(), "http://"), absent+"/"+azurite.Account, 1)), "leases", Failed, "p.yaml:3:", absent, "connection refused", "check the container's name")
 
 	// The account answers as one that grants the identity no right to write.

@@ -21,11 +21,10 @@ func TestCosmos(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { account.Close() })
-	absent := closed(t)
 	variables := map[string]string{
 		"HUB": hub(t), "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db"), "ENDPOINT": account.Endpoint(), "KEY": account.Key(),
 	}
-	list := examine(t, Examiner{}, toCosmos, variables)
+	list := examine(t, patient, toCosmos, variables)
 	want(t, list, "target", OK)
 	want(t, list, "rights", OK, "read documents; replace documents; delete documents")
 	if Worst(list) != OK {
@@ -47,7 +46,7 @@ func TestCosmos(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			changed := maps.Clone(variables)
 			changed[c.variable] = c.to
-			list := examine(t, Examiner{}, c.text, changed)
+			list := examine(t, patient, c.text, changed)
 			want(t, list, "target", Failed, c.target...)
 			if c.rights != nil {
 				want(t, list, "rights", Failed, c.rights...)

@@ -53,8 +53,15 @@ type Examiner struct {
 	Now func() time.Time
 }
 
-// grace is how long a check may take to return after its time is up.
-const grace = 2 * time.Second
+// Together they are less than the 15 seconds that `sluice doctor` promises.
+const (
+	// defaultWithin bounds each check.
+	defaultWithin = 10 * time.Second
+	// grace is how long a check may take to return after its time is up.
+	grace = 2 * time.Second
+	// closeWithin is how long connections may take to close.
+	closeWithin = grace / 2
+)
 
 // check is one check of a stage. It may have several findings, or none if another check reports the cause.
 type check struct {
@@ -64,7 +71,7 @@ type check struct {
 
 // Examine checks all stages at the same time. The findings are in the order of the stages.
 func (e Examiner) Examine(ctx context.Context, file string, stages []*pipeline.Pipeline) []Finding {
-	e.Within = cmp.Or(e.Within, 10*time.Second)
+	e.Within = cmp.Or(e.Within, defaultWithin)
 	if e.Now == nil {
 		e.Now = time.Now
 	}
@@ -98,7 +105,7 @@ func closeAll(used []*verify.Targets) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(grace / 2):
+	case <-time.After(closeWithin):
 	}
 }
 

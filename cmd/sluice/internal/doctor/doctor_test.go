@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	_ "modernc.org/sqlite"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
@@ -115,20 +117,15 @@ func hub(t *testing.T) string {
 	return srv.ConnectionString()
 }
 
-// closed is an address at which nobody listens.
-func closed(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+// absent is an address at which nobody listens: no system gives its port to a program that asks for any.
+const absent = "127.0.0.1:1"
+
+// patient is an examiner for servers on a busy machine: each connection to Babelfish costs it seconds.
+var patient = Examiner{Within: time.Minute}
 
 func TestBeforeTheFirstStart(t *testing.T) {
 	dir := t.TempDir()
-	list := examine(t, Examiner{}, file, map[string]string{"HUB": hub(t), "DB": "sqlite:" + filepath.Join(dir, "f.db")})
+	list := examine(t, patient, file, map[string]string{"HUB": hub(t), "DB": "sqlite:" + filepath.Join(dir, "f.db")})
 	want(t, list, "source", OK, "flights answers: it has 2 partitions")
 	want(t, list, "database", OK)
 	want(t, list, "tables", OK, "the first start creates them")
@@ -145,14 +142,14 @@ func TestOwners(t *testing.T) {
 	variables := map[string]string{"HUB": hub(t), "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}
 	parts := open(t, variables)
 	defer parts.Close(t.Context())
-	list := examine(t, Examiner{}, file, variables)
+	list := examine(t, patient, file, variables)
 	want(t, list, "tables", OK, "as this program makes them")
 	want(t, list, "owners", OK, "no consumer has started yet")
 	lease, err := parts.Leases.Acquire(t.Context(), parts.Group, "1", "vm-7", 30*time.Second, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list = examine(t, Examiner{}, file, variables)
+	list = examine(t, patient, file, variables)
 	want(t, list, "owners", OK, "vm-7 owns partition 1, and renewed each lease at most ")
 	want(t, list, "owners", Warning, "without an owner: partition 0", "start another process")
 	want(t, list, "lag", OK, "0")
@@ -164,7 +161,6 @@ func TestOwners(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	right := hub(t)
-	absent := closed(t)
 	database := func() string { return "sqlite:" + filepath.Join(t.TempDir(), "f.db") }
 	down := "postgres://app:" + secret + "@" + absent + "/flights"
 	for _, c := range []struct {
@@ -184,7 +180,7 @@ func TestFailures(t *testing.T) {
 		{"endpoint down", toHTTP, map[string]string{"HUB": right, "DB": database(), "URL": "http://" + absent}, "target", Failed, []string{absent}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want(t, examine(t, Examiner{}, c.text, c.variables), c.check, c.state, c.parts...)
+			want(t, examine(t, patient, c.text, c.variables), c.check, c.state, c.parts...)
 		})
 	}
 }
@@ -209,17 +205,23 @@ func TestSilentServers(t *testing.T) {
 	}
 }
 
-// A check that ignores the end of its time is left behind, and says so.
+// A check that ignores the end of its time is left behind, and says so. The command ends within 15 seconds.
 func TestCheckThatDoesNotReturn(t *testing.T) {
-	f, err := parse(t, file, map[string]string{"HUB": hub(t), "DB": "sqlite:f.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStage(Examiner{Within: time.Millisecond, Now: time.Now}, "p.yaml", f.Stages[0], true)
-	got := s.bounded(t.Context(), check{"stuck", func(context.Context) []Finding { select {} }})
-	if len(got) != 1 || got[0].State != Failed || got[0].Check != "stuck" || got[0].Stage != "p" || !strings.Contains(got[0].Found, "no answer within 1ms") {
-		t.Errorf("findings %+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{Examiner: Examiner{Within: defaultWithin}, name: "p", targets: new(verify.Targets)}
+		began := time.Now()
+		got := s.bounded(t.Context(), check{"stuck", func(context.Context) []Finding {
+			time.Sleep(time.Hour) // in the bubble
+			return nil
+		}})
+		if len(got) != 1 || got[0].State != Failed || got[0].Check != "stuck" || got[0].Stage != "p" || !strings.Contains(got[0].Found, "no answer within 10s") {
+			t.Errorf("findings %+v", got)
+		}
+		if took := time.Since(began) + closeWithin; took > 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Hour) // until the check has ended
+	})
 }
 
 func TestNewerSchema(t *testing.T) {
@@ -246,7 +248,7 @@ func TestNewerSchema(t *testing.T) {
 		if _, err := db.Exec("UPDATE sluice_schema SET version = ?, oldest_compatible = ? WHERE component = 'store'", c.version, c.oldest); err != nil {
 			t.Fatal(err)
 		}
-		want(t, examine(t, Examiner{}, file, variables), c.check, c.state, c.text)
+		want(t, examine(t, patient, file, variables), c.check, c.state, c.text)
 	}
 	var version int
 	if err := db.QueryRow("SELECT version FROM sluice_schema WHERE component = 'store'").Scan(&version); err != nil || version != 1 {
@@ -282,7 +284,7 @@ func TestCertificatesAndClocks(t *testing.T) {
 			srv.StartTLS()
 			defer srv.Close()
 			variables["URL"] = srv.URL
-			list := examine(t, Examiner{Now: func() time.Time { return time.Now().Add(c.ahead) }}, toHTTP, variables)
+			list := examine(t, Examiner{Within: patient.Within, Now: func() time.Time { return time.Now().Add(c.ahead) }}, toHTTP, variables)
 			want(t, list, c.check, c.state, c.text)
 			want(t, list, "endpoint", Failed) // nobody trusts the certificate
 		})

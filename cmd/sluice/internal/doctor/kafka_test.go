@@ -46,6 +46,6 @@ func TestKafkaRights(t *testing.T) {
 		{"other", secret, "source", Failed, []string{"p.yaml:1:", "not authorised"}},
 	} {
 		variables := map[string]string{"BROKERS": strings.Join(cluster.ListenAddrs(), ","), "NAME": c.name, "KEY": c.password, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}
-		want(t, examine(t, Examiner{}, withPassword, variables), c.check, c.state, c.parts...)
+		want(t, examine(t, patient, withPassword, variables), c.check, c.state, c.parts...)
 	}
 }

@@ -14,9 +14,9 @@ func init() { servers = append(servers, kafkatest.Around) }
 
 // Brokers of Apache Kafka: before the first start, with a topic that is missing, and at a wrong address.
 func TestKafkaBroker(t *testing.T) {
-	topic, absent := kafkatest.Topic(t, 3), closed(t)
+	topic := kafkatest.Topic(t, 3)
 	variables := map[string]string{"BROKERS": strings.Join(kafkatest.Shared(t).Brokers(), ","), "TOPIC": topic, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}
-	list := examine(t, Examiner{}, fromKafka, variables)
+	list := examine(t, patient, fromKafka, variables)
 	want(t, list, "source", OK, "topic "+topic+" answers: it has 3 partitions")
 	want(t, list, "rights", OK, "may describe the topic; read the topic")
 	if Worst(list) != OK {
@@ -25,11 +25,11 @@ func TestKafkaBroker(t *testing.T) {
 	if err := openFile(t, fromKafka, variables).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, Examiner{}, fromKafka, variables), "lag", OK, "0")
+	want(t, examine(t, patient, fromKafka, variables), "lag", OK, "0")
 	variables["TOPIC"] = "flihgts"
-	want(t, examine(t, Examiner{}, fromKafka, variables), "source", Failed, "p.yaml:1:", "topic flihgts: no such topic")
+	want(t, examine(t, patient, fromKafka, variables), "source", Failed, "p.yaml:1:", "topic flihgts: no such topic")
 	variables["BROKERS"] = absent
-	want(t, examine(t, Examiner{}, fromKafka, variables), "source", Failed, "p.yaml:1:", absent)
+	want(t, examine(t, patient, fromKafka, variables), "source", Failed, "p.yaml:1:", absent)
 }
 
 // A broker that asks for a password.
@@ -40,7 +40,7 @@ func TestKafkaPassword(t *testing.T) {
 	}
 	with := func(password string) []Finding {
 		t.Helper()
-		return examine(t, Examiner{}, withPassword, map[string]string{
+		return examine(t, patient, withPassword, map[string]string{
 			"BROKERS": strings.Join(secured.Secured(kafkatest.SASL), ","), "NAME": kafkatest.User, "KEY": password, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db"),
 		})
 	}

@@ -28,7 +28,7 @@ func TestProgressBlobs(t *testing.T) {
 	variables := map[string]string{"HUB": hub(t), "DB": "sqlite:" + filepath.Join(t.TempDir(), "flights.db"), "STORAGE": storage}
 	all := with(`container: checkpoints, connection: "${STORAGE}"`)
 
-	list := examine(t, Examiner{}, all, variables)
+	list := examine(t, patient, all, variables)
 	want(t, list, "published progress", OK, "it answers")
 	want(t, list, "rights", OK, "checkpoints (progress_blobs): may list blobs")
 	if _, err := client.GetProperties(t.Context(), nil); err == nil {
@@ -37,7 +37,7 @@ func TestProgressBlobs(t *testing.T) {
 	if _, err := client.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, Examiner{}, all, variables), "rights", OK, "checkpoints (progress_blobs): may list blobs; read blobs; write blobs")
+	want(t, examine(t, patient, all, variables), "rights", OK, "checkpoints (progress_blobs): may list blobs; read blobs; write blobs")
 
 	signed := func(permissions sas.ContainerPermissions) {
 		url, err := client.GetSASURL(permissions, time.Now().Add(time.Hour), nil)
@@ -48,7 +48,7 @@ func TestProgressBlobs(t *testing.T) {
 	}
 	bySignature := with(`container: "${SIGNED}"`)
 	signed(sas.ContainerPermissions{Read: true, List: true})
-	want(t, examine(t, Examiner{}, bySignature, variables), "rights", Failed, "checkpoints (progress_blobs): may not write blobs", "Storage Blob Data Contributor")
+	want(t, examine(t, patient, bySignature, variables), "rights", Failed, "checkpoints (progress_blobs): may not write blobs", "Storage Blob Data Contributor")
 	signed(sas.ContainerPermissions{Read: true, List: true, Create: true, Add: true, Write: true}) // it deletes nothing
-	want(t, examine(t, Examiner{}, bySignature, variables), "rights", OK, "checkpoints (progress_blobs): may list blobs; read blobs; write blobs")
+	want(t, examine(t, patient, bySignature, variables), "rights", OK, "checkpoints (progress_blobs): may list blobs; read blobs; write blobs")
 }

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -27,9 +26,6 @@ func connect(t *testing.T, address string) *sql.DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
-
-// patient is an examiner for servers on a busy machine: each connection to Babelfish costs it seconds.
-var patient = Examiner{Within: time.Minute}
 
 func execute(t *testing.T, db *sql.DB, statements ...string) {
 	t.Helper()
@@ -67,7 +63,6 @@ func examineServer(t *testing.T, address string, reader func(password string) (n
 		change(&changed)
 		return map[string]string{"HUB": variables["HUB"], "DB": changed.String()}
 	}
-	absent := closed(t)
 	want(t, examine(t, patient, file, with(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) })), "database", Failed, "p.yaml:3:", u.User.Username())
 	want(t, examine(t, patient, file, with(func(u *url.URL) { u.Host = absent })), "database", Failed, "p.yaml:3:", absent)
 
