@@ -133,6 +133,11 @@ func queueAgain(t testing.TB, q Queue) {
 		held = hidden(t, q, "it is locked", func() bool { return time.Since(began) >= queueLock })
 	}
 	second := received(t, q, 1)[0]
+	if second.Deliveries > first.Deliveries+1 {
+		// The service may have delivered it to the receive that was given up, after the lock had expired.
+		// Since then none was given up.
+		first, second = second, received(t, q, 1)[0]
+	}
 	if second.ID != first.ID || second.Deliveries != first.Deliveries+1 || string(second.Body) != "a" {
 		t.Errorf("came again as %q %q, delivery %d; want %q \"a\", %d", second.ID, second.Body, second.Deliveries, first.ID, first.Deliveries+1)
 	}

@@ -249,11 +249,12 @@ func settled(t *testing.T, table, resource, output string) *azure.Store {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(3 * time.Minute); ; <-tick.C {
-		m, err := store.Load(t.Context(), resource)
+		// The queue first: what its last message has led to is in the state when the message is deleted.
+		left, err := metrics.GetProperties(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		left, err := metrics.GetProperties(t.Context(), nil)
+		m, err := store.Load(t.Context(), resource)
 		if err != nil {
 			t.Fatal(err)
 		}
