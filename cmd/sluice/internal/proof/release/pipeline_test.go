@@ -96,8 +96,10 @@ func TestImageRunsAPipeline(t *testing.T) {
 			return rows
 		}
 		done := func() bool {
-			if _, err := os.Stat(filepath.Join(data, file)); err != nil {
-				return false // the container has not created it yet
+			for _, name := range []string{file, file + "-leases"} {
+				if _, err := os.Stat(filepath.Join(data, name)); err != nil {
+					return false // the container must create it: only the owner of a file can read it
+				}
 			}
 			rows := state()
 			for _, r := range rows {
