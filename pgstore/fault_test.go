@@ -21,15 +21,21 @@ import (
 
 // quick makes claims impatient; a claim then has ten times as long to end the
 // session in its way, also on a busy machine.
-var quick = &pgstore.Config{LockTimeout: 200 * time.Millisecond}
+var quick = &pgstore.Config{LockTimeout: time.Second}
 
 // proxied opens a store through a proxy, and one beside it that sees the truth.
 func proxied(t testing.TB) (*commitproxy.Proxy, *pgstore.Store, *pgstore.Store) {
+	t.Helper()
+	return proxiedWith(t, quick)
+}
+
+func proxiedWith(t testing.TB, cfg *pgstore.Config) (*commitproxy.Proxy, *pgstore.Store, *pgstore.Store) {
+	t.Helper()
 	url := pgtest.Database(t)
 	proxy, through := pgtest.NewTestProxy(t, url)
-	direct := open(t, url, quick)
+	direct := open(t, url, cfg)
 	createEffects(t, direct)
-	return proxy, open(t, through, quick), direct
+	return proxy, open(t, through, cfg), direct
 }
 
 func TestCommitNeverArrives(t *testing.T) {
@@ -119,7 +125,8 @@ func TestCommitCancelledUnderway(t *testing.T) {
 // An owner that does what it must after each error, over a network that loses
 // commits in every way, applies each event once.
 func TestLostCommits(t *testing.T) {
-	proxy, s, direct := proxied(t)
+	// It claims again and again, and need not wait long each time.
+	proxy, s, direct := proxiedWith(t, &pgstore.Config{LockTimeout: 200 * time.Millisecond})
 	random := rand.New(rand.NewPCG(1, 2))
 	suffered := make(map[commitproxy.Fault]int)
 	proxy.OnCommit(func(int) commitproxy.Fault {
@@ -254,11 +261,12 @@ func TestSessionEnded(t *testing.T) {
 
 func TestIdleInTransaction(t *testing.T) {
 	url := pgtest.Database(t)
-	s, other := open(t, url, &pgstore.Config{LeaseFor: time.Second, MaxConns: 1}), open(t, url, nil)
-	createEffects(t, s)
+	// The first is short of time only where it idles: a round trip may take as long as a lock.
+	s, other := open(t, url, &pgstore.Config{LeaseFor: 3 * time.Second, LockTimeout: patient.LockTimeout, MaxConns: 1}), open(t, url, nil)
+	createEffects(t, other)
 	a := lease("a", 1)
-	claim(t, s, a)
-	if err := commit(t.Context(), s, a, driver.Unset, at(1), "1"); err != nil {
+	claim(t, other, a)
+	if err := commit(t.Context(), other, a, driver.Unset, at(1), "1"); err != nil {
 		t.Fatal(err)
 	}
 	outage(t, s.Commit(t.Context(), driver.Step{Lease: a, From: at(1), To: at(2)}, func(ctx context.Context, tx pgx.Tx) error {
@@ -273,7 +281,7 @@ func TestIdleInTransaction(t *testing.T) {
 		})
 		return nil
 	}))
-	expect(t, s, at(1), "1")
+	expect(t, other, at(1), "1")
 	if err := commit(t.Context(), s, a, at(1), at(2), "2"); err != nil {
 		t.Error(err)
 	}

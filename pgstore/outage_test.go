@@ -41,7 +41,7 @@ func run(t *testing.T, settings string, cfg *pgstore.Config, h sluice.Handler[pg
 	r := &running{t: t, store: open(t, url, nil), hub: sluicetest.NewHub(group, 1)}
 	r.exec(`CREATE TABLE rows (n bigint UNIQUE); ` + setup)
 	consumer, err := sluice.New(r.hub, &sluicetest.Leases{}, sluice.Transactional(open(t, url+settings, cfg), h),
-		&sluice.Config{Owner: "a", Observer: r, AssignEvery: 10 * time.Millisecond})
+		&sluice.Config{Owner: "a", Observer: r, AssignEvery: 10 * time.Millisecond, RetryMax: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestBrokenForEveryEvent(t *testing.T) {
 			eventually(t, "all good events are committed", func() bool { return r.count(`SELECT count(*) FROM rows`) == 100 })
 			r.exec(c.hurt)
 			r.send(200)
-			r.within(5*time.Second, "it is reported", func() bool { return r.reported(c.report...) })
+			r.within(10*time.Second, "it is reported", func() bool { return r.reported(c.report...) })
 			r.mu.Lock()
 			before := len(r.seen)
 			r.mu.Unlock()
@@ -166,25 +166,22 @@ func TestBrokenForEveryEvent(t *testing.T) {
 // One event is slow, or its handler is. The others pass it, and it becomes a dead letter that says why.
 func TestSlowEvent(t *testing.T) {
 	const slow = 77
+	other := open(t, pgtest.Database(t), nil)
 	for name, c := range map[string]struct {
 		settings string
 		cfg      *pgstore.Config
 		handler  func(ctx context.Context, tx pgx.Tx) error
 		says     string
 	}{
-		"statement_timeout": {"&statement_timeout=150", nil, func(ctx context.Context, tx pgx.Tx) error {
+		"statement_timeout": {"&statement_timeout=1000", nil, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SELECT pg_sleep(10)`)
 			return err
 		}, "statement timeout"},
-		"longer than the lease": {"", &pgstore.Config{LeaseFor: 300 * time.Millisecond}, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `SELECT 1`)
-			if err != nil {
+		"longer than the lease": {"", &pgstore.Config{LeaseFor: time.Second, LockTimeout: patient.LockTimeout}, func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT 1`); err != nil {
 				return err
 			}
-			think := time.NewTimer(time.Second)
-			defer think.Stop()
-			<-think.C
-			return nil
+			return idle(ctx, other, tx)
 		}, "time limit passed: the handler took"},
 	} {
 		t.Run(name, func(t *testing.T) {
