@@ -369,22 +369,34 @@ func TestBrokenDatabases(t *testing.T) {
 	})
 }
 
-// A request that takes longer than a lease shows nothing about it: the lease has expired meanwhile.
+// What comes late shows nothing about a lease, which may have expired meanwhile.
 func TestLateRequestsForLeases(t *testing.T) {
-	for name, check := range map[string]func(*leaseChecks, context.Context) Outcome{"one": (*leaseChecks).checkOne, "renew": (*leaseChecks).checkRenew} {
+	const leaseFor = 2 * time.Second
+	for name, c := range map[string]struct {
+		check    func(*leaseChecks, context.Context) Outcome
+		requests int64         // so many of others' requests are late
+		answer   time.Duration // by which the answer to the first owner is late
+	}{
+		"one":    {(*leaseChecks).checkOne, 2, 0},
+		"renew":  {(*leaseChecks).checkRenew, 2, 0},
+		"expiry": {(*leaseChecks).checkExpiry, 0, leaseFor - 500*time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const leaseFor = 2 * time.Second
 				var late, partitions atomic.Int64
-				late.Store(2)
+				late.Store(c.requests)
 				store := &brokenLeases{LeaseStore: new(sluicetest.Leases), acquire: func(of driver.LeaseStore, ctx context.Context, g driver.Group, p, owner string, ttl time.Duration) (driver.Lease, error) {
 					if owner != "first" && late.Add(-1) >= 0 {
 						time.Sleep(leaseFor + time.Second) // in the bubble
 					}
-					return of.Acquire(ctx, g, p, owner, ttl, 0)
+					l, err := of.Acquire(ctx, g, p, owner, ttl, 0)
+					if owner == "first" {
+						time.Sleep(c.answer)
+					}
+					return l, err
 				}}
-				c := &leaseChecks{store, group(Options{ID: "test"}), leaseFor, func() string { return fmt.Sprint(partitions.Add(1)) }}
-				if o := check(c, t.Context()); o.Verdict != Held {
+				checks := &leaseChecks{store, group(Options{ID: "test"}), leaseFor, func() string { return fmt.Sprint(partitions.Add(1)) }}
+				if o := c.check(checks, t.Context()); o.Verdict != Held {
 					t.Errorf("%s: %s", o.Verdict, o.Found)
 				}
 			})

@@ -86,7 +86,7 @@ func OpenPostgres(url string, opts Options) (System, error) {
 }
 
 // poolLease is what the pools are made for: their time limits follow from it.
-const poolLease = 15 * time.Second
+const poolLease = 30 * time.Second
 
 // open connects, and creates nothing.
 func (p *postgres) open(ctx context.Context) error {
