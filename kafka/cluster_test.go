@@ -35,9 +35,9 @@ func TestOtherLeaders(t *testing.T) {
 
 // lossy returns a topic of one partition on two of three brokers, which loses records when a replica
 // that lacks them is elected.
-func lossy(t *testing.T, three *kafkatest.Cluster, name string) *cluster {
+func lossy(t *testing.T, three *kafkatest.Cluster, name string, configs ...string) *cluster {
 	t.Helper()
-	suite.NoError(t, "create", three.CreateTopicOn(suite.Context(t), name, 1, 2, "unclean.leader.election.enable=true", "min.insync.replicas=1"))
+	suite.NoError(t, "create", three.CreateTopicOn(suite.Context(t), name, 1, 2, append(configs, "min.insync.replicas=1")...))
 	return newCluster(t, three.Brokers(), name)
 }
 
@@ -98,7 +98,7 @@ func testTruncation(t *testing.T, three *kafkatest.Cluster) {
 // The leader of before comes back with what it had written, and takes away what the leader between
 // wrote.
 func testTruncationBack(t *testing.T, three *kafkatest.Cluster) {
-	c := lossy(t, three, "back")
+	c := lossy(t, three, "back", "unclean.leader.election.enable=true")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s := c.source(t, nil)

@@ -209,7 +209,7 @@ func TestLoseEnd(t *testing.T) {
 	c := New(t, &Config{Brokers: 3})
 	for round := range 2 {
 		topic := fmt.Sprintf("lossy-%d", round)
-		if err := c.CreateTopicOn(t.Context(), topic, 1, 2, "unclean.leader.election.enable=true", "min.insync.replicas=1"); err != nil {
+		if err := c.CreateTopicOn(t.Context(), topic, 1, 2, "min.insync.replicas=1"); err != nil {
 			t.Fatal(err)
 		}
 		cl := client(t, c.Brokers(), kgo.MetadataMinAge(100*time.Millisecond))

@@ -107,7 +107,7 @@ func (t *truncation) begin(ctx context.Context) error {
 	if err := t.cluster.boot(); err != nil {
 		return err
 	}
-	err := t.kafka.CreateTopicOn(ctx, lossyTopic, lossyPartitions, 2, "unclean.leader.election.enable=true", "min.insync.replicas=1")
+	err := t.kafka.CreateTopicOn(ctx, lossyTopic, lossyPartitions, 2, "min.insync.replicas=1")
 	if err != nil {
 		return err
 	}
