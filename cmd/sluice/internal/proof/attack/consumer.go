@@ -208,7 +208,7 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 	c.mu.Lock()
 	c.last = time.Time{}
 	c.mu.Unlock()
-	name := fmt.Sprintf("consumer-%s-%04d", c.name, life)
+	name := c.process(life)
 	args := []string{w.Binary, "run", w.pipeline(), "--history", historyOf(w.Dir, name)}
 	if c.name == "a" {
 		args = append(args, "--log-level", "debug") // for the search for secrets
@@ -218,5 +218,8 @@ func (w *world) begin(c *consumer, life int) (*process, error) {
 	}
 	return launch(w.Dir, name, w.env(c.route), args...)
 }
+
+// process is the name of a consumer's process.
+func (c *consumer) process(life int) string { return fmt.Sprintf("consumer-%s-%04d", c.name, life) }
 
 func historyOf(dir, name string) string { return filepath.Join(dir, name+".history") }

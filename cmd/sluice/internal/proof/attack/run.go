@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -149,6 +150,12 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 	}
 	r.CatchUp = time.Since(began)
 	for _, c := range w.consumers {
+		// A process that has just started would end by the signal. It makes its history after it has asked for it.
+		until(ctx, time.Minute, func() bool {
+			_, life := c.now()
+			_, err := os.Stat(historyOf(w.Dir, c.process(life)))
+			return err == nil
+		})
 		if err := c.shutdown(ctx); err != nil {
 			r.Findings = append(r.Findings, fmt.Sprintf("consumer %s: %v", c.name, err))
 		}

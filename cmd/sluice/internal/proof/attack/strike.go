@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 )
 
@@ -203,14 +204,14 @@ func (w *world) stop(ctx context.Context, c *consumer, p *process, at moment) (p
 // transactions is under way. Others take over, and the database refuses the
 // transaction. Only that refusal shows the consumer that it has lost its lease.
 func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
-	p, _ := c.now()
+	p, life := c.now()
 	pass, ok := w.stop(ctx, c, p, begins)
 	defer p.signal(syscall.SIGCONT)
 	if !ok {
 		return false, nil
 	}
 	defer pass()
-	before, owner := c.refusals(), ownerPattern(p.pid())
+	before, noted, owner := c.refusals(), w.noted(c, life), ownerPattern(p.pid())
 	if _, err := w.db.ExecContext(ctx, w.Engine.expire, owner); err != nil {
 		return false, nil // the database is down just now
 	}
@@ -219,7 +220,22 @@ func (w *world) jump(ctx context.Context, c *consumer) (bool, error) {
 	if w.Unfenced {
 		return taken, nil
 	}
-	return until(ctx, w.Engine.LeaseFor/10, func() bool { return c.refusals() > before }), nil
+	if !until(ctx, w.Engine.LeaseFor/10, func() bool { return c.refusals() > before }) {
+		return false, nil
+	}
+	p.signal(syscall.SIGCONT)
+	// It writes the refusal to its history, and the next fault may be its end.
+	return until(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted }), nil
+}
+
+// noted is the number of refusals in the history of a consumer's process.
+func (w *world) noted(c *consumer, life int) (n int) {
+	_ = readHistory(historyOf(w.Dir, c.process(life)), func(r history.Record) { // it may end with a part of a line
+		if r.Kind == history.Fenced {
+			n++
+		}
+	})
+	return n
 }
 
 // owns returns for how many checkpoints a process is the last that has claimed

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// abortedEvery: each transaction with a multiple of this number aborts.
+	// abortedEvery: one of so many transactions aborts.
 	abortedEvery = 10
 	// mostPerTransaction bounds the records of a transaction.
 	mostPerTransaction = 200
@@ -43,24 +43,31 @@ type ledger struct {
 	transactions []*transaction
 	next         int64 // number of a record
 	acked        int64 // records of transactions that have committed
+	commits      int   // transactions that have committed
+	aborts       int
 }
 
-// begin adds a transaction of so many records, and returns its number too.
-func (l *ledger) begin(count int64) (t *transaction, n int) {
+// begin adds a transaction of so many records, and returns whether it is to abort: until enough have, whatever
+// happens to those that were to.
+func (l *ledger) begin(count int64) (t *transaction, abort bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t = &transaction{first: l.next, count: count}
 	l.transactions = append(l.transactions, t)
 	l.next += count
-	return t, len(l.transactions)
+	return t, l.commits+l.aborts+1 >= abortedEvery*(l.aborts+1)
 }
 
 func (l *ledger) end(t *transaction, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.outcome = o
-	if o == committed {
+	switch o {
+	case committed:
 		l.acked += t.count
+		l.commits++
+	case aborted:
+		l.aborts++
 	}
 }
 
@@ -186,13 +193,13 @@ func (p *producer) transact(ctx context.Context) error {
 			return err
 		}
 	}
-	t, n := p.cluster.ledger.begin(1 + p.random.Int64N(mostPerTransaction))
+	t, abort := p.cluster.ledger.begin(1 + p.random.Int64N(mostPerTransaction))
 	bodies, err := p.bodies(t)
 	if err != nil {
 		return err
 	}
 	try, ended := kgo.TryCommit, committed
-	if n%abortedEvery == 0 {
+	if abort {
 		try, ended = kgo.TryAbort, aborted
 	}
 	if err = p.client.BeginTransaction(); err == nil {
