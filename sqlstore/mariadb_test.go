@@ -358,10 +358,11 @@ func TestMariaDBRowsLeftOpen(t *testing.T) {
 // TestMariaDBSilence: a server that is silent from some moment of a step on does not hold up the step,
 // whether the step's context ends or not.
 func TestMariaDBSilence(t *testing.T) {
+	t.Parallel()
 	link, through := linkTo(t, mariadbtest.Database(t))
 	// The end of a session by the server would not arrive.
-	s := openMariaDB(t, through+"?wait_timeout=600", &ServerConfig{LeaseFor: 3 * time.Second, LockTimeout: time.Second})
-	silentSteps(t, link, s, 20*time.Second, func(when string, ran bool, err error) {
+	s := openMariaDB(t, through+"?wait_timeout=600", &ServerConfig{LeaseFor: 9 * time.Second, LockTimeout: time.Second})
+	silentSteps(t, link, s, 30*time.Second, func(when string, ran bool, err error) {
 		mustNotBlame(t, when, err)
 		if ran != strings.Contains(when, "handler") {
 			t.Errorf("silence %s: the handler ran: %t; %v", when, ran, err)
@@ -445,10 +446,11 @@ func TestMariaDBTLS(t *testing.T) {
 // TestMariaDBPausedOwner: the server ends the session of an owner that is paused in a step after the length
 // of the lease, so that a rival gets the checkpoint soon after it has got the lease.
 func TestMariaDBPausedOwner(t *testing.T) {
+	t.Parallel()
 	address := mariadbtest.Database(t)
-	cfg := &ServerConfig{LeaseFor: 4 * time.Second, LockTimeout: time.Second}
-	s, rival := openMariaDB(t, address, cfg), openMariaDB(t, address, cfg)
-	_, err := s.Claim(t.Context(), leaseOf("0", "a", 1), "1")
+	const leaseFor = 4 * time.Second
+	s, rival := openMariaDB(t, address, &ServerConfig{LeaseFor: leaseFor, LockTimeout: patient.LockTimeout}), openMariaDB(t, address, patient)
+	_, err := rival.Claim(t.Context(), leaseOf("0", "a", 1), "1")
 	suite.NoError(t, "claim", err)
 	holdStep(t, s, leaseOf("0", "a", 1))
 	paused := time.Now()
@@ -456,8 +458,8 @@ func TestMariaDBPausedOwner(t *testing.T) {
 	suite.Eventually(t, "the rival has claimed", func() bool { _, err := rival.Claim(t.Context(), b, "1"); return err == nil })
 	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, nil))
 	took := time.Since(paused)
-	t.Logf("the rival committed %v after the pause, with a lease of %v", took.Round(10*time.Millisecond), cfg.LeaseFor)
-	if took > cfg.LeaseFor+10*time.Second {
+	t.Logf("the rival committed %v after the pause, with a lease of %v", took.Round(10*time.Millisecond), leaseFor)
+	if took > leaseFor+10*time.Second {
 		t.Errorf("the rival committed %v after the pause", took)
 	}
 }

@@ -201,14 +201,19 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 // TestPostgresIdleHandler: the server ends the session of a handler that computes for longer than the
 // lease. That is a time limit, which counts against an event that is alone.
 func TestPostgresIdleHandler(t *testing.T) {
-	s := openPostgres(t, pgtest.Database(t), &ServerConfig{LeaseFor: time.Second})
+	t.Parallel()
+	address := pgtest.Database(t)
+	s, other := openPostgres(t, address, &ServerConfig{LeaseFor: 5 * time.Second}), openPostgres(t, address, nil)
 	for _, writes := range []bool{false, true} {
-		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		// On a busy machine the session may end before it idles, but not before the handler.
+		err := s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, other), From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
 			var pid int32
-			suite.NoError(t, "find the session", tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid))
+			if err := tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+				return err
+			}
 			suite.Eventually(t, "the session is gone", func() bool {
 				var n int
-				suite.NoError(t, "count", s.DB().QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&n))
+				suite.NoError(t, "count", other.DB().QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&n))
 				return n == 0
 			})
 			if writes {
@@ -220,7 +225,7 @@ func TestPostgresIdleHandler(t *testing.T) {
 		if !errors.Is(err, driver.ErrTimeLimit) {
 			t.Errorf("writes %t: %v, want ErrTimeLimit", writes, err)
 		}
-		mustWriteNothing(t, "idle handler", s)
+		mustWriteNothing(t, "idle handler", other)
 	}
 }
 
@@ -228,8 +233,15 @@ func TestPostgresIdleHandler(t *testing.T) {
 // that is paused in a step, within their own time. Claims that wait together do not end each other, and
 // one whose lease has been lost ends nothing.
 func TestPostgresClaimEndsPaused(t *testing.T) {
+	t.Parallel()
 	address := pgtest.Database(t)
-	s := openPostgres(t, address, nil)
+	// What holds a checkpoint is ended after six seconds. Another claim holds it for less than three.
+	opened := func() *Store {
+		s := openPostgres(t, address, patient)
+		s.busy = 12 * time.Second
+		return s
+	}
+	s := opened()
 	claim := func(s *Store, owner string, epoch int64) error {
 		_, err := s.Claim(t.Context(), leaseOf("0", owner, epoch), "1")
 		return err
@@ -239,7 +251,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	const n = 4
 	errs := make(chan error)
 	for i := range n {
-		other := openPostgres(t, address, nil)
+		other := opened()
 		go func() { errs <- claim(other, fmt.Sprint("b", i), int64(2+i)) }()
 	}
 	wins := 0
@@ -271,7 +283,7 @@ func TestPostgresClaimEndsPaused(t *testing.T) {
 	suite.NoError(t, "claim", claim(s, "c", again+1))
 	holdStep(t, s, leaseOf("0", "c", again+1))
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // of which a quarter is less than six seconds
 	defer cancel()
 	if epoch, err := s.Reset(ctx, group, "0", "1", at(7)); err != nil || epoch != again+2 {
 		t.Errorf("reset after %v: epoch %d, %v", time.Since(began), epoch, err)
@@ -539,20 +551,27 @@ func TestPostgresLostCommits(t *testing.T) {
 		suite.NoError(t, "make a consumer", err)
 		over = append(over, suite.Spawn(t, func() error { return consumer.Run(ctx) }))
 	}
-	suite.Eventually(t, "all events are done", func() bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(3 * time.Minute)
+	for done := 0; done < partitions; {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("not done after 3 minutes")
+		}
 		for _, p := range proxies {
 			p.Deliver()
 		}
 		list, err := direct.Read(t.Context(), group)
 		suite.NoError(t, "read", err)
-		done := 0
+		done = 0
 		for _, cp := range list {
 			if cp.Position.Sequence == events-1 {
 				done++
 			}
 		}
-		return done == partitions
-	})
+	}
 	cancel()
 	for _, o := range over {
 		<-o

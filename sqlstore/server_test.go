@@ -50,12 +50,18 @@ func written(ctx context.Context, s *Store) ([]string, error) {
 // inNextEpoch is a step of a handler on a partition that is claimed in the next epoch, at its start.
 func inNextEpoch(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) error) error {
 	t.Helper()
+	return s.Commit(t.Context(), driver.Step{Lease: nextEpoch(t, s), From: driver.Unset, To: at(9)}, fn)
+}
+
+// nextEpoch claims partition 0 in a new epoch, with nothing done.
+func nextEpoch(t *testing.T, s *Store) driver.Lease {
+	t.Helper()
 	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
 	suite.NoError(t, "reset", err)
 	lease := leaseOf("0", "a", epoch+1)
 	_, err = s.Claim(t.Context(), lease, "1")
 	suite.NoError(t, "claim", err)
-	return s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, fn)
+	return lease
 }
 
 // mustWriteNothing fails the test if a step inNextEpoch has written something.
