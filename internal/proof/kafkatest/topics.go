@@ -16,6 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// moveWithin bounds a move, during which a replica may leave those in sync and come back.
+const moveWithin = 2 * time.Minute
+
 // CreateTopic makes a topic, replicated to all brokers, at most to three, and waits until its
 // partitions have leaders. configs are topic configurations, such as "cleanup.policy=compact".
 func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions int, configs ...string) error {
@@ -152,6 +155,8 @@ func (c *Cluster) AwaitSynced(ctx context.Context, topic string, partition int) 
 
 // Move makes a replica of a partition its leader, which must be in sync.
 func (c *Cluster) Move(ctx context.Context, topic string, partition, to int) error {
+	ctx, cancel := context.WithTimeout(ctx, moveWithin)
+	defer cancel()
 	p, err := c.Partition(ctx, topic, partition)
 	if err != nil {
 		return err
@@ -166,12 +171,13 @@ func (c *Cluster) Move(ctx context.Context, topic string, partition, to int) err
 	if err != nil {
 		return fmt.Errorf("move %s/%d to broker %d: %w", topic, partition, to, err)
 	}
-	var set kadm.TopicsSet
-	set.Add(topic, int32(partition))
-	if _, err := c.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, set); err != nil {
-		return fmt.Errorf("move %s/%d to broker %d: %w", topic, partition, to, err)
-	}
-	return c.await(ctx, topic, partition, fmt.Sprintf("is led by broker %d", to), func(p Partition) bool { return int(p.Leader) == to })
+	// The election takes a replica only while it is in sync, so it may have to be repeated.
+	return c.await(ctx, topic, partition, fmt.Sprintf("is led by broker %d", to), func(p Partition) bool {
+		if int(p.Leader) != to {
+			c.elect(ctx, kadm.ElectPreferredReplica, topic, partition)
+		}
+		return int(p.Leader) == to
+	})
 }
 
 // LoseEnd makes a partition lose all that write writes: its other replicas are paused meanwhile, then
@@ -209,7 +215,7 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	}
 	if err := c.await(ctx, topic, partition, "has the other replica as its leader", func(p Partition) bool {
 		if p.Leader < 0 {
-			c.electAny(ctx, topic, partition)
+			c.elect(ctx, kadm.ElectLiveReplica, topic, partition)
 		}
 		return int(p.Leader) == other
 	}); err != nil {
@@ -221,12 +227,11 @@ func (c *Cluster) LoseEnd(ctx context.Context, topic string, partition int, writ
 	return c.AwaitSynced(ctx, topic, partition)
 }
 
-// electAny asks for the election of any replica that runs as the leader of a partition without one. An
-// error passes: the brokers may not be ready for it.
-func (c *Cluster) electAny(ctx context.Context, topic string, partition int) {
+// elect asks for the election of a partition's leader. An error passes: the brokers may not be ready for it.
+func (c *Cluster) elect(ctx context.Context, how kadm.ElectLeadersHow, topic string, partition int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var set kadm.TopicsSet
 	set.Add(topic, int32(partition))
-	_, _ = c.admin.ElectLeaders(ctx, kadm.ElectLiveReplica, set)
+	_, _ = c.admin.ElectLeaders(ctx, how, set)
 }
