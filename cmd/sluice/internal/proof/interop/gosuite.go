@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -38,13 +37,7 @@ type GoSuite struct {
 	Variables []string
 }
 
-// mostRepeated is how many tests run a second time at most. More fail for a reason.
-const mostRepeated = 5
-
-// Run runs the tests in a copy of the module, and compares the results with the expected ones. A test that
-// fails unexpectedly runs once more, alone, and that result counts. Some wait for fixed times of a second or
-// less, which a busy machine exceeds, and they are not ours to change. What the emulator does wrong they find
-// each time, or a test of ours has to find it.
+// Run runs the tests in a copy of the module, and compares the results with the expected ones.
 func (s *GoSuite) Run(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,41 +47,32 @@ func (s *GoSuite) Run(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), goSuitePatience)
 	defer cancel()
-	j := &judge{t: t, expected: s.Expected, sometimes: s.Sometimes, results: make(map[string]string), output: make(map[string]*strings.Builder)}
-	var stderr bytes.Buffer
-	run := func(args ...string) {
-		// -exec: the go command itself needs the machine's own certificates to download modules.
-		args = append([]string{"test", "-json", "-count=1", "-p=1", "-vet=off", "-timeout=25m", "-exec", "env SSL_CERT_FILE=" + trusted + " SSL_CERT_DIR=" + dir}, args...)
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = source
-		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath -mod=mod")
-		cmd.Env = append(cmd.Env, s.Variables...)
-		cmd.Stderr = &stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		j.readGo(out, s.Module)
-		var exit *exec.ExitError
-		if err := cmd.Wait(); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
-			t.Fatalf("%v, %v\n%s", err, ctx.Err(), stderr.String())
-		}
+	// -exec: the go command itself needs the machine's own certificates to download modules.
+	args := []string{"test", "-json", "-count=1", "-p=1", "-vet=off", "-timeout=25m", "-exec", "env SSL_CERT_FILE=" + trusted + " SSL_CERT_DIR=" + dir}
+	if s.LeftOut != "" {
+		args = append(args, "-skip", s.LeftOut)
 	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./...")...)
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath -mod=mod")
+	cmd.Env = append(cmd.Env, s.Variables...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j := &judge{t: t, expected: s.Expected, sometimes: s.Sometimes, results: make(map[string]string), output: make(map[string]*strings.Builder)}
 	if s.LeftOut != "" {
 		j.leftOut = regexp.MustCompile(s.LeftOut)
-		run("-skip", s.LeftOut, "./...")
-	} else {
-		run("./...")
 	}
-	if failed := j.unexpected(); len(failed) <= mostRepeated {
-		for _, name := range failed {
-			t.Logf("%s failed, and is repeated:\n%s", name, tail(j.output[name].String()))
-			j.output[name].Reset()
-			run("-run", "^"+path.Base(name)+"$", "./"+path.Dir(name))
-		}
+	j.readGo(out, s.Module)
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Fatalf("%v, %v\n%s", err, ctx.Err(), stderr.String())
 	}
 	j.conclude(s.AtLeast)
 	if t.Failed() {

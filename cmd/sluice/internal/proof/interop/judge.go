@@ -25,17 +25,6 @@ func (j *judge) took(name string, seconds float64) {
 	}
 }
 
-// unexpected returns the tests that have failed and must not, sorted.
-func (j *judge) unexpected() (names []string) {
-	for name, result := range j.results {
-		if _, expected := j.expected[name]; result == "fail" && !expected {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // conclude reports what differs from the expected results.
 func (j *judge) conclude(atLeast int) {
 	counts := make(map[string]int)
