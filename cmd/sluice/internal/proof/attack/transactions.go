@@ -43,8 +43,7 @@ type ledger struct {
 	transactions []*transaction
 	next         int64 // number of a record
 	acked        int64 // records of transactions that have committed
-	commits      int   // transactions that have committed
-	aborts       int
+	aborts       int   // transactions that have aborted
 }
 
 // begin adds a transaction of so many records, and returns whether it is to abort: until enough have, whatever
@@ -55,7 +54,7 @@ func (l *ledger) begin(count int64) (t *transaction, abort bool) {
 	t = &transaction{first: l.next, count: count}
 	l.transactions = append(l.transactions, t)
 	l.next += count
-	return t, l.commits+l.aborts+1 >= abortedEvery*(l.aborts+1)
+	return t, len(l.transactions) >= abortedEvery*(l.aborts+1)
 }
 
 func (l *ledger) end(t *transaction, o outcome) {
@@ -65,7 +64,6 @@ func (l *ledger) end(t *transaction, o outcome) {
 	switch o {
 	case committed:
 		l.acked += t.count
-		l.commits++
 	case aborted:
 		l.aborts++
 	}
