@@ -256,7 +256,8 @@ func TestBalancedJoinsALongList(t *testing.T) {
 		f.burst = 64
 		f.join(sluice.Balanced)
 		f.settle(30 * time.Second)
-		// Between two ticks of the first process: at a tick, who comes first would be up to the scheduler.
+		// The second process joins between two ticks of the first. At a tick, the scheduler would decide which
+		// of the two acquires a partition first.
 		time.Sleep(30*time.Second + 50*time.Millisecond)
 		f.join(sluice.Balanced)
 		free := map[string]time.Time{} // since when

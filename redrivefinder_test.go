@@ -98,17 +98,22 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 	}
 }
 
+// redrives makes a dead letter in each of n partitions, and marks it for redrive.
+func (s *scene) redrives(n int) {
+	for p := range n {
+		s.send(strconv.Itoa(p), "reject")
+	}
+	_, end := s.consume("before", mended, sluice.Config{})
+	time.Sleep(time.Minute)
+	end()
+	s.retry()
+}
+
 // TestNoPartitionLooksAfterFailure: where the request for all partitions fails, none of them asks the store by
 // itself, whichever began the request, and also if its redrives are in progress.
 func TestNoPartitionLooksAfterFailure(t *testing.T) {
 	stage(t, 5, func(s *scene) {
-		for p := range 5 {
-			s.send(strconv.Itoa(p), "reject")
-		}
-		_, end := s.consume("before", mended, sluice.Config{})
-		time.Sleep(time.Minute)
-		end()
-		s.retry()
+		s.redrives(5)
 		began := time.Now()
 		store := &findingStore{Store: s.store, until: began.Add(time.Hour), find: func(context.Context) error {
 			if time.Since(began) < 5*time.Second {
@@ -141,14 +146,8 @@ func TestNoPartitionLooksAfterFailure(t *testing.T) {
 // until it is asked again.
 func TestRedrivesOfPartitionsAcquiredLater(t *testing.T) {
 	stage(t, 10, func(s *scene) {
-		for p := range 10 {
-			s.send(strconv.Itoa(p), "reject")
-		}
-		_, end := s.consume("before", mended, sluice.Config{})
-		time.Sleep(time.Minute)
-		end()
-		s.retry()
-		_, end = s.consume("a", mended, sluice.Config{RedriveEvery: time.Hour})
+		s.redrives(10)
+		_, end := s.consume("a", mended, sluice.Config{RedriveEvery: time.Hour})
 		time.Sleep(time.Minute)
 		if left := len(s.letters()); left != 0 {
 			s.t.Errorf("%d of 10 dead letters are left a minute after the start", left)

@@ -85,7 +85,7 @@ func Run(ctx, interrupted context.Context, c Consumer, cfg *RunConfig) error {
 	case result = <-reached:
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	case <-interrupted.Done():
-		// Before the line, which invites to send it.
+		// Before the log line: an operator may send the second signal as soon as it appears.
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 		cfg.Log.Info("stopping", "cause", context.Cause(interrupted))
 		if cfg.Until != nil {
