@@ -1,51 +1,50 @@
-# Everything here works on a fresh machine with Go; `make test` installs what the tests need beyond that.
+# Everything here works on a fresh machine with Go. `make test` needs nothing else; `make proof` installs what its tests need.
 
 MODULES     = ./... ./autoscale/... ./cmd/sluice/...
-TAGS        = postgres,mariadb,sqlserver,kafka,azurite,interop,chromium,kubernetes,release,upgrade
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 PEERS       = ./cmd/sluice/internal/proof/peers
 GO_NEXT    ?= go1.27.3
+TIERS       = go run ./internal/proof/tiers
 FUZZTIME   ?= 2m
 
-.PHONY: build test test-next setup setup-packages setup-kubernetes lint docs bench bench-peers recovery endurance soak mutants fuzz release-snapshot release-check clean
+.PHONY: build test proof soak test-next setup lint style staticcheck docs bench bench-peers recovery endurance mutants fuzz release-snapshot release-check clean
 
-build: ## the binary, in bin/: static, and without the paths of this machine
-	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./cmd/sluice
+build: ## the binary, in bin/: static, without debugging information and without the paths of this machine
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/sluice ./cmd/sluice
+	@printf 'bin/sluice has %d bytes\n' "$$(wc -c <bin/sluice)"
 
-test: ## everything that must hold, nothing skipped
-	@GO_NEXT=$(GO_NEXT) scripts/test
+test: ## what needs Go alone, deterministic: at most 8 minutes on two cores from nothing
+	@$(TIERS) test
 
-test-next: ## the same, all of it with the newer Go release
-	@GO_NEXT=$(GO_NEXT) GOTOOLCHAIN=$(GO_NEXT) scripts/test
+proof: ## everything else that must hold, at most 30 minutes: servers, official clients, browsers, attacks. STAGE=kafka,race for single stages, STAGE=list lists them
+ifeq ($(STAGE),list)
+	@$(TIERS) list
+else
+	@$(TIERS) proof $(if $(STAGE),-stage $(STAGE))
+endif
 
-setup: setup-packages setup-kubernetes ## what the tests need beyond Go: databases, brokers, Azurite, Azure's clients, browsers and tools; each script says what
+soak: ## hours of fresh seeds, attacks, endurance, fuzzing and peers; internal/proof/tiers/soak.go has the stages
+	@$(TIERS) soak $(if $(STAGE),-stage $(STAGE))
 
-setup-packages: # what waits for the network
-	@scripts/install-postgres
-	@scripts/install-mariadb
-	@scripts/install-sqlserver
-	@scripts/install-kafka
-	@scripts/install-azurite
-	@scripts/install-attack-tools
-	@scripts/install-interop
-	@scripts/install-sqlfluff
-	@scripts/install-cosmosdb-server
-	@scripts/install-chromium
-	@scripts/install-prometheus
-	@scripts/install-docs
-	@scripts/install-release-tools
-	@scripts/fetch-flights
+test-next: ## make test with the newer Go release
+	@GOTOOLCHAIN=$(GO_NEXT) $(TIERS) test
 
-setup-kubernetes: # what compiles
-	@scripts/install-kubernetes
+setup: ## what make proof needs beyond Go: databases, brokers, Azurite, Azure's clients, browsers and tools; each script says what
+	@$(TIERS) install
 
-lint: ## gofmt, go vet, staticcheck, and who imports whom
+lint: style staticcheck ## style, go vet, staticcheck, known vulnerabilities
+	go vet $(MODULES)
+	go vet -tags asazure ./emulator ./internal/proof/asazure
+	scripts/check-vulnerabilities
+
+style: ## gofmt, import rules, tests that depend on real time or on random numbers
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
 	scripts/check-imports
-	go vet -tags $(TAGS) $(MODULES)
-	go vet -tags $(TAGS),asazure,interop_java,interop_python ./emulator ./internal/proof/asazure ./cmd/sluice/internal/proof/interop/...
-	go run $(STATICCHECK) -tags $(TAGS) $(MODULES)
+	go run ./internal/proof/clocks
+
+staticcheck:
+	go run $(STATICCHECK) $(MODULES)
 
 docs: ## the documentation's site, in bin/site: open bin/site/index.html
 	@scripts/install-docs
@@ -64,7 +63,7 @@ bench: ## the figures of docs/performance.md, also in bin/bench.json; then those
 	go run $(BENCH) cosmos -modes bulk
 	go run $(BENCH) cosmos -modes point -events 1000000
 	go run $(BENCH) cosmos -modes bulk -events 1000000 -ru 50000
-	go test -tags postgres,azurite -run '^$$' -bench . -benchmem $(MODULES)
+	go test -run '^$$' -bench . -benchmem $(MODULES)
 
 bench-peers: ## Sluice on Kafka beside a loop by hand, Redpanda Connect, Kafka Connect, the parallel consumer and Watermill, a quarter of an hour: the tables "On Kafka" of docs/performance.md, also in bin/peers.json. PEERS_FLAGS='-docs docs/performance.md' replaces them there
 	@scripts/install-kafka
@@ -82,9 +81,6 @@ endurance: ## two hours at 20,000 events/s into PostgreSQL with faults, at most 
 	@scripts/install-postgres
 	@mkdir -p bin
 	go run $(BENCH) endurance -svg bin/endurance.svg -json bin/endurance.json $(ENDURANCE_FLAGS)
-
-soak: ## hours of fresh seeds and of attacks; scripts/soak says what bounds them
-	@scripts/soak
 
 mutants: ## mistakes in the source, one at a time; the test of each must notice it. Prints a table
 	@scripts/install-postgres

@@ -34,7 +34,7 @@ var rules = append([]rule{
 	{"emulator", []string{"emulator/..."}, []string{"internal"}, false,
 		"the emulator shares no code with the engine: it imports internal/ only"},
 	{"suites", []string{"sluicetest/...", "storetest/..."}, []string{"root", "driver", "internal", "suites", "suite"}, false,
-		"sluicetest and storetest import the root, driver, internal/ and internal/proof/suite only"},
+		"sluicetest and storetest import the root, driver, internal/ and internal/proof/suite and need only"},
 	{"observers", []string{"sluiceotel/...", "health/..."}, []string{"root", "driver", "internal", "observers"}, false,
 		"an observer imports the root, driver, internal/ and other observers only"},
 	{"kafkasender", []string{"sender/kafkasender"}, []string{"root", "driver", "internal", "sender", "kafka"}, false,
@@ -45,10 +45,12 @@ var rules = append([]rule{
 		"web imports the root, driver, internal/, audit and the observers only"},
 	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "observers", "kafkasender"}, drivers...), false,
 		"pipeline imports the root, the drivers, the observers and internal/ only"},
+	{"first demo", []string{"demo/...", "internal/flights"}, []string{"root", "driver", "internal", "audit", "observers", "emulator", "eventhub", "sqlstore", "web"}, false,
+		"the first demo is compiled by everybody who tries Sluice: it imports what it shows, never pipeline, kafka or another store"},
 	{"proof", []string{"internal/proof/..."}, []string{"any of the library"}, false,
 		"a package below internal/proof/ imports the library only"},
-	{"suite", []string{"internal/proof/suite"}, []string{}, false,
-		"internal/proof/suite imports no other package of ours"},
+	{"suite", []string{"internal/proof/suite", "internal/proof/need"}, []string{}, false,
+		"internal/proof/suite and need import no other package of ours"},
 
 	{"autoscale", []string{"autoscale"}, []string{"root", "internal"}, false,
 		"autoscale imports the root of the library and internal/ only"},
@@ -57,7 +59,7 @@ var rules = append([]rule{
 	{"below autoscale", []string{"autoscale/..."}, []string{"root", "driver", "internal", "autoscale", "autoscale/internal"}, false,
 		"a package below autoscale imports autoscale, the root of the library and internal/ only, never its siblings"},
 	{"autoscaletest", []string{"autoscale/autoscaletest"}, []string{"root", "internal", "suite", "autoscale"}, false,
-		"autoscaletest imports autoscale and internal/proof/suite only"},
+		"autoscaletest imports autoscale and internal/proof/suite and need only"},
 	{"autoscale/config", []string{"autoscale/config/..."}, append([]string{"root", "driver", "internal", "observers", "pipeline",
 		"autoscale", "autoscale/internal", "below autoscale", "kafkasender"}, drivers...), false,
 		"autoscale/config imports what lies below autoscale, pipeline and internal/ only"},
@@ -89,8 +91,21 @@ var moduleRules = []struct {
 // driver and internal/.
 var smallProgram = []string{"", "eventhub", "pgstore"}
 
-// The library's go.mod names no module with one of these paths or below them.
-var forbiddenModules = []string{"k8s.io", "sigs.k8s.io", "gonum.org", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang"}
+// What the first demo compiles from other modules: no Kubernetes, Kafka, gRPC, OpenTelemetry or
+// Prometheus.
+var firstDemoModules = []string{
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore", "github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs", "github.com/Azure/go-amqp",
+	"github.com/coder/websocket", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx", "github.com/microsoft/go-mssqldb",
+	"golang.org/x/sys", "golang.org/x/term", "golang.org/x/time", "modernc.org/sqlite",
+}
+
+// A go.mod names no module with one of these paths or below them: who imports ours would
+// compile or download them. Of Kubernetes, two requests are needed (autoscale/target/kubernetes).
+var forbiddenModules = map[string][]string{
+	"go.mod":            {"k8s.io", "sigs.k8s.io", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang"},
+	"autoscale/go.mod":  {"k8s.io", "sigs.k8s.io"},
+	"cmd/sluice/go.mod": {"k8s.io", "sigs.k8s.io"},
+}
 
 // check returns the violations, sorted.
 func (g graph) check() []string {
@@ -124,8 +139,18 @@ func (g graph) check() []string {
 			}
 		}
 	}
+	for to, chain := range g.reach(join("demo")) {
+		if n := g[to]; !ours(to) && (n == nil || !n.standard) && !below(to, firstDemoModules) {
+			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("demo"), to, through(chain)))
+		}
+	}
 	slices.Sort(problems)
 	return slices.Compact(problems)
+}
+
+// below reports whether a path is one of some modules, or lies below it.
+func below(path string, modules []string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
 }
 
 // forbids reports whether a package of the rule's group must not import another.
@@ -181,15 +206,13 @@ func through(chain []string) string {
 	return " (through " + strings.Join(chain, ", ") + ")"
 }
 
-func checkGoMod(text string) []string {
+func checkGoMod(name, text string) []string {
 	var problems []string
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "//")
 		for field := range strings.FieldsSeq(line) {
-			for _, path := range forbiddenModules {
-				if field == path || strings.HasPrefix(field, path+"/") {
-					problems = append(problems, fmt.Sprintf("go.mod of the library names %s: only autoscale and cmd/sluice may require it", field))
-				}
+			if below(field, forbiddenModules[name]) {
+				problems = append(problems, fmt.Sprintf("%s names %s: internal/proof/imports/rules.go says why it must not", name, field))
 			}
 		}
 	}

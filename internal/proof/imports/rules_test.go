@@ -27,15 +27,17 @@ func sound() graph {
 		"audit":                        ".",
 		"web":                          ". audit health",
 		"pipeline":                     ". eventhub pgstore",
+		"demo":                         "internal/flights",
+		"internal/flights":             ". emulator eventhub sqlstore web golang.org/x/term",
 		"autoscale":                    "internal/worklist",
 		"autoscale/internal/azerror":   "",
 		"autoscale/source/lag":         ". autoscale",
 		"autoscale/target/webhook":     "autoscale",
 		"autoscale/autoscaletest":      "autoscale internal/proof/suite",
 		"autoscale/config":             "autoscale autoscale/source/lag pipeline",
-		"cmd/sluice":                   ". emulator web autoscale/config cmd/sluice/internal/term",
-		"cmd/sluice/internal/term":     "",
-		"cmd/sluice/internal/proof/ch": "cmd/sluice/internal/term emulator internal/proof/sim",
+		"cmd/sluice":                   ". emulator web autoscale/config cmd/sluice/internal/usage",
+		"cmd/sluice/internal/usage":    "",
+		"cmd/sluice/internal/proof/ch": "cmd/sluice/internal/usage emulator internal/proof/sim",
 	} {
 		g.add(join(path), false, paths(imports), nil)
 	}
@@ -88,17 +90,20 @@ func TestViolations(t *testing.T) {
 		{from: "audit", to: "sqlstore", want: []string{"audit imports the root", "(through " + module + "/audit): web imports"}},
 		{from: "web", to: "pgstore", want: []string{"web imports"}},
 		{from: "web", to: "autoscale", test: true, want: []string{"the library's module imports neither"}},
-		{from: "web", to: "cmd/sluice/internal/term", test: true, want: []string{"the library's module imports neither"}},
+		{from: "web", to: "cmd/sluice/internal/usage", test: true, want: []string{"the library's module imports neither"}},
 		{from: "pipeline", to: "emulator", want: []string{"pipeline imports"}},
+		{from: "demo", to: "pipeline", want: []string{"the first demo is compiled by everybody"}},
+		{from: "internal/flights", to: "kafka", want: []string{"the first demo is compiled by everybody"}},
+		{from: "web", to: "google.golang.org/grpc", want: []string{"google.golang.org/grpc (through " + module + "/internal/flights, " + module + "/web): the first demo compiles few other modules"}},
 		{from: "internal/proof/sim", to: "autoscale", want: []string{"a package below internal/proof/ imports", "the library's module imports neither"}},
-		{from: "internal/proof/suite", to: "", want: []string{"internal/proof/suite imports no other"}},
+		{from: "internal/proof/suite", to: "", want: []string{"internal/proof/suite and need import no other"}},
 		{from: "autoscale", to: "eventhub", want: []string{"autoscale imports the root"}},
 		{from: "autoscale/internal/azerror", to: "autoscale/target/webhook", want: []string{"a package below autoscale/internal/"}},
 		{from: "autoscale/source/lag", to: "autoscale/target/webhook", want: []string{"never its siblings"}},
-		{from: "autoscale/source/lag", to: "cmd/sluice/internal/term", test: true, want: []string{"the module autoscale does not import cmd/sluice"}},
+		{from: "autoscale/source/lag", to: "cmd/sluice/internal/usage", test: true, want: []string{"the module autoscale does not import cmd/sluice"}},
 		{from: "autoscale/autoscaletest", to: "internal/proof/sim", want: []string{"autoscaletest imports"}},
 		{from: "autoscale/config", to: "web", want: []string{"autoscale/config imports"}},
-		{from: "cmd/sluice/internal/term", to: "sluicetest", want: []string{"the program imports no suite"}},
+		{from: "cmd/sluice/internal/usage", to: "sluicetest", want: []string{"the program imports no suite"}},
 		{from: "cmd/sluice", to: "internal/proof/sim", want: []string{"the program imports no suite"}},
 		{from: "util", to: "fmt", want: []string{module + "/util is in no group"}},
 	} {
@@ -131,7 +136,7 @@ func TestViolations(t *testing.T) {
 
 func TestLongestPatternDecides(t *testing.T) {
 	for path, want := range map[string]string{
-		"": "root", "internal/worklist": "internal", "internal/proof/sim": "proof", "internal/proof/suite": "suite", "autoscale": "autoscale",
+		"": "root", "internal/worklist": "internal", "internal/proof/sim": "proof", "internal/proof/suite": "suite", "internal/flights": "first demo", "autoscale": "autoscale",
 		"autoscale/target/webhook": "below autoscale", "autoscale/config/internal/rulefile": "autoscale/config", "cmd/sluice/internal/proof/attack": "proof of cmd",
 	} {
 		if r := ruleOf(join(path)); r == nil || r.group != want {
@@ -145,13 +150,15 @@ func TestLongestPatternDecides(t *testing.T) {
 
 func TestGoModNamesNothingForbidden(t *testing.T) {
 	const sound = "module github.com/sluice-go/sluice\n\nrequire (\n\tgithub.com/jackc/pgx/v5 v5.12.0 // not k8s.io/api\n\tgithub.com/prometheus/client_model v0.6.3 // indirect\n)\n"
-	if problems := checkGoMod(sound); len(problems) > 0 {
-		t.Errorf("problems: %q", problems)
-	}
-	for _, path := range forbiddenModules {
-		for _, line := range []string{"require " + path + "/x v1.0.0\n", "require (\n\t" + path + " v1.0.0 // indirect\n)\n"} {
-			if problems := checkGoMod(sound + line); len(problems) != 1 || !strings.Contains(problems[0], path) {
-				t.Errorf("%q: problems %q", line, problems)
+	for name, paths := range forbiddenModules {
+		if problems := checkGoMod(name, sound); len(problems) > 0 {
+			t.Errorf("%s: problems: %q", name, problems)
+		}
+		for _, path := range paths {
+			for _, line := range []string{"require " + path + "/x v1.0.0\n", "require (\n\t" + path + " v1.0.0 // indirect\n)\n"} {
+				if problems := checkGoMod(name, sound+line); len(problems) != 1 || !strings.Contains(problems[0], path) {
+					t.Errorf("%s: %q: problems %q", name, line, problems)
+				}
 			}
 		}
 	}
