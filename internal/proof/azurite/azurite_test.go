@@ -1,5 +1,3 @@
-//go:build azurite
-
 package azurite_test
 
 import (
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 		}
 		return s.URL(), nil
 	})
-	os.Exit(azurite.Run(m))
+	os.Exit(m.Run())
 }
 
 func host(t *testing.T, text string) string {
@@ -44,6 +43,8 @@ func listens(address string) bool {
 }
 
 func TestContainersAreApart(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	connection, a := azurite.Container(t)
 	_, b := azurite.Container(t)
 	if a == b || !strings.Contains(connection, "BlobEndpoint=http://127.0.0.1:") {
@@ -52,6 +53,8 @@ func TestContainersAreApart(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	s, err := azurite.Start(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +73,8 @@ func TestClose(t *testing.T) {
 
 // A server does not outlive a process that is killed.
 func TestOrphan(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	var address string
 	testserver.Killed(t, func(said string) {
 		if address = host(t, said); !listens(address) {

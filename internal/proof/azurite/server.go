@@ -29,7 +29,7 @@ const (
 )
 
 // ErrMissing says that Azurite is not installed.
-var ErrMissing = errors.New("there is no Azurite here: run scripts/install-azurite, or leave these tests out by leaving out -tags azurite")
+var ErrMissing = errors.New("there is no Azurite here: run scripts/install-azurite")
 
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {

@@ -19,10 +19,13 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
+	"github.com/sluice-go/sluice/internal/proof/need"
+	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -32,6 +35,7 @@ const (
 	hubEnv      = "CRASH_TEST_HUB"
 	databaseEnv = "CRASH_TEST_DATABASE"
 	ownerEnv    = "CRASH_TEST_OWNER" // of long leases, if it is set
+	seedEnv     = "CRASH_TEST_SEED"  // of the process's own choices
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(run(m))
+	os.Exit(m.Run())
 }
 
 // consume runs a consumer of everything into a database.
@@ -77,7 +81,7 @@ func consume(hub, database string) error {
 	return c.Run(ctx)
 }
 
-// databases opens a store by its URL's scheme. Files behind build tags add more.
+// databases opens a store by its URL's scheme. Those whose consumers make copies are added to it.
 var databases = map[string]func(context.Context, string) (sluice.Delivery, driver.LeaseStore, error){
 	"sqlite": func(_ context.Context, path string) (sluice.Delivery, driver.LeaseStore, error) {
 		s, err := sqlstore.OpenSQLite(strings.TrimPrefix(path, "sqlite:"), nil)
@@ -86,6 +90,16 @@ var databases = map[string]func(context.Context, string) (sluice.Delivery, drive
 		}
 		return sluice.Transactional(s, handler(func(ctx context.Context, tx *sqlstore.Tx, query string, args ...any) error {
 			_, err := tx.ExecContext(ctx, query, args...)
+			return err
+		})), s.Leases(), nil
+	},
+	"postgres": func(ctx context.Context, url string) (sluice.Delivery, driver.LeaseStore, error) {
+		s, err := pgstore.Open(ctx, url, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return sluice.Transactional(s, handler(func(ctx context.Context, tx pgx.Tx, query string, args ...any) error {
+			_, err := tx.Exec(ctx, query, args...)
 			return err
 		})), s.Leases(), nil
 	},
@@ -130,15 +144,17 @@ type arena struct {
 	database string
 	env      []string // more of the consumers' environment
 	running  []*exec.Cmd
+	random   *rand.Rand
 }
 
 func newArena(t *testing.T, database string, bodies []string) *arena {
+	need.RealTime(t)
 	server, err := emulator.Start([]emulator.Hub{{Name: "events", Partitions: partitions}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	a := &arena{t: t, server: server, database: database}
+	a := &arena{t: t, server: server, database: database, random: need.Rand(t)}
 	t.Cleanup(a.killAll)
 	a.send(bodies)
 	return a
@@ -174,7 +190,7 @@ func (a *arena) send(bodies []string) {
 func (a *arena) start() *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), hubEnv+"="+a.server.ConnectionString(), databaseEnv+"="+a.database)
+	cmd.Env = append(os.Environ(), hubEnv+"="+a.server.ConnectionString(), databaseEnv+"="+a.database, seedEnv+"="+fmt.Sprint(a.random.Uint64()))
 	cmd.Env = append(cmd.Env, a.env...)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -248,7 +264,7 @@ func killedHalfWay(t *testing.T, database string, n count) {
 		before := n(done)
 		// At least one step forward, and no partition left behind again and again; then a moment of chance.
 		until(t, time.Minute, "progress", func() bool { return n(done) > before && n(suspects) == 0 || n(done) == events })
-		<-time.After(time.Duration(rand.IntN(30)) * time.Millisecond)
+		<-time.After(time.Duration(a.random.IntN(30)) * time.Millisecond)
 	}
 	until(t, time.Minute, "the end", func() bool { return n(done) == events })
 	a.killAll()
@@ -256,6 +272,7 @@ func killedHalfWay(t *testing.T, database string, n count) {
 	rows, twice := n("SELECT count(*) FROM first"), n("SELECT count(*) - count(DISTINCT event) FROM first")
 	half := n("SELECT count(*) FROM first WHERE event NOT IN (SELECT event FROM second)") + n("SELECT count(*) FROM second WHERE event NOT IN (SELECT event FROM first)")
 	letters := n("SELECT count(*) FROM sluice_dead_letters")
+	need.Verdict(t)
 	t.Logf("%d kills; %d events: %d rows, %d dead letters", kills, events, rows, letters)
 	if rows != events-bad || twice != 0 || half != 0 || letters != bad {
 		t.Errorf("%d rows, %d of them twice, %d events done by half, %d dead letters; want %d rows, %d dead letters", rows, twice, half, letters, events-bad, bad)
@@ -295,11 +312,12 @@ func killerIsParked(t *testing.T, database string, n count) {
 	}
 	rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters WHERE error LIKE '%process ended 3 times%'")
 	t.Logf("parked after %d deaths", deaths)
-	if rows != len(bodies)-1 || letters != 1 {
-		t.Errorf("%d rows, %d dead letters", rows, letters)
-	}
 	if deaths != 6 {
 		t.Errorf("it took %d deaths, want three and three more", deaths)
+	}
+	need.Verdict(t)
+	if rows != len(bodies)-1 || letters != 1 {
+		t.Errorf("%d rows, %d dead letters", rows, letters)
 	}
 }
 

@@ -1,35 +1,13 @@
-//go:build postgres
-
 package crash
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
-
-func run(m *testing.M) int { return pgtest.Run(m) }
-
-func init() {
-	databases["postgres"] = func(ctx context.Context, url string) (sluice.Delivery, driver.LeaseStore, error) {
-		s, err := pgstore.Open(ctx, url, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return sluice.Transactional(s, handler(func(ctx context.Context, tx pgx.Tx, query string, args ...any) error {
-			_, err := tx.Exec(ctx, query, args...)
-			return err
-		})), s.Leases(), nil
-	}
-}
 
 func postgres(t *testing.T) (database string, n count) {
 	return at(t, pgtest.Database(t))
@@ -88,6 +66,7 @@ func TestOutageOfAMinute(t *testing.T) {
 	began := time.Now()
 	until(t, time.Minute, "the end", func() bool { return n(done) == 1200 })
 	t.Logf("went on and caught up within %v", time.Since(began).Round(time.Millisecond))
+	need.Verdict(t)
 	if rows, letters := n("SELECT count(*) FROM first"), n("SELECT count(*) FROM sluice_dead_letters"); rows != 1200 || letters != 0 {
 		t.Errorf("%d rows, %d dead letters", rows, letters)
 	}

@@ -1,11 +1,10 @@
-//go:build kafka && unix
+//go:build unix
 
 package kafkatest
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
-)
 
-func TestMain(m *testing.M) { os.Exit(Run(m)) }
+	"github.com/sluice-go/sluice/internal/proof/need"
+)
 
 // client makes a client, which is closed at the test's end.
 func client(t *testing.T, brokers []string, options ...kgo.Opt) *kgo.Client {
@@ -43,6 +42,8 @@ func produce(t *testing.T, cl *kgo.Client, topic string, n int) {
 
 // A broker keeps what it has acknowledged when it is killed, and goes on from there.
 func TestOneBroker(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	began := time.Now()
 	c := New(t, nil)
@@ -76,6 +77,8 @@ func TestOneBroker(t *testing.T) {
 }
 
 func TestTopics(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	c, topic := Shared(t), Topic(t, 2, "cleanup.policy=compact")
 	if err := c.AddPartitions(t.Context(), topic, 3); err != nil {
@@ -99,6 +102,8 @@ func TestTopics(t *testing.T) {
 
 // Each listener lets in who knows the secret, and nobody else.
 func TestSecured(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	c := New(t, &Config{Secure: true})
 	topic := c.Topic(t, 1)
@@ -164,6 +169,8 @@ func TestSecured(t *testing.T) {
 
 // A broker's end is noticed within the session's timeout, and a paused one is as one that is lost.
 func TestThreeBrokers(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	began := time.Now()
 	c := New(t, &Config{Brokers: 3})
@@ -205,6 +212,8 @@ func TestThreeBrokers(t *testing.T) {
 
 // What is written while one replica is paused is lost when it becomes the leader.
 func TestLoseEnd(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	c := New(t, &Config{Brokers: 3})
 	for round := range 2 {

@@ -2,8 +2,8 @@
 
 // Package kafkatest gives tests real brokers of Apache Kafka of their own.
 //
-//   - [Run] provides one broker for a test binary, and [Topic] makes a fresh topic on it for each
-//     test.
+//   - [Topic] makes a fresh topic for each test, on one broker that all tests of a test binary
+//     share.
 //   - [New] starts a cluster for one test, of one broker or more, which may kill, pause and restart
 //     each of them, move the leaders of partitions, and make a partition lose its end.
 //

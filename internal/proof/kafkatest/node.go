@@ -20,7 +20,7 @@ import (
 )
 
 // ErrMissing says that Kafka is not installed.
-var ErrMissing = errors.New("the broker of Apache Kafka is not installed: run scripts/install-kafka, or leave these tests out by leaving out -tags kafka")
+var ErrMissing = errors.New("the broker of Apache Kafka is not installed: run scripts/install-kafka")
 
 // installation is what scripts/install-kafka has installed.
 type installation struct{ dir, java, classes string }

@@ -4,35 +4,19 @@ package kafkatest
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
 // shared is the test binary's broker.
-var shared = testserver.Shared[*Cluster]{Package: "kafkatest"}
+var shared = testserver.NewShared(need.Kafka, func() (*Cluster, error) { return Start(nil) })
 
-// Run is a package's TestMain: it provides the broker that the package's tests share, runs them, and
-// returns the exit code. More parallel tests run at once than there are CPUs, because they wait for
-// brokers more than they compute; the flag -parallel says otherwise.
-//
-//	func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
-func Run(m *testing.M) int {
-	_ = flag.Set("test.parallel", "12")
-	return Around(m.Run)
-}
-
-// Around is [Run] for tests that need more than one kind of server: run is the run of the tests, or
-// the Around of another server.
-func Around(run func() int) int {
-	return shared.Around(run, func() (*Cluster, error) { return Start(nil) })
-}
-
-// Shared is the broker of [Run]. Tests must not kill it.
+// Shared is the shared broker. Tests must not kill it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	return shared.Of(t)
@@ -41,12 +25,13 @@ func Shared(t testing.TB) *Cluster {
 // New starts a cluster for one test. A nil cfg takes every default.
 func New(t testing.TB, cfg *Config) *Cluster {
 	t.Helper()
+	need.Kafka(t)
 	return testserver.New(t, func() (*Cluster, error) { return Start(cfg) })
 }
 
 var topics atomic.Int64
 
-// Topic makes a topic for one test on the broker of [Run], and returns its name. configs are topic
+// Topic makes a topic for one test on the shared broker, and returns its name. configs are topic
 // configurations, such as "cleanup.policy=compact".
 func Topic(t testing.TB, partitions int, configs ...string) string {
 	t.Helper()

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package mariadbtest_test
 
 import (
@@ -7,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,8 +14,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
-
-func TestMain(m *testing.M) { os.Exit(mariadbtest.Run(m)) }
 
 var proxied = &commitproxy.Suite{
 	Database: mariadbtest.Database, Proxy: mariadbtest.NewTestProxy,

@@ -24,7 +24,7 @@ import (
 const user = "sluice"
 
 // ErrMissing says that MariaDB's programs are not installed.
-var ErrMissing = errors.New("MariaDB's programs (mariadbd, mariadb-install-db) are not installed: run scripts/install-mariadb, or leave these tests out by leaving out -tags mariadb")
+var ErrMissing = errors.New("MariaDB's programs (mariadbd, mariadb-install-db) are not installed: run scripts/install-mariadb")
 
 var program = testserver.Program{Name: "MariaDB", Ready: "ready for connections", End: syscall.SIGKILL, Users: []string{"nobody"}}
 

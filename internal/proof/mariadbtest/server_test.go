@@ -1,4 +1,4 @@
-//go:build mariadb && unix
+//go:build unix
 
 package mariadbtest
 

@@ -2,8 +2,8 @@
 
 // Package pgtest gives tests a real PostgreSQL of their own.
 //
-//   - [Run] starts one server for a test binary, and [Database] makes a fresh
-//     database on it for each test.
+//   - [Database] makes a fresh database for each test, on one server that all tests of a
+//     test binary share.
 //   - [New] starts a server for one test, which may [Server.Stop] it at any time
 //     and [Server.Restart] it.
 //   - [NewProxy] puts a proxy between a client and a server, which recognises COMMIT

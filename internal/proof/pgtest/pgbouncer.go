@@ -14,9 +14,9 @@ import (
 )
 
 // ErrNoPgBouncer says that PgBouncer is not installed.
-var ErrNoPgBouncer = errors.New("PgBouncer is not installed: run scripts/install-postgres, or leave these tests out by leaving out -tags postgres")
+var ErrNoPgBouncer = errors.New("PgBouncer is not installed: run scripts/install-postgres")
 
-// PgBouncer starts a PgBouncer, with its defaults, before the server of [Run], and
+// PgBouncer starts a PgBouncer, with its defaults, before the shared server, and
 // returns a function that makes a database's URL lead through it. mode is session or
 // transaction. Like that of Azure, it refuses every startup parameter that it does not
 // know.

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pgtest_test
 
 import (
@@ -14,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 		}
 		return s.Dir(), nil
 	})
-	os.Exit(pgtest.Run(m))
+	os.Exit(m.Run())
 }
 
 // eventually polls until ok.
@@ -153,6 +152,7 @@ func TestRestart(t *testing.T) {
 
 // A server does not outlive tests that are killed.
 func TestKilled(t *testing.T) {
+	need.Postgres(t)
 	var dir string
 	testserver.Killed(t, func(said string) {
 		dir = said

@@ -25,7 +25,7 @@ import (
 const user = "sluice"
 
 // ErrMissing says that PostgreSQL's programs are not installed.
-var ErrMissing = errors.New("PostgreSQL's programs (initdb, postgres) are not installed: run scripts/install-postgres, or leave these tests out by leaving out -tags postgres")
+var ErrMissing = errors.New("PostgreSQL's programs (initdb, postgres) are not installed: run scripts/install-postgres")
 
 var program = testserver.Program{Name: "PostgreSQL", Ready: "is ready to accept", End: syscall.SIGQUIT, Users: []string{"postgres", "nobody"}}
 
@@ -65,6 +65,7 @@ func Start(cfg *Config) (*Server, error) {
 		"unix_socket_directories = '" + s.Dir() + "'",
 		"lc_messages = 'C'",
 		"max_connections = 200",
+		"max_prepared_transactions = 20",
 		"max_wal_size = '2GB'",
 		"shared_buffers = '128MB'",
 	}, cfg.Settings...)

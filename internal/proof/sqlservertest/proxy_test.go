@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlservertest
 
 import (

@@ -1,14 +1,9 @@
-//go:build sqlserver
-
 package sqlservertest
 
 import (
 	"database/sql"
-	"os"
 	"testing"
 )
-
-func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
 // TestServer: every test has a database of its own, which is empty. It reports the server, so that
 // scripts/test can show on which one the tests of SQL Server run.

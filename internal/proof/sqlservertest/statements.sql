@@ -88,6 +88,17 @@ CREATE TABLE sluice_leases (
     CONSTRAINT sluice_leases_key PRIMARY KEY CLUSTERED (group_key, partition)
 );
 GO
+-- That the partition has a checkpoint: programs that know version 1 keep this column, and do not write it.
+ALTER TABLE sluice_leases ADD began_incarnation nvarchar(64) COLLATE Latin1_General_100_BIN2 NOT NULL
+    CONSTRAINT sluice_leases_began_incarnation DEFAULT N''; -- of the topic whose start was stored; empty: none
+GO
+-- Where the events begin that a checkpoint accounts for. Programs that know version 2 keep these
+-- columns, and do not write them: what they begin says nothing, and what they reset no longer says it.
+ALTER TABLE sluice_checkpoints ADD began_sequence bigint NOT NULL -- the event before the first one
+    CONSTRAINT sluice_checkpoints_began_sequence DEFAULT 0;
+ALTER TABLE sluice_checkpoints ADD began_how nvarchar(16) COLLATE Latin1_General_100_BIN2 NOT NULL -- start, import or set; empty: not known
+    CONSTRAINT sluice_checkpoints_began_how DEFAULT N'';
+GO
 -- Which dead letters were copied to another system. Programs that know version 1 store dead letters
 -- without it: those are not copied yet.
 ALTER TABLE sluice_dead_letters ADD copied bit NOT NULL CONSTRAINT sluice_dead_letters_not_copied DEFAULT 0;
@@ -139,8 +150,8 @@ GO
 INSERT INTO sluice_checkpoints (group_key, namespace, topic, consumer_group, partition, incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at)
 		VALUES (CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)), @p1, @p2, @p3, @p4, @p5, -2, '', @p6, @p7, 1, 0, 0, '', CAST(SYSUTCDATETIME() AS datetime2(6)))
 GO
-INSERT INTO sluice_checkpoints (group_key, namespace, topic, consumer_group, partition, incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at)
-		VALUES (CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)), @p1, @p2, @p3, @p4, @p5, @p6, @p7, '', 1, 0, 0, 0, '', CAST(SYSUTCDATETIME() AS datetime2(6)))
+INSERT INTO sluice_checkpoints (group_key, namespace, topic, consumer_group, partition, incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at, began_sequence, began_how, done_epoch)
+		VALUES (CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)), @p1, @p2, @p3, @p4, @p5, @p6, @p7, '', 1, 0, 0, 0, '', CAST(SYSUTCDATETIME() AS datetime2(6)), @p8, @p9, 1)
 GO
 INSERT INTO sluice_leases (group_key, namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
 		VALUES (CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)), @p1, @p2, @p3, @p4, @p5, @p6, DATEADD(millisecond, CAST(@p7 AS int), CAST(SYSUTCDATETIME() AS datetime2(6))), CAST(SYSUTCDATETIME() AS datetime2(6)))
@@ -151,6 +162,8 @@ GO
 KILL %d
 GO
 SELECT 1
+GO
+SELECT 1 FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND updated_at = @p5
 GO
 SELECT @@TRANCOUNT, CAST(CASE WHEN XACT_STATE() = 1 AND APPLOCK_MODE(N'public', @p1, N'Transaction') = N'Exclusive' THEN 1 ELSE 0 END AS bit)
 GO
@@ -166,6 +179,8 @@ SELECT CAST(s.session_id AS bigint), s.original_login_name, COALESCE(s.program_n
 			CAST(CASE WHEN s.original_login_name = ORIGINAL_LOGIN() AND s.program_name = APP_NAME() AND s.database_id = DB_ID() THEN 1 ELSE 0 END AS bit)
 		FROM sys.dm_exec_requests AS r JOIN sys.dm_exec_sessions AS s ON s.session_id = r.blocking_session_id
 		WHERE r.session_id = @p1
+GO
+SELECT COALESCE(durability_desc, ''), COALESCE(is_external, 0) FROM sys.tables WHERE object_id = OBJECT_ID(@p1)
 GO
 SELECT TOP (0) namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties INTO #sluice_parked FROM sluice_dead_letters
 GO
@@ -183,7 +198,7 @@ SELECT c.name, t.name, CAST(c.max_length AS int), CAST(c.scale AS int), CAST(CAS
 GO
 SELECT epoch FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
 GO
-SELECT epoch FROM sluice_leases WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
+SELECT epoch, began_incarnation FROM sluice_leases WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
 GO
 SELECT id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) ORDER BY id
 GO
@@ -194,7 +209,7 @@ GO
 SELECT id, sequence_number, event_offset FROM sluice_dead_letters
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND incarnation = @p4 AND partition = @p5 AND sequence_number > @p6 ORDER BY sequence_number
 GO
-SELECT incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END, (
+SELECT incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END, began_sequence, CASE WHEN owner = '' AND done_epoch <> epoch THEN '' ELSE began_how END, (
 			SELECT COALESCE(MAX(sequence_number) + 1, 0) FROM sluice_dead_letters
 			WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND incarnation = @p4 AND partition = @p5)
 		FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND partition = @p9
@@ -208,9 +223,9 @@ SELECT origin, s.epoch, low, [top], seen_at, ids FROM sluice_seen AS s
 GO
 SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
 GO
-SELECT partition, incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) ORDER BY partition
+SELECT partition, incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END, began_sequence, CASE WHEN owner = '' AND done_epoch <> epoch THEN '' ELSE began_how END FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) ORDER BY partition
 GO
-SELECT partition, owner, epoch, COALESCE(DATEDIFF_BIG(millisecond, CAST(SYSUTCDATETIME() AS datetime2(6)), expires_at), 0), renewed_at, CASE WHEN renewed_at > CAST(SYSUTCDATETIME() AS datetime2(6)) THEN 1 ELSE 0 END
+SELECT partition, owner, epoch, began_incarnation, COALESCE(DATEDIFF_BIG(millisecond, CAST(SYSUTCDATETIME() AS datetime2(6)), expires_at), 0), renewed_at, CASE WHEN renewed_at > CAST(SYSUTCDATETIME() AS datetime2(6)) THEN 1 ELSE 0 END
 		FROM sluice_leases WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) ORDER BY partition
 GO
 SELECT partition, status, count(*) FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p4)) AND partition = @p5 AND status IN (SELECT value COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@p6)) AND partition_key + N'.' = @p7 + N'.' AND CHARINDEX(LOWER(@p8), LOWER(error)) > 0 AND failed_at >= @p9 AND failed_at < @p10 AND sequence_number >= @p11 AND sequence_number <= @p12 AND id > @p13 GROUP BY partition, status
@@ -249,13 +264,20 @@ GO
 UPDATE sluice_checkpoints SET
 			claims = claims + CASE WHEN @p1 > epoch THEN 1 ELSE 0 END,
 			done = CASE WHEN done_epoch = epoch THEN done ELSE '' END,
+			began_how = CASE WHEN owner = '' AND done_epoch <> epoch THEN '' ELSE began_how END,
 			owner = @p2, done_epoch = @p3, epoch = @p4, updated_at = CAST(SYSUTCDATETIME() AS datetime2(6))
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p5, NCHAR(31), @p6, NCHAR(31), @p7)) AS binary(32)) AND partition = @p8 AND (epoch < @p9 OR epoch = @p10 AND owner = @p11)
 GO
 UPDATE sluice_checkpoints SET
-			incarnation = @p1, sequence_number = @p2, event_offset = @p3, owner = '', epoch = epoch + 1, claims = 0,
+			incarnation = @p1, sequence_number = @p2, event_offset = @p3, began_sequence = @p4, began_how = @p5,
+			owner = '', done_epoch = epoch + 1, epoch = epoch + 1, claims = 0,
 			trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, done = '', updated_at = CAST(SYSUTCDATETIME() AS datetime2(6))
-		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p4, NCHAR(31), @p5, NCHAR(31), @p6)) AS binary(32)) AND partition = @p7
+		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND partition = @p9
+GO
+UPDATE sluice_checkpoints SET
+			sequence_number = @p1, event_offset = @p2, began_sequence = @p3, began_how = @p4,
+			trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, done = '', updated_at = CAST(SYSUTCDATETIME() AS datetime2(6)), claims = 1
+		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p5, NCHAR(31), @p6, NCHAR(31), @p7)) AS binary(32)) AND partition = @p8 AND owner = @p9 AND epoch = @p10 AND sequence_number = @p11
 GO
 UPDATE sluice_checkpoints SET
 			sequence_number = @p1, event_offset = @p2, claims = 1,
@@ -268,18 +290,21 @@ UPDATE sluice_checkpoints SET
 GO
 UPDATE sluice_checkpoints SET claims = 0, updated_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND owner = @p5 AND epoch = @p6
 GO
-UPDATE sluice_checkpoints SET updated_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND owner = @p5 AND epoch = @p6 AND sequence_number = @p7
-GO
-UPDATE sluice_checkpoints SET updated_at = updated_at WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND owner = @p5 AND epoch = @p6 AND sequence_number = @p7;
+UPDATE sluice_checkpoints SET updated_at = @p9 WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND owner = @p5 AND epoch = @p6 AND sequence_number = @p7;
 		DECLARE @found int = @@ROWCOUNT, @result int = 0;
 		IF @found = 1 EXEC @result = sp_getapplock @Resource = @p8, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
 		SELECT @found, @result
+GO
+UPDATE sluice_checkpoints SET updated_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND owner = @p5 AND epoch = @p6 AND sequence_number = @p7
 GO
 UPDATE sluice_dead_letters SET copied = 1 WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p5))
 GO
 UPDATE sluice_dead_letters SET failed_at = @p1, error = @p2, attempts = @p3, status = @p4, next_attempt = @p5 WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND id = @p9 AND status = 'retry'
 GO
 UPDATE sluice_dead_letters SET failed_at = @p1, error = @p2, attempts = @p3, status = @p4, next_attempt = @p5 WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND partition = @p9 AND id = @p10 AND status = 'retry'
+GO
+UPDATE sluice_dead_letters SET failed_at = @p1, error = @p2, attempts = @p3, status = @p4, next_attempt = DATEADD(millisecond, CAST(@p5 AS int), CAST(SYSUTCDATETIME() AS datetime2(6)))
+		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p6, NCHAR(31), @p7, NCHAR(31), @p8)) AS binary(32)) AND partition = @p9 AND id = @p10 AND status = 'retry'
 GO
 UPDATE sluice_dead_letters SET failed_at = @p9, error = @p10, attempts = @p11, status = @p12, next_attempt = @p13
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p5 AND incarnation = @p4 AND sequence_number = @p6;
@@ -307,6 +332,8 @@ GO
 UPDATE sluice_dead_letters SET status = 'retry', next_attempt = COALESCE(@p1, CAST(SYSUTCDATETIME() AS datetime2(6))) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p2, NCHAR(31), @p3, NCHAR(31), @p4)) AS binary(32))
 GO
 UPDATE sluice_dead_letters SET status = 'retry', next_attempt = COALESCE(@p1, CAST(SYSUTCDATETIME() AS datetime2(6))) WHERE id IN (SELECT id FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p2, NCHAR(31), @p3, NCHAR(31), @p4)) AS binary(32)) AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p5)) AND partition = @p6 AND status IN (SELECT value COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@p7)) AND partition_key + N'.' = @p8 + N'.' AND CHARINDEX(LOWER(@p9), LOWER(error)) > 0 AND failed_at >= @p10 AND failed_at < @p11 AND sequence_number >= @p12 AND sequence_number <= @p13 AND id > @p14 ORDER BY id OFFSET 0 ROWS FETCH NEXT @p15 ROWS ONLY)
+GO
+UPDATE sluice_leases SET began_incarnation = @p1 WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p2, NCHAR(31), @p3, NCHAR(31), @p4)) AS binary(32)) AND partition = @p5 AND owner = @p6 AND epoch = @p7
 GO
 UPDATE sluice_leases SET expires_at = CASE WHEN expires_at IS NOT NULL THEN DATEADD(millisecond, DATEDIFF(millisecond, renewed_at, expires_at), CAST(SYSUTCDATETIME() AS datetime2(6))) END, renewed_at = CAST(SYSUTCDATETIME() AS datetime2(6))
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND renewed_at > CAST(SYSUTCDATETIME() AS datetime2(6))

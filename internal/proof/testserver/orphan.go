@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // orphan is the environment variable that makes a test binary start a server and
@@ -33,6 +35,7 @@ func Orphan(start func() (address string, err error)) {
 // its server, and kills the process. The server must end with it.
 func Killed(t *testing.T, alive func(address string)) {
 	t.Helper()
+	need.RealTime(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestProcess(t *testing.T) {
+	need.RealTime(t)
 	p, err := testserver.NewProcess(shell)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +64,7 @@ func TestProcess(t *testing.T) {
 
 // A child of the program that has its log open does not hold up the end.
 func TestChildThatOutlivesProgram(t *testing.T) {
+	need.RealTime(t)
 	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(shell) })
 	if err := p.Start("/bin/sh", "-c", "sleep 600 & echo $! >child; "+serve); err != nil {
 		t.Fatal(err)
@@ -89,6 +92,7 @@ func TestChildThatOutlivesProgram(t *testing.T) {
 
 // The program's log says why it did not start. It is started again if its port is taken.
 func TestProcessThatDoesNotStart(t *testing.T) {
+	need.RealTime(t)
 	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(shell) })
 	if err := p.Start("/bin/sh", "-c", "echo no disk >&2"); err == nil || err.Error() != "Shell did not start: no disk" {
 		t.Errorf("%v", err)
@@ -108,6 +112,7 @@ func TestProcessThatDoesNotStart(t *testing.T) {
 // The error of a program that is never ready says how long it ran on a CPU: next to nothing if it waits,
 // or if the machine is too busy.
 func TestProcessThatIsNeverReady(t *testing.T) {
+	need.RealTime(t)
 	never := shell
 	never.Start = 5 * time.Second // within which a busy machine starts a shell
 	p := testserver.New(t, func() (*testserver.Process, error) { return testserver.NewProcess(never) })

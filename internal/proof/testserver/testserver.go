@@ -1,60 +1,39 @@
-// Package testserver runs servers for tests: one for all tests of a package, or one
+// Package testserver runs servers for tests: one for all tests of a test binary, or one
 // for a single test.
 package testserver
 
 import (
-	"fmt"
 	"io"
-	"os"
+	"sync"
 	"testing"
 )
 
-// Shared is the server that a package's tests share.
-type Shared[S io.Closer] struct {
-	Package string // package of the server, for error messages
-	server  *S     // nil: Run was not called
+// Shared is the server that the tests of a test binary share. The first test that asks for it
+// starts it, and it ends with the process, however that ends. It is safe for concurrent use.
+type Shared[S any] struct {
+	need  func(testing.TB) // skips or fails a test where the server is not installed
+	start func() (S, error)
+	once  sync.Once
+
+	server S
+	err    error
 }
 
-// Run is a package's TestMain: it starts the server, runs the tests, stops the
-// server, and returns the exit code.
-func (s *Shared[S]) Run(m *testing.M, start func() (S, error)) (code int) {
-	return s.Around(m.Run, start)
+// NewShared returns a server that start starts. need is a function of package need.
+func NewShared[S any](need func(testing.TB), start func() (S, error)) *Shared[S] {
+	return &Shared[S]{need: need, start: start}
 }
 
-// Around is Run for tests that need more than one kind of server: run is the run of the tests, or the
-// Around of another server.
-func (s *Shared[S]) Around(run func() int, start func() (S, error)) (code int) {
-	server, err := start()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Package, err)
-		return 1
-	}
-	defer func() {
-		if err := server.Close(); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", s.Package, err)
-			code = 1
-		}
-	}()
-	s.server = &server
-	return run()
-}
-
-// RunAll runs tests with several servers: each is the Around of a server.
-func RunAll(run func() int, servers ...func(run func() int) int) int {
-	for _, server := range servers {
-		inner := run
-		run = func() int { return server(inner) }
-	}
-	return run()
-}
-
-// Of returns the server. It fails the test if Run was not called.
+// Of returns the server, and starts it if it does not run. The test skips or fails where the server
+// is not installed, and fails if it does not start.
 func (s *Shared[S]) Of(t testing.TB) S {
 	t.Helper()
-	if s.server == nil {
-		t.Fatalf("no server: the package's TestMain must call %s.Run", s.Package)
+	s.need(t)
+	s.once.Do(func() { s.server, s.err = s.start() })
+	if s.err != nil {
+		t.Fatal(s.err)
 	}
-	return *s.server
+	return s.server
 }
 
 // New starts a server for one test, and stops it when the test ends. If the test has
