@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/workers"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -48,7 +49,7 @@ const (
 	scaled = "workers"
 	// workerRate is how many events per second a worker can handle.
 	workerRate                = 300
-	leastWorkers, mostWorkers = 1, partitions
+	leastWorkers, mostWorkers = 1, flights.Partitions
 )
 
 // Autoscale is a hub whose load rises and falls, a subscription of a Service Bus
@@ -103,7 +104,9 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	if d.scenario, err = startScenario(dir, d.cfg.Log, cosmosContainer); err != nil {
 		return err
 	}
-	d.record = func(i int64) (record, error) { return record{body: d.docs.Append(nil, i), key: d.docs.Key(i)}, nil }
+	d.Record = func(i int64) (flights.Record, error) {
+		return flights.Record{Body: d.docs.Append(nil, i), Key: d.docs.Key(i)}, nil
+	}
 	d.account, err = emulator.StartCosmos(
 		[]emulator.CosmosContainer{{Database: cosmosDatabase, Name: cosmosContainer, KeyPaths: []string{"/key"}}},
 		&emulator.CosmosConfig{OnWrite: d.written, Log: d.cfg.Log})
@@ -116,7 +119,7 @@ func (d *Autoscale) begin(ctx context.Context, dir string) (err error) {
 	if err := d.openPipeline(ctx); err != nil {
 		return err
 	}
-	d.pool, err = workers.New(filepath.Join(d.dir, "workers"), []string{d.cfg.Program, "run", d.config}, &workers.Config{
+	d.pool, err = workers.New(filepath.Join(d.Dir, "workers"), []string{d.cfg.Program, "run", d.config}, &workers.Config{
 		Instances: leastWorkers, DiscardPrevious: true, StopWithParent: true, Grace: 15 * time.Second, Env: []string{"COSMOS_KEY=" + d.account.Key()}, Log: d.cfg.Log})
 	if err != nil {
 		return err
@@ -132,14 +135,14 @@ func (d *Autoscale) written(w emulator.CosmosWrite) {
 }
 
 func (d *Autoscale) openPipeline(ctx context.Context) error {
-	state := filepath.Join(d.dir, "state")
+	state := filepath.Join(d.Dir, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return fmt.Errorf("checkpoints: %w", err)
 	}
-	d.config = filepath.Join(d.dir, "worker.yaml")
-	text := fmt.Sprintf(workerFile, d.account.Key(), quote(d.Connection()), quote("sqlite:"+filepath.Join(state, "workers.db")), workerRate,
-		quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
-	if err := writeFile(d.config, text); err != nil {
+	d.config = filepath.Join(d.Dir, "worker.yaml")
+	text := fmt.Sprintf(workerFile, d.account.Key(), flights.Quote(d.Connection()), flights.Quote("sqlite:"+filepath.Join(state, "workers.db")), workerRate,
+		flights.Quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
+	if err := flights.WriteFile(d.config, text); err != nil {
 		return err
 	}
 	p, err := pipeline.Parse(d.config, []byte(text), func(name string) (string, bool) {
@@ -159,7 +162,7 @@ func (d *Autoscale) openPipeline(ctx context.Context) error {
 }
 
 func (d *Autoscale) openScaler() (err error) {
-	if d.store, err = sqlstore.OpenSQLite(filepath.Join(d.dir, "state", "autoscale.db")); err != nil {
+	if d.store, err = sqlstore.OpenSQLite(filepath.Join(d.Dir, "state", "autoscale.db")); err != nil {
 		return err
 	}
 	d.scaler, err = autoscale.New(

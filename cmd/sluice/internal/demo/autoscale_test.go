@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestLoad: what is due never falls, makes no jumps, and comes to an end.
@@ -40,6 +41,7 @@ func TestLoad(t *testing.T) {
 // TestWorkersThatDoNothing: the demo does not end well, and says why; that
 // there are more and more of them does not help.
 func TestWorkersThatDoNothing(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	idle := filepath.Join(t.TempDir(), "idle")
 	if err := os.WriteFile(idle, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {

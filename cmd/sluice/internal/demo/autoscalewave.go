@@ -3,6 +3,8 @@ package demo
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/flights"
 )
 
 // phase is a time of constant load.
@@ -52,16 +54,16 @@ func (d *Autoscale) load(ctx context.Context, once bool) error {
 	began := time.Now()
 	parts := make(chan error, 1)
 	go func() { parts <- d.sideLoad.supply(ctx, &d.sent, &d.finished) }()
-	err := d.produce(ctx, func(p *producer) error {
+	err := d.Produce(ctx, func(p *flights.Producer) error {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			events, rate, over := due(time.Since(began), once)
-			from := p.next
-			if err := p.upTo(ctx, share(p.partition, events)); err != nil {
+			sent, err := p.SendShare(ctx, events)
+			d.sent.Add(sent)
+			if err != nil {
 				return err
 			}
-			d.sent.Add(p.next - from)
 			d.now.Store(rate)
 			if over {
 				return nil

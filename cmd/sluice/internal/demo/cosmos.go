@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -51,8 +52,10 @@ func OpenCosmos(ctx context.Context, dir string, ru int, log *slog.Logger) (*Cos
 	if err != nil {
 		return nil, err
 	}
-	l.record = func(i int64) (record, error) { return record{body: docs.Append(nil, i), key: docs.Key(i)}, nil }
-	d := &Cosmos{scenario: l, ru: ru, docs: docs, config: filepath.Join(l.dir, "cosmos.yaml")}
+	l.Record = func(i int64) (flights.Record, error) {
+		return flights.Record{Body: docs.Append(nil, i), Key: docs.Key(i)}, nil
+	}
+	d := &Cosmos{scenario: l, ru: ru, docs: docs, config: filepath.Join(l.Dir, "cosmos.yaml")}
 	if err := d.begin(ctx, log); err != nil {
 		return nil, errors.Join(err, d.Close(ctx))
 	}
@@ -67,13 +70,13 @@ func (d *Cosmos) begin(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	// The lock on the hub's directory is held, so no other process uses what is removed.
-	state := filepath.Join(d.dir, "state")
+	state := filepath.Join(d.Dir, "state")
 	if err := errors.Join(os.RemoveAll(state), os.Mkdir(state, 0o700)); err != nil {
 		return fmt.Errorf("remove earlier checkpoints: %w", err)
 	}
-	text := fmt.Sprintf(cosmosFile, d.account.Key(), quote(d.Connection()), quote("sqlite:"+filepath.Join(state, "cosmos.db")), d.ru,
-		quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
-	if err := writeFile(d.config, text); err != nil {
+	text := fmt.Sprintf(cosmosFile, d.account.Key(), flights.Quote(d.Connection()), flights.Quote("sqlite:"+filepath.Join(state, "cosmos.db")), d.ru,
+		flights.Quote(d.account.Endpoint()), cosmosDatabase, cosmosContainer)
+	if err := flights.WriteFile(d.config, text); err != nil {
 		return err
 	}
 	p, err := pipeline.Parse(d.config, []byte(text), func(name string) (string, bool) {
@@ -105,7 +108,7 @@ func (d *Cosmos) Config() string { return d.config }
 
 // Fill sends documents until the hub has this number. Then only the account's throughput limits
 // [Cosmos.Run], from the first moment.
-func (d *Cosmos) Fill(ctx context.Context, events int64) error { return d.produceAll(ctx, events) }
+func (d *Cosmos) Fill(ctx context.Context, events int64) error { return d.ProduceAll(ctx, events) }
 
 // span records when the first and the last document were written.
 type span struct{ first, last atomic.Int64 }
@@ -138,8 +141,8 @@ func (d *Cosmos) Throughput() (Throughput, error) {
 
 // Audit compares the events of the hub with the documents, each read back by Azure's own client,
 // and with the dead letters.
-func (d *Cosmos) Audit(ctx context.Context) (*Audit, error) {
-	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
+func (d *Cosmos) Audit(ctx context.Context) (*flights.Audit, error) {
+	return d.AuditBy(ctx, func(a *flights.Audit, effect flights.Effect) error {
 		if err := d.auditDocuments(ctx, a, effect); err != nil {
 			return fmt.Errorf("audit the documents: %w", err)
 		}
@@ -178,7 +181,7 @@ func (d *Cosmos) read(ctx context.Context, query string, take func(item []byte) 
 	return nil
 }
 
-func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect recordEffect) error {
+func (d *Cosmos) auditDocuments(ctx context.Context, a *flights.Audit, effect flights.Effect) error {
 	var want []byte
 	return d.read(ctx, "SELECT c.id, c.key, c.payload FROM c", func(item []byte) error {
 		var got struct {
@@ -192,16 +195,16 @@ func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect recordEffe
 		a.Written++
 		i, known := d.docs.Number(got.ID)
 		if !known {
-			a.fault("document %q, which was never sent", got.ID)
+			a.Fault("document %q, which was never sent", got.ID)
 			return nil
 		}
-		effect("document "+got.ID, strconv.FormatInt(i%partitions, 10), i/partitions)
+		effect("document "+got.ID, strconv.FormatInt(i%flights.Partitions, 10), i/flights.Partitions)
 		again, err := json.Marshal(got)
 		if err != nil {
 			return err
 		}
 		if want = d.docs.Append(want[:0], i); string(again) != string(want) {
-			a.fault("document %s is not what was sent", got.ID)
+			a.Fault("document %s is not what was sent", got.ID)
 		}
 		return nil
 	})
@@ -210,7 +213,7 @@ func (d *Cosmos) auditDocuments(ctx context.Context, a *Audit, effect recordEffe
 // HubAudit looks for the document of each event, by its id, while the demo runs. It reads the hub
 // with a consumer group of its own, and reports how many events it has read.
 func (d *Cosmos) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
-	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {
+	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found flights.Found) error {
 		err := d.read(ctx, "SELECT c.id FROM c", func(item []byte) error {
 			var got struct {
 				ID string `json:"id"`
@@ -222,7 +225,7 @@ func (d *Cosmos) HubAudit(ctx context.Context, consumerGroup string, progress fu
 			if !known {
 				return fmt.Errorf("document %q was never sent", got.ID)
 			}
-			found(strconv.FormatInt(i%partitions, 10), i/partitions)
+			found(strconv.FormatInt(i%flights.Partitions, 10), i/flights.Partitions)
 			return nil
 		})
 		if err != nil {

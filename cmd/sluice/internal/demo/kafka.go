@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluice-go/sluice/internal/datadir"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sender/kafkasender"
@@ -25,12 +27,8 @@ type KafkaConfig struct {
 	Topic   string   // created if it is missing
 }
 
-// OpenKafka is Open with a topic of Kafka in place of the hub.
-func OpenKafka(ctx context.Context, dir string, cfg *KafkaConfig) (_ *Demo, err error) {
-	all, err := unpackFlights()
-	if err != nil {
-		return nil, err
-	}
+// OpenKafka is [flights.OpenDemo] with a topic of Kafka in place of the hub.
+func OpenKafka(ctx context.Context, dir string, cfg *KafkaConfig) (_ *flights.Demo, err error) {
 	if dir, err = filepath.Abs(dir); err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
@@ -38,29 +36,23 @@ func OpenKafka(ctx context.Context, dir string, cfg *KafkaConfig) (_ *Demo, err 
 		return nil, fmt.Errorf("demo's directory: %w", err)
 	}
 	k := &kafkaLog{topic: cfg.Topic, brokers: cfg.Brokers}
-	d := &Demo{scenario: &scenario{dir: dir, name: cfg.Topic, dial: k.dial, closeLog: k.close}, flights: all}
-	d.record = d.flightRecord
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Close(context.WithoutCancel(ctx)))
-		}
-	}()
-	if k.lock, err = datadir.Lock(dir); err != nil {
-		return nil, err
+	if err := k.open(ctx, dir, cfg.Home); err != nil {
+		return nil, errors.Join(err, k.close())
 	}
-	if len(k.brokers) == 0 {
-		if k.broker, err = startBroker(ctx, cfg.Home, filepath.Join(dir, "kafka")); err != nil {
-			return nil, err
-		}
-		k.brokers = []string{k.broker.address}
+	brokers := strings.Join(k.brokers, ",")
+	s := &flights.Scenario{
+		Dir: dir, Noun: "topic", Where: fmt.Sprintf("brokers   %s (topic %s)", brokers, k.topic), Dial: k.dial, CloseLog: k.close,
 	}
-	if err := k.createTopic(ctx); err != nil {
-		return nil, err
-	}
-	d.where = fmt.Sprintf("brokers   %s (topic %s)", strings.Join(k.brokers, ","), k.topic)
-	// With a namespace, dead letters are found without the brokers.
-	return d, d.begin(ctx, fmt.Sprintf("kafka:\n    brokers: %s\n    topic: %s\n    group: sluice-demo\n    checkpoint_namespace: sluice-demo", quote(strings.Join(k.brokers, ",")), quote(k.topic)))
+	source := fmt.Sprintf("kafka:\n    brokers: %s\n    topic: %s\n    group: %s\n    checkpoint_namespace: %s",
+		flights.Quote(brokers), flights.Quote(k.topic), kafkaGroup, kafkaGroup)
+	return flights.NewDemo(ctx, s, source, func(group string) (flights.Source, error) {
+		// With a namespace, dead letters are found without the brokers.
+		return k.client.Source(k.topic, cmp.Or(group, kafkaGroup), &kafka.SourceConfig{Namespace: kafkaGroup})
+	})
 }
+
+// kafkaGroup is the group of the demo's checkpoints, and their namespace.
+const kafkaGroup = "sluice-demo"
 
 // kafkaLog is a topic of Kafka, and perhaps the broker that has it.
 type kafkaLog struct {
@@ -71,6 +63,20 @@ type kafkaLog struct {
 	broker  *broker // nil: the brokers are not the demo's
 }
 
+// open starts a broker unless there are brokers, and creates the topic if it is missing.
+func (k *kafkaLog) open(ctx context.Context, dir, home string) (err error) {
+	if k.lock, err = datadir.Lock(dir); err != nil {
+		return err
+	}
+	if len(k.brokers) == 0 {
+		if k.broker, err = startBroker(ctx, home, filepath.Join(dir, "kafka")); err != nil {
+			return err
+		}
+		k.brokers = []string{k.broker.address}
+	}
+	return k.createTopic(ctx)
+}
+
 // createTopic creates the topic if it is missing, and checks that it is as the demo needs it.
 func (k *kafkaLog) createTopic(ctx context.Context) (err error) {
 	if k.client, err = kafka.Open(k.brokers, nil); err != nil {
@@ -78,18 +84,18 @@ func (k *kafkaLog) createTopic(ctx context.Context) (err error) {
 	}
 	admin := kadm.NewClient(k.client.Requests())
 	forever := "-1" // a demo that is started again counts all events
-	_, err = admin.CreateTopic(ctx, partitions, -1, map[string]*string{"retention.ms": &forever}, k.topic)
+	_, err = admin.CreateTopic(ctx, flights.Partitions, -1, map[string]*string{"retention.ms": &forever}, k.topic)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return k.client.Explain("create topic "+k.topic, err)
 	}
-	source, err := k.client.Source(k.topic, "sluice-demo", nil)
+	source, err := k.client.Source(k.topic, kafkaGroup, nil)
 	if err != nil {
 		return err
 	}
 	defer source.Close(ctx)
 	topic, err := source.Describe(ctx)
-	if err == nil && len(topic.Partitions) != partitions {
-		err = fmt.Errorf("topic %s has %d partitions, and the demo needs %d: name another topic with --topic, which is created", k.topic, len(topic.Partitions), partitions)
+	if err == nil && len(topic.Partitions) != flights.Partitions {
+		err = fmt.Errorf("topic %s has %d partitions, and the demo needs %d: name another topic with --topic, which is created", k.topic, len(topic.Partitions), flights.Partitions)
 	}
 	return err
 }
@@ -109,7 +115,7 @@ func (k *kafkaLog) close() error {
 }
 
 // dial opens a connection that sends to the topic.
-func (k *kafkaLog) dial() (connection, error) {
+func (k *kafkaLog) dial() (flights.Connection, error) {
 	t, err := kafkasender.New(k.client, k.topic, nil)
 	if err != nil {
 		return nil, err
@@ -119,14 +125,14 @@ func (k *kafkaLog) dial() (connection, error) {
 
 type topicConnection struct{ topic *kafkasender.Transport }
 
-// send implements [connection].
-func (c topicConnection) send(ctx context.Context, partition int, records []record) error {
+// Send implements [flights.Connection].
+func (c topicConnection) Send(ctx context.Context, partition int, records []flights.Record) error {
 	batch, err := c.topic.NewBatch(ctx, strconv.Itoa(partition))
 	if err != nil {
 		return err
 	}
 	for _, r := range records {
-		if err := batch.Add(&sender.Message{Key: r.key, Body: r.body, ContentType: "application/json"}); err != nil {
+		if err := batch.Add(&sender.Message{Key: r.Key, Body: r.Body, ContentType: "application/json"}); err != nil {
 			return err
 		}
 	}
@@ -137,5 +143,5 @@ func (c topicConnection) send(ctx context.Context, partition int, records []reco
 	return err
 }
 
-// close implements [connection]. The client stays open.
-func (topicConnection) close(context.Context) {}
+// Close implements [flights.Connection]. The client stays open.
+func (topicConnection) Close(context.Context) {}

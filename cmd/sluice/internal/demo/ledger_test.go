@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
@@ -37,11 +38,11 @@ func TestHubAuditOfCosmos(t *testing.T) {
 	}
 	says := func(want string) {
 		t.Helper()
-		if got := verdict(t, d.HubAudit); got != want {
+		if got := verdict(t, d.HubAudit); !strings.HasPrefix(got, want) {
 			t.Errorf("it says %q, want %q", got, want)
 		}
 	}
-	says("Nothing lost, nothing duplicated: 200 events, 0 written, 0 dead letters, 200 waiting.")
+	says("Can't tell: partition 0 has no checkpoint")
 	if err := d.Run(t.Context(), 200, true, &pipeline.Options{}, well); err != nil {
 		t.Fatal(err)
 	}
@@ -91,18 +92,18 @@ func TestHubAuditOfStages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close(context.Background())
-	if err := d.produceAll(t.Context(), 1000); err != nil {
+	if err := d.ProduceAll(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
 	topic, err := d.parts.Source.Describe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever moves a checkpoint forward loses what lies between.
-	if _, err := d.parts.Checkpoints.Reset(t.Context(), topic.Group, "2", topic.Incarnation, sluice.Position{Sequence: 9}); err != nil {
+	// The partition begins where an operator sets its checkpoint.
+	if _, err := d.parts.Checkpoints.Reset(t.Context(), topic.Group, "2", topic.Incarnation, sluice.Position{Sequence: 9}, "set"); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := verdict(t, d.HubAudit), "Not exact: 10 lost, of 1,000 events."; got != want {
+	if got, want := verdict(t, d.HubAudit), "Can't tell: partition 0 has no checkpoint"; !strings.HasPrefix(got, want) || strings.Contains(got, "partition 2") {
 		t.Errorf("at first it says %q, want %q", got, want)
 	}
 	var opts []*pipeline.Options
@@ -117,7 +118,7 @@ func TestHubAuditOfStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := report.Total; c.Written != 989 || c.DeadLetters != 1 || c.Waiting != 0 || report.Headline() != "Not exact: 10 lost, of 1,000 events." {
+	if c := report.Total; c.Written != 989 || c.DeadLetters != 1 || c.Waiting != 0 || c.Skipped != 10 || !report.Exact() {
 		t.Errorf("at the end: %s %+v", report.Headline(), c)
 	}
 	for _, name := range d.Names() {

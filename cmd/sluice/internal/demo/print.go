@@ -4,59 +4,22 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
-
-// summary is the text at the end of a demo: counts, then sentences.
-type summary struct{ strings.Builder }
-
-// count adds a line with a number.
-func (s *summary) count(n int64, what string) {
-	fmt.Fprintf(s, "%12s  %s\n", humanize.Count(n), what)
-}
-
-// print writes the summary below an empty line.
-func (s *summary) print(w io.Writer) error {
-	_, err := io.WriteString(w, "\n"+s.String())
-	return err
-}
-
-// Print prints the audit of [Demo]. First and took are the times from the start of the process to
-// the first commit and to the last event. Retry says how to retry the dead letters.
-func (a *Audit) Print(w io.Writer, first, took time.Duration, retry string) error {
-	var s summary
-	s.count(a.Sent, "events in the "+a.Noun)
-	s.count(a.Written, "rows in the table flights")
-	s.count(a.DeadLetters, "dead letters")
-	if a.Waiting > 0 {
-		s.count(a.Waiting, "not processed yet: start the demo again to continue")
-	}
-	if a.Exact() {
-		fmt.Fprintf(&s, "\n%s = %s + %s, each exactly once: checked by partition and sequence number.\n",
-			humanize.Count(a.Sent), humanize.Count(a.Written), humanize.Count(a.DeadLetters))
-	}
-	if first > 0 {
-		fmt.Fprintf(&s, "The first event was committed after %s, the last one after %s.\n", humanize.Span(first), humanize.Span(took))
-	}
-	if a.DeadLetters > 0 {
-		s.WriteString(retry)
-	}
-	return s.print(w)
-}
 
 // Print prints the audit of [Stages]. Repeats is [Stages.Repeats], took the time from the start of
 // the process to the last event.
 func (a *StagesAudit) Print(w io.Writer, once bool, repeats int64, took time.Duration) error {
-	var s summary
-	s.count(a.Sent, "flights in the first hub")
-	s.count(a.Counted, "flights counted in the table")
-	s.count(a.DeadLetters, "dead letters")
-	s.count(a.Rows, "rows in the table airports, one for each airport and hour")
+	var s flights.Summary
+	s.Count(a.Sent, "flights in the first hub")
+	s.Count(a.Counted, "flights counted in the table")
+	s.Count(a.DeadLetters, "dead letters")
+	s.Count(a.Rows, "rows in the table airports, one for each airport and hour")
 	switch {
 	case a.Exact():
 		fmt.Fprintf(&s, "\n%s = %s + %s, and every row is the one computed directly from the flights.\n",
@@ -68,7 +31,7 @@ func (a *StagesAudit) Print(w io.Writer, once bool, repeats int64, took time.Dur
 		fmt.Fprintf(&s, "%s between the stages, and skipped.\n", humanize.Plural(repeats, "flight was duplicated", "flights were duplicated"))
 	}
 	fmt.Fprintf(&s, "The last event was processed after %s.\n", humanize.Span(took))
-	return s.print(w)
+	return s.Print(w)
 }
 
 // atFullRate is how long a demo must last at the configured rate before its share of the
@@ -76,15 +39,15 @@ func (a *StagesAudit) Print(w io.Writer, once bool, repeats int64, took time.Dur
 const atFullRate = 5 * time.Second
 
 // PrintDocuments prints the audit of [Cosmos], whose account has ru RU per second.
-func (a *Audit) PrintDocuments(w io.Writer, t Throughput, ru int) error {
-	var s summary
-	s.count(a.Sent, "events in the hub")
-	s.count(a.Written, "documents in the container, each read back")
-	s.count(a.DeadLetters, "dead letters")
+func PrintDocuments(w io.Writer, a *flights.Audit, t Throughput, ru int) error {
+	var s flights.Summary
+	s.Count(a.Sent, "events in the hub")
+	s.Count(a.Written, "documents in the container, each read back")
+	s.Count(a.DeadLetters, "dead letters")
 	if a.Waiting > 0 {
-		s.count(a.Waiting, "not processed yet: start the demo again to continue")
+		s.Count(a.Waiting, "not processed yet: start the demo again to continue")
 	}
-	a.printExact(&s)
+	printExact(&s, a)
 	if seconds := t.Took.Seconds(); seconds > 0 {
 		fmt.Fprintf(&s, "%s RU in %s", humanize.Count(int64(math.Round(t.RU))), humanize.Span(t.Took))
 		if t.RU > atFullRate.Seconds()*float64(ru) {
@@ -93,11 +56,11 @@ func (a *Audit) PrintDocuments(w io.Writer, t Throughput, ru int) error {
 		}
 		fmt.Fprintf(&s, "; %s throttled (429).\n", humanize.Plural(t.Throttled, "request was", "requests were"))
 	}
-	return s.print(w)
+	return s.Print(w)
 }
 
 // printExact prints that all documents are right, if they are.
-func (a *Audit) printExact(s *summary) {
+func printExact(s *flights.Summary, a *flights.Audit) {
 	if a.Exact() && a.DeadLetters == 0 {
 		fmt.Fprintf(s, "\n%s = %s, each exactly once: every document was compared with what was sent.\n",
 			humanize.Count(a.Sent), humanize.Count(a.Written))
@@ -105,42 +68,38 @@ func (a *Audit) printExact(s *summary) {
 }
 
 // Verdict is an error if a document is wrong or written twice, and with once also if one is
-// missing.
-func (a *Audit) Verdict(once bool) error {
-	switch {
-	case a.Faults > 0:
-		return fmt.Errorf("not exactly once: %s", a.First)
-	case once && a.DeadLetters > 0:
-		return fmt.Errorf("%s, and there must be none", humanize.Plural(a.DeadLetters, "dead letter", "dead letters"))
-	case once && !a.Exact():
-		return fmt.Errorf("%s not written", humanize.Plural(a.Waiting, "document is", "documents are"))
+// missing, or there is a dead letter.
+func Verdict(a *flights.Audit, once bool) error {
+	err := a.Verdict(once, "document is not written", "documents are not written")
+	if err == nil && once && a.DeadLetters > 0 {
+		err = fmt.Errorf("%s, and there must be none", humanize.Plural(a.DeadLetters, "dead letter", "dead letters"))
 	}
-	return nil
+	return err
 }
 
 // PrintScaling prints the audit and the decision log of [Autoscale].
-func (a *Audit) PrintScaling(w io.Writer, log []autoscale.Record, state State, second time.Time) error {
-	var s summary
-	s.count(a.Sent, "events in the hub")
-	s.count(a.Written, "documents in the container, each read back")
+func PrintScaling(w io.Writer, a *flights.Audit, log []autoscale.Record, state State, second time.Time) error {
+	var s flights.Summary
+	s.Count(a.Sent, "events in the hub")
+	s.Count(a.Written, "documents in the container, each read back")
 	if a.Waiting > 0 {
-		s.count(a.Waiting, "not written when the demo was stopped")
+		s.Count(a.Waiting, "not written when the demo was stopped")
 	}
 	if state.Rewritten > 0 {
-		s.count(state.Rewritten, "written again with the same contents, after a worker had lost its partition")
+		s.Count(state.Rewritten, "written again with the same contents, after a worker had lost its partition")
 	}
 	f := summarize(log)
-	s.count(int64(len(log)), "decisions and outcomes in the log")
-	s.count(int64(f.ups), "times scaled up, by one worker")
-	s.count(int64(f.downs), "times scaled down")
-	s.count(int64(f.most), "workers at most")
-	s.count(int64(f.worst), "events of lag at most")
-	a.printExact(&s)
+	s.Count(int64(len(log)), "decisions and outcomes in the log")
+	s.Count(int64(f.ups), "times scaled up, by one worker")
+	s.Count(int64(f.downs), "times scaled down")
+	s.Count(int64(f.most), "workers at most")
+	s.Count(int64(f.worst), "events of lag at most")
+	printExact(&s, a)
 	if !f.above.IsZero() && second.After(f.decided) {
 		fmt.Fprintf(&s, "From the first lag above the threshold to the decision, with a reading every 500 ms: %s; to a second worker with partitions of its own: %s more.\n",
 			humanize.Span(f.decided.Sub(f.above)), humanize.Span(second.Sub(f.decided)))
 	}
-	return s.print(w)
+	return s.Print(w)
 }
 
 // scaling is the summary of a decision log.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/datadir"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -32,7 +33,7 @@ const freshFor = 6 * time.Hour
 // over one directory.
 type Stages struct {
 	*scenario
-	flights   *flights
+	records   *flights.Records
 	config    string
 	database  string
 	stages    []openStage
@@ -53,17 +54,17 @@ func OpenStages(ctx context.Context, dir string, log *slog.Logger) (*Stages, err
 }
 
 func openStages(ctx context.Context, dir string, fresh time.Duration, log *slog.Logger) (*Stages, error) {
-	all, err := unpackFlights()
+	all, err := flights.UnpackRecords()
 	if err != nil {
 		return nil, err
 	}
-	d := &Stages{flights: all}
+	d := &Stages{records: all}
 	for {
 		if d.scenario, err = startScenario(dir, log, hubFlights, hubClean, hubFigures); err != nil {
 			return nil, err
 		}
-		d.record = d.flightNow
-		d.config, d.database = filepath.Join(d.dir, "stages.yaml"), filepath.Join(d.dir, "stages.db")
+		d.Record = d.flightNow
+		d.config, d.database = filepath.Join(d.Dir, "stages.yaml"), filepath.Join(d.Dir, "stages.db")
 		err := d.begin(ctx)
 		if err == nil && d.restarted {
 			return d, nil
@@ -89,7 +90,7 @@ func (d *Stages) begin(ctx context.Context) error {
 	if err := d.createTable(ctx); err != nil {
 		return fmt.Errorf("create the table: %w", err)
 	}
-	if err := writeFile(d.config, fmt.Sprintf(stagesFile, quote(d.Connection()), quote("sqlite:"+d.database))); err != nil {
+	if err := flights.WriteFile(d.config, fmt.Sprintf(stagesFile, flights.Quote(d.Connection()), flights.Quote("sqlite:"+d.database))); err != nil {
 		return err
 	}
 	f, err := pipeline.LoadFile(d.config)
@@ -103,7 +104,7 @@ func (d *Stages) begin(ctx context.Context) error {
 		}
 		d.stages = append(d.stages, openStage{p, parts})
 	}
-	d.pipeline, d.parts = d.stages[0].Pipeline, d.stages[0].parts
+	d.read(d.stages[0].Pipeline, d.stages[0].parts)
 	return nil
 }
 
@@ -124,7 +125,7 @@ func (d *Stages) createTable(ctx context.Context) error {
 // stale reports whether the newest flight is too old to continue from.
 func (d *Stages) stale(ctx context.Context, fresh time.Duration) (bool, error) {
 	var newest time.Time
-	for p := range partitions {
+	for p := range flights.Partitions {
 		b, err := d.parts.Source.Bounds(ctx, strconv.Itoa(p))
 		if err != nil {
 			return false, err
@@ -138,7 +139,7 @@ func (d *Stages) stale(ctx context.Context, fresh time.Duration) (bool, error) {
 
 // remove removes what the demo has made, nothing else.
 func (d *Stages) remove() error {
-	err := os.RemoveAll(filepath.Join(d.dir, "hub"))
+	err := os.RemoveAll(filepath.Join(d.Dir, "hub"))
 	files, globErr := filepath.Glob(d.database + "*") // SQLite's own files beside it
 	for _, path := range files {
 		err = errors.Join(err, os.Remove(path))
@@ -208,27 +209,27 @@ type departure struct {
 // flightNow is record number i, brought forward from 2001 into the last hours.
 // What is sent again after a failure may have another time: of two only one is
 // in the hub.
-func (d *Stages) flightNow(i int64) (record, error) {
-	body, err := d.flights.record(i)
+func (d *Stages) flightNow(i int64) (flights.Record, error) {
+	body, err := d.records.Body(i)
 	if err != nil {
-		return record{}, err
+		return flights.Record{}, err
 	}
 	var f struct {
 		departure
 		Date string `json:"date"`
 	}
 	if err := json.Unmarshal(body, &f); err != nil {
-		return record{}, fmt.Errorf("flight record %d: %w", i, err)
+		return flights.Record{}, fmt.Errorf("flight record %d: %w", i, err)
 	}
 	at, err := time.Parse("2006/01/02 15:04", f.Date)
 	if err != nil {
-		return record{}, fmt.Errorf("flight record %d: %w", i, err)
+		return flights.Record{}, fmt.Errorf("flight record %d: %w", i, err)
 	}
 	const eighth = 8 // of a day, three hours
 	ago := at.Sub(at.Truncate(24*time.Hour)) / eighth
 	f.Departure = time.Now().UTC().Add(-ago).Truncate(time.Minute)
 	body, err = json.Marshal(f.departure)
-	return record{body: body, key: f.Origin}, err
+	return flights.Record{Body: body, Key: f.Origin}, err
 }
 
 // Run produces flights until the hub has so many, and runs all stages. With
@@ -238,16 +239,16 @@ func (d *Stages) flightNow(i int64) (record, error) {
 func (d *Stages) Run(ctx context.Context, events int64, once bool, opts []*pipeline.Options, stopped []func() map[string]error) error {
 	all := &pipeline.Consumers{}
 	for i, w := range d.stages {
-		opts[i].Owner = owner
+		opts[i].Owner = flights.Owner
 		c, err := w.parts.Consumer(ctx, opts[i])
 		if err != nil {
 			return err
 		}
 		all.Add(w.Name, c)
 	}
-	return d.run(ctx, events, once, all, func(ctx context.Context) error {
+	return d.Scenario.Run(ctx, events, once, all, func(ctx context.Context) error {
 		for i, w := range d.stages {
-			if err := awaitEnd(ctx, w.parts, stopped[i]); err != nil {
+			if err := flights.AwaitEnd(ctx, w.parts.Source, w.parts.Checkpoints, stopped[i]); err != nil {
 				return fmt.Errorf("stage %s: %w", w.Name, err)
 			}
 		}

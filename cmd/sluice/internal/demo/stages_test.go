@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/flights"
 )
 
 func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
@@ -32,7 +34,7 @@ func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
 		if d.Restarted() != c.restarted || (audit.Sent > 0) != c.had {
 			t.Errorf("fresh for %v: restarted %v, with %d flights", c.fresh, d.Restarted(), audit.Sent)
 		}
-		if err := d.produceAll(t.Context(), 100); err != nil {
+		if err := d.ProduceAll(t.Context(), 100); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Close(context.Background()); err != nil {
@@ -45,11 +47,11 @@ func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {
 }
 
 func TestFlightsLeaveInTheLastHours(t *testing.T) {
-	all, err := unpackFlights()
+	all, err := flights.UnpackRecords()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Stages{flights: all}
+	d := &Stages{records: all}
 	lacking := 0
 	for i := range int64(5000) {
 		r, err := d.flightNow(i)
@@ -57,17 +59,17 @@ func TestFlightsLeaveInTheLastHours(t *testing.T) {
 			t.Fatal(err)
 		}
 		var f departure
-		if err := json.Unmarshal(r.body, &f); err != nil {
+		if err := json.Unmarshal(r.Body, &f); err != nil {
 			t.Fatal(err)
 		}
-		if ago := time.Since(f.Departure); ago < 0 || ago > 3*time.Hour+time.Minute || f.Origin == "" || r.key != f.Origin {
-			t.Fatalf("flight %d is %s with key %s", i, r.body, r.key)
+		if ago := time.Since(f.Departure); ago < 0 || ago > 3*time.Hour+time.Minute || f.Origin == "" || r.Key != f.Origin {
+			t.Fatalf("flight %d is %s with key %s", i, r.Body, r.Key)
 		}
 		if f.Delay == nil {
 			lacking++
 		}
 	}
-	if lacking != 5000/lacksDelayEvery {
+	if lacking != 5000/flights.LacksDelayEvery {
 		t.Errorf("%d flights lack their delay", lacking)
 	}
 }

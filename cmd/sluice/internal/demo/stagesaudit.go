@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/internal/flights"
 )
 
 // StagesAudit compares the table at the end of the stages with what follows
@@ -57,7 +58,7 @@ func (d *Stages) Audit(ctx context.Context) (*StagesAudit, error) {
 func (d *Stages) compute(ctx context.Context, a *StagesAudit) (map[slot]figures, error) {
 	const epoch = 1 << 40 // above all that may still be closing
 	want := map[slot]figures{}
-	for p := range partitions {
+	for p := range flights.Partitions {
 		err := readAll(ctx, d.parts.Source, strconv.Itoa(p), epoch, func(e *sluice.Event) error {
 			a.Sent++
 			var f departure
@@ -86,7 +87,7 @@ func (d *Stages) compute(ctx context.Context, a *StagesAudit) (map[slot]figures,
 // there twice counts once, because the second stage drops the second one. Both
 // hubs are read by a consumer group of the audit's own.
 func (d *Stages) HubAudit(ctx context.Context, consumerGroup string, progress func(events int64)) (*audit.Report, error) {
-	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found found) error {
+	return d.hubAudit(ctx, consumerGroup, progress, func(ctx context.Context, found flights.Found) error {
 		if err := d.messages(ctx, consumerGroup, found); err != nil {
 			return fmt.Errorf("read hub %s: %w", hubClean, err)
 		}
@@ -95,14 +96,14 @@ func (d *Stages) HubAudit(ctx context.Context, consumerGroup string, progress fu
 }
 
 // messages finds the flights of which there are messages in the second hub.
-func (d *Stages) messages(ctx context.Context, consumerGroup string, found found) error {
+func (d *Stages) messages(ctx context.Context, consumerGroup string, found flights.Found) error {
 	source, err := d.stages[1].SourceAs(consumerGroup)
 	if err != nil {
 		return err
 	}
 	defer source.Close(context.WithoutCancel(ctx))
 	there := map[string][]int64{}
-	for p := range partitions {
+	for p := range flights.Partitions {
 		err := readAll(ctx, source, strconv.Itoa(p), 0, func(e *sluice.Event) error {
 			stamp, is, err := sluice.StampFrom(e.Properties)
 			if err == nil && !is {

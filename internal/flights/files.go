@@ -1,4 +1,4 @@
-package demo
+package flights
 
 import (
 	"encoding/json"
@@ -27,24 +27,24 @@ func writeFiles(dir, source string) (files, error) {
 		f.strict: {"The pipeline of the demo. A record without its delay becomes a dead letter.", ""},
 		f.fixed:  {"The pipeline of the demo, fixed: a record may lack its delay.", ", required: false"},
 	} {
-		text := fmt.Sprintf(pipelineFile, file.about, source, quote("sqlite:"+f.database), file.required)
-		if err := writeFile(path, text); err != nil {
+		text := fmt.Sprintf(pipelineFile, file.about, source, Quote("sqlite:"+f.database), file.required)
+		if err := WriteFile(path, text); err != nil {
 			return f, err
 		}
 	}
 	return f, nil
 }
 
-// writeFile writes a pipeline file. A reader never sees a part of it.
-func writeFile(path, text string) error {
+// WriteFile writes a pipeline file. A reader never sees a part of it.
+func WriteFile(path, text string) error {
 	if err := datadir.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write pipeline: %w", err)
 	}
 	return nil
 }
 
-// quote writes a text for the pipeline file: JSON's strings are YAML's too.
-func quote(text string) string {
+// Quote writes a text for the pipeline file: JSON's strings are YAML's too.
+func Quote(text string) string {
 	b, err := json.Marshal(strings.ReplaceAll(text, "${", "$${"))
 	if err != nil { // a string always can
 		panic(err)

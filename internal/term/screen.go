@@ -1,4 +1,4 @@
-// Package term writes text to a terminal, with a status line below it.
+// Package term writes text to a terminal, with a status line below it, and notices interruptions.
 package term
 
 import (

@@ -1,4 +1,4 @@
-package demo
+package flights
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 )
 
-// Record number i goes to partition i % partitions, so that it gets sequence
-// number i / partitions there. So the partition's last sequence number says what was sent, also
+// Record number i goes to partition i % Partitions, so that it gets sequence
+// number i / Partitions there. So the partition's last sequence number says what was sent, also
 // after a producer has failed: the producer needs no other state.
 func recordAt(partition int, sequence int64) int64 {
-	return sequence*partitions + int64(partition)
+	return sequence*Partitions + int64(partition)
 }
 
 // share is how many of the first n records belong to a partition.
 func share(partition int, n int64) int64 {
-	return (n - int64(partition) + partitions - 1) / partitions
+	return (n - int64(partition) + Partitions - 1) / Partitions
 }
 
 const (
@@ -36,14 +36,17 @@ const (
 	sendTries = 5
 )
 
-// produceAll sends records until the hub has n, or more from before.
-func (l *scenario) produceAll(ctx context.Context, n int64) error {
-	return l.produce(ctx, func(p *producer) error { return p.upTo(ctx, share(p.partition, n)) })
+// ProduceAll sends records until the hub has n, or more from before.
+func (s *Scenario) ProduceAll(ctx context.Context, n int64) error {
+	return s.Produce(ctx, func(p *Producer) error {
+		_, err := p.SendShare(ctx, n)
+		return err
+	})
 }
 
 // produceSlowly sends record after record until ctx ends.
-func (l *scenario) produceSlowly(ctx context.Context) error {
-	return l.produce(ctx, func(p *producer) error {
+func (s *Scenario) produceSlowly(ctx context.Context) error {
+	return s.Produce(ctx, func(p *Producer) error {
 		tick := time.NewTicker(slowEvery)
 		defer tick.Stop()
 		for {
@@ -59,18 +62,18 @@ func (l *scenario) produceSlowly(ctx context.Context) error {
 	})
 }
 
-// produce runs fn for every partition at once.
-func (l *scenario) produce(ctx context.Context, fn func(*producer) error) error {
-	c, err := l.dial()
+// Produce runs fn for every partition at once.
+func (s *Scenario) Produce(ctx context.Context, fn func(*Producer) error) error {
+	c, err := s.Dial()
 	if err != nil {
 		return err
 	}
-	defer c.close(context.WithoutCancel(ctx))
-	errs := make([]error, partitions)
+	defer c.Close(context.WithoutCancel(ctx))
+	errs := make([]error, Partitions)
 	var work sync.WaitGroup
-	for i := range partitions {
+	for i := range Partitions {
 		work.Go(func() {
-			p := &producer{connection: c, log: l.parts.Source, record: l.record, partition: i}
+			p := &Producer{connection: c, log: s.Source, record: s.Record, partition: i}
 			if errs[i] = p.resume(ctx); errs[i] == nil {
 				errs[i] = fn(p)
 			}
@@ -80,19 +83,19 @@ func (l *scenario) produce(ctx context.Context, fn func(*producer) error) error 
 	return errors.Join(errs...)
 }
 
-// producer sends one partition's records.
-type producer struct {
-	connection connection
+// Producer sends one partition's records.
+type Producer struct {
+	connection Connection
 	log        driver.Source
-	record     func(i int64) (record, error)
+	record     func(i int64) (Record, error)
 	partition  int
 	next       int64 // sequence number that the next record will get
 }
 
-func (p *producer) id() string { return strconv.Itoa(p.partition) }
+func (p *Producer) id() string { return strconv.Itoa(p.partition) }
 
 // resume asks the log how far the sending has come.
-func (p *producer) resume(ctx context.Context) error {
+func (p *Producer) resume(ctx context.Context) error {
 	b, err := p.log.Bounds(ctx, p.id())
 	if err != nil {
 		return err
@@ -101,19 +104,19 @@ func (p *producer) resume(ctx context.Context) error {
 	return nil
 }
 
-// upTo sends until the partition has n records.
-func (p *producer) upTo(ctx context.Context, n int64) error {
-	for p.next < n {
-		if err := p.more(ctx, min(n-p.next, batchEvents)); err != nil {
-			return err
-		}
+// SendShare sends this partition's share of the first n records, and returns how many it has sent
+// now.
+func (p *Producer) SendShare(ctx context.Context, n int64) (sent int64, err error) {
+	from := p.next
+	for goal := share(p.partition, n); p.next < goal && err == nil; {
+		err = p.more(ctx, min(goal-p.next, batchEvents))
 	}
-	return nil
+	return p.next - from, err
 }
 
 // more sends the next n records in one batch. After a failure it asks the
 // partition whether they have arrived.
-func (p *producer) more(ctx context.Context, n int64) error {
+func (p *Producer) more(ctx context.Context, n int64) error {
 	goal := p.next + n
 	for try := 1; p.next < goal; try++ {
 		err := p.send(ctx, goal-p.next)
@@ -139,28 +142,28 @@ func (p *producer) more(ctx context.Context, n int64) error {
 	return nil
 }
 
-func (p *producer) send(ctx context.Context, n int64) error {
-	records := make([]record, n)
+func (p *Producer) send(ctx context.Context, n int64) error {
+	records := make([]Record, n)
 	for i := range records {
 		var err error
 		if records[i], err = p.record(recordAt(p.partition, p.next+int64(i))); err != nil {
 			return err
 		}
 	}
-	return p.connection.send(ctx, p.partition, records)
+	return p.connection.Send(ctx, p.partition, records)
 }
 
-// connection sends records to the partitions of a log. It is safe for concurrent use.
-type connection interface {
-	// send sends records to a partition, in one batch.
-	send(ctx context.Context, partition int, records []record) error
-	close(ctx context.Context)
+// Connection sends records to the partitions of a log. It is safe for concurrent use.
+type Connection interface {
+	// Send sends records to a partition, in one batch.
+	Send(ctx context.Context, partition int, records []Record) error
+	Close(ctx context.Context)
 }
 
 // hubConnection is a connection to a hub.
 type hubConnection struct{ client *azeventhubs.ProducerClient }
 
-func dialHub(connectionString, hub string) (connection, error) {
+func dialHub(connectionString, hub string) (Connection, error) {
 	client, err := azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, &azeventhubs.ProducerClientOptions{
 		ApplicationID: "sluice-demo",
 		// A retry inside the client could send a batch twice.
@@ -172,8 +175,8 @@ func dialHub(connectionString, hub string) (connection, error) {
 	return hubConnection{client}, nil
 }
 
-// send implements [connection].
-func (c hubConnection) send(ctx context.Context, partition int, records []record) error {
+// Send implements [Connection].
+func (c hubConnection) Send(ctx context.Context, partition int, records []Record) error {
 	batch, err := c.client.NewEventDataBatch(ctx, &azeventhubs.EventDataBatchOptions{PartitionID: to.Ptr(strconv.Itoa(partition))})
 	if err != nil {
 		return err
@@ -186,18 +189,18 @@ func (c hubConnection) send(ctx context.Context, partition int, records []record
 	return c.client.SendEventDataBatch(ctx, batch, nil)
 }
 
-// close implements [connection].
-func (c hubConnection) close(ctx context.Context) { _ = c.client.Close(ctx) }
+// Close implements [Connection].
+func (c hubConnection) Close(ctx context.Context) { _ = c.client.Close(ctx) }
 
 // message is the event. Its key goes with it in the annotation in which
 // consumers find it: the partition was chosen already.
-func (r *record) message() *azeventhubs.AMQPAnnotatedMessage {
+func (r *Record) message() *azeventhubs.AMQPAnnotatedMessage {
 	m := &azeventhubs.AMQPAnnotatedMessage{
-		Body:       azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{r.body}},
+		Body:       azeventhubs.AMQPAnnotatedMessageBody{Data: [][]byte{r.Body}},
 		Properties: &azeventhubs.AMQPAnnotatedMessageProperties{ContentType: to.Ptr("application/json")},
 	}
-	if r.key != "" {
-		m.MessageAnnotations = map[any]any{"x-opt-partition-key": r.key}
+	if r.Key != "" {
+		m.MessageAnnotations = map[any]any{"x-opt-partition-key": r.Key}
 	}
 	return m
 }

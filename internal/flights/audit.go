@@ -1,15 +1,17 @@
-package demo
+package flights
 
 import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
 	_ "modernc.org/sqlite" // to read the rows without Sluice
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // Audit counts the effects of every event of the hub, by partition and sequence number.
@@ -26,7 +28,20 @@ type Audit struct {
 // Exact reports whether every event has exactly one effect.
 func (a *Audit) Exact() bool { return a.Faults == 0 && a.Waiting == 0 }
 
-func (a *Audit) fault(format string, args ...any) {
+// Verdict is an error if there is a fault, and with once also if an event waits. One and many say
+// so of their number.
+func (a *Audit) Verdict(once bool, one, many string) error {
+	switch {
+	case a.Faults > 0:
+		return fmt.Errorf("not exactly once: %s", a.First)
+	case once && a.Waiting > 0:
+		return errors.New(humanize.Plural(a.Waiting, one, many))
+	}
+	return nil
+}
+
+// Fault counts a fault, and keeps the first.
+func (a *Audit) Fault(format string, args ...any) {
 	if a.Faults++; a.Faults == 1 {
 		a.First = fmt.Sprintf(format, args...)
 	}
@@ -34,7 +49,7 @@ func (a *Audit) fault(format string, args ...any) {
 
 // Audit compares the events of the hub with the rows and the dead letters. It reads the rows itself.
 func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
-	return d.audit(ctx, func(a *Audit, effect recordEffect) error {
+	return d.AuditBy(ctx, func(a *Audit, effect Effect) error {
 		if err := d.auditRows(ctx, a, effect); err != nil {
 			return fmt.Errorf("audit the rows: %w", err)
 		}
@@ -42,16 +57,16 @@ func (d *Demo) Audit(ctx context.Context) (*Audit, error) {
 	})
 }
 
-// recordEffect takes note of an event's effect.
-type recordEffect func(what, partition string, sequence int64)
+// Effect takes note of an event's effect.
+type Effect func(what, partition string, sequence int64)
 
-// audit compares the events of the hub with the effects that written finds, and with the dead
+// AuditBy compares the events of the hub with the effects that written finds, and with the dead
 // letters.
-func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect) error) (*Audit, error) {
-	a := &Audit{Noun: l.pipeline.System.Noun()}
-	effects := make([][]byte, partitions) // how many each event has, by sequence number
+func (s *Scenario) AuditBy(ctx context.Context, written func(*Audit, Effect) error) (*Audit, error) {
+	a := &Audit{Noun: s.Noun}
+	effects := make([][]byte, Partitions) // how many each event has, by sequence number
 	for p := range effects {
-		b, err := l.parts.Source.Bounds(ctx, strconv.Itoa(p))
+		b, err := s.Source.Bounds(ctx, strconv.Itoa(p))
 		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)
 		}
@@ -60,23 +75,23 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 	}
 	effect := func(what, partition string, sequence int64) {
 		p, err := strconv.Atoi(partition)
-		if err != nil || p < 0 || p >= partitions || sequence < 0 || sequence >= int64(len(effects[p])) {
-			a.fault("%s of event %d of partition %s, which the %s does not have", what, sequence, partition, a.Noun)
+		if err != nil || p < 0 || p >= Partitions || sequence < 0 || sequence >= int64(len(effects[p])) {
+			a.Fault("%s of event %d of partition %s, which the %s does not have", what, sequence, partition, a.Noun)
 			return
 		}
 		if effects[p][sequence]++; effects[p][sequence] > 1 {
-			a.fault("event %d of partition %s has more than one effect", sequence, partition)
+			a.Fault("event %d of partition %s has more than one effect", sequence, partition)
 			effects[p][sequence] = 1
 		}
 	}
 	if err := written(a, effect); err != nil {
 		return nil, err
 	}
-	topic, err := l.parts.Source.Describe(ctx)
+	topic, err := s.Source.Describe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	deadLetters, err := l.parts.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
+	deadLetters, err := s.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}
@@ -84,8 +99,8 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 		a.DeadLetters++
 		effect("a dead letter", d.Event.Partition, d.Event.Sequence)
 	}
-	for _, of := range effects {
-		for _, n := range of {
+	for _, counts := range effects {
+		for _, n := range counts {
 			if n == 0 {
 				a.Waiting++
 			}
@@ -94,17 +109,9 @@ func (l *scenario) audit(ctx context.Context, written func(*Audit, recordEffect)
 	return a, nil
 }
 
-// flight is a row without the delay, which may be missing after a retry.
-type flight struct {
-	Date        string `json:"date"`
-	Distance    int64  `json:"distance"`
-	Origin      string `json:"origin"`
-	Destination string `json:"destination"`
-}
-
 // auditRows counts the rows and compares them with what was sent under their
 // partition and sequence number.
-func (d *Demo) auditRows(ctx context.Context, a *Audit, effect recordEffect) error {
+func (d *Demo) auditRows(ctx context.Context, a *Audit, effect Effect) error {
 	db, err := sql.Open("sqlite", d.files.database)
 	if err != nil {
 		return err
@@ -128,15 +135,16 @@ func (d *Demo) auditRows(ctx context.Context, a *Audit, effect recordEffect) err
 		if err != nil || p < 0 || sequence < 0 {
 			continue // effect has counted the fault
 		}
-		body, err := d.flights.record(recordAt(p, sequence))
+		body, err := d.records.Body(recordAt(p, sequence))
 		if err != nil {
 			return err
 		}
 		if err := json.Unmarshal(body, &want); err != nil {
 			return err
 		}
+		want.Delay = nil // may be missing after a retry
 		if got != want {
-			a.fault("the row of event %d of partition %s is not the record that was to be sent", sequence, partition)
+			a.Fault("the row of event %d of partition %s is not the record that was to be sent", sequence, partition)
 		}
 	}
 	return rows.Err()

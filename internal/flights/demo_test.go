@@ -1,4 +1,4 @@
-package demo
+package flights
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 
 	"github.com/sluice-go/sluice/pipeline"
 )
 
 func open(t *testing.T, dir string) *Demo {
 	t.Helper()
-	d, err := Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	d, err := OpenDemo(t.Context(), dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func open(t *testing.T, dir string) *Demo {
 func TestEveryRecordHasOnePlace(t *testing.T) {
 	for _, n := range []int64{0, 1, 2, 3, 4, 5, 1000, 20_001} {
 		seen := make([]bool, n)
-		for p := range partitions {
+		for p := range Partitions {
 			for s := range share(p, n) {
 				i := recordAt(p, s)
 				if i >= n || seen[i] {
@@ -46,7 +47,7 @@ func TestEveryRecordHasOnePlace(t *testing.T) {
 }
 
 func TestSpoiledRecordsLackTheirDelay(t *testing.T) {
-	f, err := unpackFlights()
+	f, err := UnpackRecords()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestSpoiledRecordsLackTheirDelay(t *testing.T) {
 	}
 	in := map[int64]int{}
 	for i := range int64(40_000) {
-		body, err := f.record(i)
+		body, err := f.Body(i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,10 +64,10 @@ func TestSpoiledRecordsLackTheirDelay(t *testing.T) {
 			t.Fatalf("record %d is %s", i, body)
 		}
 		if lacksDelay(i) {
-			in[i%partitions]++
+			in[i%Partitions]++
 		}
 	}
-	if len(in) != partitions {
+	if len(in) != Partitions {
 		t.Errorf("spoiled records by partition: %v", in)
 	}
 }
@@ -74,10 +75,11 @@ func TestSpoiledRecordsLackTheirDelay(t *testing.T) {
 // TestConnectionsAreCutWhileProducing: the producer can't tell whether a batch
 // has arrived, and must neither lose nor repeat it.
 func TestConnectionsAreCutWhileProducing(t *testing.T) {
+	need.RealTime(t)
 	const n = 60_000
 	d := open(t, t.TempDir())
 	done := make(chan error, 1)
-	go func() { done <- d.produceAll(t.Context(), n) }()
+	go func() { done <- d.ProduceAll(t.Context(), n) }()
 	cuts := 0
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
@@ -91,13 +93,13 @@ func TestConnectionsAreCutWhileProducing(t *testing.T) {
 		case <-tick.C:
 			if cuts < 4 {
 				cuts++
-				d.hub.DropConnections()
+				d.Hub.DropConnections()
 			}
 		}
 	}
 	t.Logf("%d cuts", cuts)
-	for p := range partitions {
-		r, err := d.parts.Source.Open(t.Context(), strconv.Itoa(p), driver.Origin, 1)
+	for p := range Partitions {
+		r, err := d.Source.Open(t.Context(), strconv.Itoa(p), driver.Origin, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,7 @@ func TestConnectionsAreCutWhileProducing(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range events {
-				want, err := d.flights.record(recordAt(p, e.Sequence))
+				want, err := d.records.Body(recordAt(p, e.Sequence))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -117,7 +119,7 @@ func TestConnectionsAreCutWhileProducing(t *testing.T) {
 			}
 			s += int64(len(events))
 		}
-		b, err := d.parts.Source.Bounds(t.Context(), strconv.Itoa(p))
+		b, err := d.Source.Bounds(t.Context(), strconv.Itoa(p))
 		if err != nil || b.Last.Sequence != share(p, n)-1 {
 			t.Errorf("partition %d ends at %v, %v", p, b.Last, err)
 		}
@@ -130,7 +132,7 @@ func TestConnectionsAreCutWhileProducing(t *testing.T) {
 func TestOneDemoAtATime(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)
-	if second, err := Open(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil {
+	if second, err := OpenDemo(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil {
 		second.Close(t.Context())
 		t.Error("a second demo has the same directory")
 	}

@@ -8,11 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/partitionstate"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 // idleEvery is how often the totals are logged while they do not change.
@@ -64,6 +65,17 @@ func ShowStages(ctx context.Context, screen *term.Screen, stages ...Stage) {
 			}
 		}
 	})
+}
+
+// ShowDuring shows stages as [ShowStages] does while do runs.
+func ShowDuring(ctx context.Context, screen *term.Screen, do func() error, stages ...Stage) error {
+	var watching sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	watching.Go(func() { ShowStages(watched, screen, stages...) })
+	err := do()
+	unwatch()
+	watching.Wait()
+	return err
 }
 
 // together is a line that the stages share.

@@ -1,4 +1,4 @@
-package demo
+package flights
 
 import (
 	"cmp"
@@ -19,37 +19,37 @@ type ledger struct {
 	entries  map[string][]audit.Entry     // sorted
 }
 
-// found records the effect of an event.
-type found func(partition string, sequence int64)
+// Found records the effect of an event.
+type Found func(partition string, sequence int64)
 
-// hubAudit compares what the hub holds, read by a consumer group of the
+// HubAudit compares what the hub holds, read by a consumer group of the
 // audit's own, with the effects, which read finds, and the dead letters. The
-// demo can run at the same time.
-func (l *scenario) hubAudit(ctx context.Context, consumerGroup string, progress func(events int64), read func(context.Context, found) error) (*audit.Report, error) {
-	source, err := l.pipeline.SourceAs(consumerGroup)
-	if err != nil {
-		return nil, err
-	}
+// demo can run at the same time. It closes source, which reads as that group.
+func (s *Scenario) HubAudit(ctx context.Context, source Source, progress func(events int64), read func(context.Context, Found) error) (*audit.Report, error) {
 	defer source.Close(context.WithoutCancel(ctx))
-	b, err := l.readLedger(ctx, read)
+	topic, err := s.Source.Describe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return audit.Run(ctx, source, b, l.pipeline.Group, &audit.Config{Start: l.pipeline.Start(), StampsFrom: l.pipeline.StampsFrom(), Progress: progress})
+	b, err := s.readLedger(ctx, topic.Group, read)
+	if err != nil {
+		return nil, err
+	}
+	return audit.Run(ctx, source, b, topic.Group, &audit.Config{Progress: progress})
 }
 
 // readLedger reads checkpoints, effects and dead letters. Checkpoints come first:
 // what they have passed was done before, so the reads after them find it.
-func (l *scenario) readLedger(ctx context.Context, read func(context.Context, found) error) (*ledger, error) {
+func (s *Scenario) readLedger(ctx context.Context, group sluice.Group, read func(context.Context, Found) error) (*ledger, error) {
 	b := &ledger{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
-	list, err := l.parts.Checkpoints.Read(ctx, l.pipeline.Group)
+	list, err := s.Checkpoints.Read(ctx, group)
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
 	}
 	for _, p := range list {
 		b.progress[p.Partition] = p
 	}
-	deadLetters, err := l.parts.DeadLetters.List(ctx, l.pipeline.Group, sluice.DeadLetterFilter{})
+	deadLetters, err := s.DeadLetters.List(ctx, group, sluice.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
@@ -63,7 +63,7 @@ func (l *scenario) readLedger(ctx context.Context, read func(context.Context, fo
 		return nil, err
 	}
 	for partition, entries := range b.entries {
-		if p, err := strconv.Atoi(partition); err != nil || p < 0 || p >= partitions {
+		if p, err := strconv.Atoi(partition); err != nil || p < 0 || p >= Partitions {
 			return nil, fmt.Errorf("there is an effect of event %d of partition %s, which the hub does not have", entries[0].Sequence, partition)
 		}
 		slices.SortFunc(entries, func(a, b audit.Entry) int { return cmp.Compare(a.Sequence, b.Sequence) })

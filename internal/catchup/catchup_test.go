@@ -3,6 +3,7 @@ package catchup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
+	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -40,7 +41,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) move(t *testing.T, partition string, to int64) {
 	t.Helper()
-	if _, err := w.store.Reset(t.Context(), group, partition, w.topic.Incarnation, sluice.Position{Sequence: to}); err != nil {
+	if _, err := w.store.Reset(t.Context(), group, partition, w.topic.Incarnation, sluice.Position{Sequence: to}, "set"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -73,6 +74,44 @@ func TestWaitsForEveryPartition(t *testing.T) {
 		}
 		w.move(t, "0", 2)
 		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWaitsForCopies: dead letters that are not copied are not caught up, and are counted at the
+// end.
+func TestWaitsForCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ends := w.ends(t)
+		const letters = 40
+		for i := range letters {
+			e := driver.Event{Partition: []string{"0", "2"}[i%2], Sequence: int64(i)}
+			if err := w.store.Park(t.Context(), []sluice.DeadLetter{{Group: group, Incarnation: w.topic.Incarnation, Event: e}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := ends.WaitCopies(ctx, w.store)
+		if want := "40 dead letters are not copied: check the target of dead_letters.copy_to"; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		for partition := range 3 {
+			var copied []driver.ParkedEvent
+			list, err := w.store.Uncopied(t.Context(), group, fmt.Sprint(partition), 0, letters)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range list {
+				copied = append(copied, driver.ParkedEvent{ID: d.ID, Position: d.Event.Position()})
+			}
+			if err := w.store.MarkCopied(t.Context(), group, fmt.Sprint(partition), copied); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := ends.WaitCopies(t.Context(), w.store); err != nil {
 			t.Error(err)
 		}
 	})

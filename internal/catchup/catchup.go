@@ -1,5 +1,5 @@
 // Package catchup waits until the checkpoints of a consumer group have reached the end that the
-// topic had at some moment, whichever processes move them.
+// topic had at some moment, whichever processes move them, and until its dead letters are copied.
 package catchup
 
 import (
@@ -121,6 +121,69 @@ func (e *Ends) compare(all []sluice.Checkpoint) *Unreached {
 	}
 	return u
 }
+
+// WaitCopies returns nil once all dead letters of the topic's partitions are copied. When ctx ends,
+// it returns an [*Uncopied] with how many are not.
+func (e *Ends) WaitCopies(ctx context.Context, marks driver.CopyMarks) error {
+	for {
+		left := e.uncopied(ctx, marks, 1)
+		if left.Err == nil && left.DeadLetters == 0 {
+			return nil
+		}
+		if clock.Sleep(ctx, pollEvery) != nil {
+			counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), countFor)
+			defer cancel()
+			return e.uncopied(counting, marks, countPage)
+		}
+	}
+}
+
+// countFor is how long dead letters that are not copied are counted, and countPage how many are in
+// memory then.
+const (
+	countFor  = 10 * time.Second
+	countPage = 16
+)
+
+// uncopied counts the dead letters that are not copied. With a page of 1 it stops at the first one.
+func (e *Ends) uncopied(ctx context.Context, marks driver.CopyMarks, page int) *Uncopied {
+	u := &Uncopied{}
+	for _, p := range e.topic.Partitions {
+		for after := int64(0); ; {
+			list, err := marks.Uncopied(ctx, e.topic.Group, p, after, page)
+			u.DeadLetters += len(list)
+			if err != nil {
+				u.Err = err
+				return u
+			}
+			if page == 1 && u.DeadLetters > 0 {
+				return u
+			}
+			if len(list) == 0 {
+				break
+			}
+			after = list[len(list)-1].ID
+		}
+	}
+	return u
+}
+
+// Uncopied is how many dead letters are not copied.
+type Uncopied struct {
+	DeadLetters int   // at least, if Err is set
+	Err         error // why they could not be counted, if so
+}
+
+func (u *Uncopied) Error() string {
+	text := fmt.Sprintf("%d dead letters are not copied: check the target of dead_letters.copy_to", u.DeadLetters)
+	if u.Err != nil {
+		text = fmt.Sprintf("at least %s (the others could not be counted: %v)", text, u.Err)
+	}
+	return text
+}
+
+// Unwrap returns why they could not be counted.
+func (u *Uncopied) Unwrap() error { return u.Err }
 
 // Unreached lists the partitions whose checkpoints have not reached their ends.
 type Unreached struct {
