@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 )
 
@@ -12,6 +14,7 @@ type Checkpoint struct {
 	Partition   string
 	Incarnation string          // of the topic when the checkpoint was created or reset
 	Position    Position        // the last event that is done; Unset until a start was chosen
+	Began       Beginning       // where the events begin that this checkpoint accounts for
 	Owner       string          // of the last claim; empty after a reset
 	Epoch       int64           // of the last claim or reset; it only rises
 	Claims      int             // since the position last moved or an owner left cleanly, including the last claim
@@ -24,8 +27,28 @@ type Checkpoint struct {
 	DeadLettersBelow int64
 }
 
+// Beginning says where the events begin that a checkpoint accounts for. Each of them up to the
+// checkpoint was handled. The zero value means that it is not known: an earlier version stored the
+// checkpoint.
+type Beginning struct {
+	After int64 // sequence number of the event before the first one
+	How   How
+}
+
+// Known reports whether the checkpoint says where it began.
+func (b Beginning) Known() bool { return b.How != "" }
+
+// How says what stored a [Beginning].
+type How string
+
+const (
+	HowStart  How = "start"  // a consumer that found no checkpoint, by its configured start
+	HowImport How = "import" // an operator, from the checkpoint of another processor
+	HowSet    How = "set"    // an operator
+)
+
 // AttemptRecord records the attempts at one event, or at one redrive, so that they are counted
-// across restarts. The zero value means that there were none.
+// across restarts. The zero value means that there were none. A [HaltRecord] takes the same place.
 type AttemptRecord struct {
 	Sequence   int64  // sequence number of the event
 	DeadLetter int64  // ID of the dead letter on redrive; 0 for the event after the position
@@ -34,6 +57,27 @@ type AttemptRecord struct {
 	// Unreturned is how many more attempts were recorded before they began and have not returned:
 	// each time the process ended, unless the last one is still in progress.
 	Unreturned int
+}
+
+// haltMark begins the Error of a record that halts a partition. No attempt is counted there.
+const haltMark = "halted: "
+
+// HaltRecord returns the record that halts a partition until an operator resets its checkpoint,
+// also after a restart. Sequence is that of the event after the position.
+func HaltRecord(sequence int64, why string) AttemptRecord {
+	return AttemptRecord{Sequence: sequence, Error: haltMark + why}
+}
+
+// Halted returns why the partition is halted; empty if it is not.
+func (r AttemptRecord) Halted() (why string) {
+	if r.Attempts != 0 || r.Unreturned != 0 {
+		return ""
+	}
+	why, halted := strings.CutPrefix(r.Error, haltMark)
+	if !halted {
+		return ""
+	}
+	return cmp.Or(why, "no reason stored")
 }
 
 // SequenceRange is a range of events of a partition by sequence number, including both ends.
@@ -46,6 +90,9 @@ type CheckpointStore interface {
 	// is missing, and returns it. It changes and refuses what [TxStore.Claim] does. Once it has
 	// returned, no write sent under an earlier epoch can change the checkpoint.
 	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
+
+	// Begin stores the start of a partition, as [TxStore.Begin] does.
+	Begin(ctx context.Context, lease Lease, from, to Position) error
 
 	// Advance moves the checkpoint to a position and replaces Done by done: ranges after the
 	// position, ascending, which neither touch nor overlap. A store with room for some of them
@@ -71,5 +118,5 @@ type CheckpointStore interface {
 	// Reset moves a checkpoint for an operator, as [TxStore.Reset] does, and clears Done. After a
 	// move back the events after the position are processed again on purpose. A later stage that
 	// removes duplicates takes what is then sent again as new, except for the newest.
-	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
+	Reset(ctx context.Context, group Group, partition, incarnation string, to Position, how How) (epoch int64, err error)
 }

@@ -17,10 +17,17 @@ var (
 	// ErrTimeLimit means that a time limit ended the transaction while the handler was at work, and
 	// that nothing was written. See [TxStore.Commit].
 	ErrTimeLimit = errors.New("time limit passed")
+	// ErrHandlerEnded means that a handler ended the transaction that it was given. What it wrote
+	// may be committed; the checkpoint has not moved. See [TxStore.Commit].
+	ErrHandlerEnded = errors.New("handler ended its transaction")
+	// ErrUnsafeTable means that a table's rows do not come and go with their transaction.
+	ErrUnsafeTable = errors.New("table is not safe")
 	// ErrStolen means that the broker gave the partition to a reader of a higher epoch.
 	ErrStolen = errors.New("partition is read under a higher epoch")
 	// ErrRetention means that retention removed events from the log before they were read.
 	ErrRetention = errors.New("retention removed events before they were read")
+	// ErrMissing means that the checkpoint is gone of a partition that had one.
+	ErrMissing = errors.New("checkpoint is missing")
 	// ErrUndecodable means that the log holds an event that its driver cannot decode.
 	ErrUndecodable = errors.New("event cannot be decoded")
 	// ErrPastEnd means that the position is after the newest event of the log.
@@ -52,6 +59,32 @@ func (e *FencedError) Error() string {
 // Is reports whether target is [ErrFenced].
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
+// HandlerEndedError is an [ErrHandlerEnded] that says how to continue.
+type HandlerEndedError struct {
+	Partition string
+	Why       string // which events it was about, and what is known
+	Next      int64  // sequence number after the checkpoint
+}
+
+func (e *HandlerEndedError) Error() string {
+	return fmt.Sprintf("partition %s: %s: some of its writes may be committed, and the checkpoint has not moved: correct the handler, check which of the events took effect, then continue with `sluice checkpoints set` at sequence %d",
+		e.Partition, e.Why, e.Next)
+}
+
+// Is reports whether target is [ErrHandlerEnded].
+func (e *HandlerEndedError) Is(target error) bool { return target == ErrHandlerEnded }
+
+// UnsafeTableError is an [ErrUnsafeTable] that names the table and says what to do. Nothing was
+// written to it.
+type UnsafeTableError struct{ Table, Why string }
+
+func (e *UnsafeTableError) Error() string {
+	return fmt.Sprintf("table %s is not safe: %s", e.Table, e.Why)
+}
+
+// Is reports whether target is [ErrUnsafeTable].
+func (e *UnsafeTableError) Is(target error) bool { return target == ErrUnsafeTable }
+
 // StolenError is an [ErrStolen] that names the epoch of the other reader, if the broker reports it.
 type StolenError struct {
 	Partition string
@@ -74,13 +107,19 @@ type RetentionError struct {
 	After     int64 // sequence number of the checkpoint, or of the last event read
 	First     int64 // sequence number of the next event that the log still holds
 	// Held says that the log holds older events than the missing ones, so that something
-	// else than retention removed them.
+	// else than retention removed them, or the log did not return them.
 	Held bool
+	// Hint says of Held what is known, and what to check: a clause. Empty: nothing is.
+	Hint string
 	// Unchecked is why it is not known whether the log holds older events; empty if it is known.
 	Unchecked string
 }
 
 func (e *RetentionError) Error() string {
+	if e.Held && e.Hint != "" {
+		return fmt.Sprintf("partition %s: the log did not return events %d to %d: %s; the partition is read again every 10 s; to continue without the events use `sluice checkpoints set` at sequence %d",
+			e.Partition, e.After+1, e.First-1, e.Hint, e.First)
+	}
 	if e.Held {
 		return fmt.Sprintf("partition %s: events %d to %d are missing, though the log holds older ones, so this is not retention: check whether log compaction is on; the partition is read again every 10 s; to continue without the events use `sluice checkpoints set` at sequence %d",
 			e.Partition, e.After+1, e.First-1, e.First)
@@ -111,6 +150,25 @@ func (e *UndecodableError) Error() string {
 // Is reports whether target is [ErrUndecodable].
 func (e *UndecodableError) Is(target error) bool { return target == ErrUndecodable }
 
+// MissingError is an [ErrMissing] that says how it is known that there was a checkpoint.
+type MissingError struct {
+	Partition string
+	Known     string // how it is known: a clause
+	Next      int64  // sequence number after the last position that is known; 0: none is
+}
+
+func (e *MissingError) Error() string {
+	at := "at the first event that is not done"
+	if e.Next > 0 {
+		at = fmt.Sprintf("at sequence %d", e.Next)
+	}
+	return fmt.Sprintf("partition %s: the checkpoint is missing, but it existed (%s): starting again would repeat or skip events: find what removed it, then restore it, or continue with `sluice checkpoints set` %s",
+		e.Partition, e.Known, at)
+}
+
+// Is reports whether target is [ErrMissing].
+func (e *MissingError) Is(target error) bool { return target == ErrMissing }
+
 // RecreatedError is an [ErrRecreated] that names both incarnations.
 type RecreatedError struct {
 	Topic, Partition string
@@ -118,7 +176,7 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("partition %s: topic %s was recreated: it is incarnation %s now, its checkpoint is of incarnation %s: check that the old events are done, then continue with `sluice checkpoints set` at earliest",
+	return fmt.Sprintf("partition %s: topic %s was recreated: it is incarnation %s now, its checkpoint is of incarnation %s: check that the old events are done, then continue with `sluice checkpoints set --all --to earliest --force`",
 		e.Partition, e.Topic, e.Has, e.Had)
 }
 

@@ -35,6 +35,36 @@ type Event struct {
 	// offset, and nothing else. Only readers of a [Topic] that is Sparse return such markers. The
 	// engine moves the checkpoint over them; no handler, sink, hook or dead letter sees one.
 	Control bool
+
+	// Passed says why the numbers before this event hold none: those after the event before, or
+	// after the position that the reader was opened at. A marker's own number counts too. Nil:
+	// there is no such number. Only readers of a [Topic] that is Sparse set it.
+	Passed *Passed
+}
+
+// Passed counts numbers of a log that hold no event for a reader, by the reason. The reader must
+// know the reason: that the log returned nothing for a number does not show that there is no event.
+type Passed struct {
+	Control int64 // records of the log itself, such as those that end a transaction
+	Aborted int64 // events of aborted transactions
+	Removed int64 // what the log has removed by its own rules, such as compaction
+}
+
+// Total returns how many numbers were passed.
+func (p *Passed) Total() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.Control + p.Aborted + p.Removed
+}
+
+// Add adds what another one counts.
+func (p *Passed) Add(more *Passed) {
+	if more != nil {
+		p.Control += more.Control
+		p.Aborted += more.Aborted
+		p.Removed += more.Removed
+	}
 }
 
 // Header is one header of an event.

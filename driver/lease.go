@@ -13,6 +13,9 @@ type Lease struct {
 	Partition string
 	Owner     string // the process that holds it; unique among processes
 	Epoch     int64  // at least 1
+	// Began is the incarnation of the topic whose start was stored under this lease or an earlier
+	// one on the partition: since then the partition has a checkpoint. Empty: none was.
+	Began string
 }
 
 // Member reports whether the lease is a membership instead of a partition. Consumers that balance
@@ -67,6 +70,9 @@ type LeaseStore interface {
 	// taken it. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more,
 	// or was released.
 	Renew(ctx context.Context, lease Lease, ttl time.Duration) error
+	// MarkBegan records the topic's incarnation as the Began of this lease and of those that
+	// follow. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more.
+	MarkBegan(ctx context.Context, lease Lease, incarnation string) error
 	// Release ends the lease, so that the next owner need not wait until it expires. If another
 	// owner or epoch holds the partition, Release does nothing and returns nil.
 	Release(ctx context.Context, lease Lease) error

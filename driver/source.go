@@ -29,6 +29,9 @@ type Topic struct {
 	// means nothing, see [Reader]. In any other topic the numbers are consecutive, and a gap is a
 	// [*RetentionError].
 	Sparse bool
+	// AnyCase says that the log ignores case in the names of its topics and groups, as Event Hubs
+	// does. Then what belongs to the group is stored under the group that [Spelling] returns.
+	AnyCase bool
 }
 
 // Bounds are the ends of what a partition holds. For an empty partition Last.Sequence is First-1.
@@ -124,6 +127,11 @@ type Reader interface {
 	// them too: one for each run of such numbers, at the highest that it has read, which is Last of the
 	// [Bounds] once nothing is left to read. A run that grows afterwards has another marker. Before an
 	// event a marker is allowed and not needed. Markers ascend with the events and count in max.
+	//
+	// Every number is accounted for: it is an event's, or Passed of the next event or marker counts
+	// it. The engine checks this, and halts the partition if a number is missing. A reader that got
+	// nothing for a number, and cannot prove why, asks the log again, and returns a
+	// [*RetentionError] with Held if that lasts.
 	//
 	// A live reader that finds that the log lost events which it has returned fails with any error: the
 	// consumer opens the log again at its position, and Open finds out whether these events were done.

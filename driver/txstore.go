@@ -62,13 +62,21 @@ type TxStore[Tx any] interface {
 	// returned as it is: the caller decides about it.
 	Claim(ctx context.Context, lease Lease, incarnation string) (Checkpoint, error)
 
-	// Commit runs one transaction. In this order it
-	//   - checks that the checkpoint has the lease's owner and epoch and is at step.From, and moves
-	//     it to step.To, by updating exactly one row;
+	// Begin stores the start of a partition: it moves the checkpoint from a position, which is
+	// Unset unless an earlier start is replaced, and stores to as its Began with [HowStart], in one
+	// step. It is fenced as Commit is. After another error the write may have happened or may still
+	// happen: the caller must Claim again.
+	Begin(ctx context.Context, lease Lease, from, to Position) error
+
+	// Commit runs one transaction. In this order it   - checks that the checkpoint has the lease's
+	// owner and epoch and is at step.From, and locks it
+	//     until the transaction ends;
 	//   - calls fn, if it is not nil, with the transaction;
+	//   - checks that the transaction is still the one that holds the lock;
 	//   - stores the dead letters, removes the redriven ones and updates those that failed again,
 	//     each exactly one row that is marked for redrive; removes those of SettleIncarnation;
 	//   - stores the deduplication state and removes what it replaces;
+	//   - moves the checkpoint to step.To, by updating exactly one row;
 	//   - commits, or with DryRun checks the constraints that were deferred, as far as the database
 	//     can, and rolls back.
 	//
@@ -91,6 +99,10 @@ type TxStore[Tx any] interface {
 	//     database's, or that of a context of fn's own. Nothing was written. One event may be the
 	//     cause, or too many at once: the engine repeats the step with fewer, and counts it as the
 	//     event's failure if there is only one;
+	//   - [ErrHandlerEnded]: fn ended the transaction, whatever it returned. What fn wrote may be
+	//     committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts
+	// the
+	//     partition. It is not this error if what fn wrote is known to be rolled back;
 	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock, a
 	//     serialization failure). Nothing was written, and the caller may repeat the step.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
@@ -120,10 +132,10 @@ type TxStore[Tx any] interface {
 	Read(ctx context.Context, group Group) ([]Checkpoint, error)
 
 	// Reset moves a checkpoint for an operator, and creates it if it is missing. It sets the
-	// incarnation, and raises the epoch, which it returns, above every claim so far: an owner that is
-	// still at work is fenced. It clears Owner, Claims, Attempt and Done, and removes the
-	// deduplication state of steps after the position. State that those steps had removed does not
-	// come back: a duplicate, after the position, of a message before it may take effect again if its
-	// ID was removed since.
-	Reset(ctx context.Context, group Group, partition, incarnation string, to Position) (epoch int64, err error)
+	// incarnation and Began, and raises the epoch, which it returns, above every claim so far: an
+	// owner that is still at work is fenced. It clears Owner, Claims, Attempt and Done, and removes
+	// the deduplication state of steps after the position. State that those steps had removed does
+	// not come back: a duplicate, after the position, of a message before it may take effect again
+	// if its ID was removed since.
+	Reset(ctx context.Context, group Group, partition, incarnation string, to Position, how How) (epoch int64, err error)
 }

@@ -30,6 +30,7 @@ func TestFlowsOfServer(t *testing.T) {
 		"credit given up":             {[]performative{&transfer{hasID: true}, state(2)}, 2, 0},
 		"more given up than there is": {[]performative{state(100)}, 100, 0},
 		"aborted":                     {[]performative{&transfer{hasID: true, more: true}, abort{}, state(1)}, 1, 1},
+		"aborted, without a count":    {[]performative{&transfer{hasID: true, more: true}, abort{}, &flow{incomingWindow: 10, hasHandle: true, echo: true}}, 1, 1},
 		"out of date":                 {[]performative{&transfer{hasID: true}, &transfer{hasID: true, deliveryID: 1}, state(1)}, 2, 0},
 	} {
 		bubble(t, name, func(t *testing.T) {

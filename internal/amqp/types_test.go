@@ -167,12 +167,19 @@ func FuzzValue(f *testing.F) {
 	f.Add([]byte{0xe0, 0x04, 0x02, 0x50, 0x01, 0x02})
 	f.Add(claiming(maxDepth, 4000))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, s := decoder{buf: b}, decoder{buf: b}
-		before := allocated()
-		v := d.value()
-		s.skip()
-		if n := allocated() - before; n > uint64(100*len(b)+32<<10) {
-			t.Fatalf("%d bytes take %d bytes of memory", len(b), n)
+		var d, s decoder
+		var v any
+		most := uint64(100*len(b) + 32<<10)
+		took := uint64(math.MaxUint64) // the least: the process counts, and other goroutines allocate too
+		for n := 0; n < 5 && took > most; n++ {
+			d, s = decoder{buf: b}, decoder{buf: b}
+			before := allocated()
+			v = d.value()
+			s.skip()
+			took = min(took, allocated()-before)
+		}
+		if took > most {
+			t.Fatalf("%d bytes take %d bytes of memory", len(b), took)
 		}
 		if d.err != nil {
 			return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // observed is a limiter that records when it grants: under its lock, so that
@@ -89,6 +90,7 @@ func busy(endless bool) (stop func()) {
 // How near the rate comes depends on the machine. With LIMIT_SECONDS set, each
 // rate runs alone for that long, and the median has to be 0.998 of it.
 func TestRealTime(t *testing.T) {
+	need.RealTime(t)
 	if seconds, _ := strconv.Atoi(os.Getenv("LIMIT_SECONDS")); seconds > 0 {
 		measure(t, time.Duration(seconds)*time.Second)
 		return

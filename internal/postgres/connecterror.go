@@ -114,7 +114,11 @@ func refusal(e *pgconn.PgError) string {
 // default if empty) up to date. It returns the schema's name. Its errors are one line that names host,
 // port, database, user, cause and what to do.
 func Prepare(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
-	return PrepareTables(ctx, conn, schema, Stores, Migrations)
+	schema, err := PrepareTables(ctx, conn, schema, Stores, Migrations)
+	if err == nil {
+		err = checkOwn(ctx, conn, schema)
+	}
+	return schema, err
 }
 
 // PrepareTables is [Prepare] for the tables of another component.

@@ -1,13 +1,22 @@
 package postgres
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
 
 // The lexical rules are those of
 // https://www.postgresql.org/docs/current/sql-syntax-lexical.html
 
-// Ending finds a statement in sql that would end the transaction, and returns
+// Ending finds a statement in sql that would end the transaction of a connection, and returns
 // its keywords; empty if there is none.
-func Ending(sql string) string {
+func Ending(conn *pgconn.PgConn, sql string) string {
+	return ending(sql, conn.ParameterStatus("standard_conforming_strings") == "off")
+}
+
+// ending is [Ending] where a backslash escapes in every string, or in those with an E alone.
+func ending(sql string, escapes bool) string {
 	for sql != "" {
 		first, rest := word(sql)
 		second, _ := word(rest)
@@ -27,7 +36,7 @@ func Ending(sql string) string {
 				return first
 			}
 		}
-		sql = next(rest)
+		sql = next(rest, escapes)
 	}
 	return ""
 }
@@ -54,23 +63,23 @@ func word(sql string) (word, rest string) {
 }
 
 // next is what follows the statement that sql is in the middle of.
-func next(sql string) string {
+func next(sql string, escapes bool) string {
 	for i := 0; i < len(sql); {
 		if sql[i] == ';' {
 			return sql[i+1:]
 		}
-		i += token(sql, i)
+		i += token(sql, i, escapes)
 	}
 	return ""
 }
 
 // token is the length of what begins at sql[i]: a comment, a quoted text, a
 // name, or one byte of anything else.
-func token(sql string, i int) int {
+func token(sql string, i int, escapes bool) int {
 	s := sql[i:]
 	switch c := s[0]; {
 	case c == '\'':
-		return quoted(s, 1, '\'', false)
+		return quoted(s, 1, '\'', escapes)
 	case c == '"':
 		return quoted(s, 1, '"', false)
 	case c == '$':

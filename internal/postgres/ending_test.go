@@ -43,8 +43,21 @@ func TestEnding(t *testing.T) {
 		"(SELECT 1); commit":                  "COMMIT",
 		"UPDATE t SET a = e'; commit'":        "",
 	} {
-		if got := Ending(sql); got != want {
+		if got := ending(sql, false); got != want {
 			t.Errorf("Ending(%q) = %q, want %q", sql, got, want)
+		}
+	}
+}
+
+// With standard_conforming_strings = off a backslash escapes in every string.
+func TestEndingWithEscapes(t *testing.T) {
+	for sql, want := range map[string]string{
+		`SELECT 'a\''; COMMIT; SELECT ''`: "COMMIT",
+		`SELECT 'back\'; commit'`:         "",
+		`SELECT "back\"; commit`:          "COMMIT",
+	} {
+		if got := ending(sql, true); got != want {
+			t.Errorf("ending(%q) = %q, want %q", sql, got, want)
 		}
 	}
 }
@@ -54,11 +67,11 @@ func FuzzEnding(f *testing.F) {
 	f.Add("SELECT 1", "SELECT 2")
 	f.Add("SELECT E'\\'' $$ /* -- ", "$$ ' \"")
 	f.Fuzz(func(t *testing.T, before, after string) {
-		Ending(before + after) // comes to an end, without a panic
-		if strings.ContainsAny(before, `'"$/-`) || Ending(before) != "" {
+		ending(before+after, false) // comes to an end, without a panic
+		if strings.ContainsAny(before, `'"$/-`) || ending(before, false) != "" {
 			return
 		}
-		if Ending(before+";commit;"+after) == "" {
+		if ending(before+";commit;"+after, false) == "" {
 			t.Errorf("the COMMIT between %q and %q was not found", before, after)
 		}
 	})

@@ -15,6 +15,9 @@ func OutageIn(err error) *pgconn.PgError {
 	if !errors.As(err, &e) || EncodingFailed(e) {
 		return nil
 	}
+	if ColumnsChanged(e) || e.Code == unsafeTable {
+		return e
+	}
 	switch e.Code {
 	case "55P03", // lock_not_available
 		"25P03", "25P04", // idle_in_transaction_session_timeout, transaction_timeout
@@ -66,6 +69,8 @@ func TimeLimit(e *pgconn.PgError) bool {
 func Advice(e *pgconn.PgError) string {
 	var do string
 	switch {
+	case ColumnsChanged(e):
+		return "the columns are read again, and the batch is repeated"
 	case e.Code == "25006":
 		return "the server accepts no writes: check whether it is a standby"
 	case !StatementFault(e):
@@ -74,6 +79,8 @@ func Advice(e *pgconn.PgError) string {
 		do = "the table has no partition for this row: create it, or a default partition"
 	case e.Code == "42P01":
 		do = "a table is missing: create it, or correct its name"
+	case e.Code == datatypeMismatch:
+		do = "a column has another type: change it, or what is written to it"
 	case e.Code == "42703":
 		do = "a column is missing: create it, or correct its name"
 	case e.Code == "42883":

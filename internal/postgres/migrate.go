@@ -21,6 +21,8 @@ var (
 	migration4 string
 	//go:embed migrations/5.sql
 	migration5 string
+	//go:embed migrations/6.sql
+	migration6 string
 )
 
 // Migration makes one version of the tables out of the one before.
@@ -41,6 +43,7 @@ var Migrations = []Migration{
 	{SQL: migration3, Oldest: 1},
 	{SQL: migration4, Oldest: 1},
 	{SQL: migration5, Oldest: 1},
+	{SQL: migration6, Oldest: 1},
 }
 
 // Stores is the component of [Migrations], by which sluice_schema names their tables.
