@@ -77,7 +77,7 @@ func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 	}
 	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
 	defer cancel()
-	described, err := c.source.Describe(ctx)
+	described, err := c.describeTopic(ctx)
 	topic.asked, topic.every = c.cfg.Clock.Elapsed(), describeEvery
 	if driver.BudgetOf(c.source) > 0 {
 		// Processes that were started together do not ask together.
@@ -91,9 +91,36 @@ func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 		return fmt.Errorf("describe topic: %w", err)
 	}
 	topic.Topic = described
+	c.reportFew(described)
 	c.reopenRecreated(described)
 	c.releaseMissing(topic)
 	return nil
+}
+
+// describeTopic asks the log for the topic. If the log ignores case in names, the group is as the
+// stores spell it.
+func (c *Consumer) describeTopic(ctx context.Context) (topic Topic, err error) {
+	err = callDriver(func() (err error) { topic, err = c.source.Describe(ctx); return err })
+	if err != nil || !topic.AnyCase {
+		return topic, err
+	}
+	c.mu.Lock()
+	group := c.group
+	c.mu.Unlock()
+	if group == (Group{}) {
+		err := callDriver(func() (err error) {
+			group, err = driver.Spelling(ctx, topic.Group, c.leases, c.delivery.groupLister())
+			return err
+		})
+		if err != nil {
+			return Topic{}, err
+		}
+		c.mu.Lock()
+		c.group = group
+		c.mu.Unlock()
+	}
+	topic.Group = group
+	return topic, nil
 }
 
 // reopenRecreated has the log opened again where a reader is of another incarnation of the
@@ -172,16 +199,18 @@ func (l *listingPace) next(c *Consumer, settled bool, listed []driver.LeaseInfo)
 func (c *Consumer) assign(work, idle context.Context, topic Topic) (settled bool, listed []driver.LeaseInfo, err error) {
 	free, missing := c.wanted(topic)
 	if len(free) == 0 && c.balancer == nil {
+		c.standby.waits, c.standby.waited = false, false
 		return false, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(idle, c.cfg.LeaseFor/3)
-	listed, err = c.leases.List(ctx, topic.Group)
+	err = callDriver(func() (err error) { listed, err = c.leases.List(ctx, topic.Group); return err })
 	cancel()
 	if err != nil {
 		return false, nil, fmt.Errorf("list leases: %w", err)
 	}
 	c.observe(Observation{Kind: KindListed})
 	c.checkOwner(listed)
+	c.reportWaiting(topic, free, listed)
 	if c.balancer != nil {
 		if missing, err = c.balancer.balance(work, topic, listed); err != nil || missing < 0 {
 			return false, listed, err
@@ -309,7 +338,11 @@ func (c *Consumer) acquireLease(ctx context.Context, group Group, name string) (
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
 	defer cancel()
-	lease, err := c.leases.Acquire(ctx, group, name, c.cfg.Owner, c.cfg.LeaseFor, above)
+	var lease Lease
+	err := callDriver(func() (err error) {
+		lease, err = c.leases.Acquire(ctx, group, name, c.cfg.Owner, c.cfg.LeaseFor, above)
+		return err
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.takeover[name]
@@ -341,6 +374,7 @@ func (c *Consumer) resting(name string) bool {
 func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 	var fenced *FencedError
 	var stolen *StolenError
+	_, panicked := errors.AsType[*PanicError](cause)
 	c.mu.Lock()
 	delete(c.held, lease.Partition)
 	t := c.takeover[lease.Partition]
@@ -351,6 +385,8 @@ func (c *Consumer) assignmentEnded(lease Lease, cause error) {
 		// Two consumers that do not share a lease store steal the partition from
 		// each other again and again. The growing rest slows that down.
 		t.above = max(t.above, stolen.Epoch, lease.Epoch)
+		t.extendRest(c)
+	case panicked:
 		t.extendRest(c)
 	default:
 		t.rest, t.until = 0, 0

@@ -61,6 +61,7 @@ type assignment struct {
 	// unread: this assignment has chosen the start and has read no event since. The
 	// delivery's goroutine sets it. While the log is read, the one that fetches does.
 	unread bool
+	marked string // the incarnation that the lease is marked with
 }
 
 // newAssignment starts the assignment of a lease that was requested LeaseFor
@@ -68,16 +69,16 @@ type assignment struct {
 func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	a := &assignment{c: c, topic: topic, lease: lease, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
+	a := &assignment{c: c, topic: topic, lease: lease, marked: lease.Began, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
 	a.lag.init()
 	a.work, a.cancel = context.WithCancelCause(work)
 	a.idle, a.stop = context.WithCancel(a.work)
 	a.detachStop = context.AfterFunc(c.stopping, a.stop)
 	a.observe(Observation{Kind: KindAcquired})
-	a.background.Go(func() { a.renewLease(until) })
-	a.background.Go(a.watchEnd)
+	a.background.Go(func() { a.survive(func() { a.renewLease(until) }) })
+	a.background.Go(func() { a.survive(a.watchEnd) })
 	if c.cfg.CopyDeadLetters != nil {
-		a.background.Go(func() { a.copyDeadLetters(c.delivery.copyMarks()) })
+		a.background.Go(func() { a.survive(func() { a.copyDeadLetters(c.delivery.copyMarks()) }) })
 	}
 	watch, endWatch := context.WithCancel(context.WithoutCancel(work))
 	a.endWatch = endWatch
@@ -89,16 +90,10 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 // delivery has a goroutine of its own: if code that is not guarded ends that, the lease
 // must not be renewed for ever with nothing delivered.
 func (a *assignment) deliver() {
-	cause := errDeliveryEnded
-	returns(func() { cause = a.c.delivery.deliver(a) })
-	if errors.Is(cause, errDeliveryEnded) {
-		a.failed(cause)
-	}
+	var cause error
+	returns(func() { a.survive(func() { cause = a.c.delivery.deliver(a) }) })
 	a.end(cause)
 }
-
-// errDeliveryEnded is why an assignment ends whose delivery has not returned.
-var errDeliveryEnded = errors.New("the partition's goroutine was ended (runtime.Goexit): look for code of the log's or the store's driver that ends it")
 
 // end releases the partition after the delivery has returned cause.
 func (a *assignment) end(cause error) {
@@ -108,6 +103,7 @@ func (a *assignment) end(cause error) {
 	a.cancel(ErrStopped)
 	a.detachStop()
 	a.background.Wait()
+	a.notePosition()
 	if errors.Is(cause, ErrStopped) {
 		cause = nil
 	}
@@ -117,7 +113,7 @@ func (a *assignment) end(cause error) {
 	// A lost lease is released too: one that has expired here but not in the
 	// store would make a successor wait.
 	ctx, cancel := a.shutdownCtx()
-	err := a.c.leases.Release(ctx, a.lease)
+	err := callDriver(func() error { return a.c.leases.Release(ctx, a.lease) })
 	cancel()
 	if err == nil {
 		a.observe(Observation{Kind: KindReleased})

@@ -144,6 +144,8 @@ func (d *atLeastOnce[R]) check() error {
 
 func (d *atLeastOnce[R]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
+func (d *atLeastOnce[R]) groupLister() driver.GroupLister { return groupListerOf(d.store) }
+
 func (d *atLeastOnce[R]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
 
 func (d *atLeastOnce[R]) deliver(a *assignment) error {
@@ -158,7 +160,7 @@ func (d *atLeastOnce[R]) deliver(a *assignment) error {
 	}
 	defer leaveRate()
 	w.startBackground()
-	err = a.run(w, d.store)
+	err = a.guarded(func() error { return a.run(w, d.store) })
 	w.drain(err)
 	return err
 }
@@ -180,7 +182,7 @@ func (d *atLeastOnce[R]) redrive(a *assignment) (applied, failed int, err error)
 		return 0, 0, err
 	}
 	w.startBackground()
-	err = w.redriveAll()
+	err = a.guarded(w.redriveAll)
 	w.drain(err)
 	applied, failed = w.redrives.totals()
 	return applied, failed, err

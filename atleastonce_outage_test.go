@@ -178,7 +178,7 @@ func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
 		s.hub.Recreate()
 		set := func() {
 			topic := must(s.hub.Describe(t.Context()))
-			must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Origin))
+			must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Origin, "set"))
 		}
 		set()
 		s.keyed("0", 5, noKey)

@@ -477,6 +477,9 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 	if len(w.queue.delayed) > 0 {
 		at = w.queue.delayed[0].due
 	}
+	if w.rereadWaits && w.rereadAfter > w.a.c.cfg.Clock.Elapsed() {
+		at = min(at, w.rereadAfter)
+	}
 	if w.draining {
 		at = never // nothing more is sent
 	} else if b := &w.breaker; b.tripped && !b.probing && !w.queue.empty() && b.until > w.a.c.cfg.Clock.Elapsed() {

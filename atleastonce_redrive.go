@@ -286,12 +286,30 @@ func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 	return nil
 }
 
-// startRedrives starts the redrives that were found.
+// startRedrives starts the redrives that were found. Those without a body are read from the log for
+// redriveFor at most; then events are read for as long.
 func (w *atLeastOnceWorker[R]) startRedrives(mayRead bool) error {
+	elapsed := w.a.c.cfg.Clock.Elapsed
+	began := elapsed()
+	if mayRead {
+		defer func() { w.reread = elapsed() - began }()
+	}
+	w.rereadWaits = false
 	for d := w.redrives.next(); d != nil; d = w.redrives.next() {
+		if !d.HasBody && (mayRead && elapsed()-began >= redriveFor || !mayRead && elapsed() < w.rereadAfter) {
+			// The later ones wait too: one may have the key of this one.
+			w.redrives.putBack(d)
+			w.rereadWaits = true
+			w.setTimer()
+			return nil
+		}
 		if err := w.startRedrive(d, mayRead); err != nil {
 			w.redrives.putBack(d)
-			return err
+			if errors.Is(err, errReopen) || errors.Is(err, ErrFenced) || errors.Is(err, ErrStolen) || w.a.idle.Err() != nil {
+				return err
+			}
+			w.a.failed(fmt.Errorf("redrive dead letter %d: %w", d.ID, err))
+			return nil
 		}
 	}
 	return nil

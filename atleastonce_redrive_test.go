@@ -122,7 +122,7 @@ func TestRedrivesWaitForEarlierOnes(t *testing.T) {
 		"an earlier one of another incarnation": func(r *redriving) {
 			r.end()
 			r.hub.Recreate()
-			must(r.store.Reset(r.t.Context(), group, "0", must(r.hub.Describe(r.t.Context())).Incarnation, sluice.Position{Sequence: -1}))
+			must(r.store.Reset(r.t.Context(), group, "0", must(r.hub.Describe(r.t.Context())).Incarnation, sluice.Position{Sequence: -1}, "set"))
 			r.keyed("0", 4, noKey)
 			r.keyed("0", 2, func(int) string { return "k" })
 			r.stop = nil
@@ -194,5 +194,81 @@ func TestRedrivesPassEarlierOnes(t *testing.T) {
 		r.redrive(0, time.Time{})
 		r.wrote(2, 3, 1)
 		r.end()
+	})
+}
+
+// refused leaves dead letters without bodies, all marked for a redrive, and the sink that refused
+// them.
+func (s *scene) refused(letters int) *warehouse {
+	s.keyed("0", letters, noKey)
+	w := newWarehouse(s.t)
+	w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+	_, stop := s.pour(w, nil, sluice.Config{BodyLimit: -1})
+	time.Sleep(time.Minute)
+	if err := stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.retry()
+	return w
+}
+
+// Dead letters without bodies are read from the log, for which the reader of the events is closed.
+// The events have their turn all the same, and the command that redrives redrives all.
+func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
+	t.Run("no events", func(t *testing.T) {
+		stage(t, 1, func(s *scene) {
+			const letters = 400
+			w := s.refused(letters)
+			w.says = nil
+			c := must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s, RedriveEvery: time.Minute}))
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(s.t.Context()) }()
+			time.Sleep(10 * time.Minute)
+			if n := len(s.letters()); n != 0 {
+				s.t.Errorf("%d of %d dead letters are left", n, letters)
+			}
+			if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+				s.t.Fatal(err)
+			}
+		})
+	})
+	stage(t, 1, func(s *scene) {
+		const letters, events = 400, 240
+		w := s.refused(letters)
+		sent := map[int64]time.Time{}
+		var late []time.Duration
+		w.says = func(e *sluice.Event, _ int) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if at, ok := sent[e.Sequence]; ok {
+				late = append(late, time.Since(at))
+			}
+			return nil
+		}
+		c := must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s}))
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(s.t.Context()) }()
+		for n := range int64(events) {
+			w.mu.Lock()
+			sent[letters+n] = time.Now()
+			w.mu.Unlock()
+			s.keyed("0", 1, noKey)
+			time.Sleep(time.Second)
+		}
+		if left := len(s.letters()); left > letters*3/4 {
+			s.t.Errorf("%d of %d dead letters are left", left, letters)
+		}
+		if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
+			s.t.Fatal(err)
+		}
+		left := len(s.letters()) // some were redriven meanwhile
+		slices.Sort(late)
+		if len(late) != events || late[events*99/100] > 4*time.Second {
+			s.t.Errorf("%d of %d events, late by up to %v, want 4s at most", len(late), events, late[len(late)*99/100])
+		}
+		c = must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1}))
+		if applied, failed, err := c.Redrive(s.t.Context()); applied != left || failed != 0 || err != nil {
+			s.t.Errorf("redrive: %d of %d applied, %d failed, %v", applied, left, failed, err)
+		}
 	})
 }

@@ -58,6 +58,10 @@ type atLeastOnceWorker[R any] struct {
 	breaker   circuitBreaker
 	doubts    doubts
 	draining  bool // nothing more is sent
+	// Dead letters without a body are read from the log for a time, and not again before an Elapsed
+	// of the clock.
+	reread, rereadAfter time.Duration
+	rereadWaits         bool // some wait for that time
 
 	doneTwice sync.Once // reports a sink that completes a record more than once
 
@@ -97,7 +101,7 @@ func (w *atLeastOnceWorker[R]) startBackground() {
 	w.a.sink.polled(activitySink, func() (changes uint64, busy bool) {
 		return uint64(w.window.finished.Load()), w.window.atSink() > 0
 	})
-	w.background.Go(func() { w.storeAndReport(ctx) })
+	w.background.Go(func() { w.a.survive(func() { w.storeAndReport(ctx) }) })
 	w.background.Go(func() { w.timer.run(ctx, w.a.c.cfg.Clock, w.wakeup) })
 }
 
@@ -198,7 +202,7 @@ func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 func (w *atLeastOnceWorker[R]) storeStart(start Position) error {
 	ctx, cancel := w.a.requestCtx(w.a.work)
 	defer cancel()
-	if err := w.store.Advance(ctx, w.a.lease, w.a.incarnation, start, nil); err != nil {
+	if err := w.store.Begin(ctx, w.a.lease, w.start, start); err != nil {
 		return err
 	}
 	w.start, w.admitted = start, start
@@ -322,6 +326,7 @@ func (w *atLeastOnceWorker[R]) setLostAside(events []*Event) error {
 // deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
+	w.rereadAfter = w.a.c.cfg.Clock.Elapsed() + w.reread
 	for {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()

@@ -132,7 +132,7 @@ func (b *balancer) renewIfDue(work context.Context) error {
 
 func (b *balancer) renew(ctx context.Context) error {
 	began := b.c.cfg.Clock.Elapsed()
-	if err := b.c.leases.Renew(ctx, b.member, b.c.cfg.LeaseFor); err != nil {
+	if err := callDriver(func() error { return b.c.leases.Renew(ctx, b.member, b.c.cfg.LeaseFor) }); err != nil {
 		return fmt.Errorf("renew member lease %s: %w", b.member.Partition, err)
 	}
 	b.renewed = began
@@ -148,7 +148,7 @@ func (b *balancer) leave(work context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(work), min(b.c.cfg.RenewEvery, 5*time.Second))
 	defer cancel()
 	err := b.renew(ctx)
-	if rerr := b.c.leases.Release(ctx, b.member); rerr != nil {
+	if rerr := callDriver(func() error { return b.c.leases.Release(ctx, b.member) }); rerr != nil {
 		err = fmt.Errorf("release member lease %s: %w", b.member.Partition, rerr)
 	}
 	if err != nil {

@@ -70,6 +70,8 @@ func (d *batches) check() error {
 
 func (d *batches) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
+func (d *batches) groupLister() driver.GroupLister { return groupListerOf(d.store) }
+
 func (d *batches) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
 
 func (d *batches) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
@@ -123,6 +125,9 @@ func (s *batchStore) Claim(ctx context.Context, lease Lease, incarnation string)
 		s.careful = s.a.acquired + 2*s.every
 	}
 	if s.incarnation == incarnation && s.at.Sequence < s.done.Sequence {
+		if s.at == driver.Unset {
+			s.a.failed(storedAgain(lease, s.done))
+		}
 		if err := s.save(ctx); err != nil {
 			return cp, err
 		}
@@ -133,6 +138,15 @@ func (s *batchStore) Claim(ctx context.Context, lease Lease, incarnation string)
 	}
 	s.incarnation, s.done = incarnation, cp.Position
 	return cp, nil
+}
+
+// Begin implements [driver.TxStore].
+func (s *batchStore) Begin(ctx context.Context, lease Lease, from, to Position) error {
+	err := s.AtLeastOnceStore.Begin(ctx, lease, from, to)
+	if err == nil {
+		s.done, s.at, s.stored = to, to, s.a.c.cfg.Clock.Elapsed()
+	}
+	return err
 }
 
 // Commit implements [driver.TxStore]. The dead letters are stored before the handler is called with

@@ -28,6 +28,7 @@ type Consumer struct {
 	balancer *balancer      // nil unless partitions are balanced
 	renewals renewals
 	redrives redriveFinder
+	standby  standby
 
 	stopping     context.Context    // ends when Stop is called
 	stop         context.CancelFunc // ends stopping
@@ -41,7 +42,9 @@ type Consumer struct {
 	mu        sync.Mutex // guards what follows; never held over a call
 	held      map[string]*assignment
 	requested map[string]bool          // partitions whose lease is being acquired
+	group     Group                    // as the stores spell it; empty: not known yet, or case counts
 	takeover  map[string]takeoverState // by partition or name of a membership
+	began     map[string]beganAt       // by partition
 	fatal     error                    // ends Run
 
 	ownerReported   bool          // that another process uses the owner name
@@ -75,6 +78,7 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 		held:         map[string]*assignment{},
 		requested:    map[string]bool{},
 		takeover:     map[string]takeoverState{},
+		began:        map[string]beganAt{},
 	}
 	c.renewals.c, c.redrives.c = c, c
 	c.renewals.store, _ = leases.(driver.LeaseRenewer)

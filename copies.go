@@ -56,6 +56,12 @@ func (a *assignment) awaitDeadLetter() {
 	}
 }
 
+// copyNextAndFree calls copyNext and then frees the token, also after a panic.
+func (a *assignment) copyNextAndFree(marks driver.CopyMarks, after int64) (copiedPage, error) {
+	defer func() { <-a.c.copyToken }()
+	return a.copyNext(marks, after)
+}
+
 // copyUncopied copies what the store has, page by page, past dead letters that the target refuses. It
 // stops if the target or the store is down. failed is how many dead letters it has not copied.
 func (a *assignment) copyUncopied(marks driver.CopyMarks) (failed int, err error) {
@@ -65,8 +71,7 @@ func (a *assignment) copyUncopied(marks driver.CopyMarks) (failed int, err error
 		case <-a.idle.Done():
 			return failed, a.ended()
 		}
-		page, notCopied := a.copyNext(marks, after)
-		<-a.c.copyToken
+		page, notCopied := a.copyNextAndFree(marks, after)
 		failed += page.missed
 		if err == nil {
 			err = notCopied

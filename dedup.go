@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -77,10 +76,6 @@ const (
 	rememberFor = 90 * 24 * time.Hour
 	// sweepEvery is the time between two searches for older origins.
 	sweepEvery = time.Hour
-	// maxDedupWords bounds the ids that a partition remembers: 24 MiB, with up to
-	// 64 ids in a word. maxDedupOrigins bounds the number of their origins.
-	maxDedupWords   = 1 << 20
-	maxDedupOrigins = 4096
 )
 
 // ofRedrives is the suffix of the origin that holds the ids of redrives. It is
@@ -93,35 +88,16 @@ type deduplicator struct {
 	belief      stampBelief // whose stamps count
 	loaded      bool
 	origins     map[string]*origin
-	words       int
-	maxWords    int        // bound of words; 0: maxDedupWords
+	words       int        // of all ids
 	decidedUpTo int64      // sequence number of the last event decided
 	decisions   []decision // of the events after the checkpoint that carry a stamp
 	runs        []duplicateRun
 	newest      time.Time             // when the newest event decided was enqueued
 	swept       time.Time             // newest, when old origins were last searched
-	overflowed  string                // the origin whose ids were forgotten too early; for a report
+	full        fullness              // what was forgotten too early; for a report
 	faults      []error               // of stamps: that do not count, the first of each kind, and that go back; for reports
 	noted       [stampFaultKinds]bool // which kinds were among the faults
 	evicted     []string              // origins forgotten because there were too many, in no decision yet
-}
-
-// origin is what is remembered of one emitter's partition.
-type origin struct {
-	name       string
-	ofRedrives bool // it holds the ids of another origin's redrives
-	epoch, low int64
-	believed   believed // what a plausible stamp goes on from
-	floor      int64    // ids up to here are forgotten because there were too many
-	ids        idset.Set
-	redrives   *origin   // nil if there were none
-	at         time.Time // of its last event; its redrives have the same time
-	oldest     time.Time // the time of its oldest stored row; zero if none is stored
-	row        int       // its row in the step being made, from 1; 0 if it has none
-}
-
-func (o *origin) has(id idset.ID) bool {
-	return o.ids.Has(id) || o.redrives != nil && o.redrives.ids.Has(id)
 }
 
 // decision is what was decided about one event.
@@ -155,8 +131,13 @@ type Deduplicator struct {
 	// before the first event. Default: none.
 	StampsFrom []StampSource
 
-	state deduplicator
+	state  deduplicator
+	forgot bool
 }
+
+// Forgot reports whether ids were forgotten because there were too many, or ids of too many
+// origins: since then duplicates may be missed.
+func (r *Deduplicator) Forgot() bool { return r.forgot }
 
 // IsDuplicate takes the log's next event and reports whether it is a duplicate of
 // an earlier one. It cannot detect a duplicate of an event that lies before the
@@ -170,6 +151,7 @@ func (r *Deduplicator) IsDuplicate(e *Event) bool {
 		_ = r.state.load(nil, e.Sequence-1) // no rows, so no error
 	}
 	v, err := r.state.decide(e)
+	r.forgot = r.forgot || len(r.state.full.errors()) > 0
 	return err == nil && v.duplicate
 }
 
@@ -184,14 +166,14 @@ func carriesStamp(e *Event) bool {
 
 // reset forgets what was seen, not the configuration and what was reported.
 func (r *deduplicator) reset() {
-	*r = deduplicator{belief: r.belief, maxWords: cmp.Or(r.maxWords, maxDedupWords), noted: r.noted}
+	*r = deduplicator{belief: r.belief, noted: r.noted}
 }
 
 // load takes over the partition's stored rows, oldest first. The checkpoint stands
 // at done.
 func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 	r.reset()
-	r.loaded, r.decidedUpTo, r.origins = true, done, map[string]*origin{}
+	r.decidedUpTo, r.origins = done, map[string]*origin{}
 	for i := range rows {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
@@ -206,6 +188,10 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 			return fmt.Errorf("stored ids of %s: %w", row.Origin, err)
 		}
 	}
+	r.loaded = true
+	if len(r.origins) > maxDedupOrigins { // those of a build with another bound
+		r.evict(nil)
+	}
 	for _, o := range r.origins {
 		r.forget(o, o.low)
 		if o.redrives == nil {
@@ -217,79 +203,6 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 		o.redrives.at = o.at
 	}
 	return nil
-}
-
-// find returns the origin of a name, and makes it if there is none. If there are
-// too many origins, the one whose last event is oldest is forgotten.
-func (r *deduplicator) find(name string, at time.Time) *origin {
-	if o := r.origins[name]; o != nil {
-		return o
-	}
-	var of *origin // the origin whose redrives these are
-	if base, is := strings.CutSuffix(name, ofRedrives); is && strings.Contains(base, "/") {
-		of = r.find(base, at)
-	}
-	for len(r.origins) >= maxDedupOrigins {
-		r.evict(of)
-	}
-	o := &origin{name: strings.Clone(name), ofRedrives: of != nil, low: driver.Origin.Sequence, floor: driver.Origin.Sequence, at: at}
-	r.origins[o.name] = o
-	if of != nil {
-		of.redrives = o
-	}
-	return o
-}
-
-// evict forgets the origin whose last event is oldest, other than keep.
-func (r *deduplicator) evict(keep *origin) {
-	var oldest *origin
-	for _, o := range r.origins {
-		if o != keep && !o.ofRedrives && (oldest == nil || cmp.Or(o.at.Compare(oldest.at), strings.Compare(o.name, oldest.name)) < 0) {
-			oldest = o
-		}
-	}
-	r.evicted = append(r.evicted, oldest.name)
-	if oldest.redrives != nil {
-		r.evicted = append(r.evicted, oldest.redrives.name)
-	}
-	r.drop(oldest)
-}
-
-// drop forgets an origin and its redrives.
-func (r *deduplicator) drop(o *origin) {
-	r.words -= o.ids.Words()
-	o.ids = idset.Set{}
-	delete(r.origins, o.name)
-	if o.redrives != nil {
-		r.drop(o.redrives)
-		o.redrives = nil
-	}
-}
-
-// add remembers an id. If there are too many, the oldest quarter of the largest
-// origin is forgotten.
-func (r *deduplicator) add(o *origin, id idset.ID) {
-	before := o.ids.Words()
-	o.ids.Add(id)
-	r.words += o.ids.Words() - before
-	if r.words <= r.maxWords {
-		return
-	}
-	for _, other := range r.origins {
-		if n := cmp.Compare(other.ids.Words(), o.ids.Words()); n > 0 || n == 0 && other.name < o.name {
-			o = other
-		}
-	}
-	o.floor = max(o.floor, o.ids.Quarter())
-	r.overflowed = o.name
-	r.forget(o, o.floor)
-}
-
-// forget forgets the ids of events up to a number; a few may stay.
-func (r *deduplicator) forget(o *origin, upTo int64) {
-	before := o.ids.Words()
-	o.ids.Forget(upTo)
-	r.words -= before - o.ids.Words()
 }
 
 // filter returns the events without the duplicates. The checkpoint stands at done.
@@ -467,15 +380,6 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 	}
 	v.evicted, r.evicted = r.evicted, nil
 	return v, nil
-}
-
-// redrivesOf returns where the ids of an origin's redrives are remembered. It lives
-// as long as the origin.
-func (r *deduplicator) redrivesOf(o *origin) *origin {
-	if o.redrives == nil {
-		return r.find(o.name+ofRedrives, o.at)
-	}
-	return o.redrives
 }
 
 // keep moves to the redrives, and returns, the ids that a watermark passes although

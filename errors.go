@@ -17,12 +17,22 @@ var (
 	// ErrUnknown means that a commit was sent and its outcome is unknown. The
 	// engine reads the checkpoint again before it retries anything.
 	ErrUnknown = driver.ErrUnknown
+	// ErrHandlerEnded means that a handler ended the transaction that it was given, by SQL
+	// that reached the database past the store. What it wrote may be committed; the
+	// checkpoint has not moved. The partition is halted, also after a restart, until an
+	// operator sets its checkpoint.
+	ErrHandlerEnded = driver.ErrHandlerEnded
+	// ErrUnsafeTable means that a table's rows do not come and go with their transaction, for
+	// example because it is UNLOGGED, or its engine is MyISAM. The events wait.
+	ErrUnsafeTable = driver.ErrUnsafeTable
 	// ErrStolen means that the broker gave the partition to a reader of a higher
 	// epoch.
 	ErrStolen = driver.ErrStolen
 	// ErrRetention means that events were removed from the log before they were
 	// read. The partition is halted until an operator sets its checkpoint.
 	ErrRetention = driver.ErrRetention
+	// ErrMissing means that the checkpoint is gone of a partition that had one.
+	ErrMissing = driver.ErrMissing
 	// ErrUndecodable means that the log holds an event that its driver cannot decode.
 	// The partition is halted until an operator sets its checkpoint.
 	ErrUndecodable = driver.ErrUndecodable
@@ -53,6 +63,9 @@ var (
 	// ErrSharedOwner means that another process works under this consumer's
 	// [Config].Owner, so that the two take partitions from each other.
 	ErrSharedOwner = errors.New("another process uses the owner name")
+	// ErrDedupFull means that a partition has forgotten causation ids too early, because
+	// it remembered as many as it may. Their duplicates take effect.
+	ErrDedupFull = errors.New("dedup state is full")
 	// ErrStopped is the cause of a handler's cancelled context when the consumer
 	// is stopped and its time is up, or when the context of Run ends.
 	ErrStopped = errors.New("consumer stopped")
@@ -62,10 +75,16 @@ var (
 type (
 	// FencedError is an [ErrFenced] that names the later epoch.
 	FencedError = driver.FencedError
+	// HandlerEndedError is an [ErrHandlerEnded] that says how to continue.
+	HandlerEndedError = driver.HandlerEndedError
+	// UnsafeTableError is an [ErrUnsafeTable] that names the table and says what to do.
+	UnsafeTableError = driver.UnsafeTableError
 	// StolenError is an [ErrStolen] that names the broker's epoch.
 	StolenError = driver.StolenError
 	// RetentionError is an [ErrRetention] that names the events that are gone.
 	RetentionError = driver.RetentionError
+	// MissingError is an [ErrMissing] that says how it is known that there was a checkpoint.
+	MissingError = driver.MissingError
 	// UndecodableError is an [ErrUndecodable] that names the event.
 	UndecodableError = driver.UndecodableError
 	// RecreatedError is an [ErrRecreated] that names both incarnations.

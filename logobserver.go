@@ -101,6 +101,7 @@ func logLine(o *Observation) (slog.Level, string) {
 func logFailure(err error) (slog.Level, string) {
 	var stuck *BacklogError
 	var silent *SilentReaderError
+	var waits *waitingError
 	switch {
 	case errors.As(err, &silent):
 		return slog.LevelWarn, "reader silent, opening another"
@@ -108,6 +109,8 @@ func logFailure(err error) (slog.Level, string) {
 		return slog.LevelWarn, "event stuck in flight"
 	case errors.Is(err, ErrRejected):
 		return slog.LevelWarn, "event rejected, skipped"
+	case errors.As(err, &waits):
+		return slog.LevelWarn, "partitions missing, waiting"
 	case errors.Is(err, ErrSharedOwner):
 		return slog.LevelError, "owner name used by two processes: operator action required"
 	}
@@ -155,6 +158,8 @@ func logFields(o *Observation) []slog.Attr {
 		list = append(list, slog.Duration("took", o.Duration))
 	case KindCopied, KindCopyFailed:
 		list = append(list, slog.Int("dead_letters", o.Events))
+	case KindPassed:
+		list = append(list, slog.Int64("control", o.Passed.Control), slog.Int64("aborted", o.Passed.Aborted), slog.Int64("removed", o.Passed.Removed), slog.String("to", o.To.String()))
 	case KindStalled, KindResumed:
 		list = append(list, slog.Duration("lasted", o.Duration))
 	}

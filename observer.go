@@ -2,6 +2,8 @@ package sluice
 
 import (
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Observer receives an observation of everything that the engine does. The engine
@@ -46,6 +48,7 @@ type Observation struct {
 	InFlight   int           // events read and not done
 	Cost       float64       // what the store charged, in its own unit
 	Waited     time.Duration // time spent waiting for a limit
+	Passed     driver.Passed // numbers without an event, by the reason
 	Err        error
 }
 
@@ -119,6 +122,8 @@ const (
 	// KindCopyFailed: Events dead letters could not be copied, or the store could not be asked for
 	// them (Events is 0) or mark them; they are tried again; Err.
 	KindCopyFailed
+	// KindPassed: numbers without an event were read, up to To; Passed says how many, and why.
+	KindPassed
 )
 
 var kindNames = [...]string{
@@ -128,6 +133,7 @@ var kindNames = [...]string{
 	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
 	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
 	KindStalled: "stalled", KindResumed: "resumed", KindCopied: "copied", KindCopyFailed: "copy failed",
+	KindPassed: "passed",
 }
 
 // String returns the kind's name.

@@ -51,6 +51,28 @@ func (l *ledger) cutOff(owner string) {
 	l.cut[owner] = true
 }
 
+// current is the store of the leases.
+func (l *ledger) current() *sluicetest.Leases {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Leases
+}
+
+// lose replaces the store by an empty one.
+func (l *ledger) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Leases = &sluicetest.Leases{}
+}
+
+func (l *ledger) List(ctx context.Context, g sluice.Group) ([]driver.LeaseInfo, error) {
+	return l.current().List(ctx, g)
+}
+
+func (l *ledger) MarkBegan(ctx context.Context, lease sluice.Lease, incarnation string) error {
+	return l.current().MarkBegan(ctx, lease, incarnation)
+}
+
 // RenewAll renews one lease after the other.
 func (l *ledger) RenewAll(ctx context.Context, leases []sluice.Lease, ttl time.Duration) error {
 	var errs []error
@@ -64,7 +86,7 @@ func (l *ledger) Acquire(ctx context.Context, g sluice.Group, partition, owner s
 	if l.isCut(owner) {
 		return sluice.Lease{}, errCut
 	}
-	lease, err := l.Leases.Acquire(ctx, g, partition, owner, ttl, above)
+	lease, err := l.current().Acquire(ctx, g, partition, owner, ttl, above)
 	if err == nil {
 		l.mu.Lock()
 		l.taken = append(l.taken, taking{time.Now(), owner, partition, lease.Epoch})
@@ -77,14 +99,14 @@ func (l *ledger) Renew(ctx context.Context, lease sluice.Lease, ttl time.Duratio
 	if l.isCut(lease.Owner) {
 		return errCut
 	}
-	return l.Leases.Renew(ctx, lease, ttl)
+	return l.current().Renew(ctx, lease, ttl)
 }
 
 func (l *ledger) Release(ctx context.Context, lease sluice.Lease) error {
 	if l.isCut(lease.Owner) {
 		return errCut
 	}
-	return l.Leases.Release(ctx, lease)
+	return l.current().Release(ctx, lease)
 }
 
 func (l *ledger) takings() []taking {
@@ -549,7 +571,7 @@ func TestCheckpointSetWhileIdle(t *testing.T) {
 				defer run(s, &seen)()
 				time.Sleep(5 * time.Minute)
 				topic := must(s.hub.Describe(s.t.Context()))
-				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin, "set"))
 				time.Sleep(time.Minute)
 				if n := seen.Load(); n != 6 {
 					s.t.Errorf("%d events were delivered, want 3, and the same 3 after the checkpoint was set", n)

@@ -9,9 +9,10 @@ import (
 )
 
 // Rate is how many records a second [AtLeastOnce] may send, over all partitions of all
-// consumers that share it, retries included. No window of one second ever holds more;
-// with enough records waiting, none holds noticeably less. It is safe for concurrent
-// use.
+// consumers that share it, retries included. Every one-second window of grants stays at or
+// below it; with enough records waiting, none is noticeably below. The bound is on grants,
+// not on arrivals: the way to the store can bring requests closer together. It is safe for
+// concurrent use.
 type Rate struct {
 	cluster bool
 

@@ -92,10 +92,12 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 	}
 }
 
-// needsOperator reports whether an error of the log will not pass by itself: the
-// events at the position are gone, were never there, are others now, or cannot be decoded.
+// needsOperator reports whether an error will not pass by itself: the events at the position
+// are gone, were never there, are others now, or cannot be decoded; the checkpoint is gone; or a
+// handler has ended its transaction.
 func needsOperator(err error) bool {
-	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrPastEnd) || errors.Is(err, ErrUndecodable)
+	return errors.Is(err, ErrRetention) || errors.Is(err, ErrRecreated) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrPastEnd) ||
+		errors.Is(err, ErrUndecodable) || errors.Is(err, ErrMissing) || errors.Is(err, ErrHandlerEnded)
 }
 
 // startOvertaken reports whether an error says that retention has passed the start that
@@ -103,6 +105,9 @@ func needsOperator(err error) bool {
 // or a sink has seen lies between that start and another one. After a restart nobody
 // knows that, so this does not outlast the assignment.
 func (a *assignment) startOvertaken(err error) bool {
+	if gone, is := errors.AsType[*RetentionError](err); is && gone.Held {
+		return false
+	}
 	return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.c.cfg.Start)
 }
 
@@ -143,6 +148,15 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		a.incarnation, a.start = topic.Incarnation, driver.Unset
 	}
 	w.claimed(cp)
+	if err := claimHalted(a.lease, cp); err != nil {
+		return err
+	}
+	keeper, keeps := checkpoints.(checkpointKeeper)
+	if keeps {
+		if err := a.checkMissing(w, keeper, cp); err != nil {
+			return err
+		}
+	}
 	if w.position() == driver.Unset || a.seekAgain {
 		if err := a.chooseStart(); err != nil {
 			return err
@@ -156,6 +170,11 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		}
 		a.seekAgain = false
 	}
+	if keeps {
+		if err := a.markBegan(w.position()); err != nil {
+			return err
+		}
+	}
 	if hook := a.c.cfg.Hooks.Assigned; hook != nil && !a.assignedHook {
 		assigned := a.delivery.doing(activityAssigned, 0, 0)
 		a.hook("assigned", func() error { return hook(a.work, a.lease, cp) })
@@ -165,8 +184,8 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 	return nil
 }
 
-// chooseStart sets the start of a partition without a checkpoint. A start that was chosen stays
-// the same when the database has lost it: events after it may have been read.
+// chooseStart sets the start of a partition without a checkpoint. A start that was chosen stays the
+// same until it is known to be stored: the request that stores it may still arrive.
 func (a *assignment) chooseStart() error {
 	from := a.c.cfg.Start
 	switch {
@@ -197,8 +216,9 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 		return err
 	}
 	var reader driver.Reader
+	after := w.position()
 	err = a.request(a.idle, "open log", func(ctx context.Context) (err error) {
-		reader, err = a.c.source.Open(ctx, a.lease.Partition, w.position(), a.lease.Epoch)
+		reader, err = a.c.source.Open(ctx, a.lease.Partition, after, a.lease.Epoch)
 		return err
 	})
 	if err != nil {
@@ -214,12 +234,16 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	if err := a.checkIncarnation(); err != nil {
 		return err
 	}
-	a.observe(Observation{Kind: KindOpened, To: w.position()})
+	a.observe(Observation{Kind: KindOpened, To: after})
 
 	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes)
 	ctx, cancel := context.WithCancel(a.idle)
 	var fetching sync.WaitGroup
-	fetching.Go(func() { buffer.fetch(ctx, watchedReader{reader, &a.reader}, a.fetched) })
+	fetching.Go(func() {
+		a.survive(func() {
+			buffer.fetch(ctx, watchedReader{&countingReader{reader, a, after.Sequence}, &a.reader}, a.fetched)
+		})
+	})
 	defer func() {
 		defer a.delivery.doing(activityReader, 0, 0).done()
 		cancel()
@@ -262,7 +286,7 @@ func (a *assignment) checkIncarnation() error {
 // describe asks the log for the topic.
 func (a *assignment) describe() (topic Topic, err error) {
 	err = a.request(a.idle, "describe topic", func(ctx context.Context) (err error) {
-		topic, err = a.c.source.Describe(ctx)
+		topic, err = a.c.describeTopic(ctx)
 		return err
 	})
 	return topic, err
@@ -301,7 +325,11 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
 	}
-	events, err := r.Read(opening, 1)
+	var events []*Event
+	err = callDriver(func() (err error) {
+		events, err = (&countingReader{r, a, before.Sequence}).Read(opening, 1)
+		return err
+	})
 	late := opening.Err() != nil
 	ctx, cancel := a.shutdownCtx()
 	defer cancel()

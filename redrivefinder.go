@@ -113,7 +113,10 @@ func (f *redriveFinder) ask(r *redriveRequest, group Group) {
 	}
 	returns(func() {
 		var list []string
-		list, r.err = f.store.DuePartitions(r.work, group, held)
+		r.err = callDriver(func() (err error) {
+			list, err = f.store.DuePartitions(r.work, group, held)
+			return err
+		})
 		for _, p := range list {
 			r.due[p] = true
 		}

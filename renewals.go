@@ -3,6 +3,8 @@ package sluice
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -118,5 +120,9 @@ func (r *renewals) run(round *renewalRound) {
 	// of those.
 	ctx, cancel := context.WithTimeout(round.work, cfg.LeaseFor/6)
 	defer cancel()
-	round.renewed = r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) == nil
+	err := callDriver(func() error { return r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) })
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
+		r.c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
+	}
+	round.renewed = err == nil
 }

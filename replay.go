@@ -45,6 +45,8 @@ func (d *replay) redriveDue(context.Context, Group, string) (bool, error) { retu
 
 func (d *replay) copyMarks() driver.CopyMarks { return nil }
 
+func (d *replay) groupLister() driver.GroupLister { return nil }
+
 func (d *replay) redriveFinder() driver.RedriveFinder { return nil }
 
 func (d *replay) redrive(*assignment) (applied, failed int, err error) {
@@ -53,7 +55,7 @@ func (d *replay) redrive(*assignment) (applied, failed int, err error) {
 
 func (d *replay) deliver(a *assignment) error {
 	w := &replayWorker{a: a, Replayer: d.Replayer, pos: driver.Unset}
-	err := a.run(w, noCheckpoints{})
+	err := a.guarded(func() error { return a.run(w, noCheckpoints{}) })
 	w.discard(err)
 	return err
 }

@@ -363,7 +363,7 @@ func TestSparseSetBack(t *testing.T) {
 		end()
 		s.hub.Compact("0", 2, 6)
 		topic := must(s.hub.Describe(t.Context()))
-		must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Origin, "set"))
 		_, end = s.consume("b", whole2, sluice.Config{})
 		time.Sleep(time.Minute)
 		end()
@@ -413,7 +413,7 @@ func TestTruncated(t *testing.T) {
 			t.Errorf("rows %v", got)
 		}
 		topic := must(s.hub.Describe(t.Context()))
-		must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Position{Sequence: 2}))
+		must(s.store.Reset(t.Context(), group, "0", topic.Incarnation, driver.Position{Sequence: 2}, "set"))
 		time.Sleep(time.Minute)
 		end()
 		if got := s.rows(); !slices.Equal(got, []int64{0, 1, 3, 4, 3, 4, 5, 6}) || s.position("0") != 7 {

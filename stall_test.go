@@ -318,7 +318,7 @@ func TestDeliveryThatIsEndedReleasesItsLease(t *testing.T) {
 		if rows := s.rows(); len(rows) != 1 {
 			s.t.Errorf("rows %v, want one", rows)
 		}
-		if lost := s.of(sluice.KindLost); len(lost) != 1 || !strings.Contains(lost[0].Err.Error(), "the partition's goroutine was ended") {
+		if lost := s.of(sluice.KindLost); len(lost) != 1 || !strings.Contains(lost[0].Err.Error(), "a goroutine of the partition was ended") {
 			s.t.Errorf("lost %v", lost)
 		}
 		stop()

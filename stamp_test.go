@@ -242,7 +242,7 @@ func TestStampNamesDeadLetters(t *testing.T) {
 		before := last(29).ID.Source
 		s.hub.Recreate()
 		sink.says = func(*sluice.Event) error { return nil }
-		must(s.store.Reset(s.t.Context(), group, "0", must(s.hub.Describe(s.t.Context())).Incarnation, driver.Origin))
+		must(s.store.Reset(s.t.Context(), group, "0", must(s.hub.Describe(s.t.Context())).Incarnation, driver.Origin, "set"))
 		s.retry()
 		s.send("0", "good", "good")
 		run("f")

@@ -27,6 +27,8 @@ type Delivery interface {
 	copyMarks() driver.CopyMarks
 	// redriveFinder returns the store of dead letters, nil if it finds redrives by partition only.
 	redriveFinder() driver.RedriveFinder
+	// groupLister returns the store of checkpoints, nil if it does not list groups.
+	groupLister() driver.GroupLister
 }
 
 // Transactional delivers each event's effect exactly once: the handler's
@@ -58,6 +60,13 @@ func (d *transactional[Tx]) check() error {
 
 func (d *transactional[Tx]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
 
+func (d *transactional[Tx]) groupLister() driver.GroupLister { return groupListerOf(d.store) }
+
+func groupListerOf(store any) driver.GroupLister {
+	lister, _ := store.(driver.GroupLister)
+	return lister
+}
+
 func (d *transactional[Tx]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
 
 func (d *transactional[Tx]) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
@@ -82,8 +91,9 @@ func (d *transactional[Tx]) newWorker(a *assignment) *batchWorker[Tx] {
 // which differ in their [workerPolicy]. transactional_limit.go says how many events a batch
 // has, transactional_apply.go splits batches that fail, transactional_commit.go commits
 // them, transactional_brake.go decides whether an event is to blame,
-// transactional_suspect.go finds events that end the process, and
-// transactional_redrive.go redrives dead letters.
+// transactional_suspect.go finds events that end the process, transactional_halt.go halts the
+// partition of a handler that ends its transaction, and transactional_redrive.go redrives dead
+// letters.
 type batchWorker[Tx any] struct {
 	a       *assignment
 	store   driver.TxStore[Tx] // of Batches, a batchStore
@@ -122,11 +132,17 @@ func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler Han
 	}
 }
 
-// deliverAll delivers the partition's events until the assignment ends.
+// deliverAll delivers the partition's events until the assignment ends. After a panic the attempt
+// stays on record, as if it had ended the process: a batch whose commit panics each time is
+// isolated.
 func (w *batchWorker[Tx]) deliverAll() error {
-	defer w.a.leave(w.store)
-	defer w.takeBack()
-	return w.a.run(w, w.store)
+	err := w.a.guarded(func() error { return w.a.run(w, w.store) })
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
+		return err
+	}
+	w.takeBack()
+	w.a.leave(w.store)
+	return err
 }
 
 // claimed implements worker.
@@ -150,16 +166,22 @@ func (w *batchWorker[Tx]) claimed(cp Checkpoint) {
 
 // storeStart implements worker.
 func (w *batchWorker[Tx]) storeStart(start Position) error {
-	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: start}, Batch{})
-	if errors.Is(err, errReclaimed) {
-		return errReopen
+	ctx, cancel := w.a.requestCtx(w.a.work)
+	defer cancel()
+	if err := w.store.Begin(ctx, w.a.lease, w.pos, start); err != nil {
+		return err
 	}
-	return err
+	w.pos = start
+	w.record.clear()
+	return nil
 }
 
 // prepare implements worker. It redrives: dead letters without a stored body are
 // read from the log, and the broker allows no other reader of this consumer.
 func (w *batchWorker[Tx]) prepare() error {
+	if err := w.halted(); err != nil {
+		return err
+	}
 	if w.attemptsOnRecord() {
 		w.redrives.due = true // after that event
 		return nil
@@ -195,6 +217,14 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	}
 	defer ticking.Wait()
 	defer cancel()
+	w.redrives.rest(cfg.Clock.Elapsed()) // the time in which the log was opened was not the events'
+	rest := w.redrives.round
+	ticking.Go(func() {
+		if cfg.Clock.Sleep(ctx, rest) == nil {
+			wake(buffer.ready)
+		}
+	})
+	waiting := true              // the reader may have events that wait
 	taken := cfg.Clock.Elapsed() // when there were events last
 	checked := taken             // when the checkpoint was known to be this lease's
 	for {
@@ -218,7 +248,7 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 			taken = cfg.Clock.Elapsed()
-			checked = taken
+			checked, waiting = taken, false
 			continue
 		}
 		if gaps.fired() {
@@ -226,7 +256,7 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 		}
-		if w.redrives.due && w.redrives.restUntil > 0 && !w.attemptsOnRecord() {
+		if waiting = waiting && cfg.Clock.Elapsed() < w.redrives.restUntil; w.redrives.due && w.redrives.restUntil > 0 && !waiting && !w.attemptsOnRecord() {
 			w.redrives.restUntil = 0 // there are no events that wait
 			continue
 		}
@@ -313,9 +343,8 @@ func (w *batchWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
 		}
 	}
 	kept := w.dedup.filter(events, w.pos.Sequence)
-	if w.dedup.overflowed != "" {
-		w.a.failed(fmt.Errorf("dedup state is full: the oldest causation ids of %s were forgotten, so duplicates of their messages are not detected: check that this emitter can store its checkpoint", w.dedup.overflowed))
-		w.dedup.overflowed = ""
+	for _, err := range w.dedup.full.errors() {
+		w.a.failed(err)
 	}
 	w.reportStamps()
 	return kept, nil

@@ -112,14 +112,17 @@ func (w *batchWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
 	}
 }
 
+func (w *batchWorker[Tx]) stepCommit(step driver.Step, b Batch) error {
+	defer w.a.delivery.doing(activityCommit, 0, 0).done()
+	return w.store.Commit(w.a.work, step, w.handle(b))
+}
+
 // commit runs one step with the handler applied to a batch, which may be empty. It
 // returns nil if the step is known to be done, a [*driver.HandlerError] if an event is at
 // fault or a redrive has failed, errReclaimed if the step is to be tried again, or the
 // reason why the assignment must end.
 func (w *batchWorker[Tx]) commit(step driver.Step, b Batch) error {
-	committing := w.a.delivery.doing(activityCommit, 0, 0)
-	err := w.store.Commit(w.a.work, step, w.handle(b))
-	committing.done()
+	err := w.stepCommit(step, b)
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
@@ -129,6 +132,8 @@ func (w *batchWorker[Tx]) commit(step driver.Step, b Batch) error {
 			w.record.clear()
 		}
 		return nil
+	case errors.Is(err, driver.ErrHandlerEnded):
+		return w.halt(b, err)
 	case errors.As(err, &failed) && w.a.work.Err() == nil:
 		return w.handlerFailed(b, failed)
 	}

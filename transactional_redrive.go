@@ -24,9 +24,13 @@ const redriveFor = time.Second
 // checkpoint.
 type redrivePace struct {
 	due       bool          // it is time to look for redrives
+	round     time.Duration // how long the last round took
 	restUntil time.Duration // but not before this, by Clock.Elapsed, while there are events
 	after     int64         // ID of the dead letter that ended the last round; 0: none
 }
+
+// rest gives the events after the checkpoint as much time as the last round took.
+func (p *redrivePace) rest(now time.Duration) { p.restUntil = now + p.round }
 
 // interval fires at regular intervals.
 type interval struct{ due atomic.Bool }
@@ -124,7 +128,10 @@ func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 func (w *batchWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
 	began := elapsed()
-	defer func() { w.redrives.restUntil = elapsed() + elapsed() - began }()
+	defer func() {
+		w.redrives.round = elapsed() - began
+		w.redrives.rest(elapsed())
+	}()
 	// A dead letter that always meets an outage must not keep the others from their turn.
 	if i := slices.IndexFunc(due, func(d DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
 		due = slices.Concat(due[i+1:], due[:i+1])

@@ -356,56 +356,6 @@ func (s *scene) lateness(during time.Duration, cfg sluice.Config, h sluice.Handl
 	return worst
 }
 
-// manyParked leaves 100 dead letters.
-func (s *scene) manyParked() {
-	s.send("0", slices.Repeat([]string{"reject"}, 100)...)
-	_, end := s.consume("before", mended, sluice.Config{})
-	time.Sleep(time.Minute)
-	end()
-	if n := len(s.letters()); n != 100 {
-		s.t.Fatalf("%d dead letters", n)
-	}
-	s.retry()
-}
-
-// Redrives that time out, and redrives that take long, leave the events after the
-// checkpoint their share of the time.
-func TestRedrivesAndEventsTakeTurns(t *testing.T) {
-	t.Run("time-outs", func(t *testing.T) {
-		stage(t, 1, func(s *scene) {
-			s.manyParked()
-			s.store.Faults = &refused{func(step driver.Step) error {
-				if len(step.Redriven) > 0 {
-					time.Sleep(10 * time.Second)
-					return errors.New("no answer")
-				}
-				return nil
-			}}
-			if worst := s.lateness(5*time.Minute, sluice.Config{}, mended); worst > 25*time.Second {
-				s.t.Errorf("an event waited for %v", worst)
-			}
-		})
-	})
-	t.Run("slow", func(t *testing.T) {
-		stage(t, 1, func(s *scene) {
-			s.manyParked()
-			worst := s.lateness(5*time.Minute, sluice.Config{}, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
-				if b.Redriven {
-					time.Sleep(400 * time.Millisecond)
-				}
-				return mended(ctx, tx, b)
-			})
-			if worst > 3*time.Second {
-				s.t.Errorf("an event waited for %v", worst)
-			}
-			if n := len(s.letters()); n != 0 {
-				s.t.Errorf("%d dead letters are left", n)
-			}
-			s.exactly(400)
-		})
-	})
-}
-
 // One dead letter whose redrive always meets an outage does not keep the others from theirs.
 func TestRedriveThatAlwaysTimesOut(t *testing.T) {
 	stage(t, 1, func(s *scene) {
@@ -448,7 +398,7 @@ func TestSetBackSettlesDeadLetters(t *testing.T) {
 				end()
 				c.prepare(s)
 				topic := must(s.hub.Describe(s.t.Context()))
-				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}))
+				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}, "set"))
 				// Event 0 is before the checkpoint, event 3 fails again.
 				_, end = s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 					for _, e := range b.Events {
@@ -487,7 +437,7 @@ func TestCommandLeavesEventsToTheConsumer(t *testing.T) {
 		end()
 		s.retry()
 		topic := must(s.hub.Describe(s.t.Context()))
-		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 0}, "set"))
 		lease := must(s.leases.Acquire(s.t.Context(), group, "0", "the command that set it back", time.Minute, 0))
 		if err := s.leases.Release(s.t.Context(), lease); err != nil {
 			s.t.Fatal(err)
@@ -576,7 +526,7 @@ func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.send("0", "good", "good", "good")
 		topic := must(s.hub.Describe(s.t.Context()))
-		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin, "set"))
 		letter := sluice.DeadLetter{Group: group, Incarnation: topic.Incarnation, Status: sluice.StatusDead, HasBody: true,
 			Event: sluice.Event{Partition: "0", Sequence: 1, Body: []byte("good")}}
 		if err := s.store.Park(s.t.Context(), []sluice.DeadLetter{letter}); err != nil {

@@ -251,7 +251,7 @@ func TestRedriveLeavesItsCountToNoEvent(t *testing.T) {
 		end()
 		s.hub.Recreate()
 		topic := must(s.hub.Describe(s.t.Context()))
-		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin))
+		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Origin, "set"))
 		s.retry()
 		for n := range 2 {
 			if !s.life(n, func(b sluice.Batch) bool { return b.Redriven }) {

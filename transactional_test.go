@@ -19,6 +19,7 @@ import (
 
 // scene is a consumer's surroundings in one bubble.
 type scene struct {
+	panics bool // a driver panics in this test
 	t      *testing.T
 	hub    *sluicetest.Hub
 	leases *ledger
@@ -43,6 +44,9 @@ func stage(t *testing.T, partitions int, run func(*scene)) {
 func (s *scene) Observe(o sluice.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if o.Err != nil && !s.panics && strings.Contains(o.Err.Error(), "panic outside of the handler") {
+		s.t.Errorf("partition %s: %v", o.Partition, o.Err)
+	}
 	s.seen = append(s.seen, o)
 }
 
@@ -402,7 +406,7 @@ func TestStopsWhereAPersonMustAct(t *testing.T) {
 				// A person acts, and the partition goes on by itself.
 				topic := must(s.hub.Describe(s.t.Context()))
 				bounds := must(s.hub.Bounds(s.t.Context(), "0"))
-				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: bounds.First - 1}))
+				must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: bounds.First - 1}, "set"))
 				time.Sleep(time.Minute)
 				if p := s.position("0"); p != bounds.Last.Sequence || len(s.rows()) != 1+int(bounds.Last.Sequence-bounds.First+1) {
 					s.t.Errorf("went on to %d, %d rows", p, len(s.rows()))

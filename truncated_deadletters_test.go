@@ -80,7 +80,7 @@ func (s *scene) effects(l *bodies) []string {
 func (s *scene) goOn(end int64) {
 	s.t.Helper()
 	topic := must(s.hub.Describe(s.t.Context()))
-	must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Position{Sequence: end - 1}))
+	must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, driver.Position{Sequence: end - 1}, "set"))
 }
 
 // The dead letter of an event that the log has lost stands in nobody's way: the event that has its

@@ -1,0 +1,104 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// A partition whose checkpoint was deleted looks like one that was never begun. To begin it again
+// would repeat or skip events, so the two are told apart by what else remembers the checkpoint:
+// this process, the lease, and the dead letters. A checkpoint that an operator has set to no
+// position begins again.
+
+// checkpointKeeper is a [claimer] that stores checkpoints.
+type checkpointKeeper interface {
+	Begin(ctx context.Context, lease Lease, from, to Position) error
+	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error)
+}
+
+// beganAt is what a consumer remembers of a partition that it has had a checkpoint of.
+type beganAt struct {
+	incarnation string
+	position    int64
+}
+
+// checkMissing returns a [MissingError] if a claim has found no checkpoint of a partition that had
+// one.
+func (a *assignment) checkMissing(w worker, store checkpointKeeper, cp Checkpoint) error {
+	if cp.Position != driver.Unset || cp.Began.Known() {
+		return nil
+	}
+	if at := w.position(); at != driver.Unset {
+		// The worker knows what is done, and stores it again.
+		a.failed(storedAgain(a.lease, at))
+		return nil
+	}
+	missing := &MissingError{Partition: a.lease.Partition}
+	a.c.mu.Lock()
+	began, here := a.c.began[a.lease.Partition]
+	a.c.mu.Unlock()
+	if here && began.incarnation == a.incarnation {
+		missing.Known, missing.Next = fmt.Sprintf("this process stored it at %v", Position{Sequence: began.position}), began.position+1
+		return missing
+	}
+	if a.lease.Began == a.incarnation {
+		missing.Known = "the lease records it"
+		return missing
+	}
+	if cp.DeadLettersBelow > 0 {
+		missing.Known, missing.Next = fmt.Sprintf("there is a dead letter of event %d", cp.DeadLettersBelow-1), cp.DeadLettersBelow
+		return missing
+	}
+	var parked []driver.ParkedEvent
+	err := a.request(a.work, "look for dead letters", func(ctx context.Context) (err error) {
+		parked, err = store.Parked(ctx, a.lease.Group, a.lease.Partition, a.incarnation, driver.Origin.Sequence)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if n := len(parked); n > 0 {
+		last := parked[n-1].Position.Sequence
+		missing.Known, missing.Next = fmt.Sprintf("there is a dead letter of event %d", last), last+1
+		return missing
+	}
+	return nil
+}
+
+// storedAgain is the warning of an owner that knows what is done without the checkpoint.
+func storedAgain(lease Lease, at Position) error {
+	return fmt.Errorf("partition %s: its checkpoint was gone, and is stored again at %v: find out what removed it", lease.Partition, at)
+}
+
+// markBegan has this process and the lease remember that the partition has a checkpoint.
+func (a *assignment) markBegan(at Position) error {
+	a.remember(at.Sequence)
+	if a.marked == a.incarnation {
+		return nil
+	}
+	err := a.request(a.work, "mark lease", func(ctx context.Context) error {
+		return a.c.leases.MarkBegan(ctx, a.lease, a.incarnation)
+	})
+	if err == nil {
+		a.marked = a.incarnation
+	}
+	return err
+}
+
+// notePosition has this process remember how far the partition got.
+func (a *assignment) notePosition() {
+	a.c.mu.Lock()
+	began, here := a.c.began[a.lease.Partition]
+	a.c.mu.Unlock()
+	if here && began.incarnation == a.incarnation {
+		a.remember(max(began.position, a.lag.done.Load()))
+	}
+}
+
+func (a *assignment) remember(position int64) {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	a.c.began[a.lease.Partition] = beganAt{a.incarnation, position}
+}
