@@ -335,20 +335,20 @@ func TestCheckpointSuiteCatches(t *testing.T) {
 		}
 	})
 	add("keeps what is done at a reset", func(b *bentCheckpoints, good *Store) {
-		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 			lease := sluice.Lease{Group: group, Partition: partition}
 			done := b.row(lease).Done
-			epoch, err := good.Reset(ctx, group, partition, incarnation, to)
+			epoch, err := good.Reset(ctx, group, partition, incarnation, to, how)
 			b.edit(lease, func(c *checkpoint) { c.Done = done })
 			return epoch, err
 		}
 	})
 	add("resets only what is there", func(b *bentCheckpoints, good *Store) {
-		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 			if b.row(sluice.Lease{Group: group, Partition: partition}).Epoch == 0 {
 				return 0, nil
 			}
-			return good.Reset(ctx, group, partition, incarnation, to)
+			return good.Reset(ctx, group, partition, incarnation, to, how)
 		}
 	})
 	suite.Caught(t, storetest.TestCheckpoints, drivers)

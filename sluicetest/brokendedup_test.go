@@ -108,11 +108,11 @@ func brokenDedup() []suite.Broken[storetest.TxHarness[*Tx]] {
 	})
 	reset := func(how string, gone func(f dedupEntry, to sluice.Position) bool) {
 		add(how, func(b *bentStore, good *Store) {
-			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 				at := place{group, partition}
 				var before []dedupEntry
 				b.locked(func() { before = slices.Clone(good.dedup[at]) })
-				epoch, err := good.Reset(ctx, group, partition, incarnation, to)
+				epoch, err := good.Reset(ctx, group, partition, incarnation, to, how)
 				b.locked(func() {
 					if good.dedup != nil {
 						good.dedup[at] = slices.DeleteFunc(before, func(f dedupEntry) bool { return gone(f, to) })

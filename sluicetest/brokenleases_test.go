@@ -95,6 +95,13 @@ func TestLeasesSuiteCatches(t *testing.T) {
 			return l, err
 		}
 	})
+	add("forgets the mark", func(b *bentLeases, good *Leases) {
+		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, above int64) (sluice.Lease, error) {
+			l, err := good.Acquire(ctx, group, partition, owner, ttl, above)
+			l.Began = ""
+			return l, err
+		}
+	})
 	add("ignores above", func(b *bentLeases, good *Leases) {
 		b.acquire = func(ctx context.Context, group sluice.Group, partition, owner string, ttl time.Duration, _ int64) (sluice.Lease, error) {
 			return good.Acquire(ctx, group, partition, owner, ttl, 0)

@@ -106,6 +106,12 @@ func brokenSparseSources() (drivers []suite.Broken[storetest.SourceHarness]) {
 			e.Sequence--
 		}
 	})
+	each("does not count the numbers that it passed", func(e *sluice.Event) { e.Passed = nil })
+	each("counts an event among the numbers that it passed", func(e *sluice.Event) {
+		if e.Passed != nil {
+			e.Passed.Control++
+		}
+	})
 	each("returns numbers without an event as events", func(e *sluice.Event) { e.Control = false })
 	each("gives a marker a body", func(e *sluice.Event) {
 		if e.Control {

@@ -13,130 +13,6 @@ import (
 	"github.com/sluice-go/sluice/storetest"
 )
 
-// handler is what a transaction runs.
-type handler = func(ctx context.Context, tx *Tx) error
-
-// bentStore is a store whose methods can be replaced.
-type bentStore struct {
-	*Store
-	claim     func(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error)
-	commit    func(ctx context.Context, step driver.Step, fn handler) error
-	record    func(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error
-	leave     func(ctx context.Context, lease sluice.Lease) error
-	due       func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error)
-	readDedup func(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error)
-	read      func(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
-	reset     func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
-}
-
-func (b *bentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
-	if b.claim != nil {
-		return b.claim(ctx, lease, incarnation)
-	}
-	return b.Store.Claim(ctx, lease, incarnation)
-}
-
-func (b *bentStore) Commit(ctx context.Context, step driver.Step, fn handler) error {
-	if fn == nil {
-		fn = func(context.Context, *Tx) error { return nil }
-	}
-	if b.commit != nil {
-		return b.commit(ctx, step, fn)
-	}
-	return b.Store.Commit(ctx, step, fn)
-}
-
-func (b *bentStore) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
-	if b.record != nil {
-		return b.record(ctx, lease, at, attempt)
-	}
-	return b.Store.RecordAttempt(ctx, lease, at, attempt)
-}
-
-func (b *bentStore) Leave(ctx context.Context, lease sluice.Lease) error {
-	if b.leave != nil {
-		return b.leave(ctx, lease)
-	}
-	return b.Store.Leave(ctx, lease)
-}
-
-func (b *bentStore) Due(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-	if b.due != nil {
-		return b.due(ctx, group, partition, limit)
-	}
-	return b.Store.Due(ctx, group, partition, limit)
-}
-
-func (b *bentStore) ReadDedup(ctx context.Context, group sluice.Group, partition string) ([]driver.DedupState, error) {
-	if b.readDedup != nil {
-		return b.readDedup(ctx, group, partition)
-	}
-	return b.Store.ReadDedup(ctx, group, partition)
-}
-
-func (b *bentStore) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error) {
-	if b.read != nil {
-		return b.read(ctx, group)
-	}
-	return b.Store.Read(ctx, group)
-}
-
-func (b *bentStore) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
-	if b.reset != nil {
-		return b.reset(ctx, group, partition, incarnation, to)
-	}
-	return b.Store.Reset(ctx, group, partition, incarnation, to)
-}
-
-// row is a checkpoint as it is stored, or an empty one.
-func (b *bentStore) row(lease sluice.Lease) (row checkpoint) {
-	b.edit(lease, func(c *checkpoint) { row = *c })
-	return row
-}
-
-// edit changes a checkpoint behind the store's back.
-func (b *bentStore) edit(lease sluice.Lease, fn func(c *checkpoint)) {
-	b.locked(func() {
-		c := b.checkpoints[place{lease.Group, lease.Partition}]
-		if c == nil {
-			c = &checkpoint{}
-		}
-		fn(c)
-	})
-}
-
-func (s *Store) locked(fn func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fn()
-}
-
-// oneAtATime makes a store a database with one writer, whose transactions wait
-// for each other.
-func oneAtATime(b *bentStore, good *Store) {
-	writer := make(chan struct{}, 1)
-	turn := func(ctx context.Context, fn func() error) error {
-		select {
-		case writer <- struct{}{}:
-			defer func() { <-writer }()
-			return fn()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
-		return turn(ctx, func() error { return good.Commit(ctx, step, fn) })
-	}
-	b.claim = func(ctx context.Context, lease sluice.Lease, incarnation string) (p sluice.Checkpoint, err error) {
-		err = turn(ctx, func() error { p, err = good.Claim(ctx, lease, incarnation); return err })
-		return p, err
-	}
-	b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error) {
-		err = turn(ctx, func() error { epoch, err = good.Reset(ctx, group, partition, incarnation, to); return err })
-		return epoch, err
-	}
-}
-
 func TestOneWriterPasses(t *testing.T) {
 	oneWriter := func(testing.TB) storetest.TxHarness[*Tx] {
 		b := &bentStore{Store: new(Store)}
@@ -192,6 +68,31 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	add("commits effects and checkpoint apart", func(b *bentStore, good *Store) { good.Unsafe.SplitCommit = true })
 	whole("waits for open transactions without saying so", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { oneAtATime(b, good) })
 	whole("says that it waits for open transactions and does not", func(h *storetest.TxHarness[*Tx], b *bentStore, good *Store) { h.Features.WaitsForOpen = true })
+	ended := func(how string, change func(b *bentStore, step driver.Step, err error) error) {
+		add(how, func(b *bentStore, good *Store) {
+			b.commit = func(ctx context.Context, step driver.Step, fn handler) (err error) {
+				past := false
+				defer func() {
+					if past {
+						err = change(b, step, err)
+					}
+				}()
+				return good.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
+					defer func() { past = tx.endedPast() }()
+					return fn(ctx, tx)
+				})
+			}
+		})
+	}
+	ended("has moved the checkpoint before a handler ends the transaction", func(b *bentStore, step driver.Step, err error) error {
+		b.edit(step.Lease, func(c *checkpoint) { c.move(step.To) })
+		return err
+	})
+	ended("blames the event for a transaction that the handler has ended", func(_ *bentStore, _ driver.Step, err error) error {
+		return &driver.HandlerError{Err: err}
+	})
+	ended("does not know that the handler has ended the transaction", func(*bentStore, driver.Step, error) error { return driver.ErrUnknown })
+	ended("commits whatever transaction there is", func(*bentStore, driver.Step, error) error { return nil })
 	answers := func(how string, unknown error) {
 		add(how, func(b *bentStore, good *Store) {
 			b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
@@ -603,10 +504,10 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	reset := func(how string, after func(before, row *checkpoint)) {
 		add(how, func(b *bentStore, good *Store) {
-			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+			b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 				lease := sluice.Lease{Group: group, Partition: partition}
 				before := b.row(lease)
-				_, err := good.Reset(ctx, group, partition, incarnation, to)
+				_, err := good.Reset(ctx, group, partition, incarnation, to, how)
 				b.edit(lease, func(c *checkpoint) { after(&before, c) })
 				return b.row(lease).Epoch, err
 			}
@@ -615,13 +516,33 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	reset("keeps the epoch at a reset", func(before, row *checkpoint) { row.Epoch, row.Owner = before.Epoch, before.Owner })
 	reset("keeps the trial at a reset", func(before, row *checkpoint) { row.Attempt = before.Attempt })
 	reset("keeps the claims at a reset", func(before, row *checkpoint) { row.Claims = before.Claims })
+	reset("keeps the beginning at a reset", func(before, row *checkpoint) { row.Began = before.Began })
 	reset("keeps the incarnation at a reset", func(before, row *checkpoint) { row.Incarnation = before.Incarnation })
+	add("forgets the beginning at a commit", func(b *bentStore, good *Store) {
+		b.commit = func(ctx context.Context, step driver.Step, fn handler) error {
+			err := good.Commit(ctx, step, fn)
+			b.edit(step.Lease, func(c *checkpoint) { c.Began = driver.Beginning{} })
+			return err
+		}
+	})
+	add("stores a start without the beginning", func(b *bentStore, good *Store) {
+		b.start = func(ctx context.Context, lease sluice.Lease, from, to sluice.Position) error {
+			err := good.Begin(ctx, lease, from, to)
+			b.edit(lease, func(c *checkpoint) { c.Began = driver.Beginning{} })
+			return err
+		}
+	})
+	add("stores a start wherever the checkpoint is", func(b *bentStore, good *Store) {
+		b.start = func(ctx context.Context, lease sluice.Lease, _, to sluice.Position) error {
+			return good.Begin(ctx, lease, b.row(lease).Position, to)
+		}
+	})
 	add("resets only what is there", func(b *bentStore, good *Store) {
-		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+		b.reset = func(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 			if b.row(sluice.Lease{Group: group, Partition: partition}).Epoch == 0 {
 				return 0, nil
 			}
-			return good.Reset(ctx, group, partition, incarnation, to)
+			return good.Reset(ctx, group, partition, incarnation, to, how)
 		}
 	})
 	due := func(how string, bend func(list []sluice.DeadLetter, limit int) []sluice.DeadLetter) {

@@ -37,8 +37,12 @@ func (s *Store) storeDedup(step driver.Step) {
 	if !step.DedupSince.IsZero() {
 		s.removeDedup(at, func(f dedupEntry) bool { return f.At.Before(step.DedupSince) })
 	}
-	for _, origin := range step.DedupForgotten {
-		s.removeDedup(at, func(f dedupEntry) bool { return f.Origin == origin })
+	if len(step.DedupForgotten) > 0 {
+		forgotten := make(map[string]bool, len(step.DedupForgotten))
+		for _, origin := range step.DedupForgotten {
+			forgotten[origin] = true
+		}
+		s.removeDedup(at, func(f dedupEntry) bool { return forgotten[f.Origin] })
 	}
 	for _, seen := range step.Dedup {
 		s.removeDedup(at, func(f dedupEntry) bool { return f.Origin == seen.Origin && f.Top <= seen.Forget })

@@ -11,6 +11,7 @@ type Op string
 // The operations of a [Store]. OpInsert is a handler's write through a [Tx].
 const (
 	OpClaim     Op = "claim"
+	OpBegin     Op = "begin"
 	OpCommit    Op = "commit"
 	OpInsert    Op = "insert"
 	OpRecord    Op = "record"
@@ -61,9 +62,9 @@ type Faults interface {
 type WriteFaults interface {
 	Faults
 
-	// Write simulates the network for an OpAdvance, OpPark, OpSettle, OpSetAside or OpMarkCopied, as Commit
-	// does for a COMMIT: apply may be called at once, later on another goroutine,
-	// or never, and the operation returns the error. The lease is as in Before.
+	// Write simulates the network for an OpBegin, OpAdvance, OpPark, OpSettle, OpSetAside or
+	// OpMarkCopied, as Commit does for a COMMIT: apply may be called at once, later on another
+	// goroutine, or never, and the operation returns the error. The lease is as in Before.
 	Write(op Op, lease sluice.Lease, apply func() error) error
 }
 

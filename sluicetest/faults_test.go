@@ -58,6 +58,7 @@ func TestOutageOfEveryOperation(t *testing.T) {
 	h, store, s, a := scripted(t)
 	calls := map[Op]func(ctx context.Context) error{
 		OpClaim: func(ctx context.Context) error { _, err := store.Claim(ctx, a, ""); return err },
+		OpBegin: func(ctx context.Context) error { return store.Begin(ctx, a, at(9), at(10)) },
 		OpCommit: func(ctx context.Context) error {
 			return store.Commit(ctx, driver.Step{Lease: a, From: at(9), To: at(10)}, h.put("10"))
 		},
@@ -68,7 +69,10 @@ func TestOutageOfEveryOperation(t *testing.T) {
 		OpReadDedup: func(ctx context.Context) error { _, err := store.ReadDedup(ctx, testGroup, "0"); return err },
 		OpDue:       func(ctx context.Context) error { _, err := store.Due(ctx, testGroup, "0", 1); return err },
 		OpRead:      func(ctx context.Context) error { _, err := store.Read(ctx, testGroup); return err },
-		OpReset:     func(ctx context.Context) error { _, err := store.Reset(ctx, testGroup, "0", "", at(0)); return err },
+		OpReset: func(ctx context.Context) error {
+			_, err := store.Reset(ctx, testGroup, "0", "", at(0), "set")
+			return err
+		},
 		OpList: func(ctx context.Context) error {
 			_, err := store.List(ctx, testGroup, sluice.DeadLetterFilter{})
 			return err

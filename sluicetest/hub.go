@@ -94,6 +94,9 @@ func (h *Hub) Append(partition string, events ...*sluice.Event) sluice.Position 
 		if e.Enqueued.IsZero() && !e.Control {
 			e.Enqueued = time.Now().UTC()
 		}
+		if e.Control {
+			e.Passed = &driver.Passed{Control: 1}
+		}
 		p.events = append(p.events, e)
 		if p.last = e.Position(); !e.Control {
 			p.lastEnqueued = e.Enqueued
@@ -350,6 +353,8 @@ type reader struct {
 	err   error
 
 	silent bool // see Hub.Silence; guarded by the hub's lock
+
+	passed driver.Passed // numbers without an event since what was handed out last
 }
 
 func (r *reader) Read(ctx context.Context, max int) ([]*sluice.Event, error) {

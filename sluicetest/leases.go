@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -50,6 +51,7 @@ type lease struct {
 	epoch   int64
 	renewed time.Time
 	until   time.Time // the zero time: released
+	began   string
 }
 
 // at returns a lease, or nil, and the time. A lease that was renewed in the
@@ -74,6 +76,9 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	if err := ctx.Err(); err != nil {
 		return sluice.Lease{}, err
 	}
+	if above == math.MaxInt64 {
+		return sluice.Lease{}, fmt.Errorf("partition %s: there is no epoch above %d", partition, above)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := place{group, partition}
@@ -92,8 +97,8 @@ func (s *Leases) Acquire(ctx context.Context, group sluice.Group, partition, own
 	if s.Unsafe.SameEpoch {
 		epoch = max(l.epoch, 1)
 	}
-	*l = lease{owner: owner, epoch: epoch, renewed: now, until: now.Add(ttl)}
-	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch}, nil
+	*l = lease{owner: owner, epoch: epoch, renewed: now, until: now.Add(ttl), began: l.began}
+	return sluice.Lease{Group: group, Partition: partition, Owner: owner, Epoch: epoch, Began: l.began}, nil
 }
 
 // Renew implements [driver.LeaseStore].
@@ -118,6 +123,21 @@ func (s *Leases) RenewAll(ctx context.Context, leases []sluice.Lease, ttl time.D
 		errs = append(errs, s.Renew(ctx, l, ttl))
 	}
 	return errors.Join(errs...)
+}
+
+// MarkBegan implements [driver.LeaseStore].
+func (s *Leases) MarkBegan(ctx context.Context, lease sluice.Lease, incarnation string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[place{lease.Group, lease.Partition}]
+	if !l.is(lease) {
+		return fmt.Errorf("mark lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, sluice.ErrFenced)
+	}
+	l.began = incarnation
+	return nil
 }
 
 // Release implements [driver.LeaseStore].
@@ -147,7 +167,7 @@ func (s *Leases) List(ctx context.Context, group sluice.Group) ([]driver.LeaseIn
 		}
 		l, now := s.at(at)
 		info := driver.LeaseInfo{
-			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch},
+			Lease:   sluice.Lease{Group: group, Partition: at.partition, Owner: l.owner, Epoch: l.epoch, Began: l.began},
 			Renewed: l.renewed,
 		}
 		if !l.until.IsZero() {

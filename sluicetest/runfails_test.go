@@ -10,6 +10,21 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
+// A handler that ends its transaction, past the store, fails the test that runs it.
+func TestRunFailsWhereTheHandlerEndsItsTransaction(t *testing.T) {
+	rogue := sluice.Each(func(_ context.Context, tx *Tx, e *sluice.Event) error {
+		if err := tx.Insert("rows", string(e.Body)); err != nil || string(e.Body) != "b" {
+			return err
+		}
+		return tx.endPast(nil)
+	})
+	failures := suite.Failures(t, func(t testing.TB) { Run(t, new(Store), rogue, Bodies("a", "b", "c"), nil) })
+	const want = "a partition has stopped: partition 0: events 0 to 2: commit partition 0: handler ended its transaction: some of its writes may be committed"
+	if len(failures) != 1 || !strings.Contains(failures[0], want) {
+		t.Errorf("got %q, want %q", failures, want)
+	}
+}
+
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	insert := sluice.Each(func(_ context.Context, tx *Tx, e *sluice.Event) error { return tx.Insert("rows", string(e.Body)) })
 	down := func(store *Store) {
@@ -27,7 +42,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		cfg    *sluice.Config
 		want   string
 	}{
-		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:unset], want map[0:0]; the last failure: commit: the database is down"},
+		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:origin], want map[0:0]; the last failure: event 0: commit: the database is down"},
 		{"a partition that is none", func(*Store) {}, []*sluice.Event{{Partition: "left"}}, nil, `event 0 is for partition "left"`},
 		{"a partition written oddly", func(*Store) {}, []*sluice.Event{{}, {Partition: "01"}}, nil, `event 1 is for partition "01"`},
 		{"too many partitions", func(*Store) {}, []*sluice.Event{{Partition: "1000000000"}}, nil, "below 1024"},

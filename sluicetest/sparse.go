@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Sparse makes the topic one whose numbers may be missing, as a topic of Kafka is: of events that
@@ -32,7 +33,7 @@ func (h *Hub) Compact(partition string, numbers ...int64) {
 	for _, n := range numbers {
 		if i := n - p.first; i >= 0 && i < int64(len(p.events)) {
 			e := p.events[i]
-			p.events[i] = &sluice.Event{Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Control: true}
+			p.events[i] = &sluice.Event{Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Control: true, Passed: &driver.Passed{Removed: 1}}
 		}
 	}
 }
@@ -103,8 +104,15 @@ func (r *reader) takeSparse(limit int) (events []*sluice.Event) {
 			break
 		}
 		last := i == len(held)-1
+		r.passed.Add(e.Passed)
 		if r.at = e.Sequence; !e.Control || last || !held[i+1].Control && e.Sequence%3 == 0 {
-			events = append(events, clone(e))
+			e = clone(e)
+			e.Passed = nil
+			if passed := r.passed; passed.Total() > 0 {
+				e.Passed = &passed
+			}
+			r.passed = driver.Passed{}
+			events = append(events, e)
 		}
 	}
 	return events

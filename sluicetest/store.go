@@ -267,6 +267,22 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	return nil
 }
 
+// Begin implements [driver.TxStore] and [driver.CheckpointStore].
+func (s *Store) Begin(ctx context.Context, lease sluice.Lease, from, to sluice.Position) error {
+	if err := s.begin(ctx, OpBegin, lease); err != nil {
+		return err
+	}
+	return s.write(OpBegin, lease, func() error {
+		if err := s.fence(lease, from); err != nil {
+			return err
+		}
+		c := s.checkpoints[place{lease.Group, lease.Partition}]
+		c.move(to)
+		c.Began = driver.Beginning{After: to.Sequence, How: driver.HowStart}
+		return nil
+	})
+}
+
 // RecordAttempt implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.Position, attempt driver.AttemptRecord) error {
 	if err := s.begin(ctx, OpRecord, lease); err != nil {
@@ -313,14 +329,14 @@ func (s *Store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoi
 }
 
 // Reset implements [driver.TxStore] and [driver.CheckpointStore].
-func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
 	if err := s.begin(ctx, OpReset, sluice.Lease{Group: group, Partition: partition}); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.checkpoint(group, partition, incarnation)
-	c.Incarnation, c.Position = incarnation, to
+	c.Incarnation, c.Position, c.Began = incarnation, to, driver.Beginning{After: to.Sequence, How: how}
 	// The new epoch has no owner: not even the last owner may claim it.
 	c.Owner = ""
 	c.Epoch++

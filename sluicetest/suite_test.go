@@ -2,11 +2,13 @@ package sluicetest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/storetest"
 )
@@ -41,12 +43,37 @@ func harness(s *Store) storetest.TxHarness[*Tx] {
 			tx.writes = append(tx.writes, twice, twice) // as if two transactions met
 			return nil
 		},
+		Doors: []storetest.Door[*Tx]{
+			{Name: "commit past the store", End: func(_ context.Context, tx *Tx) error { return tx.endPast(nil) }},
+			{Name: "commit past the store, another transaction", End: func(_ context.Context, tx *Tx) error {
+				return tx.endPast([]write{{table: "effects", row: "more"}})
+			}},
+			{Name: "what is refused", Refused: true, End: func(context.Context, *Tx) error { return errors.New("a handler cannot commit") }},
+		},
 		Lose: func(how storetest.Loss, underway func()) (deliver func()) {
 			network := &losing{how: how, underway: underway}
 			s.Faults = network
 			return network.deliver
 		},
 	}
+}
+
+// endPast commits what a handler has written, as SQL that the store does not see does, and then
+// more.
+func (tx *Tx) endPast(more []write) error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.store.mu.Lock()
+	defer tx.store.mu.Unlock()
+	tx.broken = driver.ErrHandlerEnded
+	return errors.Join(tx.store.insert(tx.writes), tx.store.insert(more))
+}
+
+// endedPast reports whether endPast was called.
+func (tx *Tx) endedPast() bool {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return errors.Is(tx.broken, driver.ErrHandlerEnded)
 }
 
 // losing is a network that loses one commit.
@@ -154,7 +181,10 @@ func TestLeasesInMemory(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
 		suite.Virtual(t, func(t *testing.T) { testLeases(t, memory) })
 	})
-	testLeases(t, memory)
+	t.Run("real", func(t *testing.T) {
+		need.RealTime(t) // leases run out
+		testLeases(t, memory)
+	})
 }
 
 func TestHubInMemory(t *testing.T) {

@@ -163,10 +163,14 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			h.wantPosition(t, at(9))
 			h.advance(t, a, at(10))
 		}},
+		{Name: "Begin", Run: func(t testing.TB, h CheckpointHarness) {
+			lease := func(owner string, epoch int64) driver.Lease { return h.lease(t, "0", owner, epoch) }
+			checkBegin(t, h.Store, lease, func(l driver.Lease) { h.advance(t, l, at(12)) })
+		}},
 		{Name: "Reset", Run: func(t testing.TB, h CheckpointHarness) {
 			a := h.begin(t)
 			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
 			if epoch <= a.Epoch || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || len(p.Done) > 0 {
@@ -181,7 +185,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
+			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin, "set")
 			suite.NoError(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
@@ -193,7 +197,7 @@ func ownerChecks() []suite.Check[CheckpointHarness] {
 			h.advanceOf(t, b, "incarnation 2", at(3))
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h CheckpointHarness) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
@@ -257,7 +261,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			h.advance(t, a, at(10), driver.SequenceRange{First: 12, Last: 14})
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(10), driver.AttemptRecord{Sequence: 11, Attempts: 1, Error: "no"}))
 			h.wantPosition(t, at(10), driver.SequenceRange{First: 12, Last: 14})
-			_, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(10))
+			_, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(10), "set")
 			suite.NoError(t, "reset", err)
 			if p := h.checkpoint(t, "0"); p.Attempt != (driver.AttemptRecord{}) {
 				t.Errorf("a reset left attempt record %+v", p.Attempt)
@@ -333,7 +337,7 @@ func advanceChecks() []suite.Check[CheckpointHarness] {
 			cancel()
 			_, claim := h.Store.Claim(ctx, leaseOf("0", "b", 99), incarnation)
 			_, read := h.Store.Read(ctx, testGroup)
-			_, reset := h.Store.Reset(ctx, testGroup, "0", incarnation, at(4))
+			_, reset := h.Store.Reset(ctx, testGroup, "0", incarnation, at(4), "set")
 			for what, err := range map[string]error{
 				"claim": claim, "read": read, "reset": reset,
 				"advance": h.Store.Advance(ctx, a, incarnation, at(10), nil),

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +100,31 @@ var leaseChecks = []suite.Check[leaseHarness]{
 			t.Errorf("got lease %+v of partition 0 for a, want its names and an epoch of at least 1", l)
 		}
 	}},
+	{Name: "Groups", Run: func(t testing.TB, h leaseHarness) {
+		lister, is := h.LeaseStore.(driver.GroupLister)
+		if !is {
+			return
+		}
+		other := driver.Group{Namespace: strings.ToUpper(testGroup.Namespace), Topic: strings.ToUpper(testGroup.Topic), Name: strings.ToUpper(testGroup.Name)}
+		for _, want := range [][]driver.Group{{}, {testGroup}, {testGroup, other}} {
+			if len(want) > 0 {
+				_, err := h.Acquire(suite.Context(t), want[len(want)-1], "0", "a", h.long, 0)
+				suite.NoError(t, "acquire", err)
+			}
+			all, err := lister.Groups(suite.Context(t), testGroup)
+			suite.NoError(t, "list groups", err)
+			var got []driver.Group
+			for _, g := range all {
+				if g.Same(testGroup) && !slices.Contains(got, g) {
+					got = append(got, g)
+				}
+			}
+			if len(got) != len(want) || len(got) > 0 && !slices.Contains(got, want[len(want)-1]) {
+				t.Errorf("with leases of %v the groups are %v", want, all)
+			}
+		}
+	}},
+	{Name: "MarkBegan", Run: func(t testing.TB, h leaseHarness) { checkMark(t, h) }},
 	{Name: "Held", Run: func(t testing.TB, h leaseHarness) {
 		l := h.take(t, "0", "a", h.long, 0)
 		h.held(t, "0", "a", "b")
@@ -117,6 +144,9 @@ var leaseChecks = []suite.Check[leaseHarness]{
 		}
 		if m := h.take(t, "1", "b", h.long, 1<<40); m.Epoch <= 1<<40 {
 			t.Errorf("got epoch %d above %d", m.Epoch, int64(1)<<40)
+		}
+		if m, err := h.Acquire(suite.Context(t), testGroup, "2", "b", h.long, math.MaxInt64); err == nil {
+			t.Errorf("got epoch %d above the highest number", m.Epoch)
 		}
 	}},
 	{Name: "SameOwner", Run: func(t testing.TB, h leaseHarness) {

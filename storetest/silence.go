@@ -107,7 +107,7 @@ func silenceOfTx[Tx any]() suite.Check[TxHarness[Tx]] {
 			request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
 			request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 			request{name: "reset", send: func(ctx context.Context) error {
-				_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4))
+				_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4), "set")
 				return err
 			}},
 		)
@@ -205,7 +205,7 @@ var silenceOfCheckpoints = suite.Check[CheckpointHarness]{Name: "SilentServer", 
 		request{name: "leave", send: func(ctx context.Context) error { return h.Store.Leave(ctx, a) }},
 		request{name: "claim", send: func(ctx context.Context) error { _, err := h.Store.Claim(ctx, a, incarnation); return err }},
 		request{name: "reset", send: func(ctx context.Context) error {
-			_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4))
+			_, err := h.Store.Reset(ctx, testGroup, "1", incarnation, at(4), "set")
 			return err
 		}},
 	)

@@ -122,7 +122,7 @@ func (h *SourceHarness) filled(t testing.TB) (s driver.Source, partition string,
 		events = append(events, e)
 		// A log stamps in milliseconds, so the next one would have the same.
 		suite.Eventually(t, "the next event is enqueued later", func() bool {
-			return time.Since(e.Enqueued) > 2*time.Millisecond
+			return time.Now().After(e.Enqueued.Add(2 * time.Millisecond))
 		})
 	}
 	suite.NoError(t, "close", r.Close(suite.Context(t)))

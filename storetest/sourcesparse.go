@@ -248,6 +248,8 @@ func readSparse(t testing.TB, r driver.Reader, text string) (all []*driver.Event
 		for _, e := range events {
 			if n := len(all); n > 0 && (e.Sequence <= all[n-1].Sequence || e.Control && all[n-1].Control) {
 				t.Fatalf("read %+v after %+v, want ascending numbers and one marker for each gap", e, all[n-1])
+			} else if n > 0 {
+				wantCounted(t, e, all[n-1].Sequence)
 			}
 			if all = append(all, e); e.Control {
 				wantMarker(t, e, e.Partition)
@@ -261,10 +263,23 @@ func readSparse(t testing.TB, r driver.Reader, text string) (all []*driver.Event
 	return all
 }
 
+// wantCounted fails the test if the numbers between another one and an event are not all counted as
+// passed. A marker's own is among them.
+func wantCounted(t testing.TB, e *driver.Event, after int64) {
+	t.Helper()
+	want := e.Sequence - after
+	if !e.Control {
+		want--
+	}
+	if got := e.Passed.Total(); got != want {
+		t.Errorf("%+v after %d says that %d numbers were passed, want %d", e, after, got, want)
+	}
+}
+
 // wantMarker fails the test for a marker that has something of an event.
 func wantMarker(t testing.TB, e *driver.Event, partition string) {
 	t.Helper()
-	want := &driver.Event{Partition: partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: e.Enqueued, Control: true}
+	want := &driver.Event{Partition: partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: e.Enqueued, Control: true, Passed: e.Passed}
 	if partition == "" || !reflect.DeepEqual(e, want) {
 		t.Errorf("a marker is %+v, want %+v", e, want)
 	}

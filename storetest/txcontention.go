@@ -99,7 +99,7 @@ func contentionChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					return err
 				}
 				reset = suite.Spawn(t, func() error {
-					_, err := h.peer().Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4))
+					_, err := h.peer().Reset(suite.Context(t), testGroup, "0", "incarnation 1", at(4), "set")
 					return err
 				})
 				wrong, cut = suite.Settled(reset)

@@ -128,7 +128,7 @@ func dedupChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.commit(t, step(a, 10, 20, late), nil)
 			reset := func(to driver.Position) {
 				t.Helper()
-				_, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", to)
+				_, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 1", to, "set")
 				suite.NoError(t, "reset", err)
 			}
 			reset(at(25))

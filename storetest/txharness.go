@@ -39,6 +39,10 @@ type TxHarness[Tx any] struct {
 	// error. Nil: the database has no such limit.
 	TakeTooLong func(ctx context.Context, tx Tx) error
 
+	// Doors are the ways by which a handler may end its transaction past the store. None leaves the
+	// cases out.
+	Doors []Door[Tx]
+
 	// Silence makes the database silent. Nil leaves the cases out.
 	Silence Silence
 	// Lock locks the row of the checkpoint of partition 0, or more, in a

@@ -24,6 +24,7 @@ func txChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	all = append(all, claimChecks[Tx]()...)
 	all = append(all, commitChecks[Tx]()...)
 	all = append(all, failureChecks[Tx]()...)
+	all = append(all, endedChecks[Tx]()...)
 	all = append(all, redriveChecks[Tx]()...)
 	all = append(all, dedupChecks[Tx]()...)
 	all = append(all, contentionChecks[Tx]()...)
@@ -46,6 +47,12 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if got := h.checkpoint(t, "0"); !sameCheckpoint(got, want) {
 				t.Errorf("read %+v, want %+v", got, want)
 			}
+		}},
+		{Name: "Begin", Run: func(t testing.TB, h TxHarness[Tx]) {
+			lease := func(owner string, epoch int64) driver.Lease { return leaseOf("0", owner, epoch) }
+			checkBegin(t, h.Store, lease, func(l driver.Lease) {
+				h.commit(t, driver.Step{Lease: l, From: at(9), To: at(12)}, nil)
+			})
 		}},
 		{Name: "ClaimRaises", Run: func(t testing.TB, h TxHarness[Tx]) {
 			h.begin(t)
@@ -188,7 +195,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			h.claim(t, leaseOf("0", "a", 2))
 			a.Epoch = 2
 			suite.NoError(t, "record", h.Store.RecordAttempt(suite.Context(t), a, at(9), driver.AttemptRecord{Sequence: 10, DeadLetter: 7, Attempts: 1, Error: "no", Unreturned: 1}))
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", at(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
 			if epoch <= 2 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != "incarnation 2" || p.Claims != 0 || p.Attempt != (driver.AttemptRecord{}) {
@@ -211,7 +218,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			if f, found := errors.AsType[*driver.FencedError](err); !found || f.Epoch != epoch {
 				t.Errorf("claim in the reset's own epoch: got %v, want a FencedError that names epoch %d", err, epoch)
 			}
-			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin)
+			again, err := h.Store.Reset(suite.Context(t), testGroup, "0", "incarnation 2", driver.Origin, "set")
 			suite.NoError(t, "reset again", err)
 			if again <= epoch {
 				t.Errorf("reset again to epoch %d, after %d", again, epoch)
@@ -221,7 +228,7 @@ func claimChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 		}},
 		{Name: "ResetCreates", Run: func(t testing.TB, h TxHarness[Tx]) {
-			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4))
+			epoch, err := h.Store.Reset(suite.Context(t), testGroup, "0", incarnation, at(4), "set")
 			suite.NoError(t, "reset", err)
 			p := h.checkpoint(t, "0")
 			if epoch < 1 || p.Epoch != epoch || p.Position != at(4) || p.Incarnation != incarnation || p.Claims != 0 {
