@@ -59,12 +59,33 @@ func (s *Store) Advance(ctx context.Context, lease driver.Lease, incarnation str
 	return nil
 }
 
+// Begin implements [driver.CheckpointStore].
+func (s *Store) Begin(ctx context.Context, lease driver.Lease, from, to driver.Position) error {
+	err := s.editOwn(ctx, lease, func(p *driver.Checkpoint) error {
+		if p.Position.Sequence != from.Sequence {
+			return notAt(lease, p, from)
+		}
+		p.Claims, p.Attempt, p.Done = 1, driver.AttemptRecord{}, nil
+		p.Position, p.Began = to, driver.Beginning{After: to.Sequence, How: driver.HowStart}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store the start of partition %s: %w", lease.Partition, err)
+	}
+	return nil
+}
+
+// notAt is the error of a checkpoint that is not where its owner expects it.
+func notAt(lease driver.Lease, p *driver.Checkpoint, expected driver.Position) error {
+	return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, p.Position, expected, driver.ErrFenced)
+}
+
 // RecordAttempt implements [driver.CheckpointStore]. It cuts an error's text that takes more than
 // maxText.
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
 	err := s.editOwn(ctx, lease, func(p *driver.Checkpoint) error {
 		if p.Position.Sequence != at.Sequence {
-			return fmt.Errorf("partition %s: its checkpoint is at %v, not at %v: %w", lease.Partition, p.Position, at, driver.ErrFenced)
+			return notAt(lease, p, at)
 		}
 		p.Attempt = attempt
 		return nil
@@ -153,12 +174,12 @@ func (s *Store) Read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 // Reset implements [driver.CheckpointStore]. The new epoch has no owner: no
 // lease has that epoch. Reset writes under the lease of the present owner, who keeps it and is
 // fenced; a lease whose ID is unknown is broken.
-func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position, how driver.How) (int64, error) {
 	var epoch int64
 	err := fits("the incarnation", incarnation)
 	if err == nil {
 		err = s.edit(ctx, group, partition, func(c partitionBlob) error {
-			p := driver.Checkpoint{Incarnation: incarnation, Position: to, Updated: c.now}
+			p := driver.Checkpoint{Incarnation: incarnation, Position: to, Began: driver.Beginning{After: to.Sequence, How: how}, Updated: c.now}
 			if c.checkpoint != nil {
 				p.Epoch = c.checkpoint.Epoch
 			}

@@ -1,5 +1,3 @@
-//go:build azurite
-
 package blobstore_test
 
 import (
@@ -91,7 +89,7 @@ var calls = map[string]struct {
 	},
 	"reset": {
 		func(ctx context.Context, s *blobstore.Store, l driver.Lease) error {
-			_, err := s.Reset(ctx, group, "0", "incarnation 1", at(2))
+			_, err := s.Reset(ctx, group, "0", "incarnation 1", at(2), "set")
 			return err
 		},
 		func(t *testing.T, l driver.Lease, p driver.Checkpoint, info driver.LeaseInfo) {
@@ -262,7 +260,7 @@ func TestForeignLease(t *testing.T) {
 	if _, err := s.Claim(t.Context(), driver.Lease{Group: group, Partition: "0", Owner: "b", Epoch: 5}, "1"); err == nil {
 		t.Error("claimed a blob that is leased by something else")
 	}
-	epoch, err := s.Reset(t.Context(), group, "0", "1", at(3))
+	epoch, err := s.Reset(t.Context(), group, "0", "1", at(3), "set")
 	if err != nil || epoch != 1 || progress(t, s).Position != at(3) {
 		t.Errorf("reset: epoch %d, %v", epoch, err)
 	}

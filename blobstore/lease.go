@@ -148,11 +148,11 @@ func (a *acquisition) try(ctx context.Context, c partitionBlob) error {
 		return err
 	}
 	r := c.record
-	r.lease = leaseRecord{owner: a.lease.Owner, epoch: epoch, seconds: a.seconds, renewed: since}
+	r.lease = leaseRecord{owner: a.lease.Owner, epoch: epoch, seconds: a.seconds, renewed: since, began: c.lease.began}
 	if err := a.store.write(ctx, c, id, r); err != nil {
 		return err
 	}
-	a.lease.Epoch = epoch
+	a.lease.Epoch, a.lease.Began = epoch, c.lease.began
 	return nil
 }
 
@@ -229,6 +229,32 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 	return nil
 }
 
+// MarkBegan implements [driver.LeaseStore].
+func (l *Leases) MarkBegan(ctx context.Context, lease driver.Lease, incarnation string) error {
+	err := fits("the incarnation", incarnation)
+	if err == nil {
+		err = l.store.edit(ctx, lease.Group, lease.Partition, func(c partitionBlob) error {
+			if !c.exists || !c.lease.is(lease) {
+				return fmt.Errorf("%w: the lease is %s", driver.ErrFenced, c.lease.describe())
+			}
+			id := ""
+			if c.leased {
+				id = c.leaseID()
+			}
+			r := c.record
+			r.lease.began = incarnation
+			return l.store.write(ctx, c, id, r)
+		})
+	}
+	if errors.Is(err, errLease) { // another has it, whose epoch is not written yet
+		err = fmt.Errorf("%w: %w", driver.ErrFenced, err)
+	}
+	if err != nil {
+		return fmt.Errorf("mark lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
+	}
+	return nil
+}
+
 // describe describes the record's lease for an error.
 func (l leaseRecord) describe() string {
 	switch {
@@ -288,7 +314,7 @@ func (l *Leases) List(ctx context.Context, group driver.Group) ([]driver.LeaseIn
 	err := l.store.partitionBlobs(ctx, group, func(partition string, c partitionBlob) {
 		if c.lease.epoch > 0 {
 			list = append(list, driver.LeaseInfo{
-				Lease:     driver.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch},
+				Lease:     driver.Lease{Group: group, Partition: partition, Owner: c.lease.owner, Epoch: c.lease.epoch, Began: c.lease.began},
 				Remaining: c.remaining(), Renewed: c.lease.renewed,
 			})
 		}

@@ -1,5 +1,3 @@
-//go:build azurite
-
 package blobstore_test
 
 import (
@@ -77,7 +75,7 @@ func TestResetUnderALiveOwner(t *testing.T) {
 	if err := s.Advance(t.Context(), l, "incarnation 1", at(9), nil); err != nil {
 		t.Fatal(err)
 	}
-	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", at(2))
+	epoch, err := p.open(t).Reset(t.Context(), group, "0", "incarnation 1", at(2), "set")
 	if err != nil || epoch <= l.Epoch {
 		t.Fatalf("reset to epoch %d, %v", epoch, err)
 	}

@@ -2,11 +2,11 @@ package blobstore
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestRangesRoundTrip(t *testing.T) {
@@ -26,9 +26,9 @@ func TestRangesRoundTrip(t *testing.T) {
 // What there is no room for is left out from the end.
 func TestRangesRoom(t *testing.T) {
 	var ranges []driver.SequenceRange
-	next := int64(0)
+	r, next := need.Rand(t), int64(0)
 	for range 5000 {
-		next += 2 + rand.Int64N(100)
+		next += 2 + r.Int64N(100)
 		ranges = append(ranges, driver.SequenceRange{First: next, Last: next})
 	}
 	for _, room := range []int{0, 1, 3, 100, 6500} {

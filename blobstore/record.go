@@ -29,6 +29,7 @@ type leaseRecord struct {
 	epoch   int64
 	seconds int64     // its length; 0 after the release
 	renewed time.Time // by the server's clock, to the second
+	began   string    // the [driver.Lease]'s
 }
 
 func (l leaseRecord) is(lease driver.Lease) bool {
@@ -143,6 +144,7 @@ func (r *record) encode() metadata {
 		m.number("leaseepoch", l.epoch)
 		m.number("leaseseconds", l.seconds)
 		m.time("leaserenewed", l.renewed)
+		m.text("leasebegan", l.began)
 	}
 	c := r.checkpoint
 	if c == nil {
@@ -155,6 +157,10 @@ func (r *record) encode() metadata {
 	if o := c.Position.Offset; len(url.PathEscape(o)) <= maxText { // no log has a longer one, and the number alone will do
 		m.text("offset", o)
 	}
+	if c.Began.Known() {
+		m.number("beganafter", c.Began.After)
+		m.text("beganhow", string(c.Began.How))
+	}
 	m.number("claims", int64(c.Claims))
 	m.attempt(c.Attempt)
 	m.time("updated", c.Updated)
@@ -166,12 +172,13 @@ func (r *record) encode() metadata {
 func decode(m map[string]*string) (record, error) {
 	f := fieldsOf(m)
 	r := record{lease: leaseRecord{
-		owner: f.text("leaseowner"), epoch: f.number("leaseepoch"), seconds: f.number("leaseseconds"), renewed: f.time("leaserenewed"),
+		owner: f.text("leaseowner"), epoch: f.number("leaseepoch"), seconds: f.number("leaseseconds"), renewed: f.time("leaserenewed"), began: f.text("leasebegan"),
 	}}
 	if f.has("epoch") {
 		c := &driver.Checkpoint{
 			Owner: f.text("owner"), Epoch: f.number("epoch"), Incarnation: f.text("incarnation"),
 			Position: driver.Position{Sequence: f.number("sequencenumber"), Offset: f.text("offset")},
+			Began:    driver.Beginning{After: f.number("beganafter"), How: driver.How(f.text("beganhow"))},
 			Claims:   int(f.number("claims")), Updated: f.time("updated"),
 			Attempt: driver.AttemptRecord{
 				Sequence: f.number("attemptsequence"), DeadLetter: f.number("attemptdeadletter"),

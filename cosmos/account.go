@@ -24,6 +24,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
+
+	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
 // maxAnswer bounds the length of a response.
@@ -89,7 +91,7 @@ func newAccount(endpoint, database, container string, timeout time.Duration, opt
 	a.options.PerRetryPolicies = append(a.options.PerRetryPolicies[:len(options.PerRetryPolicies):len(options.PerRetryPolicies)], &requestPolicy{a})
 	if a.options.Transport == nil {
 		t := newTransport(timeout)
-		a.options.Transport, a.idle = &http.Client{Transport: t}, t.CloseIdleConnections
+		a.options.Transport, a.idle = &http.Client{Transport: finalanswer.Transport(t)}, t.CloseIdleConnections
 	}
 	a.options.Transport = bounded{a.options.Transport}
 	a.ctx, a.stop = context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/storetest"
 )
 
@@ -21,6 +22,7 @@ var asAzure *emulator.AsAzure
 // TestAsAzure runs the tests with an embedded account again, on one that behaves as an
 // account on Azure does.
 func TestAsAzure(t *testing.T) {
+	need.RealTime(t)
 	asAzure = emulator.AllAsAzure(1)
 	asAzure.Cosmos.TwoRegions = true
 	defer func() { asAzure = nil }()

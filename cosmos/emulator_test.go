@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // embedded is the embedded account, with a container docs in the database db.
@@ -194,6 +195,7 @@ func TestCheckOfContainer(t *testing.T) {
 // Physical partitions are split while documents are written: nothing is lost,
 // and no document has failed for it.
 func TestEmulatorSplits(t *testing.T) {
+	need.RealTime(t)
 	for _, mode := range []Mode{Bulk, Point} {
 		srv := embedded(t, emulator.CosmosContainer{Partitions: 2}, nil)
 		s := into(t, srv, &Config{Mode: mode, RU: 1e6})
@@ -258,6 +260,7 @@ func TestEmulatorFaults(t *testing.T) {
 // other, while answers are lost, requests are held up and partitions split: no
 // document goes back to an older event, and the newest is there in the end.
 func TestEmulatorZombie(t *testing.T) {
+	need.RealTime(t)
 	const n, ids = 6000, 500
 	var mu sync.Mutex
 	newest, back := map[string]int64{}, 0
@@ -378,6 +381,7 @@ func TestEmulatorKeyRevoked(t *testing.T) {
 // is busy with other things the sink may fall behind for a while, so the rate is
 // far below what a core can do, and the best of several stretches counts.
 func TestEmulatorPacing(t *testing.T) {
+	need.RealTime(t)
 	const ru, stretch = 20_000, 3 * time.Second
 	srv := embedded(t, emulator.CosmosContainer{Partitions: 2, Throughput: ru}, nil)
 	s := into(t, srv, &Config{RU: ru})

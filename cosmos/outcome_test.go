@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/partitionkey"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Each status of an operation, alone in a batch among others that go well.
@@ -191,6 +192,7 @@ func TestTimeoutAndBrokenConnection(t *testing.T) {
 // The region that takes writes has moved: the SDK looks for the new one, every second, and
 // nobody hears of it. If there is none, it is an outage.
 func TestWriteRegionMoves(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	f := newFake(t)
 	var refusals atomic.Int32
@@ -213,6 +215,7 @@ func TestWriteRegionMoves(t *testing.T) {
 
 // A region that does not answer in time after it has refused a write has refused it.
 func TestRefusedThenSilent(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	f := newFake(t)
 	release := make(chan struct{})
@@ -296,8 +299,8 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 				}
 			}
 		}
-		if want := 3 - strings.Count(answer, "201"); bad != want {
-			t.Errorf("%s: %d errors, want %d", answer, bad, want)
+		if bad != 3 { // which operation an outcome belongs to is not known
+			t.Errorf("%s: %d errors, want 3", answer, bad)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The window grows while all goes well, and is halved by a 429.
@@ -24,7 +25,7 @@ func TestConcurrencyAdapts(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}
-		<-time.After(time.Millisecond) // a round trip
+		<-time.After(20 * time.Millisecond) // a round trip, in which the other requests begin on a busy machine too
 		return false
 	}
 	s := f.open(t, &Config{MaxOperations: 10, Concurrency: 5})
@@ -85,7 +86,8 @@ func TestFifo(t *testing.T) {
 // A batch that is not full is sent at once while no request is in flight, and after
 // FlushAfter otherwise.
 func TestFlush(t *testing.T) {
-	const flushAfter = time.Second
+	need.RealTime(t)
+	const flushAfter = 10 * time.Second // five documents are submitted within it
 	f := newFake(t)
 	arrived, release := make(chan int, 10), make(chan struct{})
 	f.answer = func(w http.ResponseWriter, r *http.Request, batch []fakeOperation) bool {

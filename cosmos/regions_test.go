@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // world is an account with two regions: its global endpoint says which of them take
@@ -51,14 +52,14 @@ func newWorld(t *testing.T) *world {
 // untilWritten submits a document until it is written, as the engine does.
 func untilWritten(t *testing.T, s *Sink, d Document) (failures []error) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		r := submit(t, s, d)[0]
 		if r.Err == nil {
 			return failures
 		}
 		failures = append(failures, r.Err)
 		if time.Now().After(end) {
-			t.Fatalf("not written in 20 s: %v", r.Err)
+			t.Fatalf("not written in %v: %v", patience, r.Err)
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -71,7 +72,7 @@ func untilWritten(t *testing.T, s *Sink, d Document) (failures []error) {
 // the sink finds it by itself, without the five minutes after which the SDK looks.
 func TestFailover(t *testing.T) {
 	w := newWorld(t)
-	s := open(t, w.URL, testKey, &Config{Timeout: 5 * time.Second})
+	s := open(t, w.URL, testKey, &Config{Timeout: patience})
 	untilWritten(t, s, document(0))
 	w.regions[0].CloseClientConnections()
 	w.regions[0].Close()
@@ -112,6 +113,7 @@ func TestFailoverOf503(t *testing.T) {
 
 // TestOneRegionIsAway: an account that cannot be reached is looked at with pauses.
 func TestOneRegionIsAway(t *testing.T) {
+	need.RealTime(t)
 	w := newWorld(t)
 	s := open(t, w.URL, testKey, nil)
 	untilWritten(t, s, document(0))
@@ -135,7 +137,7 @@ func TestOneRegionIsAway(t *testing.T) {
 func TestSeveralWriteRegions(t *testing.T) {
 	w := newWorld(t)
 	w.multi.Store(true)
-	s := open(t, w.URL, testKey, &Config{Conditional: true, Timeout: 5 * time.Second, Client: azcosmos.ClientOptions{PreferredRegions: []string{"West US", "East US"}}})
+	s := open(t, w.URL, testKey, &Config{Conditional: true, Timeout: patience, Client: azcosmos.ClientOptions{PreferredRegions: []string{"West US", "East US"}}})
 	if err := s.Check(t.Context()); !errors.Is(err, ErrMultiRegionWrites) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("check: %v", err)
 	}
@@ -163,6 +165,7 @@ func TestSeveralWriteRegions(t *testing.T) {
 // TestOnePartitionOf503: with multi-region writes, one physical partition that answers 503
 // does not move the writes of the others to another region.
 func TestOnePartitionOf503(t *testing.T) {
+	need.RealTime(t)
 	for range 20 {
 		if testOnePartitionOf503(t) {
 			return

@@ -123,11 +123,16 @@ type batchResult struct {
 // that must be sent again, in smaller batches.
 func (q *queue) complete(batch []*record, req *request) (batchStats, []*record) {
 	l := batchResult{activity: firstLine(req.head.Get("x-ms-activity-id")), last: &Error{}}
+	n := 0
+	if valid := elements(req.answer.Bytes(), func([]byte) { n++ }); !valid || n != len(batch) {
+		// Which outcome belongs to which operation is not known.
+		e := q.sink.account.errorOf(req)
+		e.Message = fmt.Sprintf("a response with %d outcomes for %d operations", n, len(batch))
+		q.fail(batch, e, retryable, 0)
+		return l.batchStats, nil
+	}
 	i := 0
-	valid := elements(req.answer.Bytes(), func(value []byte) {
-		if i >= len(batch) {
-			return
-		}
+	elements(req.answer.Bytes(), func(value []byte) {
 		op := parseOperation(value, batch[i].doc.Source != nil)
 		if outcomeOf(op.status, op.sub) == answerTooLarge {
 			batch[i].cost += op.cost
@@ -138,11 +143,6 @@ func (q *queue) complete(batch []*record, req *request) (batchStats, []*record) 
 		}
 		i++
 	})
-	if !valid || i < len(batch) {
-		e := q.sink.account.errorOf(req)
-		e.Message = fmt.Sprintf("a response with %d outcomes for %d operations", i, len(batch))
-		q.fail(batch[i:], e, retryable, 0)
-	}
 	return l.batchStats, l.again
 }
 

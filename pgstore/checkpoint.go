@@ -16,14 +16,18 @@ INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partitio
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, clock_timestamp())
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = excluded.owner, epoch = excluded.epoch, claims = c.claims + (c.epoch < excluded.epoch)::int, updated_at = clock_timestamp(),
-    done = CASE WHEN c.done_epoch = c.epoch THEN c.done ELSE '' END, done_epoch = excluded.epoch
+    done = CASE WHEN c.done_epoch = c.epoch THEN c.done ELSE '' END, done_epoch = excluded.epoch,
+    began_how = CASE WHEN c.owner = '' AND c.done_epoch <> c.epoch THEN '' ELSE c.began_how END
 WHERE c.epoch < excluded.epoch OR c.epoch = excluded.epoch AND c.owner = excluded.owner
 RETURNING ` + checkpointColumns + `,
   (SELECT coalesce(max(d.sequence_number) + 1, 0) FROM @sluice_dead_letters AS d
    WHERE d.namespace = $1 AND d.topic = $2 AND d.consumer_group = $3 AND d.incarnation = $7 AND d.partition = $4)`
 
+// A program that knows version 5 of the tables resets a checkpoint without its beginning and
+// without done_epoch.
 const checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_dead_letter, trial_attempts, trial_error, trial_unreturned, updated_at,
-  CASE WHEN done_epoch = epoch THEN done ELSE '' END`
+  CASE WHEN done_epoch = epoch THEN done ELSE '' END,
+  began_sequence, CASE WHEN owner = '' AND done_epoch <> epoch THEN '' ELSE began_how END`
 
 // checkpoint is the destination of a row of sluice_checkpoints.
 type checkpoint struct {
@@ -36,11 +40,15 @@ func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
 		&c.Attempt.Sequence, &c.Attempt.DeadLetter, &c.Attempt.Attempts, &c.Attempt.Error, &c.Attempt.Unreturned, &c.Updated, &c.done,
+		&c.Began.After, &c.Began.How,
 	}
 }
 
 // value returns the checkpoint that was scanned.
 func (c *checkpoint) value() (p driver.Checkpoint, err error) {
+	if !c.Began.Known() {
+		c.Began = driver.Beginning{}
+	}
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
@@ -68,23 +76,48 @@ func (s *Store) Claim(ctx context.Context, lease driver.Lease, incarnation strin
 const resetSQL = `
 WITH unseen AS (
   DELETE FROM @sluice_seen WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND step > $6)
-INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, event_offset, claims, updated_at)
-VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp())
+INSERT INTO @sluice_checkpoints AS c (namespace, topic, consumer_group, partition, owner, epoch, incarnation, sequence_number, event_offset, claims, updated_at, done_epoch, began_sequence, began_how)
+VALUES ($1, $2, $3, $4, '', 1, $5, $6, $7, 0, clock_timestamp(), 1, $6, $8)
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = '', epoch = c.epoch + 1, incarnation = excluded.incarnation, sequence_number = excluded.sequence_number, event_offset = excluded.event_offset,
-    claims = 0, trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, done = '', updated_at = clock_timestamp()
+    claims = 0, trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, done = '', updated_at = clock_timestamp(),
+    done_epoch = c.epoch + 1, began_sequence = excluded.began_sequence, began_how = excluded.began_how
 RETURNING epoch`
 
 // Reset implements [driver.TxStore] and [driver.CheckpointStore]. The new epoch has no
 // owner: no lease has that epoch. A transaction in progress on the checkpoint is ended as by
 // [Store.Claim].
-func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position, how driver.How) (int64, error) {
 	var epoch int64
-	args := []any{group.Namespace, group.Topic, group.Name, partition, clean(incarnation), to.Sequence, clean(to.Offset)}
+	args := []any{group.Namespace, group.Topic, group.Name, partition, clean(incarnation), to.Sequence, clean(to.Offset), string(how)}
 	if err := s.seize(ctx, nil, resetSQL, args, &epoch); err != nil {
 		return 0, fmt.Errorf("reset checkpoint of partition %s: %w", partition, err)
 	}
 	return epoch, nil
+}
+
+const beginSQL = `
+UPDATE @sluice_checkpoints
+SET sequence_number = $8, event_offset = $9, began_sequence = $8, began_how = $10, done = '', updated_at = clock_timestamp(),
+    trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0, claims = 1
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6 AND sequence_number = $7`
+
+// Begin implements [driver.TxStore] and [driver.CheckpointStore].
+func (s *Store) Begin(ctx context.Context, lease driver.Lease, from, to driver.Position) error {
+	conn, err := acquire(ctx, s.pool)
+	if err != nil {
+		return fmt.Errorf("store the start of partition %s: %w", lease.Partition, err)
+	}
+	defer conn.Release()
+	args := append(leaseArgs(lease), from.Sequence, to.Sequence, clean(to.Offset), string(driver.HowStart))
+	tag, err := once(ctx, conn.Conn(), s.cfg.limits(), s.sql.of(beginSQL), args)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = s.fenced(ctx, conn.Conn(), lease, notAt(from))
+	}
+	if err != nil {
+		return fmt.Errorf("store the start of partition %s: %w", lease.Partition, err)
+	}
+	return nil
 }
 
 const currentSQL = `

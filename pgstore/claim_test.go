@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
@@ -157,7 +155,7 @@ func TestResetEndsTransaction(t *testing.T) {
 	a := lease("a", 1)
 	claim(t, s, a)
 	hold(t, s, a)
-	epoch, err := s.Reset(t.Context(), group, "0", "1", at(7))
+	epoch, err := s.Reset(t.Context(), group, "0", "1", at(7), "set")
 	if err != nil || epoch != 2 {
 		t.Errorf("reset: epoch %d, %v", epoch, err)
 	}

@@ -16,8 +16,19 @@ import (
 
 const limitsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
-// moveSQL is the fence: if it does not change exactly one row, the step ends.
+// fenceSQL is the fence: without a row the step ends. It locks the row until the transaction ends,
+// and returns the transaction's number.
+const fenceSQL = `
+SELECT pg_current_xact_id()::text FROM @sluice_checkpoints
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4` + fence + `
+FOR NO KEY UPDATE`
+
+// moveSQL moves the checkpoint, in the transaction that holds its lock and in no other: there it
+// fails, by the root of a negative number. It fails by dividing by zero unless it changes exactly
+// one row: an UPDATE that changes none would be no error. After an error the COMMIT behind it is
+// not carried out.
 const moveSQL = `
+WITH moved AS (
 UPDATE @sluice_checkpoints
 SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
     claims            = CASE WHEN $8 = sequence_number THEN claims ELSE 1 END,
@@ -28,13 +39,14 @@ SET sequence_number = $8, event_offset = $9, updated_at = clock_timestamp(),
     trial_unreturned  = CASE WHEN $8 = sequence_number THEN trial_unreturned ELSE 0 END,
     done              = CASE WHEN $8 = sequence_number THEN done ELSE '' END
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4` + fence + `
-RETURNING pg_current_xact_id()::text`
+  AND pg_current_xact_id()::text = $10
+RETURNING 1)
+SELECT CASE WHEN pg_current_xact_id()::text = $10 THEN 1 / (count(*) = 1)::int ELSE sqrt(-1 - count(*)) END FROM moved`
 
 // unlimitSQL gives the handler's statements the session's own lock timeout.
 const unlimitSQL = `SET LOCAL lock_timeout TO DEFAULT`
 
-// sameSQL fails, by dividing by zero, if the transaction is not the one that
-// moved the checkpoint: then the COMMIT after it is not carried out.
+// sameSQL fails, by dividing by zero, in another transaction than the step's.
 const sameSQL = `SELECT 1 / (pg_current_xact_id()::text = $1)::int`
 
 // step is a step in progress on a connection.
@@ -44,10 +56,12 @@ type step struct {
 	conn  *pgx.Conn
 	tx    pgx.Tx
 	xid   string // of the transaction
+	ended bool   // the handler was seen to end it
 }
 
-// Commit implements [driver.TxStore]. The handler gets a real transaction, which only Commit can end;
-// nested transactions are savepoints. If the handler panics its writes are rolled back.
+// Commit implements [driver.TxStore]. The handler gets a real transaction; nested transactions are
+// savepoints. If the handler panics its writes are rolled back. If it ends the transaction in spite
+// of that, the error is [driver.ErrHandlerEnded].
 //
 // Each round trip of the store's own ends within a third of [Config.LeaseFor], also if the server is
 // silent. The handler's statements end with the handler's context.
@@ -100,13 +114,13 @@ func (s *Store) roundTrip(ctx context.Context, do func(context.Context) error) e
 	return err
 }
 
-// begin opens the transaction and moves the checkpoint, in one round trip. It
+// begin opens the transaction and locks the checkpoint, in one round trip. It
 // waits for the answer, so that no COMMIT is sent before the row's lock is held.
 func (st *step) begin(ctx context.Context) error {
 	var b pgx.Batch
 	b.BeginTx(readCommitted)
 	st.store.cfg.limits().queue(&b)
-	b.Queue(st.store.sql.of(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset))...)
+	b.Queue(st.store.sql.of(fenceSQL), append(leaseArgs(st.Lease), st.From.Sequence)...)
 	b.Queue(unlimitSQL)
 	br := st.conn.SendBatch(ctx, &b)
 	st.tx = br.Tx()
@@ -125,7 +139,7 @@ func (st *step) begin(ctx context.Context) error {
 	}
 	back := st.rollback(ctx)
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("move checkpoint: %w", err)
+		return fmt.Errorf("lock checkpoint: %w", err)
 	}
 	if back != nil {
 		return fmt.Errorf("partition %s: %w", st.Lease.Partition, driver.ErrFenced)
@@ -136,21 +150,34 @@ func (st *step) begin(ctx context.Context) error {
 // handle runs the handler. It returns nil if the transaction can be committed; otherwise it has been
 // rolled back.
 func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	w, began := &watch{}, time.Now()
+	w, began := &watch{conn: st.conn.PgConn()}, time.Now()
 	err := func() error {
 		defer w.finish()
-		return fn(ctx, &handlerTx{scope{st.tx, w}})
+		return fn(ctx, &handlerTx{scope{Tx: st.tx, watch: w}})
 	}()
 	took := time.Since(began)
+	st.ended = w.ended.Load()
 	pg := st.conn.PgConn()
+	if pg.TxStatus() == 'T' && pg.ParameterStatus("standard_conforming_strings") == "off" {
+		// In the simple protocol pgx sends no arguments then. A failure shows in what follows.
+		_ = st.store.roundTrip(ctx, func(ctx context.Context) error {
+			_, err := st.conn.Exec(ctx, `SET LOCAL standard_conforming_strings = on`)
+			return err
+		})
+	}
 	switch {
 	case pg.IsClosed() || pg.IsBusy():
 		st.conn.Close(ctx)
 		return st.lost(ctx, took, w, err)
+	case st.ended || pg.TxStatus() == 'I':
+		st.rollback(ctx)
+		return handlerEnded(err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // closing the connection undoes it all
 	case pg.TxStatus() == 'E':
 		return st.undo(ctx, w, err)
+	case w.unsafe != nil: // also where the handler drops it: PostgreSQL does not know of it
+		return st.undo(ctx, &watch{}, w.unsafe)
 	case err != nil:
 		return st.undo(ctx, &watch{}, err)
 	case took >= st.store.cfg.LeaseFor:
@@ -177,7 +204,12 @@ func (st *step) lost(ctx context.Context, took time.Duration, w *watch, err erro
 // was idle for long.
 func (st *step) stillThere(ctx context.Context, took time.Duration) error {
 	return st.store.roundTrip(ctx, func(ctx context.Context) error {
-		if _, err := st.conn.Exec(ctx, sameSQL, st.xid); err != nil && st.conn.IsClosed() {
+		_, err := st.conn.Exec(ctx, sameSQL, st.xid)
+		switch {
+		case divided(err):
+			st.rollback(ctx)
+			return handlerEnded(nil)
+		case err != nil && st.conn.IsClosed():
 			return fmt.Errorf("%w: the handler took %v, and PostgreSQL ends a session that is idle in a transaction for %v: %v",
 				driver.ErrTimeLimit, took.Round(time.Millisecond), st.store.cfg.LeaseFor, err)
 		}
@@ -197,14 +229,23 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 			err = fmt.Errorf("%w: %w", errDropped, w.failed)
 		}
 	}
-	st.rollback(ctx)
-	if undone := st.undone(ctx); undone != nil {
-		return undone
+	if failure := st.undone(ctx, err); failure != nil {
+		return failure
 	}
 	if cause == nil {
 		return &driver.HandlerError{Err: err}
 	}
 	return explain("handler", err, cause)
+}
+
+// handlerEnded is the error for a handler that has ended the transaction, by SQL or by a connection
+// that the store does not watch, and then returned err. Only the text of err is kept: it decides
+// nothing.
+func handlerEnded(err error) error {
+	if err == nil {
+		return fmt.Errorf("%w (COMMIT, ROLLBACK or PREPARE TRANSACTION, past the store)", driver.ErrHandlerEnded)
+	}
+	return fmt.Errorf("%w (COMMIT, ROLLBACK or PREPARE TRANSACTION, past the store), and returned: %v", driver.ErrHandlerEnded, err)
 }
 
 var errDropped = errors.New("the handler ignored an error of PostgreSQL, which has aborted the transaction: return the error, or use a savepoint")
@@ -237,25 +278,37 @@ func (st *step) rollback(ctx context.Context) error {
 	return st.tx.Rollback(ctx)
 }
 
-// undone returns nil if the transaction that moved the checkpoint was rolled
-// back. If it was committed, the handler did that, by SQL that was not recognised:
-// what it executed after that cannot be rolled back.
-func (st *step) undone(ctx context.Context) error {
+// undone rolls back and returns nil if that has undone all that the handler has written. It returns
+// an error if the session was in another transaction than the step's: the handler has ended that,
+// and what it has written may be committed.
+func (st *step) undone(ctx context.Context, result error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), st.store.cfg.requestTimeout())
 	defer cancel()
-	var status string
-	err := st.conn.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, st.xid).Scan(&status)
+	aborted := st.conn.PgConn().TxStatus() == 'E' // it takes no statement but its end
+	var err error
+	if !aborted {
+		_, err = st.conn.Exec(ctx, sameSQL, st.xid)
+	}
+	back := st.rollback(ctx)
+	var status *string
+	if aborted && back == nil {
+		err = st.conn.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, st.xid).Scan(&status)
+	}
 	switch {
+	case divided(err):
+		return handlerEnded(result)
 	case err != nil:
-		return fmt.Errorf("roll back: %w", err)
-	case status == "committed":
-		return fmt.Errorf("%w: the handler has committed the transaction with the checkpoint: %w", driver.ErrUnknown, errCommit)
+		return fmt.Errorf("check the handler's transaction: %w", err)
+	case back != nil:
+		return fmt.Errorf("roll back: %w", back)
+	case aborted && (status == nil || *status != "aborted"):
+		return handlerEnded(result)
 	}
 	return nil
 }
 
-// commit stores the dead letters and causation IDs and commits: in one round trip, unless redrives
-// are to be settled, whose rows must be counted first.
+// commit stores the dead letters and causation IDs, moves the checkpoint and commits: in one round
+// trip, unless redrives are to be settled, whose rows must be counted first.
 func (st *step) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -276,7 +329,7 @@ func (st *step) commit(ctx context.Context) error {
 	}
 	st.storeDedup(&b)
 	before := b.Len()
-	b.Queue(sameSQL, st.xid)
+	b.Queue(st.store.sql.of(moveSQL), append(leaseArgs(st.Lease), st.From.Sequence, st.To.Sequence, clean(st.To.Offset), st.xid)...)
 	b.Queue(`COMMIT`)
 
 	br := st.conn.SendBatch(ctx, &b)
@@ -287,9 +340,17 @@ func (st *step) commit(ctx context.Context) error {
 		case err == nil:
 		case postgres.Uncertain(err):
 			return unknown(err)
+		case i == before && hasCode(err, anotherTransaction):
+			br.Close()
+			st.rollback(ctx)
+			return handlerEnded(nil)
 		case i == before && divided(err):
 			br.Close()
-			return st.undo(ctx, &watch{}, errRollback)
+			return st.unmoved(ctx)
+		case i == before:
+			br.Close()
+			st.rollback(ctx)
+			return fmt.Errorf("move checkpoint: %w", err)
 		default:
 			br.Close()
 			st.rollback(ctx)
@@ -299,13 +360,29 @@ func (st *step) commit(ctx context.Context) error {
 	return st.committed(br.Exec())
 }
 
+// unmoved rolls back and returns that the checkpoint did not move in the step's transaction.
+func (st *step) unmoved(ctx context.Context) error {
+	st.rollback(ctx)
+	return fmt.Errorf("partition %s: its checkpoint did not move: look for a handler or a trigger that changes sluice_checkpoints: %w",
+		st.Lease.Partition, driver.ErrFenced)
+}
+
 // checkSQL checks the constraints that a commit would check.
 const checkSQL = `SET CONSTRAINTS ALL IMMEDIATE`
 
 // dryRun rolls back, and returns what a commit would have returned.
 func (st *step) dryRun(ctx context.Context) error {
-	_, err := st.tx.Exec(ctx, checkSQL)
-	if err != nil {
+	var b pgx.Batch
+	b.Queue(sameSQL, st.xid)
+	b.Queue(checkSQL)
+	br := st.conn.SendBatch(ctx, &b)
+	_, another := br.Exec()
+	err := br.Close()
+	switch {
+	case divided(another):
+		st.rollback(ctx)
+		return handlerEnded(nil)
+	case err != nil:
 		return st.undo(ctx, &watch{}, err)
 	}
 	return st.rollback(ctx)
@@ -365,7 +442,15 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 
 func unknown(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnknown, err) }
 
-func divided(err error) bool {
+// The codes of the errors by which sameSQL and moveSQL fail.
+const (
+	divisionByZero     = "22012"
+	anotherTransaction = "2201F" // the root of a negative number
+)
+
+func divided(err error) bool { return hasCode(err, divisionByZero) }
+
+func hasCode(err error, code string) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "22012"
+	return errors.As(err, &e) && e.Code == code
 }

@@ -5,14 +5,21 @@
 //	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil)
 //
 // A handler gets a [pgx.Tx], which sqlc's queries, River's InsertTx and similar accept as it is.
-// [Insert] writes many rows by COPY. The handler cannot commit: the store does.
+// [Insert] writes many rows by COPY. The store commits, not the handler.
 //
 // # A step
 //
-// [Store.Commit] takes two round trips besides the handler's own: BEGIN with the UPDATE of the
-// checkpoint, which is the fence and locks the row; and the dead letters with COMMIT. COMMIT is never
-// sent before the server has answered the UPDATE. Therefore every transaction that can still commit
-// holds the row's lock, and a [Store.Claim], which needs that lock, reads the final state.
+// [Store.Commit] takes two round trips besides the handler's own: BEGIN with the lock of the
+// checkpoint's row, which is the fence; and the dead letters, the move of the checkpoint and
+// COMMIT. A step with redrives takes a third, in which their rows are counted. COMMIT is carried
+// out only if the move has changed exactly one row in the transaction that holds the lock. Every
+// transaction that can still commit holds it, and a [Store.Claim], which needs it, reads the final
+// state.
+//
+// The transaction that a handler gets refuses what would end it. A handler can end it all the same,
+// by the connection that [pgx.Tx.Conn] returns. That is found, whatever the handler does next: the
+// checkpoint has not moved, the error is [driver.ErrHandlerEnded], and the engine halts the
+// partition.
 //
 // Transactions run at READ COMMITTED, whatever the role's default is, because there the fence sees
 // the newest row after it has waited for it. A handler that needs more locks rows (SELECT … FOR

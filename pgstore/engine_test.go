@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -80,10 +79,10 @@ func TestConsumers(t *testing.T) {
 		kill  context.CancelFunc
 		over  chan error
 	}
-	members := make([]member, 3)
+	members, seed := make([]member, 3), need.Seed(t)
 	for i := range members {
 		proxy, through := pgtest.NewTestProxy(t, url)
-		random := rand.New(rand.NewPCG(uint64(i), 7))
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		proxy.OnCommit(func(int) commitproxy.Fault {
 			switch n := random.IntN(20); n {
 			case 1, 2, 3:
@@ -163,13 +162,21 @@ func TestConsumers(t *testing.T) {
 	const good, dead = partitions * (messages - messages/bad), partitions * messages / bad
 	for _, table := range []string{"one", "two"} {
 		var rows, distinct int
-		if err := direct.Pool().QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (p, n)) FROM `+table).Scan(&rows, &distinct); err != nil || rows != good || distinct != good {
-			t.Errorf("table %s: %d rows of %d events, %v; want %d", table, rows, distinct, err, good)
+		if err := direct.Pool().QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (p, n)) FROM `+table).Scan(&rows, &distinct); err != nil {
+			t.Fatal(err)
+		}
+		if rows != good || distinct != good {
+			need.Verdict(t)
+			t.Errorf("table %s: %d rows of %d events, want %d", table, rows, distinct, good)
 		}
 	}
 	deadLetters, err := direct.List(t.Context(), group, driver.DeadLetterFilter{})
-	if err != nil || len(deadLetters) != dead {
-		t.Errorf("%d dead letters, %v; want %d", len(deadLetters), err, dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(deadLetters) != dead {
+		need.Verdict(t)
+		t.Errorf("%d dead letters, want %d", len(deadLetters), dead)
 	}
 	for _, l := range deadLetters {
 		if l, err = direct.Get(t.Context(), group, l.ID); err != nil || number(&l.Event)%bad != 50 {

@@ -1,19 +1,16 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 	"time"
-
-	"github.com/sluice-go/sluice/driver"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -24,19 +21,10 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, err := pgtest.Start(nil) // your PostgreSQL
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	url, err := server.CreateDatabase(ctx, "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
 	hub := sluicetest.NewHub(driver.Group{Namespace: "example", Topic: "orders", Name: "$Default"}, 1) // your event hub
 	hub.Append("0", sluicetest.Bodies(`{"ID": 1, "Items": ["tea", "milk"]}`, `{"ID": 2, "Items": ["bread"]}`)...)
 
-	store, err := pgstore.Open(ctx, url, nil)
+	store, err := pgstore.Open(ctx, os.Getenv("DATABASE_URL"), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,6 +66,5 @@ func Example() {
 	if err := <-done; err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(orders, "orders of", items, "items")
-	// Output: 2 orders of 3 items
+	fmt.Println(orders, "orders of", items, "items") // 2 orders of 3 items
 }

@@ -1,12 +1,9 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -127,7 +125,7 @@ func TestCommitCancelledUnderway(t *testing.T) {
 func TestLostCommits(t *testing.T) {
 	// It claims again and again, and need not wait long each time.
 	proxy, s, direct := proxiedWith(t, &pgstore.Config{LockTimeout: 200 * time.Millisecond})
-	random := rand.New(rand.NewPCG(1, 2))
+	random := need.Rand(t)
 	suffered := make(map[commitproxy.Fault]int)
 	proxy.OnCommit(func(int) commitproxy.Fault {
 		if random.IntN(2) == 0 {

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
@@ -197,46 +195,47 @@ func TestHandlerCannotCommit(t *testing.T) {
 	expect(t, s, at(1), "1")
 }
 
-// A COMMIT past the store is noticed: what it left behind is told as it is,
-// whether the handler then succeeds or fails.
-func TestCommittedBehindOurBack(t *testing.T) {
+// TestMoveChangesNoRow: a checkpoint that does not move, because the handler or a trigger has
+// changed what it is, undoes the step.
+func TestMoveChangesNoRow(t *testing.T) {
 	s, l := begun(t)
-	for sql, committed := range map[string]bool{
-		`COMMIT`: true,
-		`COMMIT; BEGIN; INSERT INTO effects VALUES ('more')`: true,
-		`COMMIT; BEGIN; SELECT 1/0`:                          true,
-		`COMMIT; SELECT 1/0`:                                 true,
-		`ROLLBACK`:                                           false,
-		`ROLLBACK; BEGIN`:                                    false,
-		`ROLLBACK; BEGIN; SELECT 1/0`:                        false,
+	for name, change := range map[string]string{
+		"epoch":   `UPDATE sluice_checkpoints SET epoch = epoch + 1`,
+		"deleted": `DELETE FROM sluice_checkpoints`,
+		"trigger": `CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+			CREATE TRIGGER keep BEFORE UPDATE ON sluice_checkpoints FOR EACH ROW EXECUTE FUNCTION keep()`,
 	} {
-		for _, result := range []error{nil, errors.New("no")} {
-			t.Run(fmt.Sprintf("%s, then %v", sql, result), func(t *testing.T) {
-				if _, err := s.Pool().Exec(t.Context(), `TRUNCATE effects, sluice_checkpoints`); err != nil {
-					t.Fatal(err)
-				}
-				claim(t, s, l)
-				err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
-					if err := put(ctx, tx, "1"); err != nil {
-						return err
-					}
-					tx.Conn().Exec(ctx, sql)
-					return result
-				})
-				if !committed {
-					if !blames(err) {
-						t.Errorf("error is %T %v, want a HandlerError", err, err)
-					}
-					expect(t, s, driver.Unset)
-					return
-				}
-				if !errors.Is(err, driver.ErrUnknown) || blames(err) {
-					t.Errorf("error is %T %v, want ErrUnknown", err, err)
-				}
-				expect(t, s, at(1), "1")
-			})
+		err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, change)
+			return errors.Join(put(ctx, tx, name), err)
+		})
+		if !errors.Is(err, driver.ErrFenced) || blames(err) || !strings.Contains(err.Error(), "did not move: look for") {
+			t.Errorf("%s: error is %v, want ErrFenced that says that the checkpoint did not move", name, err)
 		}
+		expect(t, s, driver.Unset)
 	}
+}
+
+// TestClaimNamesPrepared: a prepared transaction keeps the checkpoint locked without a session.
+func TestClaimNamesPrepared(t *testing.T) {
+	s := open(t, pgtest.Database(t), &pgstore.Config{LockTimeout: 100 * time.Millisecond})
+	createEffects(t, s)
+	l := lease("a", 1)
+	claim(t, s, l)
+	err := s.Commit(t.Context(), first(l), func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Conn().Exec(ctx, `PREPARE TRANSACTION 'left'`)
+		return err
+	})
+	if !errors.Is(err, driver.ErrHandlerEnded) {
+		t.Errorf("error is %v, want ErrHandlerEnded", err)
+	}
+	if _, err := s.Claim(t.Context(), lease("b", 2), "1"); err == nil || !strings.Contains(err.Error(), "pg_prepared_xacts") {
+		t.Errorf("claim: error is %v, want one that names pg_prepared_xacts", err)
+	}
+	if _, err := s.Pool().Exec(t.Context(), `ROLLBACK PREPARED 'left'`); err != nil {
+		t.Fatal(err)
+	}
+	claim(t, s, lease("b", 2))
 }
 
 func TestSavepoint(t *testing.T) {

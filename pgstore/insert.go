@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"io"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,8 +28,12 @@ func (e *RowError) Unwrap() error { return e.Err }
 
 // Insert writes rows to a table by COPY, the fastest way in. The table is a
 // name, or schema.name; each row has a value for each column, in order. It is
-// all or nothing, as any statement. If PostgreSQL names the row that failed,
-// the error is a [*RowError]. That a trigger leaves a row out is an error too.
+// all or nothing, as any statement. If it is known which row failed, the error is
+// a [*RowError]. That a trigger leaves a row out is an error too.
+//
+// The values go as text, which PostgreSQL parses for the type of the column: a
+// string can be a value of every type. If the type of a column was changed, nothing
+// is written, and the engine repeats the batch with what the column is now.
 func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows [][]any) error {
 	return InsertFunc(ctx, tx, table, columns, len(rows), func(i int) ([]any, error) { return rows[i], nil })
 }
@@ -40,55 +44,26 @@ func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows
 // InsertFunc returns. Its first error, or its panic as a [*sluice.PanicError],
 // ends the insert and is returned as it is.
 func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, n int, row func(i int) ([]any, error)) error {
-	source := &rowSource{row: row, n: n, at: -1}
-	name := pgx.Identifier(strings.Split(table, "."))
-	taken, err := tx.CopyFrom(ctx, name, columns, source)
+	c := postgres.Copy{Table: strings.Split(table, "."), Columns: columns, Row: func(i int) ([]any, error) {
+		if i == n {
+			return nil, io.EOF
+		}
+		return row(i)
+	}}
+	taken, err := c.Into(ctx, tx)
+	failed, ofRow := errors.AsType[*postgres.RowFailed](err)
+	refused, named := errors.AsType[*postgres.CopyError](err)
 	switch {
-	case source.err != nil:
-		return source.err
-	case err != nil:
-		err = source.blame(err, name[len(name)-1])
-	case taken != int64(n):
+	case ofRow && failed.Err != nil:
+		return failed.Err
+	case ofRow:
+		return &sluice.PanicError{Value: failed.Panic, Stack: failed.Stack}
+	case named:
+		err = &RowError{Row: refused.Row, Err: refused.Err}
+	case err == nil && taken != int64(n):
 		err = postgres.RowsLeftOut(taken, n)
-	default:
+	case err == nil:
 		return nil
 	}
 	return fmt.Errorf("insert into %s: %w", table, err)
-}
-
-// rowSource passes rows to pgx and records which one was the last.
-type rowSource struct {
-	row func(i int) ([]any, error)
-	n   int
-	at  int
-	err error // of row
-}
-
-// errNoRow is sent to PostgreSQL instead of row's error: the server ends the session of a client whose
-// reason is longer than 10,000 bytes.
-var errNoRow = errors.New("the client has no row")
-
-func (s *rowSource) Next() bool { s.at++; return s.at < s.n }
-func (s *rowSource) Err() error { return nil }
-
-// Values is called on a goroutine of pgx's, where a panic would end the process.
-func (s *rowSource) Values() (values []any, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.err = &sluice.PanicError{Value: v, Stack: debug.Stack()}
-		}
-		if s.err != nil {
-			err = errNoRow
-		}
-	}()
-	values, s.err = s.row(s.at)
-	return values, nil
-}
-
-// blame names the row that an error is about, if that is known.
-func (s *rowSource) blame(err error, table string) error {
-	if row, found := postgres.CopyRow(err, table, s.at, s.n); found {
-		return &RowError{Row: row, Err: err}
-	}
-	return err
 }

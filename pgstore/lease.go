@@ -34,7 +34,7 @@ VALUES ($1, $2, $3, $4, $5, greatest($6::bigint, 0) + 1, clock_timestamp() + $7 
 ON CONFLICT (namespace, topic, consumer_group, partition) DO UPDATE
 SET owner = excluded.owner, epoch = greatest(l.epoch + 1, excluded.epoch), expires_at = clock_timestamp() + $7 * interval '1 microsecond', renewed_at = clock_timestamp()
 WHERE l.owner = excluded.owner OR l.expires_at <= clock_timestamp()
-RETURNING epoch`
+RETURNING epoch, began_incarnation`
 
 // futureSQL has the leases that were renewed in the future, before the clock was set back,
 // renewed now for the same time. The owner of such a lease may be gone. A row that somebody
@@ -60,7 +60,7 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 	defer conn.Release()
 	lease := driver.Lease{Group: group, Partition: partition, Owner: owner}
 	args := []any{group.Namespace, group.Topic, group.Name, partition, owner, above, ttl.Microseconds()}
-	_, err = once(ctx, conn.Conn(), l.limits, l.sql.of(acquireSQL), args, &lease.Epoch)
+	_, err = once(ctx, conn.Conn(), l.limits, l.sql.of(acquireSQL), args, &lease.Epoch, &lease.Began)
 	if err == nil {
 		return lease, nil
 	}
@@ -83,6 +83,22 @@ func (l *Leases) Acquire(ctx context.Context, group driver.Group, partition, own
 func (l *Leases) renewFuture(ctx context.Context, conn *pgx.Conn, group driver.Group) error {
 	_, err := once(ctx, conn, l.limits, l.sql.of(futureSQL), []any{group.Namespace, group.Topic, group.Name})
 	return err
+}
+
+const markBeganSQL = `
+UPDATE @sluice_leases SET began_incarnation = $7
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND owner = $5 AND epoch = $6`
+
+// MarkBegan implements [driver.LeaseStore].
+func (l *Leases) MarkBegan(ctx context.Context, lease driver.Lease, incarnation string) error {
+	changed, err := l.exec(ctx, markBeganSQL, lease, clean(incarnation))
+	if err == nil && !changed {
+		err = driver.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("mark lease on partition %s in epoch %d: %w", lease.Partition, lease.Epoch, err)
+	}
+	return nil
 }
 
 const renewSQL = `
@@ -167,7 +183,7 @@ func leaseArgs(l driver.Lease) []any {
 }
 
 const leasesSQL = `
-SELECT partition, owner, epoch, renewed_at,
+SELECT partition, owner, epoch, began_incarnation, renewed_at,
   CASE WHEN expires_at > ` + released + ` THEN extract(epoch FROM expires_at - clock_timestamp())::float8 ELSE 0 END,
   renewed_at > clock_timestamp()
 FROM @sluice_leases WHERE namespace = $1 AND topic = $2 AND consumer_group = $3
@@ -199,7 +215,7 @@ func (l *Leases) list(ctx context.Context, conn *pgx.Conn, group driver.Group) (
 		info := driver.LeaseInfo{Lease: driver.Lease{Group: group}}
 		var seconds float64
 		var ahead bool
-		err := row.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Renewed, &seconds, &ahead)
+		err := row.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Began, &info.Renewed, &seconds, &ahead)
 		future = future || ahead
 		info.Remaining = time.Duration(seconds * float64(time.Second))
 		return info, err

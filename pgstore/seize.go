@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 const (
@@ -99,13 +100,6 @@ func (s *Store) forcibly(ctx context.Context, conn *pgx.Conn, sql string, args, 
 	return err
 }
 
-// blockersSQL finds the sessions that hold what a session waits for, and which of them are of its user
-// and database. It waits for their transactions, not in a queue of claims: other claims are not among
-// them.
-const blockersSQL = `
-SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(usename = session_user AND datname = current_database(), false)
-FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1))`
-
 // blocker is a session that holds a checkpoint.
 type blocker struct {
 	PID         int32
@@ -137,13 +131,17 @@ func endBlockersOnce(ctx context.Context, pool *pgxpool.Pool, pid int32) error {
 		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
 	}
 	defer conn.Release()
-	rows, _ := conn.Query(ctx, blockersSQL, pid) // CollectRows returns the error
+	rows, _ := conn.Query(ctx, postgres.Blockers, pid) // CollectRows returns the error
 	blockers, err := pgx.CollectRows(rows, pgx.RowToStructByPos[blocker])
 	if err != nil {
 		return fmt.Errorf("look for the session that holds the checkpoint: %w", err)
 	}
 	var refusal error
 	for _, b := range blockers {
+		if b.PID == 0 {
+			refusal = postgres.ErrPrepared
+			continue
+		}
 		if !b.Own { // it may be no consumer's
 			refusal = fmt.Errorf("session %d of user %s (application %q) holds the checkpoint, and is not of this claim's user: end it by SELECT pg_terminate_backend(%[1]d), or wait until its transaction ends", b.PID, b.User, b.Application)
 			continue

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
@@ -63,10 +61,14 @@ func TestSilentConnection(t *testing.T) {
 		handler         func(ctx context.Context, tx pgx.Tx) error
 		unknown         bool
 	}{
-		{name: "Begin", swallowed: "SET sequence_number"},
+		{name: "Begin", swallowed: "FOR NO KEY UPDATE"},
 		{name: "Commit", swallowed: "COMMIT", unknown: true},
 		{name: "Rollback", swallowed: "rollback", handler: func(context.Context, pgx.Tx) error { return refused }},
-		{name: "Status", swallowed: "pg_xact_status", handler: func(context.Context, pgx.Tx) error { return refused }},
+		{name: "Check", swallowed: "1 / (pg_current_xact_id", handler: func(context.Context, pgx.Tx) error { return refused }},
+		{name: "Status", swallowed: "pg_xact_status", handler: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT 1/0`)
+			return err
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

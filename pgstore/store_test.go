@@ -1,11 +1,8 @@
-//go:build postgres
-
 package pgstore_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -19,8 +16,6 @@ import (
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/storetest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 
 // open opens a store for the test's time.
 func open(t testing.TB, url string, cfg *pgstore.Config) *pgstore.Store {
@@ -70,6 +65,7 @@ func txHarness(s *pgstore.Store, peer driver.TxStore[pgx.Tx]) storetest.TxHarnes
 	return storetest.TxHarness[pgx.Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Put:     put,
+		Doors:   doors(s),
 		Effects: func(ctx context.Context) ([]string, error) { return readEffects(ctx, s.Pool()) },
 		Break: func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO unique_now VALUES (1), (1)`)
@@ -159,6 +155,18 @@ func newHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		h := harness(t, s, open(t, url, calm))
 		h.Silence, h.Lock, h.Lose = silence(proxy), lockRow(url), proxy.Lose
 		return h
+	}
+}
+
+// TestExample runs the package's example, which needs a database.
+func TestExample(t *testing.T) {
+	url := pgtest.Database(t)
+	t.Setenv("DATABASE_URL", url)
+	Example()
+	var orders, items int
+	err := open(t, url, nil).Pool().QueryRow(t.Context(), "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM items)").Scan(&orders, &items)
+	if err != nil || orders != 2 || items != 3 {
+		t.Errorf("%d orders of %d items, %v; want 2 of 3", orders, items, err)
 	}
 }
 

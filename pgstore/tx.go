@@ -1,14 +1,19 @@
 package pgstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
@@ -28,17 +33,31 @@ func (tx *handlerTx) Rollback(context.Context) error { return errRollback }
 // end.
 type savepoint struct{ scope }
 
+func (s *savepoint) Commit(ctx context.Context) error {
+	s.ended = true
+	return s.scope.Tx.Commit(ctx)
+}
+
+func (s *savepoint) Rollback(ctx context.Context) error {
+	s.ended = true
+	return s.scope.Tx.Rollback(ctx)
+}
+
 // scope passes a handler's statements on. It refuses those that would end the transaction, and shows
 // its watch every error, because a handler may drop an error or keep only its text.
 type scope struct {
 	pgx.Tx
 	watch *watch
+	ended bool // by its savepoint's Commit or Rollback
 }
 
 // watch records what a handler does with the transaction.
 type watch struct {
+	conn   *pgconn.PgConn
+	ended  atomic.Bool     // the connection was given to the handler, and has ended the transaction
 	over   atomic.Bool     // the handler has returned
 	failed *pgconn.PgError // the last error, without those that follow from it
+	unsafe error           // a table that must not be written to
 	open   closer          // what was opened last, and may have been left open
 }
 
@@ -71,7 +90,7 @@ func (w *watch) admit(sql string) error {
 	if w.over.Load() {
 		return pgx.ErrTxClosed
 	}
-	if words := postgres.Ending(sql); words != "" {
+	if words := postgres.Ending(w.conn, sql); words != "" {
 		return fmt.Errorf("%s: a handler cannot end its transaction: it returns, and Sluice does it", words)
 	}
 	return nil
@@ -83,6 +102,35 @@ func (w *watch) finish() {
 	if w.open != nil {
 		w.open.close()
 	}
+	if !w.conn.IsClosed() {
+		w.conn.Frontend().Untrace()
+	}
+}
+
+// Conn returns the connection, as pgx's Tx does. Nothing refuses what a handler does with it, so
+// the server's messages are watched from then on: an aborted transaction cannot be asked which one
+// it is.
+func (s *scope) Conn() *pgx.Conn {
+	if !s.watch.over.Load() {
+		s.watch.conn.Frontend().Trace(endings{s.watch}, pgproto3.TracerOptions{SuppressTimestamps: true})
+	}
+	return s.Tx.Conn()
+}
+
+// endings gets a line for each message of the protocol, and notes those that say that a transaction
+// was committed, or that none is open.
+type endings struct{ watch *watch }
+
+func (e endings) Write(line []byte) (int, error) {
+	message, isServers := bytes.CutPrefix(line, []byte("B\t"))
+	text := bytes.TrimSpace(message)
+	switch {
+	case !isServers:
+	case bytes.HasPrefix(text, []byte("ReadyForQuery")) && bytes.HasSuffix(text, []byte(" I")),
+		bytes.HasPrefix(text, []byte("CommandComplete")) && (bytes.HasSuffix(text, []byte(`"COMMIT"`)) || bytes.HasSuffix(text, []byte(`"PREPARE TRANSACTION"`))):
+		e.watch.ended.Store(true)
+	}
+	return len(line), nil
 }
 
 func (s *scope) Begin(ctx context.Context) (pgx.Tx, error) {
@@ -93,7 +141,7 @@ func (s *scope) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, s.watch.note(err)
 	}
-	return &savepoint{scope{tx, s.watch}}, nil
+	return &savepoint{scope{Tx: tx, watch: s.watch}}, nil
 }
 
 func (s *scope) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -127,11 +175,29 @@ func (s *scope) Prepare(ctx context.Context, name, sql string) (*pgconn.Statemen
 	return sd, s.watch.note(err)
 }
 
+// CopyFrom sends text, as [Insert] does. pgx would send the bytes of the types that the columns had
+// when its connection met the table.
 func (s *scope) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	return s.CopyText(ctx, &postgres.Copy{Table: table, Columns: columns, Unchecked: true, Row: func(int) ([]any, error) {
+		if !src.Next() {
+			return nil, cmp.Or(src.Err(), io.EOF)
+		}
+		return src.Values()
+	}})
+}
+
+// CopyText implements [postgres.Copier].
+func (s *scope) CopyText(ctx context.Context, c *postgres.Copy) (int64, error) {
 	if err := s.watch.admit(""); err != nil {
 		return 0, err
 	}
-	n, err := s.Tx.CopyFrom(ctx, table, columns, src)
+	if s.ended {
+		return 0, pgx.ErrTxClosed
+	}
+	n, err := c.Run(ctx, s.Tx.Conn())
+	if errors.Is(err, driver.ErrUnsafeTable) {
+		s.watch.unsafe = err
+	}
 	return n, s.watch.note(err)
 }
 

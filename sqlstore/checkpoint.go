@@ -51,13 +51,16 @@ func (c *checkpoint) columns() []any {
 	return []any{
 		&c.Incarnation, &c.Position.Sequence, &c.Position.Offset, &c.Owner, &c.Epoch, &c.Claims,
 		&c.Attempt.Sequence, &c.Attempt.Attempts, &c.Attempt.Error, &c.updated,
-		&c.Attempt.DeadLetter, &c.Attempt.Unreturned, &c.done,
+		&c.Attempt.DeadLetter, &c.Attempt.Unreturned, &c.done, &c.Began.After, &c.Began.How,
 	}
 }
 
 // value returns the checkpoint that was scanned.
 func (c *checkpoint) value() (p driver.Checkpoint, err error) {
 	c.Updated = c.updated.Time
+	if !c.Began.Known() {
+		c.Began = driver.Beginning{}
+	}
 	c.Done, err = ranges.Decode(c.Position.Sequence, c.done)
 	return c.Checkpoint, err
 }
@@ -82,6 +85,19 @@ func (s *Store) fenced(ctx context.Context, q querier, lease driver.Lease, expec
 
 // notAt is what fenced says of a step's position.
 func notAt(p driver.Position) string { return "not at " + p.String() }
+
+// Begin implements [driver.TxStore] and [driver.CheckpointStore].
+func (s *Store) Begin(ctx context.Context, lease driver.Lease, from, to driver.Position) error {
+	args := append([]any{to.Sequence, clean(to.Offset), to.Sequence, string(driver.HowStart)}, leaseArgs(lease)...)
+	n, err := s.change(ctx, s.sql.Begin, append(args, from.Sequence)...)
+	switch {
+	case err != nil:
+		return s.outage(ctx, "store the start of partition "+lease.Partition, err)
+	case n != 1:
+		return s.fenced(ctx, s.writer, lease, notAt(from))
+	}
+	return nil
+}
 
 // RecordAttempt implements [driver.TxStore] and [driver.CheckpointStore].
 func (s *Store) RecordAttempt(ctx context.Context, lease driver.Lease, at driver.Position, attempt driver.AttemptRecord) error {
@@ -135,8 +151,8 @@ func (s *Store) read(ctx context.Context, group driver.Group) ([]driver.Checkpoi
 }
 
 // Reset implements [driver.TxStore] and [driver.CheckpointStore]. The checkpoint then has no owner.
-func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position) (int64, error) {
-	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset)}
+func (s *Store) Reset(ctx context.Context, group driver.Group, partition, incarnation string, to driver.Position, how driver.How) (int64, error) {
+	of, position := key(group, partition), []any{clean(incarnation), to.Sequence, clean(to.Offset), to.Sequence, string(how)}
 	update, insert := write{s.sql.Reset, slices.Concat(position, of)}, write{s.sql.AddReset, slices.Concat(of, position)}
 	var epoch int64
 	err := s.seize(ctx, nil, "set checkpoint of partition "+partition, func(ctx context.Context, t *transaction) error {

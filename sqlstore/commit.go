@@ -14,22 +14,62 @@ import (
 // errEnded is the error for a handler that ends its own transaction.
 var errEnded = errors.New("the handler ended its own transaction (by COMMIT, ROLLBACK, a statement that commits by itself such as CREATE TABLE, or a conflict clause that rolls back): what it still could roll back was rolled back; leave the commit to the store")
 
+// handlerEnded is the error for a handler whose transaction was ended past the store, and that then
+// returned err. Only the text of err is kept: it decides nothing.
+func handlerEnded(err error) error {
+	ended := fmt.Errorf("%w (COMMIT, ROLLBACK, or a statement that commits by itself such as CREATE TABLE, past the store)", driver.ErrHandlerEnded)
+	if err == nil {
+		return ended
+	}
+	return fmt.Errorf("%w, and returned: %v", ended, err)
+}
+
+// handlerKept is the error for a handler whose writes a rollback has kept.
+func handlerKept(err error) error {
+	kept := fmt.Errorf("%w: a table without transactions, perhaps a temporary one, has kept what the rollback should have undone: have the handler write to tables whose engine is InnoDB", driver.ErrHandlerEnded)
+	if err == nil {
+		return kept
+	}
+	return fmt.Errorf("%w; the transaction was rolled back because: %v", kept, err)
+}
+
+// kept reports whether a rollback has kept writes. A server that does not answer has ended the
+// session or will end it; what it has kept then is not known.
+func (s *Store) kept(t *transaction) bool {
+	kept := false
+	_ = s.within(context.Background(), func(ctx context.Context) (err error) {
+		kept, err = s.dialect.kept(ctx, t.conn)
+		return err
+	})
+	return kept
+}
+
 // errRowsOpen is the error for a handler that does not close its rows.
 var errRowsOpen = errors.New("the handler has left the rows of a query open: read them to the end or close them, before the next statement and before the handler returns")
 
 // Commit implements [driver.TxStore].
 //
-// The order is the guarantee: first the fence, so that a handler never runs on a partition whose
-// checkpoint has moved; then the handler, which cannot commit; then the dead letters and causation
-// IDs; then the only commit. The end of ctx does not interrupt the commit: it waits for nothing, and
-// the outcome of an interrupted commit would be unknown. A dry run does not check deferred foreign
-// keys in SQLite, which checks them in the commit alone.
-func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) error {
+// The order is the guarantee: first the fence, which locks the checkpoint, so that a handler never
+// runs on a partition whose checkpoint has moved; then the handler; then the move, in the
+// transaction that holds the lock and in no other, the dead letters and the causation IDs; then the
+// only commit. A handler that ends the transaction ends it with the checkpoint unmoved: its events
+// are not lost. The end of ctx does not interrupt the commit: it waits for nothing, and the outcome
+// of an interrupted commit would be unknown. A dry run does not check deferred foreign keys in
+// SQLite, which checks them in the commit alone.
+func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx context.Context, tx *Tx) error) (err error) {
 	t, err := s.begin(ctx)
 	if err != nil {
 		return s.outage(ctx, "begin transaction", err)
 	}
-	defer t.end()
+	kept := false
+	if fn != nil {
+		t.rolledBack = func() { kept = s.kept(t) }
+	}
+	defer func() {
+		if t.end(); kept {
+			err = handlerKept(err)
+		}
+	}()
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.fence(ctx, t, step)
 	})
@@ -49,7 +89,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		if err := s.storeDedup(ctx, t, step); err != nil {
 			return err
 		}
-		if s.sql.Lock != "" && !t.moved {
+		if !t.moved {
 			return s.move(ctx, t, step)
 		}
 		return nil
@@ -60,13 +100,9 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	return s.commit(ctx, t, step)
 }
 
-// fence checks that the checkpoint is this lease's and is where the step begins, and locks it: by
-// moving it; or, in a database where the handler's statements may commit, by locking alone, so that
-// such a commit does not move it.
+// fence checks that the checkpoint is this lease's and is where the step begins, and locks it. It
+// does not move it, so that a commit of the handler's does not either.
 func (s *Store) fence(ctx context.Context, t *transaction, step driver.Step) error {
-	if s.sql.Lock == "" {
-		return s.move(ctx, t, step)
-	}
 	found, err := s.dialect.lock(ctx, t, append(leaseArgs(step.Lease), step.From.Sequence))
 	switch {
 	case err != nil:
@@ -97,24 +133,23 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 
 // moveIntact moves the checkpoint in the statement that checks whether the transaction is intact, and
 // reports whether it has. If not, intact and move find out why.
-func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step) (moved bool) {
+func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step) (moved bool, err error) {
 	if s.sql.MoveIntact == "" || step.DryRun || step.From.Sequence == step.To.Sequence {
-		return false
+		return false, nil
 	}
 	args := slices.Concat([]any{t.mark, step.To.Sequence, clean(step.To.Offset)}, leaseArgs(step.Lease), []any{step.From.Sequence})
-	_ = s.within(ctx, func(ctx context.Context) (err error) {
+	err = s.within(ctx, func(ctx context.Context) (err error) {
 		var row int
 		moved, err = one(ctx, t, s.sql.MoveIntact, args, &row)
-		moved = moved && err == nil
 		return err
 	})
-	return moved
+	return moved && err == nil, err
 }
 
 // handle runs the handler, and finds out whether the handler or the database failed.
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
 	t.watch.guard()
-	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect}
+	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect, safe: &s.safe}
 	began := time.Now()
 	err := fn(ctx, tx)
 	if err == nil {
@@ -125,19 +160,30 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	switch {
 	case outage != nil:
 		return s.handlerLost(ctx, took, outage)
+	case errors.Is(tx.failure(), driver.ErrUnsafeTable): // the handler may drop it, or keep its text alone
+		return s.outage(ctx, "handler", tx.failure())
 	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil:
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
 	case over:
 		err = cmp.Or(err, errEnded)
 	case t.watch.rowsOpen():
 		err = cmp.Or(err, errRowsOpen)
-	case err == nil && s.moveIntact(ctx, t, step):
-		t.moved = true
-		return nil
 	default:
+		if err == nil {
+			var failed error
+			t.moved, failed = s.moveIntact(ctx, t, step)
+			switch {
+			case t.moved:
+				return nil
+			case failed != nil && s.dialect.fault(failed) != faultStatement: // not of a transaction that is over or aborted
+				return s.moveFailed(ctx, step, took, failed)
+			}
+		}
 		switch ended := s.within(ctx, func(ctx context.Context) error { return s.dialect.intact(ctx, t) }); ended {
 		case nil:
-		case errEnded, errNested:
+		case errEnded:
+			return handlerEnded(err)
+		case errNested:
 			err = ended
 		case errUndone:
 			err = cmp.Or(err, ended)
@@ -167,6 +213,15 @@ func (s *Store) handlerLost(ctx context.Context, took time.Duration, err error) 
 		return fmt.Errorf("%w: the handler took %v: %w", driver.ErrTimeLimit, took.Round(time.Millisecond), failure)
 	}
 	return failure
+}
+
+// moveFailed returns why the checkpoint was not moved. A server that does not answer the store's
+// own request is no time limit of the handler's.
+func (s *Store) moveFailed(ctx context.Context, step driver.Step, took time.Duration, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return s.outage(ctx, "move checkpoint of partition "+step.Lease.Partition, err)
+	}
+	return s.handlerLost(ctx, took, err)
 }
 
 // handlerFailed returns a failure as the handler's, if the database works: it must be able to write
@@ -220,11 +275,12 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		}
 	}
 	for i := range step.FailedRedrives {
-		d := step.FailedRedrives[i]
-		if step.PostponeFor > 0 {
-			d.NextAttempt = time.Now().Add(step.PostponeFor)
+		d := &step.FailedRedrives[i]
+		statement, args := s.sql.FailRedrive, s.failureArgs(d)
+		if step.PostponeFor > 0 && d.Status == driver.StatusRedrive { // by the clock that Due looks at
+			statement, args[len(args)-1] = s.sql.Postpone, step.PostponeFor.Milliseconds()
 		}
-		if err := s.changeRedrive(ctx, t, d.ID, s.sql.FailRedrive, slices.Concat(s.failureArgs(&d), of, []any{d.ID})); err != nil {
+		if err := s.changeRedrive(ctx, t, d.ID, statement, slices.Concat(args, of, []any{d.ID})); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // begun is a new store with partition 0 claimed and at position 9.
@@ -124,6 +124,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 // A statement that the handler cancels itself takes the whole transaction with
 // it in SQLite. What comes after must not be written on its own.
 func TestHandlerCancelsStatement(t *testing.T) {
+	need.RealTime(t)
 	s, l := begun(t, nil)
 	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
 		if err := put(ctx, tx, "before"); err != nil {
@@ -258,11 +259,12 @@ func TestLeasesBesideHandler(t *testing.T) {
 // A step that is cancelled at any moment is done or it is not, and the error
 // tells which.
 func TestCancelledAtAnyTime(t *testing.T) {
+	need.RealTime(t)
 	s, l := begun(t, nil)
-	from, done, cut := at(9), 0, 0
+	from, done, cut, random := at(9), 0, 0, need.Rand(t)
 	for i := 0; i < 300 || cut == 0 || done == 0; i++ {
 		ctx, cancel := context.WithCancel(t.Context())
-		timer := time.AfterFunc(rand.N(2*time.Millisecond), cancel)
+		timer := time.AfterFunc(time.Duration(random.Int64N(int64(2*time.Millisecond))), cancel)
 		to := at(from.Sequence + 1)
 		err := s.Commit(ctx, driver.Step{Lease: l, From: from, To: to}, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, "effects", []string{"key", "part"}, rowsOf(fmt.Sprint(to), 100, 20))

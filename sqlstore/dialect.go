@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"time"
 )
 
@@ -31,6 +32,15 @@ type dialect interface {
 	first(cond string) string
 	// variables is how many placeholders a statement can have.
 	variables() int
+	// inserting returns the verb with which Tx.Insert writes to a table, and whether the database
+	// then counts the rows that the table has taken.
+	inserting(ctx context.Context, q querier, table string) (verb string, counted bool, err error)
+	// safe returns a driver.UnsafeTableError of Sluice for a table whose rows do not come and go
+	// with their transaction. Tx.Insert calls it before its first rows of a table.
+	safe(ctx context.Context, q querier, table string) error
+	// kept reports whether a rollback, the last statement of a connection, has kept some of the
+	// handler's writes.
+	kept(ctx context.Context, q querier) (bool, error)
 	// chunk is how many rows one INSERT of Tx.Insert has at most.
 	chunk() int
 	// bulk writes rows in a faster way than INSERT, all or none of them, and reports whether it has
@@ -41,17 +51,18 @@ type dialect interface {
 	park(ctx context.Context, tx querier, rows [][]any) (done bool, err error)
 	// time is a time as an argument of a statement.
 	time(t time.Time) any
-	// ends reports whether a statement would end the transaction; false where the watch is asked
-	// before each commit.
-	ends(query string) bool
+	// ends reports whether a statement would end the transaction of a connection; false where the
+	// watch is asked before each commit.
+	ends(conn driver.Conn, query string) bool
 	// lock executes Lock, with its arguments, and reports whether it has found the checkpoint.
 	lock(ctx context.Context, t *transaction, args []any) (bool, error)
 	// guard marks a transaction before the handler's first statement. [Tx.Insert] needs no mark: what it
 	// sends cannot end the transaction, or lock has made the mark.
 	guard(ctx context.Context, t *transaction) error
-	// intact returns errEnded if the transaction that is marked is over, and another has
-	// begun or none; errUndone if the database has rolled it back; and errNested if another has begun
-	// inside it. It comes before the commit, and after a handler's error.
+	// intact returns errEnded if the handler has ended the transaction that is marked, and another
+	// has begun or none: what the handler wrote may be committed. It returns errUndone if the
+	// database has rolled it back; and errNested if another has begun inside it. It comes before
+	// the commit, and after a handler's error.
 	intact(ctx context.Context, t *transaction) error
 }
 

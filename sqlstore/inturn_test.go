@@ -24,6 +24,10 @@ func (s *inTurn) Renew(ctx context.Context, l driver.Lease, ttl time.Duration) e
 	return s.next().Renew(ctx, l, ttl)
 }
 
+func (s *inTurn) MarkBegan(ctx context.Context, l driver.Lease, incarnation string) error {
+	return s.next().MarkBegan(ctx, l, incarnation)
+}
+
 func (s *inTurn) Release(ctx context.Context, l driver.Lease) error {
 	return s.next().Release(ctx, l)
 }

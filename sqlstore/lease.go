@@ -60,7 +60,7 @@ func (l *Leases) take(ctx context.Context, lease *driver.Lease, lowest int64, tt
 	if free, err = upsert(ctx, tx, l.dialect, update, insert); err != nil || !free {
 		return false, err
 	}
-	if _, err := one(ctx, tx, l.sql.Epoch, of, &lease.Epoch); err != nil {
+	if _, err := one(ctx, tx, l.sql.Epoch, of, &lease.Epoch, &lease.Began); err != nil {
 		return false, err
 	}
 	return true, tx.Commit()
@@ -84,6 +84,18 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 		return l.outage(ctx, "renew lease of partition "+lease.Partition, err)
 	case n != 1:
 		return fmt.Errorf("renew lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, driver.ErrFenced)
+	}
+	return nil
+}
+
+// MarkBegan implements [driver.LeaseStore].
+func (l *Leases) MarkBegan(ctx context.Context, lease driver.Lease, incarnation string) error {
+	n, err := changed(ctx, l.db, l.sql.MarkBegan, append([]any{clean(incarnation)}, leaseArgs(lease)...)...)
+	switch {
+	case err != nil:
+		return l.outage(ctx, "mark lease of partition "+lease.Partition, err)
+	case n != 1:
+		return fmt.Errorf("mark lease of partition %s: it is not %s's in epoch %d any more: %w", lease.Partition, lease.Owner, lease.Epoch, driver.ErrFenced)
 	}
 	return nil
 }
@@ -145,7 +157,7 @@ func (l *Leases) list(ctx context.Context, group driver.Group) (list []driver.Le
 		var ms int64
 		var renewed storedTime
 		var ahead bool
-		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &ms, &renewed, &ahead); err != nil {
+		if err := rows.Scan(&info.Partition, &info.Owner, &info.Epoch, &info.Began, &ms, &renewed, &ahead); err != nil {
 			return nil, false, err
 		}
 		future = future || ahead

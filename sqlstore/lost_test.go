@@ -1,12 +1,9 @@
-//go:build mariadb || sqlserver
-
 package sqlstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -39,7 +37,7 @@ func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitp
 	var mu sync.Mutex
 	commits, suffered := 0, make(map[commitproxy.Fault]int)
 	kill := make(chan struct{})
-	random := rand.New(rand.NewPCG(1, 2))
+	random := need.Rand(t)
 	decide := func(int) commitproxy.Fault {
 		mu.Lock()
 		defer mu.Unlock()
@@ -109,6 +107,7 @@ func lossyNetworks(t *testing.T, direct *Store, connect func() (*Store, *commitp
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
+		need.Verdict(t)
 		t.Errorf("%d effects, %d of them distinct, of %d events", len(got), len(slices.Compact(slices.Clone(got))), len(want))
 	}
 	if len(suffered) != 4 || kill != nil {

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package sqlstore
 
 import (

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package sqlstore
 
 import (
@@ -18,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -78,7 +77,7 @@ func loadsWhatInsertWrites(t *testing.T, nulls bool) {
 		declared = append(declared, l.declared)
 		columns = append(columns, strings.Trim(strings.Fields(l.declared)[0], "`"))
 	}
-	r := rand.New(rand.NewPCG(1, 2))
+	r := need.Rand(t)
 	rows := make([][]any, loadMost+loadMost/2)
 	for i := range rows {
 		for _, l := range loads {

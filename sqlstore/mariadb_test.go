@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package sqlstore
 
 import (
@@ -25,8 +23,6 @@ import (
 	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/storetest"
 )
-
-func init() { run = mariadbtest.Run }
 
 // mariaSetUp is setUp in MariaDB's words; it has no deferred constraints.
 var mariaSetUp = []string{
@@ -63,6 +59,23 @@ func mariaPut(ctx context.Context, tx *Tx, key string) error {
 	return err
 }
 
+// mariaDoors: a procedure may contain what the store cannot see.
+func mariaDoors(t testing.TB, s *Store) []storetest.Door[*Tx] {
+	t.Helper()
+	var calls []string
+	for name, body := range map[string]string{
+		"hidden_commit": "COMMIT", "hidden_ddl": "TRUNCATE parents", "hidden_autocommit": "BEGIN SET autocommit = 0; SET autocommit = 1; END", "hidden_rollback": "ROLLBACK",
+		"hidden_restart":  "BEGIN COMMIT; START TRANSACTION; END",
+		"hidden_again":    "BEGIN ROLLBACK; START TRANSACTION; END",
+		"hidden_chain":    "COMMIT AND CHAIN",
+		"hidden_own_name": "BEGIN ROLLBACK; START TRANSACTION; INSERT INTO effects (`key`) VALUES ('more'); COMMIT; SAVEPOINT sluice_; END",
+	} {
+		suite.NoError(t, name, execute(t.Context(), s.DB(), "CREATE PROCEDURE "+name+"() "+body))
+		calls = append(calls, "CALL "+name+"()")
+	}
+	return append(doorsOf(false, calls...), doorsOf(true, "COMMIT", "ROLLBACK", "CREATE TABLE other (n INT)", "TRUNCATE parents", "SET autocommit = 1", "XA END 'x'")...)
+}
+
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 	address := mariadbtest.Database(t)
 	cfg := &ServerConfig{LeaseFor: 6 * time.Second, LockTimeout: patient.LockTimeout}
@@ -73,6 +86,7 @@ func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {
 		Store: s, DeadLetters: s, Peer: peer,
 		Silence: link.Silence, Lock: lockedBy(peer, mariaLock), ReadOnly: mariaReadOnly(peer), Lose: proxy.Lose,
 		Put:     mariaPut,
+		Doors:   mariaDoors(t, peer),
 		Effects: func(ctx context.Context) ([]string, error) { return written(ctx, s) },
 		Break:   breaksCheck,
 		Missing: namesMissing,
@@ -164,71 +178,6 @@ func TestMariaDBSilentEnd(t *testing.T) {
 	})
 	link.Swallow()
 	<-over // whatever came of it, it has ended
-}
-
-// TestMariaDBHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and
-// the checkpoint does not move.
-func TestMariaDBHandlerEndsTransaction(t *testing.T) {
-	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	// A procedure may contain what the store cannot see.
-	for _, statement := range []string{
-		"CREATE PROCEDURE hidden_commit() COMMIT",
-		"CREATE PROCEDURE hidden_ddl() TRUNCATE parents",
-		"CREATE PROCEDURE hidden_rollback() BEGIN ROLLBACK; START TRANSACTION; END",
-	} {
-		if _, err := s.DB().ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
-	if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		statement string
-		written   int // effects that only the handler can have committed
-	}{
-		{"COMMIT", 0}, {"ROLLBACK", 0}, {"CREATE TABLE other (n INT)", 0}, {"TRUNCATE parents", 0}, {"SET autocommit = 1", 0}, {"SET SESSION autocommit = 0", 0},
-		{"CALL hidden_rollback()", 0}, {"CALL hidden_commit()", 1}, {"CALL hidden_ddl()", 1},
-	} {
-		for _, returned := range []bool{false, true} {
-			if _, err := s.DB().ExecContext(t.Context(), "DELETE FROM effects"); err != nil {
-				t.Fatal(err)
-			}
-			err := s.Commit(t.Context(), driver.Step{Lease: lease, From: driver.Unset, To: at(9)}, func(ctx context.Context, tx *Tx) error {
-				if _, err := tx.ExecContext(ctx, "INSERT INTO effects (`key`) VALUES ('x')"); err != nil {
-					return err
-				}
-				if _, err := tx.ExecContext(ctx, c.statement); err != nil && returned {
-					return err
-				}
-				return nil
-			})
-			// What was refused has done no harm, whether the handler returns that or not.
-			refused := !strings.HasPrefix(c.statement, "CALL")
-			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) && !(refused && !returned && err == nil) || err != nil && !strings.Contains(err.Error(), "handler ended its own transaction") {
-				t.Errorf("%s, error returned %t: %v", c.statement, returned, err)
-			}
-			moved, rerr := s.Read(t.Context(), group)
-			if rerr != nil || err != nil && moved[0].Position != driver.Unset {
-				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, moved, rerr)
-			}
-			keys, rerr := written(t.Context(), s)
-			if want := c.written; rerr != nil || err != nil && len(keys) != want {
-				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, want)
-			}
-			if err == nil {
-				t.Logf("%s was refused and ignored", c.statement)
-				if _, err := s.Reset(t.Context(), group, "0", "1", driver.Unset); err != nil {
-					t.Fatal(err)
-				}
-				lease.Epoch += 5
-				if _, err := s.Claim(t.Context(), lease, "1"); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
 }
 
 // TestMariaDBLostSession: a session that the server ends in the handler, and a deadlock that the
@@ -477,8 +426,8 @@ func TestMariaDBMigration(t *testing.T) {
 			}
 		}
 		later := openMariaDB(t, address, nil)
-		if v, oldest := version(t, later); v != 2 || oldest != 1 {
-			t.Errorf("after %s: version %d, oldest %d; want 2, 1", undo, v, oldest)
+		if v, oldest := version(t, later); v != 3 || oldest != 1 {
+			t.Errorf("after %s: version %d, oldest %d; want 3, 1", undo, v, oldest)
 		}
 		wantUncopied(t, later, 1)
 	}

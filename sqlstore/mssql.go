@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // OpenSQLServer opens a database of SQL Server 2019 or later, or of Azure SQL, and brings its tables
@@ -46,6 +49,10 @@ func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Sto
 
 type mssqlDialect struct{}
 
+func (mssqlDialect) inserting(context.Context, querier, string) (string, bool, error) {
+	return "INSERT", true, nil
+}
+
 func (mssqlDialect) statements() *statements    { return mssqlStatements }
 func (mssqlDialect) rebind(query string) string { return mssqlNumbered(query) }
 func (mssqlDialect) variables() int             { return 2098 } // of 2100, sp_executesql has two
@@ -57,6 +64,13 @@ func (mssqlDialect) steps(component string) []step {
 	}
 	return mssqlStoreSteps
 }
+
+func (mssqlDialect) safe(ctx context.Context, q querier, table string) error {
+	return tables.CheckSQLServer(ctx, q, table)
+}
+
+// kept: a rollback undoes what was written to every table but external ones.
+func (mssqlDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 // script leaves a migration whole: it is one batch.
 func (mssqlDialect) script(text string) []string { return []string{text} }
@@ -94,12 +108,18 @@ const (
 		SELECT @@TRANCOUNT, CAST(CASE WHEN XACT_STATE() = 1 AND APPLOCK_MODE(N'public', @p1, N'Transaction') = N'Exclusive' THEN 1 ELSE 0 END AS bit)`
 )
 
-// lock also takes a lock that belongs to the transaction: a trigger on a table of [Tx.Insert] may roll back,
-// so each transaction is marked.
+// lock also takes a lock that belongs to the transaction: a trigger on a table of [Tx.Insert] may
+// roll back, so each transaction is marked. The driver takes a transaction that was committed by a
+// procedure for one that was rolled back, and refuses every statement after it. The time that lock
+// writes tells the two apart.
 func (d mssqlDialect) lock(ctx context.Context, t *transaction, args []any) (bool, error) {
 	t.mark = "sluice " + rand.Text()
+	receipt := d.time(time.Now())
+	t.ended = func(ctx context.Context) (bool, error) {
+		return one(ctx, t.reader, d.statements().Committed, slices.Concat(args[:4], []any{receipt}), new(int))
+	}
 	var found, result int
-	if _, err := one(ctx, t, d.statements().Lock, append(args, t.mark), &found, &result); err != nil {
+	if _, err := one(ctx, t, d.statements().Lock, slices.Concat(args, []any{t.mark, receipt}), &found, &result); err != nil {
 		return false, err
 	}
 	if result < 0 {
@@ -119,7 +139,7 @@ func (mssqlDialect) intact(ctx context.Context, t *transaction) error {
 	_, err := one(ctx, t, mssqlIntact, []any{t.mark}, &level, &intact)
 	switch {
 	case mssqlUndone(err):
-		return errUndone
+		return t.undone(ctx)
 	case err != nil:
 		return err
 	case !intact || level == 0:

@@ -56,7 +56,10 @@ func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns [
 			}
 		}
 	}
-	_, err = q.ExecContext(ctx, mssqlCopy, mssqlBulk{quoted, columns, rows})
+	result, err := q.ExecContext(ctx, mssqlCopy, mssqlBulk{quoted, columns, rows})
+	if err == nil {
+		err = allTaken(result, len(rows))
+	}
 	return true, err
 }
 

@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlstore
 
 import (
@@ -22,59 +20,19 @@ func mssqlExec(t *testing.T, q querier, statement string, args ...any) {
 	suite.NoError(t, statement, execute(t.Context(), q, statement, args...))
 }
 
-// TestSQLServerHandlerEndsTransaction: whichever way a handler ends its transaction, it is found, and
-// the checkpoint does not move.
-func TestSQLServerHandlerEndsTransaction(t *testing.T) {
+// TestSQLServerNested: a transaction that the handler has begun inside its own and left open is
+// rolled back with it, and a savepoint is no end.
+func TestSQLServerNested(t *testing.T) {
 	s := openMSSQL(t, sqlservertest.Database(t), nil)
-	// A procedure may contain what the store cannot see.
-	for _, statement := range []string{
-		"CREATE PROCEDURE hidden_commit AS COMMIT",
-		"CREATE PROCEDURE hidden_restart AS BEGIN COMMIT; BEGIN TRANSACTION END",
-		"CREATE PROCEDURE hidden_rollback AS BEGIN ROLLBACK; BEGIN TRANSACTION END",
-		"CREATE PROCEDURE hidden_begin AS BEGIN TRANSACTION",
-	} {
-		mssqlExec(t, s.DB(), statement)
+	mssqlExec(t, s.DB(), "CREATE PROCEDURE hidden_begin AS BEGIN TRANSACTION")
+	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		_ = execute(ctx, tx, "EXEC hidden_begin")
+		return mssqlPut(ctx, tx, "x")
+	})
+	if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || !errors.Is(err, errNested) {
+		t.Errorf("nested: %v", err)
 	}
-	for _, c := range []struct {
-		statement string
-		written   int    // effects that only the handler can have committed
-		says      string // in the error
-	}{
-		{"COMMIT", 0, "ended its own transaction"}, {"SELECT 1; ROLLBACK", 0, "ended its own transaction"}, {"BEGIN TRAN", 0, "ended its own transaction"},
-		{"EXEC hidden_rollback", 0, "ended its own transaction"}, {"EXEC hidden_restart", 1, "ended its own transaction"},
-		{"EXEC(N'COMMIT; BEGIN TRAN')", 1, "ended its own transaction"}, {"EXEC hidden_begin", 0, "left it open"}, {"EXEC hidden_commit", 1, "ended its own transaction"},
-	} {
-		for _, returned := range []bool{false, true} {
-			mssqlExec(t, s.DB(), "DELETE FROM effects")
-			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
-				if err := mssqlPut(ctx, tx, "x"); err != nil {
-					return err
-				}
-				if _, err := tx.ExecContext(ctx, c.statement); err != nil && returned {
-					return err
-				}
-				return nil
-			})
-			// What was refused has done no harm, whether the handler returns that or not.
-			refused := !strings.HasPrefix(c.statement, "EXEC")
-			if refused && !returned {
-				suite.NoError(t, c.statement+", which was refused and ignored", err)
-				continue
-			}
-			if failed := (*driver.HandlerError)(nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s, error returned %t: %v", c.statement, returned, err)
-			}
-			list, rerr := s.Read(t.Context(), group)
-			if rerr != nil || list[0].Position != driver.Unset {
-				t.Errorf("%s: the checkpoint is at %v, %v", c.statement, list, rerr)
-			}
-			keys, rerr := written(t.Context(), s)
-			if rerr != nil || len(keys) != c.written {
-				t.Errorf("%s: %d effects, %v; want %d", c.statement, len(keys), rerr, c.written)
-			}
-		}
-	}
-	mssqlExec(t, s.DB(), "DELETE FROM effects")
+	mustWriteNothing(t, "nested", s)
 	suite.NoError(t, "savepoint", inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		suite.NoError(t, "save", execute(ctx, tx, "SAVE TRAN a"))
 		suite.NoError(t, "put", mssqlPut(ctx, tx, "x"))
@@ -82,6 +40,28 @@ func TestSQLServerHandlerEndsTransaction(t *testing.T) {
 	}))
 	if keys, err := written(t.Context(), s); err != nil || len(keys) > 0 {
 		t.Errorf("savepoint: effects %q, %v", keys, err)
+	}
+}
+
+// TestSQLServerUndoneOrCommitted: the driver takes a transaction that a procedure has committed for
+// one that was rolled back. The store does not.
+func TestSQLServerUndoneOrCommitted(t *testing.T) {
+	s := openMSSQL(t, sqlservertest.Database(t), nil)
+	lease := driver.Lease{Group: group, Partition: "0", Owner: "a", Epoch: 1}
+	_, err := s.Claim(t.Context(), lease, "1")
+	suite.NoError(t, "claim", err)
+	for _, c := range []struct {
+		end  func(tx *sql.Tx) error
+		want error
+	}{{(*sql.Tx).Rollback, errUndone}, {(*sql.Tx).Commit, errEnded}} {
+		tr, err := s.begin(t.Context())
+		suite.NoError(t, "begin", err)
+		suite.NoError(t, "fence", s.fence(t.Context(), tr, driver.Step{Lease: lease, From: driver.Unset, To: at(9)}))
+		suite.NoError(t, "end", c.end(tr.Tx))
+		if got := tr.undone(t.Context()); got != c.want {
+			t.Errorf("got %v, want %v", got, c.want)
+		}
+		tr.end()
 	}
 }
 

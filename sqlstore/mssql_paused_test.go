@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlstore
 
 import (
@@ -43,13 +41,13 @@ func TestSQLServerClaimEndsPaused(t *testing.T) {
 	suite.NoError(t, "commit", rival.Commit(t.Context(), driver.Step{Lease: b, From: driver.Unset, To: at(1)}, nil))
 	t.Logf("the rival committed %v after the pause", time.Since(paused).Round(10*time.Millisecond))
 
-	_, err = s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	_, err = s.Reset(t.Context(), group, "0", "1", driver.Unset, "set")
 	suite.NoError(t, "reset", err)
 	c := leaseOf("0", "c", 5)
 	_, err = s.Claim(t.Context(), c, "1")
 	suite.NoError(t, "claim", err)
 	holdStep(t, s, c)
-	_, err = rival.Reset(t.Context(), group, "0", "1", at(7))
+	_, err = rival.Reset(t.Context(), group, "0", "1", at(7), "set")
 	suite.NoError(t, "reset by the rival", err)
 }
 

@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlstore
 
 import (
@@ -17,11 +15,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 )
-
-func init() {
-	others := run
-	run = func(m *testing.M) int { return sqlservertest.Around(func() int { return others(m) }) }
-}
 
 // mssqlSetUp is setUp in T-SQL; it has no deferred constraints.
 var mssqlSetUp = []string{
@@ -89,10 +82,25 @@ func (w *mssqlWorld) empty(t testing.TB) *mssqlWorld {
 	return w
 }
 
+// mssqlDoors: a procedure may contain what the store cannot see.
+func mssqlDoors(t *testing.T, s *Store) []storetest.Door[*Tx] {
+	t.Helper()
+	var calls []string
+	for name, body := range map[string]string{
+		"door_commit": "COMMIT", "door_restart": "BEGIN COMMIT; BEGIN TRANSACTION END", "door_again": "BEGIN ROLLBACK; BEGIN TRANSACTION END",
+	} {
+		mssqlExec(t, s.DB(), "CREATE PROCEDURE "+name+" AS "+body)
+		calls = append(calls, "EXEC "+name)
+	}
+	calls = append(calls, "EXEC(N'COMMIT; BEGIN TRAN')")
+	return append(doorsOf(false, calls...), doorsOf(true, "COMMIT", "ROLLBACK", "BEGIN TRAN")...)
+}
+
 func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
 	w := newMSSQLWorld(t, mssqlPatient) // Babelfish parses every statement again, and LargeBatch has thousands
 	endingSoon(w.s)
 	endingSoon(w.peer)
+	doors := mssqlDoors(t, w.s)
 	features := storetest.TxFeatures{WaitsForOpen: !mssqlSeesSessions(t, w.s)}
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		w.empty(t)
@@ -100,6 +108,7 @@ func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
 			Store: w.s, DeadLetters: w.s, Peer: w.peer,
 			Silence: w.link.Silence, Lock: lockedBy(w.peer, mssqlLock), Lose: w.proxy.Lose,
 			Put:      mssqlPut,
+			Doors:    doors,
 			Effects:  func(ctx context.Context) ([]string, error) { return written(ctx, w.s) },
 			Break:    breaksCheck,
 			Missing:  namesMissing,

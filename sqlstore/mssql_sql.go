@@ -10,13 +10,17 @@ import (
 var (
 	//go:embed migrations/mssql/leases-1.sql
 	mssqlLeases1 string
+	//go:embed migrations/mssql/leases-2.sql
+	mssqlLeases2 string
 	//go:embed migrations/mssql/store-1.sql
 	mssqlStore1 string
 	//go:embed migrations/mssql/store-2.sql
 	mssqlStore2 string
+	//go:embed migrations/mssql/store-3.sql
+	mssqlStore3 string
 
-	mssqlLeaseSteps = []step{{sql: mssqlLeases1, oldest: 1}}
-	mssqlStoreSteps = []step{{sql: mssqlStore1, oldest: 1}, {sql: mssqlStore2, oldest: 1}}
+	mssqlLeaseSteps = []step{{sql: mssqlLeases1, oldest: 1}, {sql: mssqlLeases2, oldest: 1}}
+	mssqlStoreSteps = []step{{sql: mssqlStore1, oldest: 1}, {sql: mssqlStore2, oldest: 1}, {sql: mssqlStore3, oldest: 1}}
 )
 
 // mssqlNumbered replaces each ? of a statement by @p1, @p2 and so on, which it may use more than once.
@@ -79,13 +83,15 @@ const (
 )
 
 var mssqlOwn = statements{
-	// An UPDATE reads the row as it was committed last, and locks it until the end of the transaction,
-	// whatever the database's row versioning. Babelfish ignores the hint UPDLOCK of a SELECT.
+	// An UPDATE reads the row as it was committed last, and locks it until the end of the
+	// transaction, whatever the database's row versioning. Babelfish ignores the hint UPDLOCK of a
+	// SELECT. The time that it writes is seen later only if the handler commits, see Committed.
 	Lock: `
-		UPDATE sluice_checkpoints SET updated_at = updated_at WHERE ` + ofLease + ` AND sequence_number = ?;
+		UPDATE sluice_checkpoints SET updated_at = @p9 WHERE ` + ofLease + ` AND sequence_number = ?;
 		DECLARE @found int = @@ROWCOUNT, @result int = 0;
 		IF @found = 1 EXEC @result = ` + mssqlMark + `;
 		SELECT @found, @result`,
+	Committed: `SELECT 1 FROM sluice_checkpoints WHERE ` + ofKey + ` AND updated_at = ?`,
 	// Within an UPDATE @@TRANCOUNT may count a transaction of the statement's own.
 	MoveIntact: `
 		DECLARE @level int = @@TRANCOUNT, @mine int = CASE WHEN ` + mssqlMine + ` THEN 1 ELSE 0 END;

@@ -124,7 +124,7 @@ func TestSQLServerEnds(t *testing.T) {
 		"BEGIN DISTRIBUTED TRAN", "-- a comment\nCOMMIT", "/* a /* nested */ comment */ COMMIT", "INSERT INTO t VALUES (1); COMMIT", "IF 1 = 1 ROLLBACK TRAN SELECT 1",
 		"BEGIN TRY INSERT INTO t VALUES (1) END TRY BEGIN CATCH ROLLBACK END CATCH", "SELECT 'it''s'; COMMIT", "SELECT [a]]b] COMMIT",
 	} {
-		if !(mssqlDialect{}).ends(query) {
+		if !(mssqlDialect{}).ends(nil, query) {
 			t.Errorf("%q does not end the transaction", query)
 		}
 	}
@@ -133,7 +133,7 @@ func TestSQLServerEnds(t *testing.T) {
 		"SELECT 1 /* COMMIT /* ROLLBACK */ COMMIT */", "ROLLBACK TRANSACTION a", "ROLLBACK TRAN @point", "ROLLBACK TRAN [COMMIT]", "SAVE TRAN a", "BEGIN SELECT 1 END", "BEGIN TRY SELECT 1 END TRY BEGIN CATCH THROW END CATCH",
 		"EXEC commit_order", "SELECT @commit, #commit.n FROM #commit", "SET XACT_ABORT ON", "",
 	} {
-		if (mssqlDialect{}).ends(query) {
+		if (mssqlDialect{}).ends(nil, query) {
 			t.Errorf("%q ends the transaction", query)
 		}
 	}

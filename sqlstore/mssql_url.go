@@ -36,6 +36,9 @@ func CheckSQLServer(ctx context.Context, address string, cfg *ServerConfig) erro
 			return outage(ctx, d, name, "check "+component, err)
 		}
 	}
+	if err := ownSafe(ctx, db, d); err != nil {
+		return outage(ctx, d, name, "check Sluice's tables", err)
+	}
 	return nil
 }
 

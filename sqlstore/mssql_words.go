@@ -1,11 +1,14 @@
 package sqlstore
 
-import "strings"
+import (
+	"database/sql/driver"
+	"strings"
+)
 
 // ends reports whether a batch has a statement that ends the transaction, or begins another inside it.
 // These words are reserved: names that are alike stand in brackets or quotes. Intact finds what
 // procedures and dynamic SQL contain.
-func (mssqlDialect) ends(query string) bool {
+func (mssqlDialect) ends(_ driver.Conn, query string) bool {
 	words := mssqlWords(query)
 	for i, word := range words {
 		next := func(n int) string {

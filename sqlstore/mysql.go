@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // OpenMySQL opens the database at address in a server of MySQL 8.0.19 or later, or MariaDB 10.6 or
@@ -102,11 +104,40 @@ type mysqlDialect struct {
 	unit      time.Duration // that the driver cuts times to; 0: none
 }
 
+func (mysqlDialect) inserting(context.Context, querier, string) (string, bool, error) {
+	return "INSERT", true, nil
+}
+
 func (mysqlDialect) statements() *statements         { return mysqlStatements }
 func (d mysqlDialect) steps(component string) []step { return mysqlSteps(component, d.collation) }
 func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query) }
 func (mysqlDialect) variables() int                  { return math.MaxUint16 }
 func (mysqlDialect) chunk() int                      { return 500 }
+
+func (mysqlDialect) safe(ctx context.Context, q querier, table string) error {
+	return tables.CheckMySQL(ctx, q, table)
+}
+
+// kept: a table without transactions keeps what a rollback should undo, with a warning,
+// https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html#error_er_warning_not_complete_rollback.
+func (mysqlDialect) kept(ctx context.Context, q querier) (bool, error) {
+	rows, err := q.QueryContext(ctx, "SHOW WARNINGS")
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var level, text string
+		var code int
+		if err := rows.Scan(&level, &code, &text); err != nil {
+			return false, err
+		}
+		if code == 1196 {
+			return true, nil
+		}
+	}
+	return false, rows.Err()
+}
 
 // txOptions are those of the session, see [mysqlIsolation].
 func (mysqlDialect) txOptions() *sql.TxOptions { return nil }
@@ -137,7 +168,7 @@ func (mysqlDialect) time(t time.Time) any { return storable(t).Format("2006-01-0
 // ends reports whether a statement ends the transaction by its first word: by itself, or because
 // MySQL commits before it, https://dev.mysql.com/doc/refman/8.4/en/implicit-commit.html. Intact finds
 // those that a procedure contains.
-func (mysqlDialect) ends(query string) bool {
+func (mysqlDialect) ends(_ driver.Conn, query string) bool {
 	words := mysqlWords.FindStringSubmatch(query)
 	if words == nil {
 		return false

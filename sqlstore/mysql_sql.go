@@ -11,18 +11,22 @@ import (
 var (
 	//go:embed migrations/mysql/leases-1.sql
 	mysqlLeases1 string
+	//go:embed migrations/mysql/leases-2.sql
+	mysqlLeases2 string
 	//go:embed migrations/mysql/store-1.sql
 	mysqlStore1 string
 	//go:embed migrations/mysql/store-2.sql
 	mysqlStore2 string
+	//go:embed migrations/mysql/store-3.sql
+	mysqlStore3 string
 )
 
 // mysqlSteps returns the migrations of a component with the collation of texts: one in which texts
 // are equal only if their bytes are, trailing spaces included.
 func mysqlSteps(component, collation string) []step {
-	texts := []string{mysqlStore1, mysqlStore2}
+	texts := []string{mysqlStore1, mysqlStore2, mysqlStore3}
 	if component == leaseComponent {
-		texts = []string{mysqlLeases1}
+		texts = []string{mysqlLeases1, mysqlLeases2}
 	}
 	steps := make([]step, len(texts))
 	for i, text := range texts {

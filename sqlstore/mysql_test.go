@@ -56,7 +56,7 @@ func TestMySQLEnds(t *testing.T) {
 		"/* a comment */ drop table t", "TRUNCATE t", "ALTER TABLE t ADD n INT", "SET autocommit = 1", "SET @@autocommit=1", "SET SESSION autocommit = 0", "SET @a = 1, @@local.autocommit := 0", "LOCK TABLES t WRITE",
 		"# a comment\nRENAME TABLE a TO b", "GRANT ALL ON *.* TO a", "ANALYZE TABLE t", "/*!40000 ALTER TABLE t DISABLE KEYS */",
 	} {
-		if !(mysqlDialect{}).ends(query) {
+		if !(mysqlDialect{}).ends(nil, query) {
 			t.Errorf("%q does not end the transaction", query)
 		}
 	}
@@ -64,7 +64,7 @@ func TestMySQLEnds(t *testing.T) {
 		"INSERT INTO t VALUES ('COMMIT')", "UPDATE committed SET n = 1", "SELECT 1", "ROLLBACK TO SAVEPOINT a", "ROLLBACK WORK TO a", "SAVEPOINT a",
 		"CREATE TEMPORARY TABLE t (n INT)", "DROP TEMPORARY TABLE t", "SET @a = 1", "SET @a = 'autocommit'", "CALL work()", "",
 	} {
-		if (mysqlDialect{}).ends(query) {
+		if (mysqlDialect{}).ends(nil, query) {
 			t.Errorf("%q ends the transaction", query)
 		}
 	}

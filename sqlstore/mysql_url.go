@@ -50,6 +50,9 @@ func CheckMySQL(ctx context.Context, address string, cfg *ServerConfig) error {
 			return outage(ctx, mysqlDialect{}, mysqlName(mc), "check "+component, err)
 		}
 	}
+	if err := ownSafe(ctx, db, mysqlDialect{}); err != nil {
+		return outage(ctx, mysqlDialect{}, mysqlName(mc), "check Sluice's tables", err)
+	}
 	return nil
 }
 
@@ -124,7 +127,7 @@ func mysqlConfig(address string, c ServerConfig) (*mysql.Config, error) {
 		"wait_timeout":      seconds(c.LeaseFor),
 		"net_read_timeout":  seconds(c.LeaseFor),
 		"net_write_timeout": seconds(c.LeaseFor),
-		"sql_mode":          "CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
+		"sql_mode":          "CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
 	})
 	mc.Params["autocommit"] = "1"
 	return mc, nil

@@ -69,6 +69,10 @@ type postgresDialect struct {
 
 func (d *postgresDialect) statements() *statements { return d.sql }
 
+func (*postgresDialect) inserting(context.Context, querier, string) (string, bool, error) {
+	return "INSERT", true, nil
+}
+
 // steps are none: the migrations are those of package postgres.
 func (*postgresDialect) steps(string) []step         { return nil }
 func (*postgresDialect) script(text string) []string { return []string{text} }
@@ -76,8 +80,14 @@ func (*postgresDialect) variables() int              { return math.MaxUint16 }
 func (*postgresDialect) chunk() int                  { return 1000 }
 func (*postgresDialect) quote(name string) string    { return pgx.Identifier{clean(name)}.Sanitize() }
 func (*postgresDialect) time(t time.Time) any        { return storable(t) }
-func (*postgresDialect) ends(query string) bool      { return postgres.Ending(query) != "" }
-func (*postgresDialect) duplicate(error) bool        { return false } // each INSERT says ON CONFLICT
+func (*postgresDialect) ends(conn driver.Conn, query string) bool {
+	return postgres.Ending(conn.(*postgresConn).pgx().PgConn(), query) != ""
+}
+func (*postgresDialect) duplicate(error) bool { return false } // each INSERT says ON CONFLICT
+
+// safe: COPY, with which [Tx.Insert] begins, checks it.
+func (*postgresDialect) safe(context.Context, querier, string) error { return nil }
+func (*postgresDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 func (*postgresDialect) first(cond string) string {
 	return "id IN (SELECT id FROM sluice_dead_letters WHERE " + cond + " ORDER BY id LIMIT ?)"
@@ -88,14 +98,18 @@ func (*postgresDialect) txOptions() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 }
 
-// guard keeps the transaction's number.
-func (*postgresDialect) guard(ctx context.Context, t *transaction) error {
-	_, err := one(ctx, t, `SELECT pg_current_xact_id()::text`, nil, &t.mark)
-	return err
-}
+// guard has nothing to do: lock has made the mark.
+func (*postgresDialect) guard(context.Context, *transaction) error { return nil }
 
-// lock is not called: there is no Lock.
-func (*postgresDialect) lock(context.Context, *transaction, []any) (bool, error) { return false, nil }
+// lock keeps the transaction's number.
+func (d *postgresDialect) lock(ctx context.Context, t *transaction, args []any) (bool, error) {
+	t.ended = func(ctx context.Context) (bool, error) {
+		var aborted bool
+		found, err := one(ctx, t.reader, `SELECT coalesce(pg_xact_status(CAST(CAST($1 AS text) AS xid8)) = 'aborted', false)`, []any{t.mark}, &aborted)
+		return found && !aborted, err
+	}
+	return one(ctx, t, d.sql.Lock, args, &t.mark)
+}
 
 // intact asks the server only if the driver knows of no end. In a transaction that an error has aborted,
 // that error decides whether the database or the handler is at fault.
@@ -115,10 +129,7 @@ func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
 	case status == 'E' && failed != nil && postgres.OutageIn(failed) != nil:
 		return failed
 	case status == 'E':
-		return errUndone
-	}
-	if t.mark == "" {
-		return nil // only Tx.Insert has written: COPY does not commit, and no trigger may
+		return t.undone(ctx)
 	}
 	var current string
 	if _, err := one(ctx, t, `SELECT pg_current_xact_id()::text`, nil, &current); err != nil {
@@ -157,6 +168,8 @@ func postgresFault(e *pgconn.PgError) fault {
 	switch {
 	case postgres.EncodingFailed(e):
 		return faultConstraint
+	case postgres.ColumnsChanged(e):
+		return faultRefused
 	case postgres.TimeLimit(e):
 		return faultTimeLimit
 	case postgres.StatementFault(e):

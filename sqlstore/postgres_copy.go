@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"io"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,15 +27,20 @@ type postgresBatch struct {
 
 // copy writes rows by COPY: all of them, or none.
 func (c *postgresConn) copy(ctx context.Context, b postgresCopy) (driver.Result, error) {
-	name := pgx.Identifier(strings.SplitN(clean(b.table), ".", 2))
-	source := &copiedRows{rows: b.rows, at: -1}
-	n, err := c.pgx().CopyFrom(ctx, name, b.columns, source)
-	if err == nil && n != int64(len(b.rows)) {
-		err = postgres.RowsLeftOut(n, len(b.rows))
-	}
+	statement := postgres.Copy{Table: strings.SplitN(clean(b.table), ".", 2), Columns: b.columns, Row: func(i int) ([]any, error) {
+		if i == len(b.rows) {
+			return nil, io.EOF
+		}
+		return b.rows[i], nil
+	}}
+	n, err := statement.Run(ctx, c.pgx())
 	c.note(err)
-	if row, ok := postgres.CopyRow(err, name[len(name)-1], source.at, len(b.rows)); ok {
-		err = &RowError{Row: row, Err: err}
+	refused, named := errors.AsType[*postgres.CopyError](err)
+	switch {
+	case named:
+		err = &RowError{Row: refused.Row, Err: refused.Err}
+	case err == nil && n != int64(len(b.rows)):
+		err = postgres.RowsLeftOut(n, len(b.rows))
 	}
 	return driver.RowsAffected(n), err
 }
@@ -46,13 +53,3 @@ func (c *postgresConn) batch(ctx context.Context, b postgresBatch) (driver.Resul
 	}
 	return driver.RowsAffected(len(b.rows)), c.note(c.pgx().SendBatch(ctx, &queue).Close())
 }
-
-// copiedRows are rows on their way to the server.
-type copiedRows struct {
-	rows [][]any
-	at   int
-}
-
-func (s *copiedRows) Next() bool             { s.at++; return s.at < len(s.rows) }
-func (s *copiedRows) Values() ([]any, error) { return s.rows[s.at], nil }
-func (s *copiedRows) Err() error             { return nil }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 func newPostgresDialect(schema string) *postgresDialect {
@@ -61,6 +63,13 @@ const (
 )
 
 var postgresOwn = statements{
+	Lock: `
+		SELECT CAST(pg_current_xact_id() AS text) FROM sluice_checkpoints
+		WHERE ` + ofLease + ` AND sequence_number = ? FOR NO KEY UPDATE`,
+	MoveIntact: `
+		WITH mine AS (SELECT CAST(pg_current_xact_id() AS text) = ? AS same)` +
+		strings.Replace(portable.Move, "WHERE", "FROM mine WHERE same AND", 1) + ` RETURNING 1`,
+
 	Renew: `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at > ` + postgresReleased,
 	RenewAll: `
 		UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now}
@@ -96,15 +105,6 @@ var postgresOwn = statements{
 
 	CheckDeferred: `SET CONSTRAINTS ALL IMMEDIATE`,
 	Session:       `SELECT pg_backend_pid()`,
-	// Of a queue for a row, a session waits for the one before it: all wait for the one that holds the row.
-	Blockers: `
-		WITH RECURSIVE queued AS (SELECT pid FROM pg_locks WHERE locktype = 'tuple' AND NOT granted),
-		waiting AS (
-			SELECT CAST(? AS integer) AS pid
-			UNION
-			SELECT unnest(pg_blocking_pids(waiting.pid)) FROM waiting JOIN queued USING (pid))
-		SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(usename = session_user AND datname = current_database(), false)
-		FROM pg_stat_activity
-		WHERE pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM waiting WHERE pid NOT IN (SELECT pid FROM queued))`,
-	EndSession: `SELECT pg_terminate_backend(%d)`,
+	Blockers:      postgres.Blockers,
+	EndSession:    `SELECT pg_terminate_backend(%d)`,
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 var group = driver.Group{Namespace: "ns", Topic: "flights", Name: "$Default"}
@@ -38,11 +38,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(run(m))
+	os.Exit(m.Run())
 }
-
-// run runs the tests; where there are other databases, with their server.
-var run = (*testing.M).Run
 
 // children are more things for a second process to do, where the system allows.
 var children = map[string]func(context.Context, *Store) error{}
@@ -167,6 +164,7 @@ type process struct {
 // spawn starts the test binary as a child in dir.
 func spawn(t testing.TB, dir, what string) *process {
 	t.Helper()
+	need.RealTime(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), childEnv+"="+what), os.Stderr
 	in, err := cmd.StdinPipe()
@@ -250,6 +248,7 @@ func TestThreeProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := 3 * steps * 100; rows != want || keys != want {
+		need.Verdict(t)
 		t.Errorf("%d rows of %d keys, want %d of each", rows, keys, want)
 	}
 }
@@ -259,15 +258,16 @@ func TestThreeProcesses(t *testing.T) {
 func TestKilledAtAnyTime(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "x.db"))
-	said := int64(-1)
+	said, random := int64(-1), need.Rand(t)
 	for epoch := range 12 {
 		p := spawn(t, dir, fmt.Sprint("march ", epoch+1))
-		for range 1 + rand.N(40) {
+		for range 1 + random.IntN(40) {
 			n, err := strconv.ParseInt(p.says(t, "done "), 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n != said+1 {
+				need.Verdict(t)
 				t.Fatalf("step %d after step %d", n, said)
 			}
 			said = n
@@ -287,6 +287,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 		}
 		stands := list[0].Position.Sequence
 		if stands != said && stands != said+1 {
+			need.Verdict(t)
 			t.Errorf("checkpoint at %d after a process that said %d", stands, said)
 		}
 		var rows, keys, second int64
@@ -294,6 +295,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rows != stands+1 || keys != stands+1 || second != stands+1 {
+			need.Verdict(t)
 			t.Fatalf("%d effects of %d keys and %d in the second table at position %d", rows, keys, second, stands)
 		}
 		said = stands

@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlstore
 
 import (

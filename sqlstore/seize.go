@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // seizeEvery is the time between two queries for the sessions that hold a row.
@@ -119,6 +120,10 @@ func (s *Store) endBlockersOnce(ctx context.Context, waiting int64, since map[in
 			since[b.id] = time.Now()
 		}
 		if time.Since(since[b.id]) < after {
+			continue
+		}
+		if b.id == 0 { // of PostgreSQL alone
+			refusal = postgres.ErrPrepared
 			continue
 		}
 		end := fmt.Sprintf(s.sql.EndSession, b.id)

@@ -64,7 +64,7 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.RecordAttempt(ctx, lease, at(1), driver.AttemptRecord{})
 	s.Leave(ctx, lease)
 	s.Read(ctx, group)
-	s.Reset(ctx, group, "0", "1", at(1))
+	s.Reset(ctx, group, "0", "1", at(1), "set")
 	s.Advance(ctx, lease, "1", at(1), nil)
 	s.ReadDedup(ctx, group, "0")
 	s.Settle(ctx, group, []int64{1}, []driver.DeadLetter{{ID: 2}})

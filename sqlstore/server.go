@@ -97,7 +97,21 @@ func openServer(ctx context.Context, name string, connector driver.Connector, d 
 			return nil, outage(ctx, d, name, component, err)
 		}
 	}
+	if err := ownSafe(ctx, s.reader, d); err != nil {
+		return nil, outage(ctx, d, name, "check Sluice's tables", err)
+	}
 	return s, nil
+}
+
+// ownSafe returns an error if a table of Sluice's own is not safe any more. Tables that are missing
+// are made when the store is opened.
+func ownSafe(ctx context.Context, q querier, d dialect) error {
+	for _, table := range []string{"sluice_checkpoints", "sluice_seen", "sluice_dead_letters", "sluice_leases"} {
+		if err := d.safe(ctx, q, table); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // watchedConnector makes connections that are watched, and whose transactions end within a time.
@@ -142,5 +156,6 @@ func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: c.dialect.ends, oneResult: true}, socket, c.patience}, nil
+	ends := func(query string) bool { return c.dialect.ends(conn, query) }
+	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: ends, oneResult: true}, socket, c.patience}, nil
 }

@@ -1,5 +1,3 @@
-//go:build mariadb || sqlserver || postgres
-
 package sqlstore
 
 import (
@@ -56,7 +54,7 @@ func inNextEpoch(t *testing.T, s *Store, fn func(ctx context.Context, tx *Tx) er
 // nextEpoch claims partition 0 in a new epoch, with nothing done.
 func nextEpoch(t *testing.T, s *Store) driver.Lease {
 	t.Helper()
-	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset)
+	epoch, err := s.Reset(t.Context(), group, "0", "1", driver.Unset, "set")
 	suite.NoError(t, "reset", err)
 	lease := leaseOf("0", "a", epoch+1)
 	_, err = s.Claim(t.Context(), lease, "1")

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -221,16 +222,49 @@ func (sqliteDialect) script(text string) []string { return []string{text} }
 func (sqliteDialect) time(t time.Time) any        { return formatTime(t) }
 
 // The watch is asked before each commit, and sees each rollback.
-func (sqliteDialect) ends(string) bool                          { return false }
+func (sqliteDialect) ends(driver.Conn, string) bool             { return false }
 func (sqliteDialect) guard(context.Context, *transaction) error { return nil }
 
-// lock is not called: there is no Lock.
-func (sqliteDialect) lock(context.Context, *transaction, []any) (bool, error) { return false, nil }
+// lock locks nothing: the transaction has begun with the database's write lock.
+func (sqliteDialect) lock(ctx context.Context, t *transaction, args []any) (bool, error) {
+	return one(ctx, t, sqliteStatements.Lock, args, new(int))
+}
 
 func (sqliteDialect) intact(context.Context, *transaction) error { return nil }
 
 // chunkRows was measured with rows of 1 KB: 16 and more are a fifth faster than one; 500 are no better.
 const chunkRows = 64
+
+// conflictClause finds the conflict clause of a constraint in the statement of a table.
+var conflictClause = regexp.MustCompile(`(?is)\bON(?:\s|/\*.*?\*/|--[^\n]*\n)+CONFLICT\b`)
+
+// inserting has constraints that would leave out a row, replace another, or end the transaction
+// fail as all others do. Other tables get no OR ABORT, which would also hold for the statements of
+// their triggers. What is written to a view is not counted.
+func (sqliteDialect) inserting(ctx context.Context, q querier, table string) (verb string, counted bool, err error) {
+	schema, name, qualified := strings.Cut(table, ".")
+	from := "(SELECT * FROM sqlite_temp_schema UNION ALL SELECT * FROM main.sqlite_schema)"
+	if !qualified {
+		name = table
+	} else {
+		from = sqliteDialect{}.quote(schema) + ".sqlite_schema"
+	}
+	var kind, text string
+	query := "SELECT type, coalesce(sql, '') FROM " + from + " WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
+	switch found, err := one(ctx, q, query, []any{name}, &kind, &text); {
+	case err != nil:
+		return "", false, err
+	case !found: // which the INSERT says
+		return "INSERT", true, nil
+	case conflictClause.MatchString(text):
+		return "INSERT OR ABORT", true, nil
+	}
+	return "INSERT", kind == "table", nil
+}
+
+// safe: each table is, also a virtual one or that of a view.
+func (sqliteDialect) safe(context.Context, querier, string) error { return nil }
+func (sqliteDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 func (sqliteDialect) chunk() int { return chunkRows }
 func (sqliteDialect) bulk(context.Context, querier, string, []string, [][]any) (bool, error) {

@@ -12,6 +12,8 @@ import (
 var (
 	//go:embed migrations/sqlite/leases-1.sql
 	sqliteLeases1 string
+	//go:embed migrations/sqlite/leases-2.sql
+	sqliteLeases2 string
 	//go:embed migrations/sqlite/store-1.sql
 	sqliteStore1 string
 	//go:embed migrations/sqlite/store-2.sql
@@ -22,11 +24,13 @@ var (
 	sqliteStore4 string
 	//go:embed migrations/sqlite/store-5.sql
 	sqliteStore5 string
+	//go:embed migrations/sqlite/store-6.sql
+	sqliteStore6 string
 
-	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}}
+	sqliteLeaseSteps = []step{{sql: sqliteLeases1, oldest: 1}, {sql: sqliteLeases2, oldest: 1}}
 	sqliteStoreSteps = []step{
 		{sql: sqliteStore1, oldest: 1}, {sql: sqliteStore2, oldest: 1}, {sql: sqliteStore3, oldest: 1},
-		{sql: sqliteStore4, oldest: 1}, {sql: sqliteStore5, oldest: 1},
+		{sql: sqliteStore4, oldest: 1}, {sql: sqliteStore5, oldest: 1}, {sql: sqliteStore6, oldest: 1},
 	}
 )
 
@@ -51,6 +55,7 @@ var sqliteTerms = strings.NewReplacer(
 )
 
 var sqliteStatements = newStatements(statements{
+	Lock: `SELECT 1 FROM sluice_checkpoints WHERE ` + ofLease + ` AND sequence_number = ?`,
 	// SQLite does not write a row that stays as it is: the time must change,
 	// also twice in a millisecond.
 	Probe: `

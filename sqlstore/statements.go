@@ -16,17 +16,19 @@ import (
 type statements struct {
 	TakeLease string // owner, lowest new epoch, ms to live, key, owner; one row, or none if it is held or missing
 	AddLease  string // key, owner, epoch, ms to live; one row, or none or a duplicate if there is one
-	Epoch     string // key → epoch
+	Epoch     string // key → epoch, began_incarnation
+	MarkBegan string // began_incarnation, lease; one row or none
 	Renew     string // ms to live, lease; one row or none
 	RenewAll  string // ms to live, group, owner; ends in AND
 	Release   string // lease
-	Leases    string // group → partition, owner, epoch, ms left, renewed_at, whether that is in the future
+	Leases    string // group → partition, owner, epoch, began_incarnation, ms left, renewed_at, whether that is in the future
 	Future    string // group; has the leases that were renewed in the future renewed now
 
 	TakeCheckpoint string // epoch, owner, epoch, epoch, key, epoch, epoch, owner; one row, or none if it is fenced or missing
 	AddCheckpoint  string // key, incarnation, owner, epoch; one row, or none or a duplicate if there is one
 	Claimed        string // group, incarnation, partition, key → progress, number after the dead letters
-	Lock           string // lease, expected sequence_number → a row, which is locked, or none; executed by lock. Empty: the move comes before the handler, and locks
+	Lock           string // lease, expected sequence_number → a row, which is locked until the transaction ends, or none; executed by lock
+	Committed      string // key, time → a row if the checkpoint was written last at that time. Empty: lock does not ask
 	Move           string // sequence_number, event_offset, lease, expected sequence_number; one row or none
 	MoveIntact     string // the transaction's mark, then as Move → a row, or none if the transaction is not intact or the step is fenced. Empty: intact asks, then Move
 	Stay           string // lease, expected sequence_number; one row or none
@@ -36,8 +38,9 @@ type statements struct {
 	Leave          string // lease
 	Read           string // group → partition, progress
 	Holder         string // key → owner, epoch, sequence_number
-	Reset          string // incarnation, sequence_number, event_offset, key; one row, or none if it is missing
-	AddReset       string // key, incarnation, sequence_number, event_offset; one row, or none or a duplicate if there is one
+	Begin          string // sequence_number, event_offset, began_sequence, began_how, lease, expected sequence_number; one row or none
+	Reset          string // incarnation, sequence_number, event_offset, began_sequence, began_how, key; one row, or none if it is missing
+	AddReset       string // key, incarnation, sequence_number, event_offset, began_sequence, began_how; one row, or none or a duplicate if there is one
 	Raised         string // key → epoch
 
 	ForgetDedup string // key, origin, highest top, step
@@ -50,6 +53,7 @@ type statements struct {
 	SettleEvents   string // group, incarnation, partition, sequence_number after, up to, JSON array of those that stay
 	EndRedrive     string // key, id; one row or none
 	FailRedrive    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
+	Postpone       string // failed_at, error, attempts, status, milliseconds, key, id; one row or none
 	SettleRedriven string // group, JSON array of ids
 	SettleFailed   string // failed_at, error, attempts, status, next_attempt, group, id
 	Parked         string // group, incarnation, partition, sequence_number → id, sequence_number, event_offset
@@ -90,9 +94,11 @@ const (
 	ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`
 
 	checkpointColumns = `incarnation, sequence_number, event_offset, owner, epoch, claims, trial_sequence, trial_attempts, trial_error, updated_at`
-	progress          = checkpointColumns + `, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END`
-	noAttempts        = `trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0`
-	failure           = `failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ?`
+	progress          = checkpointColumns + `, trial_dead_letter, trial_unreturned, CASE WHEN done_epoch = epoch THEN done ELSE '' END, began_sequence, ` + beganHow
+	// A program that does not know these columns resets a checkpoint without done_epoch.
+	beganHow   = `CASE WHEN owner = '' AND done_epoch <> epoch THEN '' ELSE began_how END`
+	noAttempts = `trial_sequence = 0, trial_dead_letter = 0, trial_attempts = 0, trial_error = '', trial_unreturned = 0`
+	failure    = `failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = ?`
 )
 
 // portable are the statements that every database understands once these words are replaced:
@@ -117,14 +123,15 @@ var portable = statements{
 	AddLease: `
 		INSERT INTO sluice_leases ({key}, owner, epoch, expires_at, renewed_at)
 		VALUES ({values}, ?, ?, {until}, {now}) {if missing}`,
-	Epoch: `SELECT epoch FROM sluice_leases WHERE ` + ofKey,
-	Renew: `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
+	Epoch:     `SELECT epoch, began_incarnation FROM sluice_leases WHERE ` + ofKey,
+	MarkBegan: `UPDATE sluice_leases SET began_incarnation = ? WHERE ` + ofLease,
+	Renew:     `UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now} WHERE ` + ofLease + ` AND expires_at IS NOT NULL`,
 	RenewAll: `
 		UPDATE sluice_leases SET expires_at = {until}, renewed_at = {now}
 		WHERE ` + ofGroup + ` AND owner = ? AND expires_at IS NOT NULL AND`,
 	Release: `UPDATE sluice_leases SET expires_at = NULL WHERE ` + ofLease,
 	Leases: `
-		SELECT partition, owner, epoch, {left}, renewed_at, CASE WHEN renewed_at > {now} THEN 1 ELSE 0 END
+		SELECT partition, owner, epoch, began_incarnation, {left}, renewed_at, CASE WHEN renewed_at > {now} THEN 1 ELSE 0 END
 		FROM sluice_leases WHERE ` + ofGroup + ` ORDER BY partition`,
 	Future: `
 		UPDATE sluice_leases SET expires_at = CASE WHEN expires_at IS NOT NULL THEN {shifted} END, renewed_at = {now}
@@ -134,6 +141,7 @@ var portable = statements{
 		UPDATE sluice_checkpoints SET
 			claims = claims + CASE WHEN ? > epoch THEN 1 ELSE 0 END,
 			done = CASE WHEN done_epoch = epoch THEN done ELSE '' END,
+			began_how = ` + beganHow + `,
 			owner = ?, done_epoch = ?, epoch = ?, updated_at = {now}
 		WHERE ` + ofKey + ` AND (epoch < ? OR epoch = ? AND owner = ?)`,
 	AddCheckpoint: `
@@ -168,14 +176,20 @@ var portable = statements{
 	Leave:  `UPDATE sluice_checkpoints SET claims = 0, updated_at = {now} WHERE ` + ofLease,
 	Read:   `SELECT partition, ` + progress + ` FROM sluice_checkpoints WHERE ` + ofGroup + ` ORDER BY partition`,
 	Holder: `SELECT owner, epoch, sequence_number FROM sluice_checkpoints WHERE ` + ofKey,
+	Begin: `
+		UPDATE sluice_checkpoints SET
+			sequence_number = ?, event_offset = ?, began_sequence = ?, began_how = ?,
+			` + noAttempts + `, done = '', updated_at = {now}, claims = 1
+		WHERE ` + ofLease + ` AND sequence_number = ?`,
 	Reset: `
 		UPDATE sluice_checkpoints SET
-			incarnation = ?, sequence_number = ?, event_offset = ?, owner = '', epoch = epoch + 1, claims = 0,
+			incarnation = ?, sequence_number = ?, event_offset = ?, began_sequence = ?, began_how = ?,
+			owner = '', done_epoch = epoch + 1, epoch = epoch + 1, claims = 0,
 			` + noAttempts + `, done = '', updated_at = {now}
 		WHERE ` + ofKey,
 	AddReset: `
-		INSERT INTO sluice_checkpoints ({key}, ` + checkpointColumns + `)
-		VALUES ({values}, ?, ?, ?, '', 1, 0, 0, 0, '', {now}) {if missing}`,
+		INSERT INTO sluice_checkpoints ({key}, ` + checkpointColumns + `, began_sequence, began_how, done_epoch)
+		VALUES ({values}, ?, ?, ?, '', 1, 0, 0, 0, '', {now}, ?, ?, 1) {if missing}`,
 	Raised: `SELECT epoch FROM sluice_checkpoints WHERE ` + ofKey,
 
 	// What lies beyond the step goes as well: a program that knows version 2 of SQLite's tables may
@@ -197,8 +211,11 @@ var portable = statements{
 		DELETE FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? AND sequence_number <= ?
 			AND sequence_number NOT IN {numbers}`,
-	EndRedrive:     `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
-	FailRedrive:    `UPDATE sluice_dead_letters SET ` + failure + ` WHERE ` + ofRedrive,
+	EndRedrive:  `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
+	FailRedrive: `UPDATE sluice_dead_letters SET ` + failure + ` WHERE ` + ofRedrive,
+	Postpone: `
+		UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = {until}
+		WHERE ` + ofRedrive,
 	SettleRedriven: `DELETE FROM sluice_dead_letters WHERE ` + ofGroup + ` AND status = 'retry' AND id IN {numbers}`,
 	SettleFailed:   `UPDATE sluice_dead_letters SET ` + failure + ` WHERE ` + ofGroup + ` AND id = ? AND status = 'retry'`,
 	Parked: `

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,12 +104,23 @@ func readOnly(s *Store) storetest.Silence {
 	}
 }
 
+// doorsOf are doors of one statement each.
+func doorsOf(refused bool, statements ...string) (list []storetest.Door[*Tx]) {
+	for _, statement := range statements {
+		list = append(list, storetest.Door[*Tx]{Name: statement, Refused: refused, End: func(ctx context.Context, tx *Tx) error {
+			return execute(ctx, tx, statement)
+		}})
+	}
+	return list
+}
+
 func harness(t testing.TB) storetest.TxHarness[*Tx] {
 	s, peer := pair(t)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Silence: hold(s.name), Lock: hold(s.name), ReadOnly: readOnly(s),
 		Put:     put,
+		Doors:   doorsOf(true, "COMMIT", "END", "ROLLBACK", "COMMIT; BEGIN IMMEDIATE", "ROLLBACK; BEGIN IMMEDIATE", "INSERT OR ROLLBACK INTO children (small) VALUES (10)"),
 		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s) },
 		Break: func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")
@@ -171,6 +183,43 @@ func TestLeasesOfTwo(t *testing.T) {
 		a, b := pair(t)
 		return &inTurn{stores: []*Leases{a.Leases(), b.Leases()}}
 	}, nil)
+}
+
+// One statement renews as many leases as a server takes, which here is less than a thousand.
+func TestManyLeases(t *testing.T) {
+	const n = 1100
+	l := open(t, filepath.Join(t.TempDir(), "x.db")).Leases()
+	_, err := l.db.ExecContext(t.Context(), `
+		WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < ? - 1)
+		INSERT INTO sluice_leases (namespace, topic, consumer_group, partition, owner, epoch, expires_at, renewed_at)
+		SELECT ?, ?, ?, n, 'a', 1, '2026-01-01T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z' FROM numbers`, n, group.Namespace, group.Topic, group.Name)
+	suite.NoError(t, "insert leases", err)
+	var all []driver.Lease
+	for i := range n {
+		all = append(all, leaseOf(fmt.Sprint(i), "a", 1))
+	}
+	suite.NoError(t, "renew all", l.RenewAll(t.Context(), all, time.Hour))
+	list, err := l.List(t.Context(), group)
+	suite.NoError(t, "list", err)
+	for _, info := range list {
+		if !info.Live() {
+			t.Fatalf("the lease of partition %s was not renewed", info.Partition)
+		}
+	}
+}
+
+// What is done after a checkpoint is written with each move: so much of it and no more.
+func TestDoneIsBounded(t *testing.T) {
+	s, l := begun(t, nil)
+	var done []driver.SequenceRange
+	for i := range int64(doneRanges + 50) {
+		done = append(done, driver.SequenceRange{First: 11 + 2*i, Last: 11 + 2*i})
+	}
+	suite.NoError(t, "advance", s.Advance(t.Context(), l, "i", at(9), done))
+	list, err := s.Read(t.Context(), group)
+	if err != nil || len(list) != 1 || !slices.Equal(list[0].Done, done[:doneRanges]) {
+		t.Fatalf("%d checkpoints, %v; want one with the first %d ranges", len(list), err, doneRanges)
+	}
 }
 
 // mustBlame fails the test unless err blames the handler.

@@ -17,7 +17,13 @@ type transaction struct {
 	turns  *turns
 	mark   string // of the dialect's guard, or of its lock; empty: there is none
 	moved  bool   // the checkpoint has been moved
+	// reader is other connections; ended asks one of them whether the handler has ended the
+	// transaction, where its own session cannot say. The dialect's lock sets it, or leaves it nil.
+	reader querier
+	ended  func(ctx context.Context) (bool, error)
 	over   bool
+	// rolledBack is called after a rollback; nil: for nothing.
+	rolledBack func()
 }
 
 // begin waits for the writing connection and for transactions of other processes.
@@ -26,7 +32,7 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transaction{conn: conn, turns: s.turns}
+	t := &transaction{conn: conn, turns: s.turns, reader: s.reader}
 	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
 		conn.Close()
 		return nil, err
@@ -64,6 +70,19 @@ func (s *Store) beginOn(ctx context.Context, conn *sql.Conn, inner context.Conte
 	return err
 }
 
+// undone returns the error for a transaction that the server has aborted or rolled back: errUndone,
+// or errEnded if that is not the one of the step.
+func (t *transaction) undone(ctx context.Context) error {
+	ended, err := t.ended(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("check the handler's transaction: %w", err)
+	case ended:
+		return errEnded
+	}
+	return errUndone
+}
+
 // end rolls back what was not committed, and returns when the transaction is over. It may be called
 // more than once.
 func (t *transaction) end() {
@@ -73,7 +92,9 @@ func (t *transaction) end() {
 	t.over = true
 	t.watch.release()
 	t.detach()
-	t.Rollback() // fails if the transaction is over already, which is fine
+	if err := t.Rollback(); err == nil && t.rolledBack != nil { // it fails if the transaction is over already
+		t.rolledBack()
+	}
 	t.cancel()
 	t.turns.end()
 	t.conn.Close() // waits for a rollback that the end of ctx has started

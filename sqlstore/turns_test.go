@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Who writes without a break makes one after each turn; who does not, does not.
@@ -51,6 +52,7 @@ func TestTurnsTaken(t *testing.T) {
 
 // One process that writes without a break does not keep another one out.
 func TestTurns(t *testing.T) {
+	need.RealTime(t)
 	busy, other := pair(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // Tx is the transaction that a handler writes through. It has the query
@@ -22,6 +25,7 @@ type Tx struct {
 	tx      *sql.Tx
 	of      *transaction
 	dialect dialect
+	safe    *sync.Map // the tables that were found safe
 
 	mu      sync.Mutex
 	guarded bool
@@ -86,15 +90,19 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns the database's own error.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Insert writes many rows in the fastest way of the database: by COPY in PostgreSQL, a bulk copy in SQL
-// Server, LOAD DATA LOCAL INFILE in MySQL and MariaDB if the server's local_infile is on, and else by
-// INSERT statements with many rows. Each row has a value for each column, in the same order. Names are
-// quoted; the table's may have a schema, as in main.flights. If a row violates a constraint the error is a
-// [*RowError]. After any error some of the rows may have been written; the transaction then fails even if
-// the handler returns nil.
+// Insert writes many rows in the fastest way of the database: by COPY in PostgreSQL, a bulk copy in
+// SQL Server, LOAD DATA LOCAL INFILE in MySQL and MariaDB if the server's local_infile is on, and
+// else by INSERT statements with many rows. Each row has a value for each column, in the same
+// order. Names are quoted; the table's may have a schema, as in main.flights. If a row violates a
+// constraint the error is a [*RowError], in SQLite also where the constraint has ON CONFLICT IGNORE
+// or REPLACE. Rows that the table leaves out (by a trigger, or by IGNORE_DUP_KEY) are an error too;
+// an INSTEAD OF trigger, in SQLite that of a view, answers for its rows itself. After any error
+// some of the rows may have been written; the transaction then fails even if the handler returns
+// nil.
 func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
 	err := t.insert(ctx, table, columns, rows)
 	if err == nil {
+		t.safe.Store(table, true) // not before: it may have been missing
 		return nil
 	}
 	err = fmt.Errorf("insert into %s: %w", table, err)
@@ -121,7 +129,16 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 			return fmt.Errorf("row %d has %d values for %d columns", i, len(row), len(columns))
 		}
 	}
-	text := insertText(t.dialect, table, columns)
+	if _, is := t.safe.Load(table); !is {
+		if err := t.dialect.safe(ctx, t.tx, table); err != nil {
+			return err
+		}
+	}
+	verb, counted, err := t.dialect.inserting(ctx, t.tx, table)
+	if err != nil {
+		return err
+	}
+	text := insertText(t.dialect, verb, table, columns)
 	if done, err := t.dialect.bulk(ctx, t.tx, table, columns, rows); err != nil {
 		return t.refused(ctx, text(1), rows, 0, err)
 	} else if done {
@@ -132,10 +149,10 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 	for i := 0; i < len(rows); {
 		chunk := firstChunk(rows[i:], most)
 		args := slices.Concat(chunk...)
-		var err error
+		var result sql.Result
 		switch {
 		case len(chunk) < most:
-			_, err = t.tx.ExecContext(ctx, text(len(chunk)), args...)
+			result, err = t.tx.ExecContext(ctx, text(len(chunk)), args...)
 		case full == nil:
 			if full, err = t.tx.PrepareContext(ctx, text(most)); err != nil {
 				return err
@@ -143,14 +160,29 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 			defer full.Close()
 			fallthrough
 		default:
-			_, err = full.ExecContext(ctx, args...)
+			result, err = full.ExecContext(ctx, args...)
 		}
 		if err != nil {
 			return t.refused(ctx, text(1), chunk, i, err)
 		}
+		if counted {
+			if err := allTaken(result, len(chunk)); err != nil {
+				return err
+			}
+		}
 		i += len(chunk)
 	}
 	return nil
+}
+
+// allTaken returns an error if a table has taken fewer rows than it was given. A count may include
+// rows that triggers have written.
+func allTaken(result driver.Result, rows int) error {
+	n, err := result.RowsAffected()
+	if err == nil && n < int64(rows) {
+		err = postgres.RowsLeftOut(n, rows)
+	}
+	return err
 }
 
 // chunkBytes is the size of texts and bytes from which a chunk takes no further row: servers limit
@@ -193,9 +225,9 @@ func (t *Tx) refused(ctx context.Context, text string, chunk [][]any, first int,
 }
 
 // insertText returns a function that makes the INSERT statement for a number of rows.
-func insertText(d dialect, table string, columns []string) func(rows int) string {
+func insertText(d dialect, verb, table string, columns []string) func(rows int) string {
 	var head strings.Builder
-	head.WriteString("INSERT INTO " + quoteTable(d, table))
+	head.WriteString(verb + " INTO " + quoteTable(d, table))
 	for i, c := range columns {
 		head.WriteString([]string{" (", ", "}[min(i, 1)] + d.quote(c))
 	}
