@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // asAzure is a broker with some of Azure's behaviours.
@@ -195,6 +196,7 @@ func TestLateRefusal(t *testing.T) {
 
 // Seek asks a busy broker again: a command that needs one answer would fail otherwise.
 func TestSeekRepeatsBusy(t *testing.T) {
+	need.RealTime(t)
 	receivers(t, func(t *testing.T) {
 		b := asAzure(t, emulator.EventHubsAsAzure{RandomBusy: 0.2})
 		s := b.source(nil)

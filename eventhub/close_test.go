@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // ours are the goroutines that this package or the SDK's client started.
@@ -186,6 +187,7 @@ type noNetwork struct{}
 func (noNetwork) Do(*http.Request) (*http.Response, error) { return nil, syscall.ENETUNREACH }
 
 func TestEntraID(t *testing.T) {
+	need.RealTime(t)
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, &emulator.Config{TLSListen: "127.0.0.1:0"})
 		namespace := b.TLSAddr()

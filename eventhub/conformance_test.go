@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
 
@@ -30,6 +31,7 @@ func TestConformance(t *testing.T) {
 			})
 		})
 		t.Run("as Azure", func(t *testing.T) {
+			need.RealTime(t) // runtime information gets old
 			storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
 				azure := emulator.AllAsAzure(1)
 				azure.EventHubs.RandomBusy = 0 // the suite repeats nothing

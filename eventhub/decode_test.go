@@ -250,11 +250,17 @@ func TestDecodedBodyIsNotCopied(t *testing.T) {
 func TestDecodeMemory(t *testing.T) {
 	message := framed(0x74, 0xd1, str("p"), claims(90))
 	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := decodeEvent(new(driver.Event), []byte(message), "3")
-	runtime.ReadMemStats(&after)
-	if took := (after.TotalAlloc - before.TotalAlloc) / uint64(len(message)); err == nil || took > 300 {
-		t.Errorf("%d bytes for each byte of the message (%v)", took, err)
+	took := uint64(math.MaxUint64) // the least: the process counts, and other goroutines allocate too
+	for range 5 {
+		runtime.ReadMemStats(&before)
+		_, err := decodeEvent(new(driver.Event), []byte(message), "3")
+		runtime.ReadMemStats(&after)
+		if took = min(took, (after.TotalAlloc-before.TotalAlloc)/uint64(len(message))); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if took > 300 {
+		t.Errorf("%d bytes for each byte of the message", took)
 	}
 }
 

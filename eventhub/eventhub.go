@@ -83,7 +83,7 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 		c = *cfg
 	}
 	c.ConsumerGroup = cmp.Or(c.ConsumerGroup, azeventhubs.DefaultConsumerGroup)
-	c.Namespace = cmp.Or(c.Namespace, strings.ToLower(ep.hostname()))
+	c.Namespace = cmp.Or(c.Namespace, strings.TrimSuffix(strings.ToLower(ep.hostname()), "."))
 	c.Owner = cmp.Or(c.Owner, ownername.New())
 	c.Prefetch = cmp.Or(c.Prefetch, 3000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
@@ -145,7 +145,7 @@ func New(connectionString, hub string, cfg *Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
-	if hub != "" && ep.entity != "" && hub != ep.entity {
+	if hub != "" && ep.entity != "" && !strings.EqualFold(hub, ep.entity) {
 		return nil, fmt.Errorf("hub %s: the connection string is for the hub %s: give the same name, or only one of them", hub, ep.entity)
 	}
 	return newSource(ep, cmp.Or(hub, ep.entity), nil, cfg)

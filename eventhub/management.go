@@ -26,6 +26,7 @@ func (s *Source) Describe(ctx context.Context) (driver.Topic, error) {
 		Group:       s.Group(),
 		Incarnation: p.CreatedOn.UTC().Format(time.RFC3339Nano),
 		Partitions:  p.PartitionIDs,
+		AnyCase:     true,
 	}, nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -120,6 +121,7 @@ func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.W
 // on its heap, or with SLUICE_MEMORY=1 what is resident. The sink finishes nothing until that has
 // stopped growing, then less than the log has.
 func TestMemory(t *testing.T) {
+	need.RealTime(t)
 	receivers(t, func(t *testing.T) {
 		run := thisMemoryRun()
 		before := run.used(t)

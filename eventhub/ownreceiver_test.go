@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/proof/need"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
@@ -454,6 +455,7 @@ func TestUndecodableAfterGap(t *testing.T) {
 const allocationsPerEvent = 2.0
 
 func TestReadAllocations(t *testing.T) {
+	need.RealTime(t) // the process counts, with all that waits and reads in it
 	const n = 20_000
 	b := newBroker(t, nil)
 	b.send("0", 0, n, 1000)

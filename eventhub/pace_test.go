@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Looks at all partitions at once, by several sources of a process, keep to what a namespace
 // answers: none of them fails.
 func TestManagementRequestsArePaced(t *testing.T) {
+	need.RealTime(t)
 	b := asAzure(t, emulator.EventHubsAsAzure{RuntimeCalls: 50})
 	var looks sync.WaitGroup
 	began := time.Now()
@@ -40,6 +42,7 @@ func TestManagementRequestsArePaced(t *testing.T) {
 // A request that the namespace refuses as one too many, because of its other clients, is sent
 // again.
 func TestRefusedManagementRequestIsRepeated(t *testing.T) {
+	need.RealTime(t)
 	b := asAzure(t, emulator.EventHubsAsAzure{RuntimeCalls: 4})
 	s := b.source(nil)
 	for range 10 {

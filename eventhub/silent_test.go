@@ -9,12 +9,14 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // A link that stays open and brings nothing more is replaced, and the events come over
 // another one.
 func TestSilentLinkIsReplaced(t *testing.T) {
+	need.RealTime(t)
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, nil)
 		b.send("0", 0, 1, 0)

@@ -33,7 +33,7 @@ func TestReadsInOrder(t *testing.T) {
 			r := b.open(s, "1", driver.Origin, 1)
 			for i, e := range b.read(r, n, 700) {
 				number, _, _ := strings.Cut(string(e.Body), " ")
-				if e.Sequence != int64(i) || number != fmt.Sprint(i) || e.Partition != "1" || e.Offset == "" || time.Since(e.Enqueued) > patience {
+				if e.Sequence != int64(i) || number != fmt.Sprint(i) || e.Partition != "1" || e.Offset == "" || time.Since(e.Enqueued) > 2*time.Minute {
 					t.Fatalf("event %d: %+v", i, e)
 				}
 			}
@@ -55,12 +55,12 @@ func TestDescribe(t *testing.T) {
 		topic, err := s.Describe(b.now)
 		b.ok("describe", err)
 		at, err := time.Parse(time.RFC3339Nano, topic.Incarnation)
-		if err != nil || !strings.HasSuffix(topic.Incarnation, "Z") || time.Since(at) > patience {
+		if err != nil || !strings.HasSuffix(topic.Incarnation, "Z") || time.Since(at) > 2*time.Minute {
 			t.Errorf("incarnation %q: %v", topic.Incarnation, err)
 		}
 		want := driver.Topic{
 			Group:       driver.Group{Namespace: "127.0.0.1", Topic: hubName, Name: "other"},
-			Incarnation: topic.Incarnation, Partitions: []string{"0", "1", "2", "3"},
+			Incarnation: topic.Incarnation, Partitions: []string{"0", "1", "2", "3"}, AnyCase: true,
 		}
 		if !reflect.DeepEqual(topic, want) || topic.Group != s.Group() {
 			t.Errorf("got %+v, group %+v", topic, s.Group())
@@ -173,7 +173,7 @@ func TestSeek(t *testing.T) {
 			for i := range 5 { // each at a millisecond of its own
 				b.send("0", i, 1, 0)
 				events = append(events, b.read(r, 1, 1)...)
-				b.eventually("the next millisecond", func() bool { return time.Since(events[i].Enqueued) > 2*time.Millisecond })
+				b.eventually("the next millisecond", func() bool { return time.Now().After(events[i].Enqueued.Add(2 * time.Millisecond)) })
 			}
 			r.Close(b.now)
 			all := func(first int64) {

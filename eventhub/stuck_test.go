@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // proxy stands before a broker and can be frozen: connections stay, and
@@ -124,6 +125,7 @@ func checkNoLink(t *testing.T, err error, partition string) {
 // A broker that stops answering blocks no call for longer than the timeout,
 // nor for good.
 func TestBrokerStopsAnswering(t *testing.T) {
+	need.RealTime(t)
 	receivers(t, func(t *testing.T) {
 		b := newBroker(t, nil)
 		b.send("0", 0, 10, 0)

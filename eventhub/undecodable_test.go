@@ -114,22 +114,27 @@ func TestUndecodableSeek(t *testing.T) {
 	checkMessage(t, err.Error(), "hub flights, partition 0: an event cannot be decoded ("+decimalError(t)+"): start after it, by sequence number")
 }
 
-// Events that are missing although the log holds older ones were not removed by
+// Events that are missing although the log holds older ones than the next were not removed by
 // retention, and the error does not say so.
 func TestGapWithinTheLog(t *testing.T) {
 	receivers(t, func(t *testing.T) {
-		b := newBroker(t, nil)
-		b.send("0", 0, 10, 100)
-		r := b.open(b.source(nil), "0", driver.Origin, 1).(*reader)
-		b.read(r, 3, 3)
-		r.buffered = nil
-		r.err = &driver.RetentionError{Partition: "0", After: 2, First: 6} // as if the broker had skipped events
-		_, err := r.Read(b.now, 1)
-		var gap *driver.RetentionError
-		if !errors.As(err, &gap) || !gap.Held {
-			t.Fatalf("got %v, want a gap that is not retention", err)
+		for oldest, held := range map[int64]bool{0: true, 3: true, 4: false, 6: false} {
+			b := newBroker(t, nil)
+			b.send("0", 0, 10, 100)
+			r := b.open(b.source(nil), "0", driver.Origin, 1).(*reader)
+			b.read(r, 3, 3)
+			b.ok("trim", b.Trim(hubName, "0", oldest))
+			r.buffered = nil
+			r.err = &driver.RetentionError{Partition: "0", After: 2, First: 6} // as if the broker had skipped events
+			_, err := r.Read(b.now, 1)
+			var gap *driver.RetentionError
+			if !errors.As(err, &gap) || gap.Held != held || gap.Unchecked != "" {
+				t.Fatalf("the oldest event is %d: got %v, want a gap that is not retention: %v", oldest, err, held)
+			}
+			if held {
+				checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing, though the log holds older ones, so this is not retention")
+			}
 		}
-		checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing, though the log holds older ones, so this is not retention")
 	})
 }
 

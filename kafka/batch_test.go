@@ -70,10 +70,14 @@ func compress(codec int16, data []byte) []byte {
 	return bytes.Clone(out)
 }
 
-// decodeAll decodes an answer to a fetch after a position, as a reader does.
+// decodeAll decodes an answer to a fetch of a compacted topic after a position, as a reader does.
 func decodeAll(p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*driver.Event, *decoder, error) {
+	return decodeAs(true, p, after, limit)
+}
+
+func decodeAs(compacted bool, p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*driver.Event, *decoder, error) {
 	f := newFetched(p, 0, after+1, history{-1, -1})
-	d := &decoder{converter: converter{partition: "0"}, at: after, returned: after, past: history{-1, -1}}
+	d := &decoder{converter: converter{partition: "0"}, compacted: compacted, at: after, counted: after, returned: after, past: history{-1, -1}}
 	var all []*driver.Event
 	for _, c := range f.chunks {
 		for d.chunk = c; d.chunk != nil; {
@@ -90,6 +94,13 @@ func decodeAll(p *kmsg.FetchResponseTopicPartition, after int64, limit int) ([]*
 	}
 	if d.at != f.next-1 || d.past != f.past {
 		return nil, d, fmt.Errorf("decoded up to %d of %v, fetched up to %d of %v", d.at, d.past, f.next-1, f.past)
+	}
+	accounted := int64(len(all)) + d.passed.Total()
+	for _, e := range all {
+		accounted += e.Passed.Total()
+	}
+	if accounted != d.at-after && d.at >= after {
+		return nil, d, fmt.Errorf("%d of the numbers %d to %d are events, or were passed for a reason", accounted, after+1, d.at)
 	}
 	return all, d, nil
 }
@@ -253,6 +264,26 @@ func TestUndecodable(t *testing.T) {
 				t.Errorf("%d events up to %d, want those of the batch before, up to 11", len(events), d.at)
 			}
 		})
+	}
+}
+
+// An event of an earlier leader epoch than the one before it is of another log: a reader does not
+// go on with it.
+func TestEpochsRise(t *testing.T) {
+	of := func(first int64, epochs ...int32) (data []byte) {
+		for i, epoch := range epochs {
+			data = append(data, testBatch{first: first + int64(i), epoch: epoch, records: []kgo.Record{{Value: []byte("a")}}}.encode()...)
+		}
+		return data
+	}
+	for _, c := range []struct {
+		epochs []int32
+		events int
+	}{{[]int32{4, 4, 5, 7}, 4}, {[]int32{4, 5, 4, 5}, 2}, {[]int32{-1, 5, 4}, 2}, {[]int32{5, -1, 4}, 3}} {
+		events, _, err := decodeAll(&kmsg.FetchResponseTopicPartition{RecordBatches: of(10, c.epochs...)}, 9, 1000)
+		if len(events) != c.events || (err == nil) != (c.events == len(c.epochs)) {
+			t.Errorf("epochs %v: %d events, %v; want %d", c.epochs, len(events), err, c.events)
+		}
 	}
 }
 

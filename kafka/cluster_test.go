@@ -1,5 +1,3 @@
-//go:build kafka
-
 package kafka
 
 import (
@@ -13,10 +11,12 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 func TestThreeBrokers(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	three := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
 	t.Run("conformance", func(t *testing.T) {
@@ -27,6 +27,7 @@ func TestThreeBrokers(t *testing.T) {
 }
 
 func TestOtherLeaders(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	three := kafkatest.New(t, &kafkatest.Config{Brokers: 3})
 	t.Run("leader moves", func(t *testing.T) { testLeaderMoves(t, three) })

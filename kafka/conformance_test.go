@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/storetest"
@@ -32,6 +33,7 @@ func conformance(t *testing.T, topic func(t testing.TB) *cluster) {
 
 // A cluster is silent if all of its brokers are, also those that a client has not been connected to.
 func TestSilentCluster(t *testing.T) {
+	need.RealTime(t)
 	cases := suite.Cases(func(t *testing.T) {
 		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
 			c, _ := newFake(t, kfake.NumBrokers(5))

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,11 +15,14 @@ type decoder struct {
 	held        int    // bytes of it
 	batch       batch  // that is being decoded
 	batchPast   history
-	records     []byte // of it, not yet decoded
-	left        int    // how many these are
-	last        int64  // the last number of them that was decoded
-	at          int64  // the last number that was decoded
-	returned    int64  // the last number that Read has returned
+	records     []byte        // of it, not yet decoded
+	left        int           // how many these are
+	last        int64         // the last number of them that was decoded
+	at          int64         // the last number that was decoded
+	counted     int64         // the last number that is an event's, or in passed
+	passed      driver.Passed // since the last event or marker
+	compacted   bool          // the topic is: records may be missing
+	returned    int64         // the last number that Read has returned
 	past        history
 	offset      string          // text of past
 	pending     []*driver.Event // decoded and not yet returned
@@ -31,6 +35,7 @@ type decoder struct {
 // return. It reports whether the chunk has more.
 func (d *decoder) decode(max, limit int) (more bool, err error) {
 	if len(d.chunk.data) == 0 && d.left == 0 {
+		d.count(d.chunk.void, &d.passed.Removed)
 		d.pass(d.chunk.void, d.chunk.past)
 		return false, nil
 	}
@@ -40,35 +45,42 @@ func (d *decoder) decode(max, limit int) (more bool, err error) {
 				return false, nil
 			}
 			if err := d.begin(limit); err != nil {
-				return false, err
+				return isGap(err), err
 			}
 			continue
 		}
-		if err := d.decodeRecord(); err != nil {
+		switch err := d.decodeRecord(); {
+		case isGap(err):
+			return true, err
+		case err != nil:
 			return false, d.undecodable(&d.batch, err)
-		}
-		if d.left--; d.left == 0 {
-			d.pass(d.batch.last, d.batchPast)
 		}
 	}
 	return d.left > 0 || len(d.chunk.data) > 0, nil
 }
 
-// begin begins with the next batch of the chunk. One without events is passed.
+// begin begins with the next batch of the chunk. One without events is passed. After a gapError the
+// chunk still has the batch.
 func (d *decoder) begin(limit int) error {
 	b, rest, err := nextBatch(d.chunk.data)
 	if err != nil {
 		return d.undecodable(&b, err)
 	}
-	d.chunk.data = rest
 	if b.last <= d.at {
+		d.chunk.data = rest
 		return nil
 	}
+	if err := d.checkDense(&b); err != nil {
+		return err
+	}
+	d.chunk.data = rest
 	past := d.past.advance(&b, d.at+1)
 	if d.past.from >= 0 && past.epoch >= 0 && past.epoch < d.past.epoch {
 		return fmt.Errorf("topic partition %s: event %d is of leader epoch %d, and the one before of %d: reading again from the checkpoint", d.converter.partition, b.first, past.epoch, d.past.epoch)
 	}
 	if d.chunk.aborted.has(&b) {
+		d.countGap(&b)
+		d.count(b.last, &d.passed.Aborted)
 		d.pass(b.last, past)
 		return nil
 	}
@@ -86,7 +98,9 @@ func (d *decoder) begin(limit int) error {
 	if b.count > len(data)/7 {
 		return d.undecodable(&b, errRecord)
 	}
+	d.countGap(&b)
 	if b.count == 0 {
+		d.count(b.last, &d.passed.Removed)
 		d.pass(b.last, past)
 		return nil
 	}
@@ -112,27 +126,96 @@ func (d *decoder) decodeRecord() error {
 	if err != nil {
 		return err
 	}
-	d.records = rest
+	if r.number <= d.last {
+		return errRecord
+	}
+	if err := d.checkRecord(r.number); err != nil {
+		return err
+	}
+	left := d.left
+	d.records, d.last, d.left = rest, r.number, d.left-1
+	passed := &d.passed.Removed
 	switch {
 	case d.batch.control:
 		d.chunk.aborted.marker(&d.batch, &r)
-		return nil
-	case r.number <= d.last:
-		return errRecord
+		passed = &d.passed.Control
+	case r.number > d.at:
+		e, ok := d.converter.event(&r, d.batch.appendTime, left)
+		if !ok {
+			return errRecord
+		}
+		d.count(r.number-1, passed)
+		d.counted = r.number
+		d.pass(r.number, d.batchPast)
+		e.Offset, e.Passed = d.offset, d.takePassed()
+		d.pending = append(d.pending, e)
+		d.bytes += e.Size()
 	}
-	d.last = r.number
-	if r.number <= d.at {
-		return nil
+	if d.left == 0 {
+		d.count(d.batch.last, passed)
+		d.pass(d.batch.last, d.batchPast)
 	}
-	e, ok := d.converter.event(&r, d.batch.appendTime, d.left)
-	if !ok {
-		return errRecord
-	}
-	d.pass(r.number, d.batchPast)
-	e.Offset = d.offset
-	d.pending = append(d.pending, e)
-	d.bytes += e.Size()
 	return nil
+}
+
+// checkDense returns a gapError if records are missing before a batch, or all of it, and nothing
+// explains that. A broker may take numbers for the beginning of a transaction.
+func (d *decoder) checkDense(b *batch) error {
+	switch {
+	case d.compacted:
+	case b.count == 0:
+		return &gapError{d.at + 1, b.last}
+	case b.first > d.at+1 && !b.transactional && !b.control:
+		return &gapError{d.at + 1, b.first - 1}
+	}
+	return nil
+}
+
+// checkRecord returns a gapError if records of the batch are missing before the one with a number,
+// or after the last one.
+func (d *decoder) checkRecord(number int64) error {
+	if d.compacted || d.batch.control {
+		return nil
+	}
+	if first := max(d.last, d.at) + 1; number > first {
+		return &gapError{first, number - 1}
+	}
+	if d.left == 1 && number < d.batch.last {
+		return &gapError{max(number, d.at) + 1, d.batch.last}
+	}
+	return nil
+}
+
+// countGap counts the numbers before a batch that were passed.
+func (d *decoder) countGap(b *batch) {
+	if b.transactional || b.control {
+		d.count(b.first-1, &d.passed.Control)
+	}
+	d.count(b.first-1, &d.passed.Removed)
+}
+
+// count counts the numbers up to one that are not accounted for.
+func (d *decoder) count(upTo int64, passed *int64) {
+	if upTo > d.counted {
+		*passed += upTo - d.counted
+		d.counted = upTo
+	}
+}
+
+// takePassed returns what was passed since the last event or marker, nil if nothing was.
+func (d *decoder) takePassed() *driver.Passed {
+	if d.passed == (driver.Passed{}) {
+		return nil
+	}
+	passed := d.passed
+	d.passed = driver.Passed{}
+	return &passed
+}
+
+// isGap reports whether an error is a gapError.
+func isGap(err error) bool {
+	_, is := errors.AsType[*gapError](err)
+	return is
 }
 
 // undecodable returns the error of a batch. It names the batch's last number, after which an operator
@@ -167,9 +250,9 @@ func (d *decoder) pop(max int) []*driver.Event {
 // marker returns a marker of the last number that was decoded, if that is after the last event and all
 // that was fetched is decoded.
 func (d *decoder) marker() *driver.Event {
-	if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned {
+	if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned || d.counted != d.at {
 		return nil
 	}
 	d.returned = d.at
-	return &driver.Event{Partition: d.converter.partition, Sequence: d.at, Offset: d.offset, Control: true}
+	return &driver.Event{Partition: d.converter.partition, Sequence: d.at, Offset: d.offset, Control: true, Passed: d.takePassed()}
 }

@@ -1,5 +1,3 @@
-//go:build kafka && postgres
-
 package kafka
 
 import (
@@ -13,8 +11,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/pgstore"
 )
-
-func init() { targets["Transactional into PostgreSQL"] = intoPostgreSQL }
 
 func intoPostgreSQL(t *testing.T) target {
 	server := pgtest.New(t, nil)

@@ -1,5 +1,3 @@
-//go:build kafka
-
 package kafka
 
 import (
@@ -17,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
@@ -35,11 +34,16 @@ func effect(partition string, number int64, key string, body []byte) string {
 	return fmt.Sprintf("%s/%d %s=%s", partition, number, key, body)
 }
 
-// targets makes a target for a test, by the name of the delivery. Other files add theirs.
-var targets = map[string]func(t *testing.T) target{
-	"Transactional into SQLite": intoSQLite,
-	"AtLeastOnce":               intoSink,
-	"Replay":                    intoMemory,
+// targets make a target for a test, by the name of the delivery. need, if there is one, skips a
+// test where the target's server is not installed.
+var targets = map[string]struct {
+	need func(testing.TB)
+	into func(t *testing.T) target
+}{
+	"Transactional into SQLite":     {nil, intoSQLite},
+	"Transactional into PostgreSQL": {need.Postgres, intoPostgreSQL},
+	"AtLeastOnce":                   {nil, intoSink},
+	"Replay":                        {nil, intoMemory},
 }
 
 func intoSQLite(t *testing.T) target {
@@ -99,6 +103,7 @@ func intoMemory(t *testing.T) target {
 			defer mu.Unlock()
 			for _, e := range b.Events {
 				if at, ok := last[e.Partition]; ok && e.Sequence <= at {
+					need.Verdict(t)
 					t.Errorf("partition %s: event %d is applied after event %d", e.Partition, e.Sequence, at)
 				}
 				last[e.Partition] = e.Sequence
@@ -147,6 +152,7 @@ func (to *target) run(t *testing.T, s *Source) (stop func()) {
 // Every delivery brings each event of a committed transaction into its target, and none of an aborted
 // one, while the consumers change.
 func TestDeliveries(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	deliver(t, newCluster(t, kafkatest.Shared(t).Brokers(), kafkatest.Topic(t, 2)), func() {})
 }
@@ -170,8 +176,14 @@ func testDeliveries(t *testing.T, three *kafkatest.Cluster) {
 func deliver(t *testing.T, c *cluster, trouble func()) {
 	const transactions = 30
 	all := map[string]target{}
-	for name, into := range targets {
-		all[name] = into(t)
+	for name, c := range targets {
+		installed := c.need == nil
+		if !installed { // a subtest skips, and the others are tested
+			t.Run(name, func(t *testing.T) { c.need(t); installed = true })
+		}
+		if installed {
+			all[name] = c.into(t)
+		}
 	}
 	stop := consumeAll(t, c, all)
 	aborted := 0
@@ -196,6 +208,7 @@ func deliver(t *testing.T, c *cluster, trouble func()) {
 			eventually(t, "all events have taken effect", func() bool { got = to.effects(t); return len(got) >= len(want) })
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
+				need.Verdict(t)
 				t.Errorf("effects %q, want %q", got, want)
 			}
 		})

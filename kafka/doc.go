@@ -23,6 +23,14 @@
 // An event's sequence number is the record's offset. Numbers may be missing: commit and abort
 // markers, the records of aborted transactions, and what compaction has removed take numbers. So
 // topics are described as Sparse, and a reader returns a marker where no event follows yet.
+//
+// A number is passed only for a reason: a control record, an aborted transaction, or a compacted
+// topic (cleanup.policy). If a broker returns nothing though its log goes on, the fetch is repeated
+// for 10 s. Then the numbers are passed if the topic is compacted and the broker names no later record;
+// else the partition halts with a [driver.RetentionError] that names them, and is read again every
+// 10 s. So the credentials of a consumer of a compacted topic need the operation DescribeConfigs on
+// it.
+//
 // Transactions are read committed, unless [SourceConfig].ReadUncommitted is set: events come up to
 // the last stable offset, which is where the oldest open transaction begins. What is behind a
 // transaction that its producer has left open is not read, and not counted as lag, until the broker

@@ -1,5 +1,3 @@
-//go:build kafka
-
 package kafka
 
 import (
@@ -19,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -46,7 +45,12 @@ func (f fast) Sleep(ctx context.Context, d time.Duration) error { return f.Syste
 // consume runs a consumer, which is stopped at the test's end.
 func consume(t *testing.T, c *cluster, store *sluicetest.Store) *consumer {
 	t.Helper()
-	run := &consumer{source: c.source(t, nil), store: store, stopped: map[string]error{}}
+	return consumeFrom(t, c.source(t, nil), store)
+}
+
+func consumeFrom(t *testing.T, source *Source, store *sluicetest.Store) *consumer {
+	t.Helper()
+	run := &consumer{source: source, store: store, stopped: map[string]error{}}
 	handler := sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 		return tx.Insert("events", fmt.Sprintf("%s/%d %s", e.Partition, e.Sequence, e.Body))
 	})
@@ -128,7 +132,7 @@ func (r *consumer) set(t *testing.T, partition string, start driver.Start) {
 	suite.NoError(t, "describe", err)
 	to, err := r.source.Seek(t.Context(), partition, start, 1)
 	suite.NoError(t, "seek", err)
-	_, err = r.store.Reset(t.Context(), topic.Group, partition, topic.Incarnation, to)
+	_, err = r.store.Reset(t.Context(), topic.Group, partition, topic.Incarnation, to, "set")
 	suite.NoError(t, "reset", err)
 }
 
@@ -155,6 +159,7 @@ func (c *cluster) texts(t *testing.T, partition int, bodies ...string) {
 // topic ids; no event of the new topic takes effect, not even where the old checkpoint has the number
 // of one, until the checkpoint is set.
 func TestTopicRecreated(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	topic := kafkatest.Topic(t, 2)
 	c := newCluster(t, kafkatest.Shared(t).Brokers(), topic)
@@ -188,6 +193,7 @@ func TestTopicRecreated(t *testing.T) {
 // A topic is given partitions while a consumer of all partitions runs: it takes them, within a minute
 // of its time.
 func TestPartitionsAdded(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
 	c := newCluster(t, kafkatest.Shared(t).Brokers(), topic)
@@ -206,6 +212,7 @@ func TestPartitionsAdded(t *testing.T) {
 // Compaction removes events before and behind a checkpoint. Each that is left takes effect once; a new
 // consumer sees the last event of each key; and its checkpoint reaches the end.
 func TestConsumerOfCompactedTopic(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
 	c := newCluster(t, kafkatest.Shared(t).Brokers(), topic)
@@ -271,6 +278,7 @@ func (c *cluster) count(t *testing.T, last int64) (n int, read int64) {
 // DeleteRecords removes events that a stopped consumer has not read, and of another partition only
 // such that it has. The first halts and names exactly those, the other goes on.
 func TestDeleteRecordsPastCheckpoint(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	topic := kafkatest.Topic(t, 2)
 	c := newCluster(t, kafkatest.Shared(t).Brokers(), topic)

@@ -57,12 +57,18 @@ func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, response int, alone
 	r.chunks = append(r.chunks, f.chunks...)
 	r.buffered += f.size
 	end := r.source.endIn(p)
-	r.atVoid = alone && len(p.RecordBatches) == 0 && end > r.next
-	void := r.atVoid
+	var wait time.Duration
+	switch empty := len(p.RecordBatches) == 0; {
+	case !empty, end <= r.next:
+		r.void = void{}
+	case alone:
+		r.atVoid, wait = true, r.void.begin(time.Now())
+	}
+	atVoid := r.atVoid
 	r.mu.Unlock()
 	switch {
-	case void:
-		r.source.client.start(func() { r.confirmVoid(end) })
+	case atVoid:
+		r.source.client.start(func() { r.confirmVoid(end, wait) })
 	case f.size > 0:
 		r.notify()
 	}

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
@@ -70,8 +72,24 @@ func TestGive(t *testing.T) {
 	}
 }
 
+// Records end what was counted against a leader: neither earlier failures nor earlier empty answers
+// count on.
+func TestRecordsEndTroubles(t *testing.T) {
+	c, _ := newFake(t)
+	r := newReader(c.source(t, nil), 0, driver.Origin)
+	t.Cleanup(r.close)
+	earlier := time.Now().Add(-time.Hour)
+	r.failing, r.wait, r.void = earlier, retryMost, void{since: earlier, pause: voidPauseMost, empty: 9}
+	data := testBatch{records: []kgo.Record{{Value: []byte("a")}}}.encode()
+	r.answer(&kmsg.FetchResponseTopicPartition{RecordBatches: data, HighWatermark: 9, LastStableOffset: 9}, len(data), true)
+	if r.Paused() || r.wait != retryFirst || r.overdue(kerr.NotLeaderForPartition) {
+		t.Errorf("void since %v, wait %v, failing since %v, after records came", r.void.since, r.wait, r.failing)
+	}
+}
+
 // A leader that answers everything but fetches is reported after the timeout.
 func TestNotServed(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	c, fake := newFake(t)
 	s, err := c.open(t, &Config{Timeout: 3 * time.Second}).Source(c.topic, "test", nil)

@@ -105,6 +105,9 @@ func (s *Source) members(ctx context.Context, name string) ([]string, error) {
 	if err == nil {
 		err = classic[name].Err
 	}
+	if _, answered := classic[name]; err == nil && !answered {
+		err = errNoGroup
+	}
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, err
 	}
@@ -116,6 +119,9 @@ func (s *Source) members(ctx context.Context, name string) ([]string, error) {
 		if err == nil {
 			err = newer[name].Err
 		}
+		if _, answered := newer[name]; err == nil && !answered {
+			err = errNoGroup
+		}
 		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) && !unsupported(err) {
 			return nil, err
 		}
@@ -126,5 +132,8 @@ func (s *Source) members(ctx context.Context, name string) ([]string, error) {
 	slices.Sort(list)
 	return list, nil
 }
+
+// errNoGroup: that a group has no members must be said by an answer about it.
+var errNoGroup = errors.New("the broker's answer leaves out the group")
 
 func groupName(name string) string { return "consumer group " + name }

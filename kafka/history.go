@@ -141,7 +141,7 @@ func (h history) lostFrom(end listed, position int64) (lost int64, unclear bool)
 }
 
 // epochAt fetches the first batch that ends at or after a number, and returns its epoch; -1 if there
-// is none.
+// is none, because the log ends before it or compaction removed all from there on.
 func (s *Source) epochAt(ctx context.Context, l leader, number int64) (int32, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxBytes, req.SessionEpoch = 1, -1 // a broker returns one batch at least
@@ -165,6 +165,12 @@ func (s *Source) epochAt(ctx context.Context, l leader, number int64) (int32, er
 	for data := answer.RecordBatches; ; {
 		b, rest, err := nextBatch(data)
 		switch {
+		case err != nil && answer.HighWatermark > number:
+			hint, err := s.compaction.hint(ctx, s)
+			if err == nil && hint != "" {
+				err = fmt.Errorf("the broker returned nothing at offset %d, though its log ends at %d, %s", number, answer.HighWatermark-1, hint)
+			}
+			return -1, err
 		case err != nil:
 			return -1, nil
 		case b.last >= number:

@@ -127,7 +127,7 @@ func (s *Source) listIn(ctx context.Context, l leader, isolation int8, timestamp
 	if err != nil {
 		return listed{}, s.silent(l, err)
 	}
-	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+	if len(resp.Topics) != 1 || resp.Topics[0].Topic != s.topic || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].Partition != l.partition {
 		return listed{}, errIncomplete
 	}
 	of := resp.Topics[0].Partitions[0]
@@ -137,16 +137,24 @@ func (s *Source) listIn(ctx context.Context, l leader, isolation int8, timestamp
 	if resp.Version < firstVersion[timestamp] {
 		return listed{}, kerr.UnsupportedVersion
 	}
+	found := listed{of.Offset, of.Timestamp, of.LeaderEpoch}
 	if resp.Version == 0 {
-		if len(of.OldStyleOffsets) == 0 {
-			return listed{-1, -1, -1}, nil
+		found = listed{-1, -1, -1}
+		if len(of.OldStyleOffsets) > 0 {
+			found.offset = of.OldStyleOffsets[0]
 		}
-		return listed{of.OldStyleOffsets[0], -1, -1}, nil
 	}
-	return listed{of.Offset, of.Timestamp, of.LeaderEpoch}, nil
+	if found.offset < 0 && (timestamp == earliestOffset || timestamp == latestOffset) {
+		return listed{}, errNoBound
+	}
+	return found, nil
 }
 
-var errIncomplete = errors.New("the broker's answer leaves out the partition")
+var (
+	errIncomplete = errors.New("the broker's answer leaves out the partition")
+	// errNoBound: every log has a beginning and an end. Without them 0 must not be assumed.
+	errNoBound = errors.New("the broker's answer has no number for the beginning or the end of the log")
+)
 
 // silent names the broker in the error of a request to it.
 func (s *Source) silent(l leader, err error) error {
@@ -166,9 +174,9 @@ func (s *Source) both(ctx context.Context, l leader, a, b int64) (at, bt listed,
 	return at, bt, err
 }
 
-// Bounds implements [driver.Source]. Unless Config.ReadUncommitted is set, Last is before the oldest
-// open transaction, and Held says what is after it. LastEnqueued is the highest timestamp of the
-// partition, which brokers before 3.0 and Event Hubs do not report.
+// Bounds implements [driver.Source]. Unless [SourceConfig].ReadUncommitted is set, Last is before
+// the oldest open transaction, and Held says what is after it. LastEnqueued is the highest
+// timestamp of the partition, which brokers before 3.0 and Event Hubs do not report.
 func (s *Source) Bounds(ctx context.Context, partition string) (driver.Bounds, error) {
 	n, err := s.number(partition)
 	if err != nil {
@@ -227,7 +235,7 @@ func (s *Source) epochEnd(ctx context.Context, l leader, epoch int32) (listed, e
 	if err != nil {
 		return listed{}, s.silent(l, err)
 	}
-	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+	if len(resp.Topics) != 1 || resp.Topics[0].Topic != s.topic || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].Partition != l.partition {
 		return listed{}, errIncomplete
 	}
 	of := resp.Topics[0].Partitions[0]

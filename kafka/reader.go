@@ -113,7 +113,8 @@ type reader struct {
 	failure  error     // why nothing follows chunks
 	failing  time.Time // since when the leader has not served the partition; zero: it does
 	wait     time.Duration
-	atVoid   bool // the leader has nothing at next, though its log ends later; see confirmVoid
+	void     void // the leader has nothing at next, though its log ends later
+	atVoid   bool // confirmVoid decides when the fetch is repeated
 }
 
 func newReader(s *Source, partition int32, after driver.Position) *reader {
@@ -123,7 +124,7 @@ func newReader(s *Source, partition int32, after driver.Position) *reader {
 	r.wait = retryFirst
 	r.decoder = decoder{
 		converter: converter{partition: strconv.Itoa(int(partition))},
-		at:        after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
+		at:        after.Sequence, counted: after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
 	}
 	return r
 }
@@ -142,6 +143,12 @@ func (r *reader) Read(ctx context.Context, max int) ([]*driver.Event, error) {
 		}
 		if events := r.take(max); len(events) > 0 {
 			return events, nil
+		}
+		if r.decoder.decodeError != nil {
+			if err := r.explainGap(ctx); err != nil {
+				return nil, err
+			}
+			continue // compaction explains it
 		}
 		if err := r.failed(); err != nil {
 			return nil, err
@@ -196,9 +203,6 @@ func (r *reader) nextChunk() bool {
 
 // failed returns why no more events come, nil if they may.
 func (r *reader) failed() error {
-	if r.decoder.decodeError != nil {
-		return r.decoder.decodeError
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.chunks) > 0 {
@@ -247,6 +251,7 @@ func (r *reader) attach(l leader) error {
 		return err
 	}
 	r.fetcher, r.epoch = f, l.epoch
+	r.void = void{} // of another leader's answers
 	return nil
 }
 

@@ -1,5 +1,3 @@
-//go:build kafka
-
 package kafka
 
 import (
@@ -7,33 +5,33 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
-
-func init() {
-	kinds["Kafka"] = func(t testing.TB, configs ...string) *cluster {
-		return newCluster(t, kafkatest.Shared(t).Brokers(), kafkatest.Topic(t, 2, configs...))
-	}
+// newReal makes a topic of two partitions on the shared broker.
+func newReal(t testing.TB, configs ...string) *cluster {
+	t.Helper()
+	return newCluster(t, kafkatest.Shared(t).Brokers(), kafkatest.Topic(t, 2, configs...))
 }
 
 func TestOneBroker(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
-	conformance(t, func(t testing.TB) *cluster { return kinds["Kafka"](t) })
+	conformance(t, func(t testing.TB) *cluster { return newReal(t) })
 }
 
 // A log that stamps events itself has no times of senders.
 func TestAppendTime(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
-	c := kinds["Kafka"](t, "message.timestamp.type=LogAppendTime")
+	c := newReal(t, "message.timestamp.type=LogAppendTime")
 	sent := time.Now()
 	c.send(t, "a", "b")
 	events, err := openAt(t, c.source(t, nil), driver.Origin).Read(suite.Context(t), 1)
@@ -45,8 +43,10 @@ func TestAppendTime(t *testing.T) {
 
 // Compaction takes records away, also the last ones: what is left is read, and all numbers are passed.
 func TestCompactedLog(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
-	c := kinds["Kafka"](t, "cleanup.policy=compact", "segment.ms=200", "min.cleanable.dirty.ratio=0.001", "delete.retention.ms=0", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
+	c := newReal(t, "cleanup.policy=compact", "segment.ms=200", "min.cleanable.dirty.ratio=0.001", "delete.retention.ms=0", "max.compaction.lag.ms=100", "min.compaction.lag.ms=0")
 	s := c.source(t, nil)
 	live := openAt(t, s, driver.Origin)
 	keyed := func(key, body string) *driver.Event { return &driver.Event{Key: key, Body: []byte(body)} }
@@ -80,6 +80,8 @@ func TestCompactedLog(t *testing.T) {
 // All that a listener of Kafka may ask for is given, and who lacks it is refused in words that say
 // what to do.
 func TestSecured(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	secured := kafkatest.New(t, &kafkatest.Config{Secure: true, Settings: []string{"connections.max.reauth.ms=10000"}})
 	topic := secured.Topic(t, 2)

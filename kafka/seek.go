@@ -12,7 +12,7 @@ import (
 
 // Seek implements [driver.Source]. [driver.StartLatest] is after every record that was acknowledged
 // before by all replicas in sync, and before the oldest open transaction, unless
-// Config.ReadUncommitted is set. A start at an offset is one at a number.
+// [SourceConfig].ReadUncommitted is set. A start at an offset is one at a number.
 func (s *Source) Seek(ctx context.Context, partition string, start driver.Start, _ int64) (driver.Position, error) {
 	n, err := s.number(partition)
 	if err != nil {

@@ -58,6 +58,9 @@ type Source struct {
 	readers   map[*reader]struct{}
 	stable    map[int32]int64 // last stable offsets of the partitions that were last seen held back
 	closing   bool
+
+	compaction compaction
+	voidFor    time.Duration // how long a broker must return nothing; see void.go
 }
 
 var _ driver.Source = (*Source)(nil)
@@ -80,7 +83,7 @@ func (c *Client) Source(topic, group string, cfg *SourceConfig) (*Source, error)
 	case sc.PrefetchBytes < 0 || sc.MaxBatchBytes < 0:
 		return nil, fmt.Errorf("prefetch of %d bytes, batches of %d: must be positive", sc.PrefetchBytes, sc.MaxBatchBytes)
 	}
-	return &Source{client: c, topic: topic, group: group, cfg: sc, readers: map[*reader]struct{}{}}, nil
+	return &Source{client: c, topic: topic, group: group, cfg: sc, readers: map[*reader]struct{}{}, voidFor: voidFor}, nil
 }
 
 // Group returns the topic and the group, as Describe does, without a request. Its Namespace is empty

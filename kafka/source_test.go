@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,6 +25,7 @@ import (
 
 // A topic that is not there is refused, and says what to do.
 func TestNoSuchTopic(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	c, _ := newFake(t)
 	s, err := c.open(t, nil).Source("elsewhere", "test", nil)
@@ -66,6 +68,7 @@ func TestRecreated(t *testing.T) {
 
 // A broker that takes connections and answers nothing is given up within the timeout.
 func TestSilentBroker(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	c, _ := newFake(t)
 	links := &links{}
@@ -198,8 +201,12 @@ func TestVoid(t *testing.T) {
 	for _, tiered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tiered %v", tiered), func(t *testing.T) {
 			c, fake := newFake(t)
-			c.send(t, numbered("x", 10)...)
+			c.compact(t)
+			c.send(t, numbered("x", 5)...)
+			_, at := readTo(t, openAt(t, c.source(t, nil), driver.Origin), 4)
+			c.send(t, numbered("x", 5)...)
 			s := c.source(t, nil)
+			s.voidFor = 100 * time.Millisecond
 			// As from number 5 on, the broker has nothing to return.
 			fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				fetch := req.(*kmsg.FetchRequest)
@@ -223,31 +230,36 @@ func TestVoid(t *testing.T) {
 			fake.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				fake.KeepControl()
 				list := req.(*kmsg.ListOffsetsRequest)
-				if list.Topics[0].Partitions[0].Timestamp != earliestLocal {
+				answer, known := map[int64]int64{earliestLocal: local, newestTime: 4}[list.Topics[0].Partitions[0].Timestamp]
+				if !known {
 					return nil, nil, false
 				}
 				resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 				topic := kmsg.NewListOffsetsResponseTopic()
 				topic.Topic = list.Topics[0].Topic
 				p := kmsg.NewListOffsetsResponseTopicPartition()
-				p.Offset = local
+				p.Offset = answer
 				topic.Partitions = append(topic.Partitions, p)
 				resp.Topics = append(resp.Topics, topic)
 				return resp, nil, true
 			})
-			r := openAt(t, s, driver.Position{Sequence: 4})
-			ctx, cancel := context.WithTimeout(suite.Context(t), 5*time.Second)
-			defer cancel()
-			if tiered {
-				ctx, cancel = context.WithTimeout(ctx, time.Second)
-				defer cancel()
-			}
-			events, err := r.Read(ctx, 10)
+			r := openAt(t, s, at)
+			events, err := r.Read(suite.Context(t), 10)
 			switch {
-			case tiered && !errors.Is(err, context.DeadlineExceeded):
-				t.Errorf("read %v, %v; want nothing: the broker may have failed to get its data", events, err)
+			case tiered && (!errors.Is(err, driver.ErrRetention) || !strings.Contains(err.Error(), "remote store")):
+				t.Errorf("read %v, %v; want an error: the broker may have failed to get its data", events, err)
 			case !tiered && (err != nil || len(events) != 1 || !events[0].Control || events[0].Sequence != 9):
 				t.Errorf("read %v, %v; want a marker of 9", events, err)
+			case !tiered && *events[0].Passed != driver.Passed{Removed: 5}:
+				t.Errorf("passed %+v, want 5 that were removed", events[0].Passed)
+			case !tiered && (historyOf(at.Offset).from != 0 || historyOf(events[0].Offset) != history{historyOf(at.Offset).epoch, -1}):
+				t.Errorf("after %q the marker has the history %q, want the leader alone", at.Offset, events[0].Offset)
+			}
+			if !tiered {
+				c.send(t, "y")
+				if got, at := readTo(t, r, 10); got != "y" {
+					t.Errorf("behind the marker, read %q up to %v", got, at)
+				}
 			}
 		})
 	}
@@ -259,14 +271,14 @@ func TestPasswords(t *testing.T) {
 	c, _ := newFake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", user, password), kfake.Superuser("SCRAM-SHA-256", user, password), kfake.Superuser("SCRAM-SHA-512", user, password))
 	for name, with := range map[string]func(user, password string) *Authentication{"PLAIN": Plain, "SCRAM-SHA-256": SCRAM256, "SCRAM-SHA-512": SCRAM512} {
 		t.Run(name, func(t *testing.T) {
-			describe := func(a *Authentication) error {
-				s, err := c.open(t, &Config{Authentication: a, Timeout: 3 * time.Second}).Source(c.topic, "test", nil)
+			describe := func(a *Authentication, timeout time.Duration) error {
+				s, err := c.open(t, &Config{Authentication: a, Timeout: timeout}).Source(c.topic, "test", nil)
 				suite.NoError(t, "source", err)
 				_, err = s.Describe(suite.Context(t))
 				return err
 			}
-			suite.NoError(t, "describe", describe(with(user, password)))
-			err := describe(with(user, wrong))
+			suite.NoError(t, "describe", describe(with(user, password), suite.Patience))
+			err := describe(with(user, wrong), 3*time.Second)
 			if err == nil || strings.Contains(err.Error(), wrong) {
 				t.Errorf("with a wrong password: %v", err)
 			}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
 // maxToken bounds the size of a token, and of a server's reply.
@@ -58,6 +60,8 @@ func (c *ClientCredentials) Format(f fmt.State, _ rune) { _, _ = io.WriteString(
 // tokenTimeout bounds a request to an authorization server.
 const tokenTimeout = 15 * time.Second
 
+var tokenClient = &http.Client{Transport: finalanswer.Transport(http.DefaultTransport)}
+
 // fetch asks for a token, and returns it with the time for which it is valid.
 func (c *ClientCredentials) fetch(ctx context.Context) (token string, valid time.Duration, err error) {
 	form := url.Values{"grant_type": {"client_credentials"}}
@@ -73,7 +77,7 @@ func (c *ClientCredentials) fetch(ctx context.Context) (token string, valid time
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
 	req.SetBasicAuth(url.QueryEscape(c.ID), url.QueryEscape(c.Secret)) // RFC 6749, 2.3.1
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := tokenClient.Do(req)
 	if err != nil {
 		return "", 0, err
 	}

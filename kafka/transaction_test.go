@@ -16,13 +16,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kinds are the Kafkas that the tests of behaviour run against: the fake, and with the tag kafka a
-// broker. Each makes a topic of two partitions.
+// kinds are the Kafkas that the tests of behaviour run against: the fake and a broker. Each makes
+// a topic of two partitions.
 var kinds = map[string]func(t testing.TB, configs ...string) *cluster{
 	"fake": func(t testing.TB, _ ...string) *cluster {
 		c, _ := newFake(t)
 		return c
 	},
+	"Kafka": newReal,
 }
 
 // onEach runs a test against each kind of Kafka.
