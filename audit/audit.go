@@ -19,10 +19,6 @@ var ErrUndecided = errors.New("the audit is undecided")
 
 // Config has the optional settings of an audit. The zero value is ready to use.
 type Config struct {
-	// Start is the start position of the audited consumer. If it isn't Earliest,
-	// the first effect in a partition counts as the beginning there, and earlier
-	// events are skipped. Default: Earliest.
-	Start sluice.Start
 	// StampsFrom are the stages whose stamps the audited consumer believes, as in
 	// [sluice.Config]. Default: none.
 	StampsFrom []sluice.StampSource
@@ -85,7 +81,7 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	for range min(a.cfg.Parallel, len(topic.Partitions)) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(topic.Partitions)); i = next.Add(1) - 1 {
-				p := &partitionAudit{auditor: a, Partition: Partition{ID: topic.Partitions[i]}, dedup: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom}}
+				p := newPartition(a, topic.Partitions[i])
 				if errs[i] = p.run(ctx); errs[i] != nil {
 					errs[i] = fmt.Errorf("audit partition %s: %w", p.ID, errs[i])
 					cancel()

@@ -4,8 +4,11 @@
 // A log numbers the events of a partition. So an audit needs no sampling and no
 // statistics. For each event in the log it looks for the event's
 // effect, which is a row that records the event's partition and sequence number,
-// or for its dead letter, and for duplicates of them. Every event up to the
-// checkpoint must have exactly one. Events after the checkpoint are waiting. In a
+// or for its dead letter, and for duplicates of them. Every event from the
+// beginning that the checkpoint records up to the checkpoint must have exactly
+// one. Events before that beginning are not checked, and events after the
+// checkpoint are waiting. Without a recorded beginning the partition is in
+// doubt, whatever its effects look like: see [Doubt]. In a
 // log whose numbers have gaps, such as Kafka's, what the log returns is what
 // counts: a number that it does not return must have no effect, unless the topic
 // is compacted.

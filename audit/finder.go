@@ -40,7 +40,7 @@ func (p *partitionAudit) find(ctx context.Context, events []*sluice.Event) error
 	}
 	asked := make([]*sluice.Event, 0, len(events))
 	for _, e := range events {
-		if !e.Control && e.Sequence <= p.Last {
+		if !e.Control && p.start <= e.Sequence && e.Sequence <= p.Last {
 			asked = append(asked, e)
 		}
 	}

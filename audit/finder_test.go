@@ -143,7 +143,7 @@ func TestFinderOfExpiredEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "Checked 10 events: 3 lost (partition 0: 20 to 22), 0 duplicated, 4 expired (partition 0: 10 to 11, 15 to 16), 0 written, 7 in flight, 0 dead letters, 0 not decidable."
+	want := "Checked 10 events: 3 lost (partition 0: 20 to 22), 0 duplicated, 4 expired (partition 0: 10 to 11, 15 to 16), 0 written, 7 in flight, 0 dead letters, 0 not decidable; 16 more removed by retention and not checked."
 	if got := report.Headline(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

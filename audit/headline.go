@@ -26,7 +26,7 @@ func (r *Report) fullHeadline() string {
 	for _, of := range []struct {
 		n    int64
 		text string
-	}{{c.Unselected, "not selected"}, {c.Deduplicated, "skipped as repetitions"}, {c.Skipped, "before the start"}} {
+	}{{c.Unselected, "not selected"}, {c.Deduplicated, "skipped as repetitions"}, {c.Skipped, "before the beginning"}} {
 		if of.n > 0 {
 			parts = append(parts, humanize.Count(of.n)+" "+of.text)
 		}
@@ -43,7 +43,14 @@ func (r *Report) fullHeadline() string {
 		unclear += " (" + strings.Join(why, "; ") + ")"
 	}
 	parts = append(append(parts, unclear), r.Notes...)
-	return fmt.Sprintf("Checked %s: %s.", humanize.Plural(c.Held, "event", "events"), strings.Join(parts, ", "))
+	text := fmt.Sprintf("Checked %s: %s", humanize.Plural(c.Held, "event", "events"), strings.Join(parts, ", "))
+	if c.Removed > 0 {
+		text += r.removed() + " and not checked"
+	}
+	if doubt := r.doubts(); doubt != "" {
+		text += "; can't tell: " + doubt
+	}
+	return text + "."
 }
 
 // faults returns how many events have a kind of fault, and the first runs of them.

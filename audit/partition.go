@@ -25,10 +25,13 @@ type partitionAudit struct {
 	faults   []Fault
 	bins     map[time.Time]*Bin
 	lastBin  *Bin  // the bin that was counted in last
-	start    int64 // the consumer was never to process events before this one
+	start    int64 // the first event that the checkpoint accounts for
 	lastRead int64 // the last event of the log that was checked
 
-	dedup            sluice.Deduplicator
+	dedup sluice.Deduplicator // of the events from start on
+	// all has those before start too, which the consumer may have seen or not. It is used where an
+	// operator has set the beginning.
+	all              sluice.Deduplicator
 	ids              seenIDs
 	stampsSeen       bool // there are messages from an earlier stage
 	originalsUnknown bool // events are missing from the log that later ones may be copies of
@@ -47,6 +50,13 @@ type partitionAudit struct {
 // none is greater than every sequence number.
 const none = math.MaxInt64
 
+func newPartition(a *auditor, id string) *partitionAudit {
+	return &partitionAudit{
+		auditor: a, Partition: Partition{ID: id}, effects: map[int64]Effect{}, bins: map[time.Time]*Bin{}, previous: none,
+		dedup: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom}, all: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom},
+	}
+}
+
 func (p *partitionAudit) run(ctx context.Context) error {
 	// By Seek, because Bounds may be out of date.
 	first, err := p.source.Seek(ctx, p.ID, sluice.Earliest(), 0)
@@ -59,7 +69,6 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	}
 	defer view.Close()
 	p.finder, _ = view.(Finder)
-	p.effects = map[int64]Effect{}
 	if err := p.readCheckpoint(ctx, view); err != nil {
 		return err
 	}
@@ -71,14 +80,12 @@ func (p *partitionAudit) run(ctx context.Context) error {
 		return err
 	}
 	p.First, p.Last = first.Sequence+1, last.Sequence
-	p.originalsUnknown = p.First > 0
 	if p.Checkpoint > p.Last {
 		return fmt.Errorf("the checkpoint is at %d, and the newest event of %s is %d: check that this is the right log, and that it was not truncated: %w", p.Checkpoint, p.topic.Topic, p.Last, ErrUndecided)
 	}
 	entries, stop := iter.Pull2(view.Entries(ctx))
 	defer stop()
 	p.pull = func() (Entry, error, bool) { return entries() }
-	p.previous, p.bins = none, map[time.Time]*Bin{}
 	if err := p.nextEntry(); err != nil {
 		return err
 	}
@@ -87,12 +94,7 @@ func (p *partitionAudit) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.cfg.Start.Kind != driver.StartEarliest {
-		p.start = p.entry.Sequence
-		if p.start == none || p.finder != nil { // until an effect is found
-			p.start = min(p.start, p.Checkpoint+1)
-		}
-	}
+	p.begin()
 	if err := p.checkExpired(); err != nil {
 		return err
 	}
@@ -104,6 +106,7 @@ func (p *partitionAudit) run(ctx context.Context) error {
 			return err
 		}
 	}
+	p.conclude()
 	for _, b := range p.bins {
 		p.Bins = append(p.Bins, *b)
 	}
@@ -116,14 +119,50 @@ func (p *partitionAudit) readCheckpoint(ctx context.Context, view View) error {
 	p.Checkpoint = driver.Unset.Sequence
 	checkpoint, found, err := view.Checkpoint(ctx)
 	if err != nil || !found {
+		p.Doubt = NoCheckpoint
 		return err
 	}
 	if checkpoint.Incarnation != p.topic.Incarnation {
 		return fmt.Errorf("%s was recreated after its checkpoint (checkpoint of incarnation %s, now %s), so sequence numbers started again: %w",
 			p.topic.Topic, checkpoint.Incarnation, p.topic.Incarnation, ErrUndecided)
 	}
-	p.Checkpoint, p.done = checkpoint.Position.Sequence, checkpoint.Done
+	p.Checkpoint, p.done, p.Began = checkpoint.Position.Sequence, checkpoint.Done, checkpoint.Began
+	switch {
+	case p.Began.Known():
+	case checkpoint.Position == driver.Unset:
+		p.Doubt = NoCheckpoint
+	default:
+		p.Doubt = NoBeginning
+	}
 	return nil
+}
+
+// begin sets from where on events are checked: where the checkpoint says that it began. Effects
+// say nothing about that: the first ones may be lost.
+func (p *partitionAudit) begin() {
+	if p.Began.Known() {
+		p.start = max(p.Began.After+1, 0)
+	}
+	p.originalsUnknown = p.First > 0
+	if p.Began.How == driver.HowStart { // the consumer has seen nothing before it
+		p.originalsUnknown = p.First > p.start
+	}
+}
+
+// conclude looks for what contradicts the recorded beginning, or makes the result incomplete.
+func (p *partitionAudit) conclude() {
+	switch {
+	case p.Doubt != "":
+		if p.First == 0 && p.Last < 0 && p.Faults[Stray] == 0 {
+			p.Doubt = "" // there never was an event
+		}
+	case p.Checkpoint < p.Began.After:
+		p.Doubt = BeganLater
+	case p.Began.How == driver.HowStart && p.Earlier > 0:
+		p.Doubt = EarlierEffects
+	case p.dedup.Forgot() || p.all.Forgot():
+		p.Doubt = TooManyIDs
+	}
 }
 
 // nextEntry reads the next entry of the ledger.
@@ -141,59 +180,59 @@ func (p *partitionAudit) nextEntry() error {
 	return nil
 }
 
-// checkExpired checks events that the log no longer has. From the first one with
-// an entry on, each up to the checkpoint must have one, unless the log is sparse:
-// then the numbers without entries may not have been events. With a filter they may
-// have been left out. Of a target that is asked for each event nothing is known. Those
-// between the checkpoint and the log's first event expired unread.
+// checkExpired looks at events that the log no longer has: what left an effect, what expired
+// unread, and how many cannot be checked.
 func (p *partitionAudit) checkExpired() error {
-	next := int64(none) // the expected sequence number
+	next := p.start // the next number of which nothing was found yet
+	if !p.Began.Known() {
+		next = p.Checkpoint + 1
+	}
+	found := false // an effect from the beginning on
 	for p.entry.Sequence < p.First {
 		s := p.entry.Sequence
-		if next != none && s > next {
-			p.addWithoutEntry(p.expected(next), s-1)
+		if s >= next {
+			p.addRemoved(next, s-1, found)
+			next, found = s+1, true
 		}
-		next = s + 1
 		if err := p.takeEntries(s, time.Time{}, ""); err != nil {
 			return err
 		}
 	}
-	if next == none {
-		next = p.Checkpoint + 1
-		if p.Checkpoint < driver.Origin.Sequence {
-			return nil
-		}
-	}
-	if next < p.First {
-		p.addWithoutEntry(p.expected(next), p.First-1)
-	}
+	p.addRemoved(next, p.First-1, found || p.entry.Sequence == none)
 	return nil
 }
 
-// expected returns the first number from next on that must have an entry, or has
-// expired unread.
-func (p *partitionAudit) expected(next int64) int64 {
-	if p.topic.Sparse || p.finder != nil || p.cfg.Filter != nil {
-		return max(next, p.Checkpoint+1)
+// addRemoved records a run of numbers without an entry that the log no longer has. Those after the
+// checkpoint expired unread. Whether the others are lost is not known. If they come after an
+// effect, or if there is none at all, that is unclear; otherwise old rows may have been deleted on
+// purpose, and the numbers are only counted. In a sparse log, with a filter and behind another
+// stage, effects are not expected of all of them, and a finder was not asked.
+func (p *partitionAudit) addRemoved(first, last int64, unclear bool) {
+	if p.Checkpoint < driver.Origin.Sequence {
+		return // nothing has been processed
 	}
-	return next
-}
-
-// addWithoutEntry records a run of events without an entry that the log no longer
-// has: lost up to the checkpoint, expired after it.
-func (p *partitionAudit) addWithoutEntry(first, last int64) {
 	if passed := min(last, p.Checkpoint); first <= passed {
-		p.addFault(Lost, first, passed, time.Time{})
-		first = passed + 1
+		p.countRemoved(passed-first+1, unclear)
 	}
+	first = max(first, p.Checkpoint+1)
 	for _, r := range p.done {
 		if first <= min(r.First-1, last) {
 			p.addFault(Expired, first, min(r.First-1, last), time.Time{})
 		}
+		p.countRemoved(max(0, min(r.Last, last)-max(r.First, first)+1), unclear)
 		first = max(first, r.Last+1)
 	}
 	if first <= last {
 		p.addFault(Expired, first, last, time.Time{})
+	}
+}
+
+// countRemoved counts events without a trace that retention has removed after they were done.
+func (p *partitionAudit) countRemoved(n int64, unclear bool) {
+	if n > 0 && unclear && !p.topic.Sparse && p.finder == nil && p.cfg.Filter == nil && len(p.cfg.StampsFrom) == 0 {
+		p.addUnclear(n, removedWithout)
+	} else {
+		p.Removed += n
 	}
 }
 
@@ -307,9 +346,14 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 	p.Held++
 	b.Held++
 	p.stampsSeen = p.stampsSeen || p.mayBeDuplicate(e)
-	// The consumer has not seen what came before its start.
-	repeat := e != nil && sequence >= p.start && p.dedup.IsDuplicate(e)
 	matched := e == nil || p.ids.add(p.stamps, e)
+	earlier := p.isDuplicateOfAll(e)
+	if sequence < p.start {
+		p.Skipped++
+		b.Skipped++
+		return p.takeEntries(sequence, enqueued, "")
+	}
+	repeat := e != nil && p.dedup.IsDuplicate(e)
 	effect, passed := p.effectOf(sequence, e), p.passed(sequence)
 	unselected := false
 	if p.entry.Sequence != sequence && effect.Copies == 0 && e != nil && p.cfg.Filter != nil {
@@ -340,7 +384,6 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 		}
 		return p.takeEntries(sequence, enqueued, "")
 	case effect.Copies > 0:
-		p.start = min(p.start, sequence)
 		p.Written++
 		b.Written++
 		if !passed {
@@ -353,32 +396,57 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 	case unselected:
 		p.Unselected++
 		b.Unselected++
-	case sequence < p.start && effect.Unknown == "":
-		p.Skipped++
-		b.Skipped++
-	case !passed:
+	case !passed && p.Doubt != NoCheckpoint:
 		p.Waiting++
 		b.Waiting++
 	case repeat:
 		p.Deduplicated++
 		b.Deduplicated++
-		if !matched && !p.originalsUnknown {
+		switch {
+		case p.ids.full:
+			p.Unmatchable++
+			b.Unmatchable++
+		case !matched && !p.originalsUnknown:
 			p.Unmatched++
 			b.Unmatched++
 		}
-	case effect.Unknown != "":
-		p.addUnclear(1, effect.Unknown)
-		b.addUnclear(1, effect.Unknown)
-	case p.originalsUnknown && (p.mayBeDuplicate(e) || e == nil && p.stampsSeen):
-		p.addUnclear(1, mayRepeat)
-		b.addUnclear(1, mayRepeat)
-	case e == nil && p.cfg.Filter != nil:
-		p.addUnclear(1, mayBeLeftOut)
-		b.addUnclear(1, mayBeLeftOut)
 	default:
+		if why := p.unclear(e, effect, earlier); why != "" {
+			p.addUnclear(1, why)
+			b.addUnclear(1, why)
+			return nil
+		}
 		p.addFault(Lost, sequence, sequence, enqueued)
 	}
 	return nil
+}
+
+// isDuplicateOfAll reports whether an event is a duplicate if the consumer has seen the events
+// before the beginning too. By its configured start it has not.
+func (p *partitionAudit) isDuplicateOfAll(e *sluice.Event) bool {
+	return e != nil && p.Began.How != driver.HowStart && p.Began.Known() && p.all.IsDuplicate(e)
+}
+
+// unclear returns why it is not known whether an event that the checkpoint has passed, and that has
+// no effect, is lost; empty if it is lost. earlier says that it may repeat a message before the
+// beginning.
+func (p *partitionAudit) unclear(e *sluice.Event, effect Effect, earlier bool) string {
+	mayRepeat := p.mayBeDuplicate(e) || e == nil && p.stampsSeen
+	switch {
+	case effect.Unknown != "":
+		return effect.Unknown
+	case !p.Began.Known():
+		return noBeginning
+	case p.originalsUnknown && mayRepeat:
+		return mayRepeatGone
+	case earlier:
+		return mayRepeatEarlier
+	case p.dedup.Forgot() && mayRepeat:
+		return mayRepeatForgot
+	case e == nil && p.cfg.Filter != nil:
+		return mayBeLeftOut
+	}
+	return ""
 }
 
 // mayBeDuplicate reports whether an event may be a copy of another: it has the
@@ -399,6 +467,10 @@ func (p *partitionAudit) takeEntries(sequence int64, enqueued time.Time, kind Fa
 		if err := p.nextEntry(); err != nil {
 			return err
 		}
+	}
+	if 0 <= sequence && sequence < p.start {
+		p.Earlier += int64(n)
+		return nil
 	}
 	if sequence < p.First && kind != Stray {
 		p.PastRetention += int64(n)

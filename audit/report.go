@@ -2,9 +2,11 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // FaultKind is what is wrong with an event. Its value is the kind's name in
@@ -65,7 +67,11 @@ type Count struct {
 	Written     int64 // of those, with an effect
 	DeadLetters int64 // of those, with a dead letter only
 	Waiting     int64 // of those, after the checkpoint and with neither
-	Skipped     int64 // of those, before the position at which the consumer started
+	Skipped     int64 // of those, before the recorded beginning: not checked
+	Earlier     int64 // effects and dead letters of events before the recorded beginning
+	// Removed are events from the beginning up to the checkpoint that the log no longer has and
+	// that were not checked. In a sparse log some of these numbers were no events.
+	Removed int64
 	// Deduplicated are copies of messages that an earlier stage sent more than
 	// once, without an effect: a consumer drops them. Unclear are events without
 	// an effect that may be copies of a message that the log no longer has.
@@ -76,7 +82,10 @@ type Count struct {
 	// Unmatched are those of Deduplicated of which the log holds no earlier message with
 	// the same id: only a watermark says that they are copies. A forged watermark shows
 	// here, and so do messages of a dead letter that the stage has sent late.
-	Unmatched     int64
+	Unmatched int64
+	// Unmatchable are those of Deduplicated of which that is not known: there are too many ids to
+	// remember.
+	Unmatchable   int64
 	Ahead         int64 // with an effect, although after the checkpoint: these will be processed again; of a [Finder], or were written since
 	PastRetention int64 // effects and dead letters of events that the log no longer has
 	Faults        map[FaultKind]int64
@@ -88,12 +97,15 @@ func (c *Count) add(o *Count) {
 	c.DeadLetters += o.DeadLetters
 	c.Waiting += o.Waiting
 	c.Skipped += o.Skipped
+	c.Earlier += o.Earlier
+	c.Removed += o.Removed
 	c.Deduplicated += o.Deduplicated
 	for why, n := range o.UnclearWhy {
 		c.addUnclear(n, why)
 	}
 	c.Unselected += o.Unselected
 	c.Unmatched += o.Unmatched
+	c.Unmatchable += o.Unmatchable
 	c.Ahead += o.Ahead
 	c.PastRetention += o.PastRetention
 	for kind, n := range o.Faults {
@@ -101,11 +113,27 @@ func (c *Count) add(o *Count) {
 	}
 }
 
-// mayRepeat is why it is not known whether an event is lost: its original is gone.
-const mayRepeat = "it may repeat a message that the log no longer has"
+// Why it is not known whether an event is lost that has no effect.
+const (
+	mayRepeatGone    = "it may repeat a message that the log no longer has"
+	mayRepeatEarlier = "it may repeat a message from before the recorded beginning"
+	mayBeLeftOut     = "the log no longer has it, and the pipeline may have left it out"
+	removedWithout   = "the log no longer has it, and it left nothing behind"
+	noBeginning      = "it is not recorded whether the pipeline had to process it"
+	mayRepeatForgot  = "it may repeat a message that the audit no longer remembers"
+)
 
-// mayBeLeftOut is why it is not known whether an event is lost that retention removed during the audit.
-const mayBeLeftOut = "the log no longer has it, and the pipeline may have left it out"
+// Doubt is why nothing can be decided about a whole partition. Its value is a sentence without a
+// subject, which is the partition.
+type Doubt string
+
+const (
+	NoCheckpoint   Doubt = "has no checkpoint: no consumer has begun it, or its checkpoint was removed"
+	NoBeginning    Doubt = "does not record where it began: an earlier version stored its checkpoint, or it was removed meanwhile"
+	BeganLater     Doubt = "records a beginning after its checkpoint"
+	EarlierEffects Doubt = "records a start after events that have effects: rows or record are of another consumer"
+	TooManyIDs     Doubt = "has messages of more stages, or more of them, than the audit remembers: repetitions may be missed"
+)
 
 func (c *Count) addUnclear(n int64, why string) {
 	if n == 0 {
@@ -138,6 +166,10 @@ type Partition struct {
 	// Checkpoint is the sequence number up to which every event is processed;
 	// that of [driver.Unset] if there is no checkpoint.
 	Checkpoint int64
+	// Began is where the events begin that the checkpoint accounts for, as it is recorded.
+	Began driver.Beginning
+	// Doubt is why it cannot be decided whether events are lost; empty if it can.
+	Doubt Doubt
 	Count
 	Bins []Bin // by time
 }
@@ -163,11 +195,15 @@ type Report struct {
 
 // Exact reports that no event is lost or duplicated. Where the target may have
 // repetitions, duplicated events are exact too.
-func (r *Report) Exact() bool { return r.faultyEvents() == 0 && r.Total.Unclear == 0 }
+func (r *Report) Exact() bool { return r.faultyEvents() == 0 && !r.unclear() }
 
 // Undecided reports that no event is known to be lost or duplicated, but that
-// some events are unclear.
-func (r *Report) Undecided() bool { return r.faultyEvents() == 0 && r.Total.Unclear > 0 }
+// some events are unclear or a partition is in doubt.
+func (r *Report) Undecided() bool { return r.faultyEvents() == 0 && r.unclear() }
+
+func (r *Report) unclear() bool {
+	return r.Total.Unclear > 0 || slices.ContainsFunc(r.Partitions, func(p Partition) bool { return p.Doubt != "" })
+}
 
 // faultyEvents returns the number of events with a fault.
 func (r *Report) faultyEvents() (n int64) {

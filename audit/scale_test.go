@@ -154,6 +154,9 @@ func writeLedger(t *testing.T, path string, group sluice.Group, topic sluice.Top
 		if _, err := store.Claim(t.Context(), lease, topic.Incarnation); err != nil {
 			t.Fatal(err)
 		}
+		if err := store.Begin(t.Context(), lease, driver.Unset, driver.Origin); err != nil {
+			t.Fatal(err)
+		}
 		exec(`UPDATE sluice_checkpoints SET sequence_number = ? WHERE partition = ?`, n-1, p)
 	}
 }

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"cmp"
+
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/idset"
 )
@@ -14,18 +16,24 @@ const maxSeenWords = 4 << 20
 type seenIDs struct {
 	origins map[seenOrigin]*idset.Set
 	words   int
+	bound   int  // of words; 0: maxSeenWords
+	full    bool // an id was not remembered
 }
 
 type seenOrigin struct{ source, partition string }
 
 // add adds the id of an event and reports whether it was there. It also reports true where
-// that is not known: for an event without an id, and when there are too many ids.
+// that is not known: for an event without an id, and once s is full.
 func (s *seenIDs) add(stamps *sluice.StampReader, e *sluice.Event) bool {
-	if len(e.Properties) == 0 || s.words > maxSeenWords {
+	if len(e.Properties) == 0 || s.full {
 		return true
 	}
 	stamp, is, err := stamps.Read(e.Properties)
 	if !is || err != nil {
+		return true
+	}
+	if s.words > cmp.Or(s.bound, maxSeenWords) {
+		s.full = true
 		return true
 	}
 	of := seenOrigin{stamp.ID.Source, stamp.ID.Partition}

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Table is a table whose rows record which event each belongs to. All three
@@ -96,24 +95,54 @@ type sqlView struct {
 
 func (v *sqlView) Close() error { return v.tx.Rollback() }
 
-// Checkpoint implements [View].
-func (v *sqlView) Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error) {
+// Checkpoint implements [View]. In a table of an earlier version, which has no columns for it, the
+// beginning is not known.
+func (v *sqlView) Checkpoint(ctx context.Context) (p sluice.Checkpoint, found bool, err error) {
 	g := v.topic.Group
-	p := sluice.Checkpoint{Group: g, Partition: v.partition}
-	var updated any // SQLite keeps text
-	err := v.tx.QueryRowContext(ctx, v.ledger.numbered(`SELECT incarnation, sequence_number, owner, epoch, updated_at FROM sluice_checkpoints
-WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition).
-		Scan(&p.Incarnation, &p.Position.Sequence, &p.Owner, &p.Epoch, &updated)
-	if errors.Is(err, sql.ErrNoRows) {
-		return p, false, nil
-	}
-	if at, ok := updated.(time.Time); ok {
-		p.Updated = at
-	}
+	p = sluice.Checkpoint{Group: g, Partition: v.partition}
+	rows, err := v.tx.QueryContext(ctx, v.ledger.numbered(`SELECT * FROM sluice_checkpoints
+WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition)
 	if err != nil {
 		return p, false, fmt.Errorf("read the checkpoint: %w", err)
 	}
-	return p, true, nil
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err == nil && rows.Next() {
+		found, err = true, scanCheckpoint(rows, columns, &p)
+	}
+	if err = cmp.Or(err, rows.Err()); err != nil {
+		return p, false, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	return p, found, nil
+}
+
+// scanCheckpoint reads what an audit needs of a checkpoint.
+func scanCheckpoint(rows *sql.Rows, columns []string, p *sluice.Checkpoint) error {
+	var doneEpoch int64
+	of := map[string]any{
+		"incarnation": &p.Incarnation, "sequence_number": &p.Position.Sequence, "owner": &p.Owner, "epoch": &p.Epoch,
+		"began_sequence": &p.Began.After, "began_how": &p.Began.How, "done_epoch": &doneEpoch,
+	}
+	places := make([]any, len(columns))
+	for i, name := range columns {
+		if places[i] = of[name]; places[i] == nil {
+			places[i] = new(any)
+		}
+		delete(of, name)
+	}
+	for _, name := range []string{"incarnation", "sequence_number", "owner", "epoch"} {
+		if of[name] != nil {
+			return fmt.Errorf("sluice_checkpoints has no column %s", name)
+		}
+	}
+	if err := rows.Scan(places...); err != nil {
+		return err
+	}
+	// A program that does not know the other columns resets a checkpoint without done_epoch.
+	if len(of) > 0 || !p.Began.Known() || p.Owner == "" && doneEpoch != p.Epoch {
+		p.Began = driver.Beginning{}
+	}
+	return nil
 }
 
 // Entries implements [View].

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
@@ -27,16 +29,19 @@ type countJSON struct {
 	Expired int64 `json:"expired"`
 	Stray   int64 `json:"stray"`
 
-	Unmatched  int64            `json:"unmatched"`
-	Unselected int64            `json:"unselected"`
-	Why        map[string]int64 `json:"unclear_why,omitempty"`
+	Unmatched   int64            `json:"unmatched"`
+	Unmatchable int64            `json:"unmatchable"`
+	Unselected  int64            `json:"unselected"`
+	Earlier     int64            `json:"earlier"`
+	Removed     int64            `json:"removed"`
+	Why         map[string]int64 `json:"unclear_why,omitempty"`
 }
 
 func (c *Count) json() countJSON {
 	return countJSON{
 		c.Held, c.Written, c.DeadLetters, c.Waiting, c.Skipped, c.Deduplicated, c.Unclear, c.Ahead, c.PastRetention,
 		c.Faults[Lost], c.Faults[Duplicated], c.Faults[Expired], c.Faults[Stray],
-		c.Unmatched, c.Unselected, c.UnclearWhy,
+		c.Unmatched, c.Unmatchable, c.Unselected, c.Earlier, c.Removed, c.UnclearWhy,
 	}
 }
 
@@ -50,6 +55,11 @@ type partitionJSON struct {
 	First      int64  `json:"first"`
 	Last       int64  `json:"last"`
 	Checkpoint int64  `json:"checkpoint"`
+	// Began is how the beginning came to be, and BeganAfter the event before it; both are missing
+	// if that is not recorded.
+	Began      driver.How `json:"began,omitempty"`
+	BeganAfter *int64     `json:"began_after,omitempty"`
+	Doubt      Doubt      `json:"doubt,omitempty"`
 	countJSON
 	Bins []binJSON `json:"bins"`
 }
@@ -82,7 +92,10 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	}
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
-		out := partitionJSON{ID: p.ID, First: p.First, Last: p.Last, Checkpoint: p.Checkpoint, countJSON: p.Count.json(), Bins: []binJSON{}}
+		out := partitionJSON{ID: p.ID, First: p.First, Last: p.Last, Checkpoint: p.Checkpoint, Began: p.Began.How, Doubt: p.Doubt, countJSON: p.Count.json(), Bins: []binJSON{}}
+		if p.Began.Known() {
+			out.BeganAfter = &p.Began.After
+		}
 		for _, b := range p.Bins {
 			out.Bins = append(out.Bins, binJSON{b.Start.UTC(), b.Count.json()})
 		}
@@ -114,6 +127,12 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 		}
 		return t.UTC().Format("2006-01-02 15:04:05")
 	},
+	"began": func(p Partition) string {
+		if !p.Began.Known() {
+			return "unknown"
+		}
+		return fmt.Sprintf("%d %s", max(p.Began.After+1, 0), p.Began.How)
+	},
 	"count": func(c Count, kind string) int64 { return c.Faults[FaultKind(kind)] },
 	"faults": func(c Count) (n int64) {
 		for _, f := range c.Faults {
@@ -128,11 +147,13 @@ const shownBins = 200
 
 // WriteHTML writes the report as one HTML page without external resources.
 func (r *Report) WriteHTML(w io.Writer) error {
+	bins, more := r.bins()
 	return pageTemplate.Execute(w, struct {
 		*Report
 		Headline string
 		Bins     []Bin
-	}{r, r.Headline(), r.bins()})
+		MoreBins int
+	}{r, r.Headline(), bins, more})
 }
 
 // Headline returns the result in one sentence.
@@ -142,15 +163,13 @@ func (r *Report) Headline() string {
 		return r.fullHeadline()
 	}
 	if r.Exact() {
-		selected := ""
-		if c.Unselected > 0 {
-			selected = humanize.Count(c.Unselected) + " not selected, "
-		}
-		return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s%s written, %s, %s waiting.", humanize.Plural(c.Held, "event", "events"),
-			selected, humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting))
+		return r.exactHeadline()
+	}
+	if doubt := r.doubts(); doubt != "" && r.Undecided() {
+		return fmt.Sprintf("Can't tell: %s. No event is known to be lost or duplicated.", doubt)
 	}
 	if r.Undecided() {
-		return fmt.Sprintf("Can't tell for %s of %s events: no other event is lost or duplicated.", humanize.Count(c.Unclear), humanize.Count(c.Held))
+		return fmt.Sprintf("Can't tell for %s of %s events: no other event is lost or duplicated.", humanize.Count(c.Unclear), humanize.Count(c.Held+c.UnclearWhy[removedWithout]))
 	}
 	text := "Not exact:"
 	for i, kind := range FaultKinds {
@@ -161,16 +180,60 @@ func (r *Report) Headline() string {
 			text += fmt.Sprintf(" %s %s", humanize.Count(n), kind)
 		}
 	}
-	return fmt.Sprintf("%s, of %s events.", text, humanize.Count(c.Held))
+	text = fmt.Sprintf("%s, of %s events", text, humanize.Count(c.Held))
+	if doubt := r.doubts(); doubt != "" {
+		text += "; can't tell of others: " + doubt
+	}
+	return text + "."
 }
 
-// bins returns the newest bins, summed over all partitions.
-func (r *Report) bins() []Bin {
+func (r *Report) exactHeadline() string {
+	c := &r.Total
+	var unchecked, removed string
+	if c.Skipped > 0 {
+		unchecked = humanize.Count(c.Skipped) + " before the beginning, "
+	}
+	if c.Unselected > 0 {
+		unchecked += humanize.Count(c.Unselected) + " not selected, "
+	}
+	if c.Removed > 0 {
+		removed = r.removed() + " and not checked"
+	}
+	return fmt.Sprintf("Nothing lost, nothing duplicated: %s, %s%s written, %s, %s waiting%s.", humanize.Plural(c.Held, "event", "events"),
+		unchecked, humanize.Count(c.Written), humanize.Plural(c.DeadLetters, "dead letter", "dead letters"), humanize.Count(c.Waiting), removed)
+}
+
+// removed says how many events were not checked because the log no longer has them.
+func (r *Report) removed() string {
+	upTo := ""
+	if r.Topic.Sparse {
+		upTo = "up to "
+	}
+	return fmt.Sprintf("; %s%s more removed by retention", upTo, humanize.Count(r.Total.Removed))
+}
+
+// doubts says which partitions are in doubt and why; empty if none is.
+func (r *Report) doubts() string {
+	var all []string
+	for i := range r.Partitions {
+		if p := &r.Partitions[i]; p.Doubt != "" {
+			all = append(all, fmt.Sprintf("partition %s %s", p.ID, p.Doubt))
+		}
+	}
+	if more := len(all) - shownRuns; more > 0 {
+		all = append(all[:shownRuns], fmt.Sprintf("%s more", humanize.Plural(int64(more), "partition", "partitions")))
+	}
+	return strings.Join(all, "; ")
+}
+
+// bins returns the newest bins, summed over all partitions, and how many older ones there are.
+func (r *Report) bins() (newest []Bin, more int) {
 	var list []Bin
 	for i := range r.Partitions {
 		list = merge(list, r.Partitions[i].Bins)
 	}
-	return list[max(0, len(list)-shownBins):]
+	more = max(0, len(list)-shownBins)
+	return list[more:], more
 }
 
 // merge adds up two lists of bins, each sorted by time.

@@ -16,6 +16,7 @@ type SharedSource struct {
 	driver.Source
 
 	mu          sync.Mutex
+	group       sluice.Group // empty: as the log says
 	topic       sluice.Topic
 	describedAt time.Time // the zero time: it was not described
 	bounds      map[string]askedBounds
@@ -35,6 +36,14 @@ func NewSharedSource(source driver.Source) *SharedSource {
 // BoundsPerSecond implements [driver.BoundsBudget].
 func (s *SharedSource) BoundsPerSecond() float64 { return driver.BudgetOf(s.Source) }
 
+// SetGroup has the topic described with another group: for a log that ignores case in names, the
+// one that [driver.Spelling] has returned.
+func (s *SharedSource) SetGroup(group sluice.Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.group = group
+}
+
 // Describe implements [driver.Source].
 func (s *SharedSource) Describe(ctx context.Context) (driver.Topic, error) {
 	at := time.Now()
@@ -44,6 +53,9 @@ func (s *SharedSource) Describe(ctx context.Context) (driver.Topic, error) {
 		defer s.mu.Unlock()
 		if topic.Incarnation != s.topic.Incarnation {
 			clear(s.bounds) // sequence numbers of two incarnations are unrelated
+		}
+		if s.group != (sluice.Group{}) {
+			topic.Group, topic.AnyCase = s.group, false
 		}
 		s.topic, s.describedAt = topic, at
 	}

@@ -355,10 +355,15 @@ func owners(leases []driver.LeaseInfo) map[string]string {
 
 // describe returns the topic.
 func (w *Watcher) describe(ctx context.Context) (driver.Topic, error) {
+	describe := w.source.Describe
 	if shared, is := w.source.(*SharedSource); is {
-		return shared.describe(ctx, describedFor)
+		describe = func(ctx context.Context) (driver.Topic, error) { return shared.describe(ctx, describedFor) }
 	}
-	return w.source.Describe(ctx)
+	topic, err := describe(ctx)
+	if err == nil && topic.AnyCase {
+		topic.Group, err = driver.Spelling(ctx, topic.Group, w.leases, w.checkpoints)
+	}
+	return topic, err
 }
 
 // bounds returns the bounds of all partitions; those that were not asked for lately have no time.

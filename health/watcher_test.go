@@ -49,6 +49,7 @@ func (w *world) Acquire(context.Context, sluice.Group, string, string, time.Dura
 }
 func (w *world) Renew(context.Context, sluice.Lease, time.Duration) error { panic("nor renews") }
 func (w *world) Release(context.Context, sluice.Lease) error              { panic("nor gives back") }
+func (w *world) MarkBegan(context.Context, sluice.Lease, string) error    { panic("nor marks") }
 
 func (w *world) Read(context.Context, sluice.Group) (list []sluice.Checkpoint, err error) {
 	for p, n := range w.checkpoints {

@@ -22,6 +22,7 @@
 //	sluice.commits                      counter    by outcome: committed, fenced, unknown
 //	sluice.repeats                      counter    of those, skipped as duplicates: sent more than once
 //	sluice.filtered                     counter    events left out by a filter
+//	sluice.passed                       counter    numbers of the log without an event, by reason
 //	sluice.lag.messages                 gauge      events not done: after the checkpoint; at least once: after what is written
 //	sluice.lag.time                     gauge      s, age of the oldest event that is not done, as far as it is known
 //	sluice.checkpoint                   gauge      sequence number

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
@@ -104,7 +105,7 @@ func (o *Observer) Close() error { return o.callback.Unregister() }
 // instruments are the metrics.
 type instruments struct {
 	fetched, bytes, committed, commits, repeats   metric.Int64Counter
-	filtered                                      metric.Int64Counter
+	filtered, passed                              metric.Int64Counter
 	lost, retries, deadLetters, written, failures metric.Int64Counter
 	cost, waited                                  metric.Float64Counter
 	process, renewals                             metric.Float64Histogram
@@ -140,6 +141,7 @@ func (s *instruments) create(m metric.Meter) error {
 	count(&s.commits, "sluice.commits", "{commit}", "Moves of the checkpoint, by outcome.")
 	count(&s.repeats, "sluice.repeats", "{message}", "Events skipped as duplicates of earlier ones.")
 	count(&s.filtered, "sluice.filtered", "{message}", "Events left out by a filter.")
+	count(&s.passed, "sluice.passed", "{number}", "Numbers of the log without an event, by reason.")
 	count(&s.lost, "sluice.lease.lost", "{lease}", "Leases lost, by expiry or to another owner.")
 	count(&s.retries, "sluice.retries", "{attempt}", "Attempts at an event that failed and are repeated, by type of error.")
 	count(&s.deadLetters, "sluice.dead_letters", "{message}", "Dead letters, by outcome.")
@@ -188,6 +190,8 @@ func (o *Observer) Observe(what sluice.Observation) {
 			m.repeats.Add(ctx, int64(what.Duplicates), p.plain)
 		}
 		m.countFiltered(ctx, &what, p)
+	case sluice.KindPassed:
+		m.countPassed(ctx, &what.Passed, p)
 	case sluice.KindFenced:
 		m.commits.Add(ctx, 1, p.outcome["fenced"])
 	case sluice.KindUnknown:
@@ -237,6 +241,15 @@ func (s *instruments) begin(ctx context.Context, p *partition) {
 func (s *instruments) countFiltered(ctx context.Context, what *sluice.Observation, p *partition) {
 	if what.Filtered > 0 {
 		s.filtered.Add(ctx, int64(what.Filtered), p.plain)
+	}
+}
+
+// countPassed counts numbers without an event.
+func (s *instruments) countPassed(ctx context.Context, passed *driver.Passed, p *partition) {
+	for i, n := range [...]int64{passed.Control, passed.Aborted, passed.Removed} {
+		if n > 0 {
+			s.passed.Add(ctx, n, p.passed[passReasons[i]])
+		}
 	}
 }
 

@@ -19,12 +19,14 @@ type partition struct {
 	outcome          map[string]metric.MeasurementOption
 	failure          map[string]metric.MeasurementOption // by [errorType]
 	status           map[driver.DeadLetterStatus]metric.MeasurementOption
+	passed           map[string]metric.MeasurementOption // by reason
 }
 
-// Outcomes of commits and of dead letters.
+// Outcomes of commits and of dead letters, and why numbers hold no event.
 var (
 	commitOutcomes     = []string{"committed", "fenced", "unknown"}
 	deadLetterOutcomes = []string{"parked", "redriven", "redrive_failed", "copied", "copy_failed"}
+	passReasons        = []string{"control", "aborted", "removed"}
 )
 
 // statuses are all that a dead letter can have.
@@ -35,7 +37,7 @@ func newPartition(o *Observer, id string) *partition {
 	if id != "" {
 		attributes = append(slices.Clone(attributes), attribute.String("messaging.destination.partition.id", id))
 	}
-	p := &partition{outcome: map[string]metric.MeasurementOption{}, failure: map[string]metric.MeasurementOption{}, status: map[driver.DeadLetterStatus]metric.MeasurementOption{}}
+	p := &partition{outcome: map[string]metric.MeasurementOption{}, failure: map[string]metric.MeasurementOption{}, status: map[driver.DeadLetterStatus]metric.MeasurementOption{}, passed: map[string]metric.MeasurementOption{}}
 	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, more)...))
 	}
@@ -45,6 +47,9 @@ func newPartition(o *Observer, id string) *partition {
 	}
 	for _, typ := range errorTypes {
 		p.failure[typ] = with(errorKey.String(typ))
+	}
+	for _, reason := range passReasons {
+		p.passed[reason] = with(attribute.String("reason", reason))
 	}
 	for _, status := range statuses {
 		p.status[status] = with(attribute.String("status", string(status)))

@@ -38,6 +38,7 @@ type reportJSON struct {
 	Partitions []accountJSON    `json:"partitions"`
 	Total      accountJSON      `json:"total"`
 	Skipped    int64            `json:"skipped"`
+	Removed    int64            `json:"removed"`
 	Repeats    int64            `json:"repeats"`
 	Unclear    int64            `json:"unclear"`
 	Ahead      int64            `json:"ahead"`
@@ -79,7 +80,7 @@ func reported(r *audit.Report) *reportJSON {
 	c := &r.Total
 	out := &reportJSON{
 		Level: "bad", Headline: r.Headline(), Partitions: []accountJSON{}, Total: account("", c), Faults: []auditFaultJSON{},
-		Skipped: c.Skipped, Repeats: c.Deduplicated, Unclear: c.Unclear, Ahead: c.Ahead, More: r.UnlistedEvents,
+		Skipped: c.Skipped, Removed: c.Removed, Repeats: c.Deduplicated, Unclear: c.Unclear, Ahead: c.Ahead, More: r.UnlistedEvents,
 	}
 	switch {
 	case r.Exact():

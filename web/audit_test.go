@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/web"
 )
 
@@ -34,7 +35,11 @@ func (l ledger) Open(_ context.Context, topic sluice.Topic, partition string) (a
 }
 
 func (v ledgerView) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
-	return sluice.Checkpoint{Incarnation: v.incarnation, Position: sluice.Position{Sequence: v.checkpoint}}, v.checkpoint >= 0, nil
+	c := sluice.Checkpoint{Incarnation: v.incarnation, Position: sluice.Position{Sequence: v.checkpoint}}
+	if v.checkpoint >= 0 {
+		c.Began = driver.Beginning{After: driver.Origin.Sequence, How: driver.HowStart}
+	}
+	return c, v.checkpoint >= 0, nil
 }
 
 func (v ledgerView) Entries(context.Context) iter.Seq2[audit.Entry, error] {
@@ -101,7 +106,6 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.hub.Append("0", events("a", "b", "c", "d", "e", "f")...)
-	w.hub.Append("1", events("g")...)
 	books := ledger{checkpoint: 4, entries: []audit.Entry{{Sequence: 0}, {Sequence: 3}, {Sequence: 3}, {Sequence: 4, DeadLetter: true}}}
 	reading, proceed := make(chan struct{}, 4), make(chan struct{})
 	w.audited(func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
@@ -132,10 +136,10 @@ func TestAudit(t *testing.T) {
 	close(proceed)
 	so = w.whole()
 	r := so.Report
-	if r == nil || so.Error != "" || so.Ended < so.Began || so.Events != 7 {
+	if r == nil || so.Error != "" || so.Ended < so.Began || so.Events != 6 {
 		t.Fatalf("ended: %+v", so)
 	}
-	if r.Level != "bad" || r.Headline != "Not exact: 2 lost, 1 duplicated, of 7 events." || len(r.Partitions) != 2 || r.More != 0 {
+	if r.Level != "bad" || r.Headline != "Not exact: 2 lost, 1 duplicated, of 6 events." || len(r.Partitions) != 2 || r.More != 0 {
 		t.Errorf("report %+v", r)
 	}
 	p := r.Partitions[0]
@@ -146,7 +150,7 @@ func TestAudit(t *testing.T) {
 	if want := (account{ID: "0", Held: 6, Written: 2, Letters: 1, Waiting: 1, Missing: 2, Doubled: 1}); p != want {
 		t.Errorf("partition 0: %+v, want %+v", p, want)
 	}
-	if r.Total.Held != 7 || r.Total.Waiting != 2 {
+	if r.Total.Held != 6 || r.Total.Waiting != 1 {
 		t.Errorf("in all %+v", r.Total)
 	}
 	if len(r.Faults) != 2 || r.Faults[0].Kind != "missing" || r.Faults[0].First != 1 || r.Faults[0].Last != 2 || r.Faults[0].From == 0 ||
@@ -157,6 +161,21 @@ func TestAudit(t *testing.T) {
 	w.answer(&so, "POST", auditPath, "{}")
 	if so = w.whole(); so.Report == nil {
 		t.Errorf("again: %+v", so)
+	}
+}
+
+// TestAuditThatCannotDecide: a partition without a checkpoint is not shown as one without a loss.
+func TestAuditThatCannotDecide(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, nil)
+	w.hub.Append("1", events("a")...)
+	w.audited(func(ctx context.Context, progress func(int64)) (*audit.Report, error) {
+		return audit.Run(ctx, w.hub, ledger{checkpoint: -1}, group, &audit.Config{Progress: progress})
+	})
+	w.serve()
+	await(t, "an audit that begins", func() bool { return w.ask("POST", auditPath, "{}", nil).Code == http.StatusOK })
+	if r := w.whole().Report; r == nil || r.Level != "warn" || !strings.HasPrefix(r.Headline, "Can't tell: partition 1 has no checkpoint: ") {
+		t.Errorf("report %+v", r)
 	}
 }
 

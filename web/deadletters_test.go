@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/web"
 	"log/slog"
 )
@@ -201,6 +202,7 @@ type tick struct {
 }
 
 func TestRetry(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.hub.Append("0", events("good", "bad <b>1</b>", "good")...)

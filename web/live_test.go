@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -103,6 +104,7 @@ type liveRow struct {
 }
 
 func TestLive(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	w := newWorld(t, 3, nil)
 	w.hub.Append("0", events("a", "bad", "c")...)
@@ -173,6 +175,7 @@ func TestLive(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	w := newWorld(t, 2, nil)
 	w.consume()

@@ -110,6 +110,14 @@ func (s *Server) URL() string { return "https://" + s.host + "/" }
 // empty with Config.GetCertificate.
 func (s *Server) Fingerprint() string { return s.fingerprint }
 
+// String returns the URL, and the beginning of the fingerprint if there is one.
+func (s *Server) String() string {
+	if s.fingerprint == "" {
+		return s.URL()
+	}
+	return s.URL() + " (certificate SHA-256 " + s.fingerprint[:23] + "…)"
+}
+
 // Serve runs the dashboard and answers requests until ctx ends, which is no
 // error.
 func (s *Server) Serve(ctx context.Context) error {

@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/health"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestWarn(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	w := newWorld(t, 1, nil)
 	client, base := w.serve()

@@ -83,9 +83,10 @@ function draw(so) {
 // notes list the events that no column of the table counts.
 function notes(r) {
   const list = [
-    r.skipped && `${plural(r.skipped, "event is", "events are")} before the first effect: the pipeline does not begin at the earliest event.`,
+    r.skipped && `${plural(r.skipped, "event is", "events are")} before the beginning that the checkpoint records, and not checked.`,
+    r.removed && `Up to ${plural(r.removed, "event more was", "events more were")} removed by retention, and not checked.`,
     r.repeats && `${plural(r.repeats, "message was", "messages were")} sent before, and correctly skipped as duplicates.`,
-    r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and may repeat what the log doesn’t hold any more.`,
+    r.unclear && `${plural(r.unclear, "message has", "messages have")} no effect, and it can’t be decided whether that is a loss: sluice audit hub says why.`,
     r.ahead && `${plural(r.ahead, "event has", "events have")} an effect, though the checkpoint has not passed them: a consumer that continues from the checkpoint processes them again.`,
   ].filter(Boolean);
   $("audit-notes").replaceChildren(...list.map((text) => el("li", {}, text)));
