@@ -1,9 +1,17 @@
 package pipeline
 
 import (
+	wire "encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 )
 
 // cell is the value of a column of an event, before it becomes an any: that costs an allocation for
@@ -54,6 +62,71 @@ func (c cell) sharedValue() any {
 	}
 	return c.other
 }
+
+// AppendCopy implements [internalpostgres.CopyValue].
+func (c *cell) AppendCopy(b []byte) ([]byte, error) {
+	switch c.kind {
+	case cellText:
+		return internalpostgres.AppendText(b, c.text)
+	case cellInteger:
+		return strconv.AppendInt(b, c.integer, 10), nil
+	case cellTime:
+		return internalpostgres.AppendTime(b, c.time), nil
+	}
+	if bytes, ok := c.other.([]byte); ok {
+		return internalpostgres.AppendBytes(b, bytes), nil
+	}
+	return internalpostgres.AppendValue(b, c.other)
+}
+
+// AppendBinary implements [internalpostgres.BinaryValue], for the types in binaryTypes.
+func (c *cell) AppendBinary(b []byte, oid uint32) (_ []byte, null bool) {
+	if oid == pgtype.JSONBOID && (c.kind == cellText || c.other != nil) {
+		b = append(b, 1) // the version of the form
+	}
+	switch c.kind {
+	case cellText:
+		return append(b, c.text...), false
+	case cellInteger:
+		return appendBinaryInteger(b, c.integer, oid), false
+	case cellTime:
+		return appendBinaryTime(b, c.time), false
+	}
+	switch v := c.other.(type) {
+	case nil:
+		return b, true
+	case string:
+		return append(b, v...), false
+	case []byte:
+		return append(b, v...), false
+	case bool:
+		if v {
+			return append(b, 1), false
+		}
+		return append(b, 0), false
+	case float64:
+		return wire.BigEndian.AppendUint64(b, math.Float64bits(v)), false
+	case int64:
+		return appendBinaryInteger(b, v, oid), false
+	case time.Time:
+		return appendBinaryTime(b, v), false
+	}
+	panic(fmt.Sprintf("no binary form of %T", c.other))
+}
+
+func appendBinaryInteger(b []byte, i int64, oid uint32) []byte {
+	if oid == pgtype.Int4OID {
+		return wire.BigEndian.AppendUint32(b, uint32(i))
+	}
+	return wire.BigEndian.AppendUint64(b, uint64(i))
+}
+
+func appendBinaryTime(b []byte, t time.Time) []byte {
+	return wire.BigEndian.AppendUint64(b, uint64(t.UnixMicro()-epochOfPostgres))
+}
+
+// epochOfPostgres is the year 2000 in microseconds.
+const epochOfPostgres = 946_684_800_000_000
 
 // boxing makes the value of a row from the cell of a column.
 type boxing func(column int, c cell) any

@@ -5,11 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // A file with as many columns as it can hold is refused, in a time that grows with its
 // length and not with the square of it.
 func TestManyColumnsAreRefusedSoon(t *testing.T) {
+	need.RealTime(t)
 	read := func(columns int) time.Duration {
 		var b strings.Builder
 		for i := range columns {

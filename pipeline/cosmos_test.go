@@ -204,7 +204,7 @@ func TestCosmosSourceOfRedrives(t *testing.T) {
 		run(true)
 		hub.Recreate()
 		now, _ := hub.Describe(t.Context())
-		if _, err := store.Reset(t.Context(), group, "0", now.Incarnation, sluice.Position{Sequence: -1}); err != nil {
+		if _, err := store.Reset(t.Context(), group, "0", now.Incarnation, sluice.Position{Sequence: -1}, "set"); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := store.Redrive(t.Context(), group, sluice.DeadLetterFilter{}, time.Now()); n != 2 || err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -182,7 +183,9 @@ type testedEngine struct {
 	tooLong   string // matches the error of a text that is too long
 	types     typesCase
 	statement statementCase
+	leavesOut map[string]leavesOutCase
 	targets   map[string]targetCase // are those of this engine only
+	kinds     columnKinds
 }
 
 // flights is the statement that makes the table of flightsTarget, without its column delay.
@@ -195,7 +198,7 @@ func (e *testedEngine) test(t *testing.T) {
 	for name, do := range map[string]func(*testedEngine, *testing.T, string, *sql.DB){
 		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
 		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
-		"Routes": (*testedEngine).testRoutes, "Formats": (*testedEngine).testFormats,
+		"Routes": (*testedEngine).testRoutes, "LeavesOut": (*testedEngine).testLeavesOut, "Formats": (*testedEngine).testFormats,
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, db := e.database(t)
@@ -243,6 +246,34 @@ func (e *testedEngine) testRefuses(t *testing.T, address string, db *sql.DB) {
 	refused, long := count("insert into flights: "+e.check), count("insert into flights: "+e.tooLong)
 	if refused != 2 || long != 1 || count(`column delay: body.delay: "x" where a whole number should be`) != 1 || strings.Count(letters, "\n") != 3 {
 		t.Errorf("dead letters\n%s", letters)
+	}
+}
+
+// leavesOutCase makes a table flights that does not keep one of two rows with the delay 7, and says
+// what the dead letter of the other one must match.
+type leavesOutCase struct{ table, want string }
+
+// testLeavesOut: each event is a row or a dead letter, whatever rule of the table leaves a row out
+// or puts it in the place of another.
+func (e *testedEngine) testLeavesOut(t *testing.T, _ string, _ *sql.DB) {
+	for name, c := range e.leavesOut {
+		for _, n := range []int{2, 400} { // many rows are written in another way
+			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
+				address, db := e.database(t)
+				mustExec(t, db, c.table)
+				bodies := make([]string, n)
+				for i := range bodies {
+					bodies[i] = fmt.Sprintf(`{"delay":%d}`, 1000+i)
+				}
+				bodies = append(bodies, `{"delay":7}`, `{"delay":8}`, `{"delay":7}`)
+				p, parts := opened(t, address, uncreated)
+				consume(t, p, parts, sluicetest.Bodies(bodies...)...)
+				rows, letters := query(t, db, "SELECT count(*) FROM flights"), deadLetters(t, p, parts)
+				if len(letters) == 0 || rows != fmt.Sprint(len(bodies)-len(letters)) || !regexp.MustCompile(c.want).MatchString(letters[0]) {
+					t.Errorf("%s rows of %d events, dead letters %q; want the others to match %s", rows, len(bodies), letters, c.want)
+				}
+			})
+		}
 	}
 }
 
@@ -377,6 +408,11 @@ func (e *testedEngine) testTarget(t *testing.T, address string, db *sql.DB) {
 		"column":  {e.flights(""), flightsTarget, "table flights has no column delay: it has hub_partition, sequence_number, date"},
 		"type": {e.flights(", delay " + e.text), flightsTarget,
 			"table flights: column delay is " + typeName + ", which can't hold the mapping's integer: change one of them"},
+		"several": {fmt.Sprintf("CREATE TABLE flights (hub_partition %s, sequence_number %[1]s, delay %[1]s, origin %[1]s NOT NULL, %s)", e.text, e.serial), flightsTarget,
+			"table flights: column sequence_number is " + typeName + ", which can't hold the mapping's bigint: change one of them\n" +
+				"table flights has no column date: it has hub_partition, sequence_number, delay, origin, id\n" +
+				"table flights: column delay is " + typeName + ", which can't hold the mapping's integer: change one of them\n" +
+				"table flights: column origin must have a value and has no default: add it to the mapping"},
 		"must": {e.flights(", delay int, origin " + e.text + " NOT NULL, " + e.serial), flightsTarget,
 			"table flights: column origin must have a value and has no default: add it to the mapping"},
 		"generated": {e.flights(", delay " + e.generated), flightsTarget,
@@ -396,7 +432,7 @@ func (e *testedEngine) testTarget(t *testing.T, address string, db *sql.DB) {
 				if err != nil {
 					t.Error(err)
 				}
-			} else if want := "p.yaml:14:1: target: " + c.want; err == nil || err.Error() != want {
+			} else if want := "p.yaml:14:1: target: " + strings.ReplaceAll(c.want, "\n", "\np.yaml:14:1: target: "); err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 			checked := p.checkDatabase(t.Context())
@@ -436,7 +472,7 @@ func (e *testedEngine) testAudit(t *testing.T, address string, db *sql.DB) {
 	}
 	for i, name := range names {
 		n, group := int64(i), topic(name).Group
-		if _, err := parts.Checkpoints.Reset(t.Context(), group, "0", "1", sluice.Position{Sequence: n}); err != nil {
+		if _, err := parts.Checkpoints.Reset(t.Context(), group, "0", "1", sluice.Position{Sequence: n}, "set"); err != nil {
 			t.Fatal(err)
 		}
 		letter := sluice.DeadLetter{Group: group, Incarnation: "1", Event: sluice.Event{Partition: "0", Sequence: n}, Status: sluice.StatusDead}
@@ -452,8 +488,8 @@ func (e *testedEngine) testAudit(t *testing.T, address string, db *sql.DB) {
 			t.Fatal(err)
 		}
 		at, found, err := view.Checkpoint(t.Context())
-		if err != nil || !found || at.Position.Sequence != n {
-			t.Errorf("group %q: checkpoint %v, %t, %v; want it at %d", name, at, found, err, n)
+		if err != nil || !found || at.Position.Sequence != n || at.Began != (driver.Beginning{After: n, How: driver.HowSet}) {
+			t.Errorf("group %q: checkpoint %+v, %t, %v; want it set to %d", name, at, found, err, n)
 		}
 		var entries []audit.Entry
 		for e, err := range view.Entries(t.Context()) {

@@ -27,6 +27,8 @@ type Documents struct {
 	mu     sync.Mutex
 	seed   maphash.Seed
 	seen   map[uint64]struct{} // hashes of the documents, the first maxSeenDocuments of them
+	bound  int                 // of seen
+	full   bool                // a document was not remembered
 	shared int64
 }
 
@@ -46,7 +48,7 @@ func (p *Pipeline) Documents(ctx context.Context, ru int) (*Documents, error) {
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
-	d := &Documents{pipeline: p, target: p.cosmos, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	d := &Documents{pipeline: p, target: p.cosmos, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, bound: maxSeenDocuments}
 	if d.expiry, err = sink.Expiry(ctx); err != nil {
 		_ = d.Close(ctx)
 		return nil, p.problem(p.places.target, err)
@@ -129,17 +131,17 @@ func (d *Documents) countShared(docs []document) {
 		h := maphash.String(d.seed, keyOf(doc))
 		if _, again := d.seen[h]; again {
 			d.shared++
-		} else if len(d.seen) < maxSeenDocuments {
+		} else if d.full = len(d.seen) >= d.bound; !d.full {
 			d.seen[h] = struct{}{}
 		}
 	}
 }
 
 // Shared returns how many events so far have the document of an earlier event, without a
-// record in it of the event that wrote it. Only some are counted if there are more than a
-// million documents.
-func (d *Documents) Shared() int64 {
+// record in it of the event that wrote it. If there are too many documents to remember, it is at
+// least so many.
+func (d *Documents) Shared() (events int64, atLeast bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.shared
+	return d.shared, d.full
 }

@@ -179,6 +179,8 @@ func TestFilterOfUndecodedEvents(t *testing.T) {
 		{avro, "{properties.n: x, body.kind: flight}", sluice.Event{Body: []byte(`7`), Properties: properties("n", "y")}, left},
 		{avro, "{type: x, body.kind: flight}", sluice.Event{Body: []byte(`7`), Properties: properties("ce_type", "y")}, left},
 		{avro, "{type: x}", sluice.Event{Body: []byte(`7`), Properties: properties("ce_type", "y")}, left},
+		// Nor does a value that is no text.
+		{auto, "{properties.n: x, body.kind: flight}", sluice.Event{Body: []byte(packed), Properties: properties("content-encoding", "gzip", "n", "\xff")}, handled},
 		// What decoding changes is that of the decoded event, as in the delivery.
 		{auto, "{properties.Content-Encoding: gzip}", sluice.Event{Body: []byte(packed), Properties: properties("Content-Encoding", "gzip")}, left},
 		{auto, "{content_type: text/plain}", sluice.Event{Body: []byte(packed), ContentType: "text/plain", Properties: properties("content-encoding", "gzip")}, handled},

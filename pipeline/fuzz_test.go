@@ -29,7 +29,7 @@ func FuzzConvert(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		body := []byte(`{"v":` + value + `}`)
 		for i, kind := range kinds {
-			rows, err := mappings[i].rows([]*sluice.Event{{Body: body}})
+			rows, err := mappings[i].rows([]*sluice.Event{{Body: body}}, nil)
 			if err != nil {
 				var bad *sluice.EventError
 				if !errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 500 {

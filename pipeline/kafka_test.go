@@ -339,7 +339,7 @@ func TestMappingOfKafkaEvents(t *testing.T) {
 		"path in empty value":   {"      b: {from: body.delay, required: false}\n", sluice.Event{Body: []byte{}}, "body: "},
 	} {
 		m := parseTopic(t, columns(c.columns)).target.mapping
-		rows, err := m.rows([]*sluice.Event{&c.event})
+		rows, err := m.rows([]*sluice.Event{&c.event}, nil)
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprint(rows[0][1])

@@ -56,14 +56,14 @@ func (m *mapping) names() []string {
 
 // rows maps all events, whose memory the rows share. The error has a rejection for each event
 // that cannot be mapped, as a [*sluice.EventError].
-func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
+func (m *mapping) rows(events []*sluice.Event, g guards) ([][]any, error) {
 	rows := make([][]any, len(events))
 	values := make([]any, len(events)*len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	for i, e := range events {
 		rows[i], values = values[:len(m.columns):len(m.columns)], values[len(m.columns):]
-		if m.fillBy(boxedShared, rows[i], picked, e) != nil {
-			return nil, m.rejections(events, i)
+		if m.fillBy(boxedShared, g, rows[i], picked, e) != nil {
+			return nil, m.rejections(events, g, i)
 		}
 	}
 	return rows, nil
@@ -71,12 +71,12 @@ func (m *mapping) rows(events []*sluice.Event) ([][]any, error) {
 
 // each maps the events one at a time, in order, with the errors of rows. Each row
 // overwrites the one before.
-func (m *mapping) each(events []*sluice.Event, box boxing) func(i int) ([]any, error) {
+func (m *mapping) each(events []*sluice.Event, box boxing, g guards) func(i int) ([]any, error) {
 	row := make([]any, len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	return func(i int) ([]any, error) {
-		if m.fillBy(box, row, picked, events[i]) != nil {
-			return nil, m.rejections(events, i)
+		if m.fillBy(box, g, row, picked, events[i]) != nil {
+			return nil, m.rejections(events, g, i)
 		}
 		return row, nil
 	}
@@ -84,12 +84,12 @@ func (m *mapping) each(events []*sluice.Event, box boxing) func(i int) ([]any, e
 
 // rejections returns the errors of all events from first on that cannot be mapped:
 // if one of them fails the batch, the engine learns about all of them at once.
-func (m *mapping) rejections(events []*sluice.Event, first int) error {
+func (m *mapping) rejections(events []*sluice.Event, g guards, first int) error {
 	var all []error
 	row := make([]any, len(m.columns))
 	picked := make([]jsonpick.Value, m.paths)
 	for i := first; i < len(events); i++ {
-		if err := m.fill(row, picked, events[i]); err != nil {
+		if err := m.fillBy(boxedShared, g, row, picked, events[i]); err != nil {
 			all = append(all, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
 		}
 	}
@@ -98,10 +98,10 @@ func (m *mapping) rejections(events []*sluice.Event, first int) error {
 
 // fill maps one event into a row, which may outlive it.
 func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) error {
-	return m.fillBy(boxed, row, picked, e)
+	return m.fillBy(boxed, nil, row, picked, e)
 }
 
-func (m *mapping) fillBy(box boxing, row []any, picked []jsonpick.Value, e *sluice.Event) error {
+func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Value, e *sluice.Event) error {
 	if m.raw && e.Body == nil { // and so is each value in it
 		for i := range picked {
 			picked[i] = jsonpick.Value{Kind: jsonpick.Null}
@@ -114,6 +114,9 @@ func (m *mapping) fillBy(box boxing, row []any, picked []jsonpick.Value, e *slui
 	for i := range m.columns {
 		c := &m.columns[i]
 		v, err := c.cell(e, picked, m.raw)
+		if err == nil && g != nil && g[i] != nil {
+			err = g[i](v)
+		}
 		if err != nil {
 			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
 		}
@@ -131,7 +134,7 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 		return cell{kind: cellInteger, integer: e.Sequence}, nil
 	case c.from.field == fieldPartition && c.typ == typeText:
 		return ownText(e.Partition), nil
-	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero():
+	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
 		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
 	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
 		return sharedText(picked[c.from.slot].Raw), nil

@@ -105,7 +105,7 @@ func TestConvert(t *testing.T) {
 		{"json", `7`, `7`},
 	} {
 		m := mappingOf(t, "v: {from: body.v, type: "+c.typ+"}")
-		rows, err := m.rows([]*sluice.Event{{Body: []byte(`{"v":` + c.json + `}`)}})
+		rows, err := m.rows([]*sluice.Event{{Body: []byte(`{"v":` + c.json + `}`)}}, nil)
 		want, failure := c.want.(error)
 		switch {
 		case failure && err == nil:
@@ -184,7 +184,7 @@ func TestMappingFields(t *testing.T) {
 	} {
 		m := mappingOf(t, "v: "+c.column)
 		for e, want := range map[*sluice.Event]any{full: c.full, bare: c.bare} {
-			rows, err := m.rows([]*sluice.Event{e})
+			rows, err := m.rows([]*sluice.Event{e}, nil)
 			if failure, ok := want.(error); ok {
 				if err == nil || !strings.HasSuffix(err.Error(), ": "+failure.Error()) {
 					t.Errorf("%s: %v, want %v", c.column, err, failure)
@@ -198,7 +198,26 @@ func TestMappingFields(t *testing.T) {
 	}
 }
 
-// All events that cannot be mapped are reported, as rejections.
+// All events that cannot be mapped are reported, as rejections. TestTimesInAnotherUnit: the time of
+// a Kafka record is the producer's, in milliseconds as it should be.
+func TestTimesInAnotherUnit(t *testing.T) {
+	for unit, n := range map[string]int64{
+		"microseconds": 1769848200500000, "nanoseconds": 1769848200500000000, "ticks of 100 ns": 17698482005000000, "another unit": 639054450005000000,
+	} {
+		at := time.UnixMilli(n).UTC()
+		for _, o := range []origin{{field: fieldEnqueued}, {field: fieldCreated}} {
+			for _, typ := range []columnType{typeTimestamp, typeText} {
+				c := column{from: o, typ: typ}
+				_, err := c.cell(&sluice.Event{Enqueued: at, Created: at}, nil, false)
+				want := fmt.Sprintf("the record's time is %d ms, after the year 9999: the producer wrote %s in place of milliseconds: correct it there, or leave this column out", n, unit)
+				if err == nil || err.Error() != want {
+					t.Errorf("%s as %s: got  %v\nwant %s", o, typ, err, want)
+				}
+			}
+		}
+	}
+}
+
 func TestMappingBlames(t *testing.T) {
 	m := mappingOf(t, "n: {from: body.n, type: integer}")
 	var events []*sluice.Event
@@ -207,11 +226,11 @@ func TestMappingBlames(t *testing.T) {
 	}
 	const want = `event 2 of the batch: column n: body.n: "x" where a whole number should be
 event 4 of the batch: body: not JSON at byte 1: the end where a key in double quotes should be`
-	_, err := m.rows(events)
+	_, err := m.rows(events, nil)
 	if err == nil || err.Error() != want || !errors.Is(err, sluice.ErrRejected) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	row := m.each(events, boxed)
+	row := m.each(events, boxed, nil)
 	for i := range 2 {
 		if got, err := row(i); err != nil || fmt.Sprint(got) != fmt.Sprintf("[%d]", i+1) {
 			t.Errorf("row %d: %v, %v", i, got, err)
@@ -220,7 +239,7 @@ event 4 of the batch: body: not JSON at byte 1: the end where a key in double qu
 	if _, err := row(2); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	rows, err := m.rows(events[:2])
+	rows, err := m.rows(events[:2], nil)
 	if err != nil || fmt.Sprint(rows) != "[[1] [2]]" {
 		t.Errorf("rows %v, %v", rows, err)
 	}
@@ -228,7 +247,7 @@ event 4 of the batch: body: not JSON at byte 1: the end where a key in double qu
 
 // A body is not parsed as JSON if no column needs it.
 func TestMappingWithoutJSON(t *testing.T) {
-	if _, err := mappingOf(t, "body: body\nkey: key").rows([]*sluice.Event{{Body: []byte("{")}}); err != nil {
+	if _, err := mappingOf(t, "body: body\nkey: key").rows([]*sluice.Event{{Body: []byte("{")}}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -287,7 +306,7 @@ destination: {from: body.destination}`
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := m.rows(events); err != nil {
+				if _, err := m.rows(events, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,18 +1,15 @@
-//go:build mariadb
-
 package pipeline
 
 import (
 	"database/sql"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 )
-
-func init() { servers = append(servers, mariadbtest.Around) }
 
 var mariaEngine = testedEngine{
 	database: emptyDatabases(mariadbtest.Database), dialect: audit.MySQL(),
@@ -30,6 +27,9 @@ var mariaEngine = testedEngine{
 		rows: "SELECT a, b, c, d, CAST(e AS DECIMAL(9,1)), f + 0, CAST(g AS CHAR), HEX(h), i, j, k, CAST(l AS CHAR)",
 		want: `9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11 1 9007199254740993 2.5 11.0 1 2026-01-31 08:30:00.500001 00FF {"x":["\ud83d\ude00"]} none <nil> 0001-01-01 00:00:00.000000`,
 	},
+	leavesOut: map[string]leavesOutCase{
+		"key": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int PRIMARY KEY)", "Duplicate entry"},
+	},
 	statement: statementCase{
 		table: "CREATE TABLE last (origin varchar(9) PRIMARY KEY, delay int CHECK (delay < 100), n int, price decimal(9,2), at datetime(6), raw json)",
 		sql: `      INSERT INTO last VALUES (:origin, :delay, 1, :price, :at, :raw)  -- :not a parameter
@@ -42,11 +42,26 @@ var mariaEngine = testedEngine{
 	targets: map[string]targetCase{
 		"schema": {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), "create table air.flights: Error 1049 (42000): Unknown database 'air'"},
 		"case":   {"CREATE TABLE Flights (delay int)", uncreated, "table flights does not exist: create it, or set create: true"},
-		"narrow": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay mediumint)", flightsTarget,
-			"table flights: column delay is mediumint, which can't hold the mapping's integer: change one of them"},
+		"narrow": {"CREATE TABLE flights (hub_partition text, sequence_number int, date text, delay mediumint)", flightsTarget,
+			"table flights: column sequence_number is int, which can't hold the mapping's bigint: change one of them"},
+		"engine": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int) ENGINE = MyISAM", flightsTarget,
+			"table flights is not safe: its engine MyISAM has no transactions, so a rollback keeps its rows and a repetition doubles them: ALTER TABLE flights ENGINE = InnoDB"},
 		"no such": {"", "  statement: {sql: 'INSERT INTO no.where VALUES (:a)', parameters: {a: key}}\n", "prepare the statement: Error 1146 (42S02): Table 'no.where' doesn't exist"},
 		"fits": {"CREATE TABLE flights (id bigint AUTO_INCREMENT PRIMARY KEY, HUB_PARTITION varchar(9), sequence_number decimal(20), date text, delay bigint, " +
 			"at datetime NOT NULL DEFAULT now(), n int NOT NULL DEFAULT (1 + 1), twice int AS (delay * 2))", flightsTarget, ""},
+	},
+	kinds: columnKinds{
+		dialect: &mysqlDialect, escaped: strings.NewReplacer(`\`, `\\`, "'", "''"), bytes: "X'%x'", labels: regexp.MustCompile(`^(enum|set)\(`),
+		kinds: []string{"varchar(60)", "char(9)", "tinytext", "longtext", "varchar(60) CHARACTER SET latin1", "uuid", "inet4", "inet6", "enum('none', 'some', '2', 'it''s')", "enum('a')", "set('none', 'some', '12')",
+			"tinyint", "tinyint unsigned", "smallint", "mediumint", "int", "int unsigned", "bigint", "bigint unsigned", "decimal(65,30)", "decimal(9,1)", "float", "double", "bit", "bit(8)", "year",
+			"date", "time", "time(6)", "datetime", "datetime(6)", "timestamp", "timestamp(6)", "tinyblob", "longblob", "varbinary(9)", "binary(9)", "json", "geometry", "point"},
+		shown: func(kind string) string {
+			switch {
+			case strings.Contains(kind, "blob"), strings.Contains(kind, "binary"), strings.Contains(kind, "bit"):
+				return "HEX(c)"
+			}
+			return "CAST(c AS CHAR)"
+		},
 	},
 }
 
@@ -65,3 +80,5 @@ func TestMariaDBCheck(t *testing.T) {
 		}
 	})
 }
+
+func TestMariaDBColumnTypes(t *testing.T) { mariaEngine.testColumnTypes(t) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -17,6 +18,7 @@ var mysqlKind = serverKind{
 	open:      sqlstore.OpenMySQL,
 	check:     sqlstore.CheckMySQL,
 	columns:   mysqlColumns,
+	safe:      tables.CheckMySQL,
 	prepares:  true,
 }
 
@@ -34,13 +36,17 @@ var mysqlDialect = dialect{
 		typeTimestamp: "DATETIME(6)", typeBytes: "LONGBLOB", typeJSON: "JSON",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"varchar", "char", "tinytext", "text", "mediumtext", "longtext", "uuid"},
-		typeInteger: {"int", "bigint", "decimal"}, typeBigint: {"bigint", "decimal"},
-		typeDouble: {"double"}, typeNumeric: {"decimal"}, typeBoolean: {"tinyint", "bit"},
+		typeText:    {"varchar", "char", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6", "enum", "set", "date", "time"},
+		typeInteger: {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"},
+		typeBigint:  {"bigint", "decimal", "double"},
+		typeDouble:  {"double", "float"}, typeNumeric: {"decimal"}, typeBoolean: {"tinyint", "bit"},
 		typeTimestamp: {"datetime", "timestamp"},
 		typeBytes:     {"tinyblob", "blob", "mediumblob", "longblob", "varbinary", "binary"},
 		typeJSON:      {"json", "text", "mediumtext", "longtext"},
-		"":            {"smallint", "mediumint", "float", "date", "time", "year"}, // store none of the types unchanged
+	},
+	guards: map[columnType]map[string]func(string) guard{
+		typeText:    {"enum": amongLabels, "set": amongLabels, "date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeInteger: {"float": fixed(exactIn(24))}, typeBigint: {"double": fixed(exactIn(53))},
 	},
 	argument: mysqlArgument,
 }
@@ -64,7 +70,7 @@ func mysqlColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, err
 		schema, name = "", table
 	}
 	return db.QueryContext(ctx,
-		`SELECT column_name, data_type, is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%',
+		`SELECT column_name, CASE WHEN data_type IN ('enum', 'set') THEN column_type ELSE data_type END, is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%',
 		        COALESCE(generation_expression, '') <> ''
 		 FROM information_schema.columns
 		 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?

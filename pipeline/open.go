@@ -44,7 +44,17 @@ type Checkpoints interface {
 	// Read returns the group's checkpoints sorted by partition.
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
 	// Reset moves a checkpoint, see [driver.TxStore].
-	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (epoch int64, err error)
+	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (epoch int64, err error)
+}
+
+// CopyMarks returns the marks of the dead letters that were copied; nil if the file does not ask
+// for copies.
+func (parts *Parts) CopyMarks() driver.CopyMarks {
+	if parts.pipeline.copies == nil {
+		return nil
+	}
+	marks, _ := parts.DeadLetters.(driver.CopyMarks)
+	return marks
 }
 
 // Options are settings of a consumer that a program adds to those of the file. The
@@ -87,6 +97,9 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 		}
 		parts.Leases = store.Leases()
 	}
+	if err := parts.respell(ctx); err != nil {
+		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
+	}
 	if p.rollup != nil {
 		parts.rollup = newRollupWorker(p)
 		parts.rollup.group = parts.Group
@@ -102,6 +115,17 @@ func (parts *Parts) completeGroup(ctx context.Context) error {
 	}
 	topic, err := parts.Source.Describe(ctx) // which bounds its time
 	parts.Group = topic.Group
+	return err
+}
+
+// respell takes the spelling that the stores have of the group, if the log ignores case in names.
+func (parts *Parts) respell(ctx context.Context) (err error) {
+	if parts.pipeline.System != EventHubs || parts.Leases == nil {
+		return nil
+	}
+	if parts.Group, err = driver.Spelling(ctx, parts.Group, parts.Leases, parts.Checkpoints); err == nil {
+		parts.Source.(*health.SharedSource).SetGroup(parts.Group)
+	}
 	return err
 }
 
@@ -218,8 +242,15 @@ func (p *Pipeline) problem(at strictyaml.Place, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, placed := err.(*strictyaml.Problem); placed {
+	switch e := err.(type) {
+	case *strictyaml.Problem:
 		return err
+	case problems:
+		placed := make(problems, len(e))
+		for i := range e {
+			placed[i] = p.problem(at, e[i])
+		}
+		return placed
 	}
 	return &strictyaml.Problem{Place: at, Err: err}
 }

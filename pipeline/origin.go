@@ -127,9 +127,9 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 	case fieldSequence:
 		return scalar{kind: number, text: fmt.Append(nil, e.Sequence)}, nil
 	case fieldEnqueued:
-		return ofTime(e.Enqueued), nil
+		return ofTime(e.Enqueued)
 	case fieldCreated:
-		return ofTime(e.Created), nil
+		return ofTime(e.Created)
 	case fieldPartition:
 		return ofText(e.Partition), nil
 	case fieldType:
@@ -147,11 +147,33 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 }
 
 // ofTime returns a time as a scalar. The zero time is missing.
-func ofTime(at time.Time) scalar {
-	if at.IsZero() {
-		return scalar{}
+func ofTime(at time.Time) (scalar, error) {
+	switch {
+	case at.IsZero():
+		return scalar{}, nil
+	case at.After(latestTime):
+		return scalar{}, wrongUnit(at)
 	}
-	return scalar{kind: text, text: at.UTC().AppendFormat(nil, time.RFC3339Nano)}
+	return scalar{kind: text, text: at.UTC().AppendFormat(nil, time.RFC3339Nano)}, nil
+}
+
+// latestTime is the last one that texts and databases have.
+var latestTime = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+
+// wrongUnit is the error of a time after the year 9999: the time of a Kafka record is in
+// milliseconds, which a producer sets.
+func wrongUnit(at time.Time) error {
+	n, unit := at.UnixMilli(), "another unit"
+	for _, of := range []struct {
+		name string
+		at   time.Time
+	}{{"microseconds", time.UnixMicro(n)}, {"nanoseconds", time.Unix(0, n)}, {"ticks of 100 ns", time.UnixMicro(n / 10)}} {
+		if of.at.Year() > 1990 && of.at.Year() < 2100 {
+			unit = of.name
+			break
+		}
+	}
+	return fmt.Errorf("the record's time is %d ms, after the year 9999: the producer wrote %s in place of milliseconds: correct it there, or leave this column out", n, unit)
 }
 
 // ofKey returns an event's key as a scalar: text, or bytes if it is no text. A key that is there and

@@ -33,11 +33,15 @@ var postgresDialect = dialect{
 		typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"text", "varchar", "bpchar", "uuid"},
-		typeInteger: {"int4", "int8", "numeric"}, typeBigint: {"int8", "numeric"},
-		typeDouble: {"float8"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
+		typeText:    {"text", "varchar", "bpchar", "uuid", "timestamptz", "date", "time", "interval"},
+		typeInteger: {"int2", "int4", "int8", "numeric", "float4", "float8"}, typeBigint: {"int8", "numeric", "float8"},
+		typeDouble: {"float8", "float4"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
 		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
-		"": {"int2", "float4"}, // store none of the types unchanged
+		"": {"name", "char", "timetz", "xid", "cid", "xid8"}, // store none of the types unchanged: these cut texts
+	},
+	guards: map[columnType]map[string]func(string) guard{
+		typeText:    {"date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeInteger: {"float4": fixed(exactIn(24))}, typeBigint: {"float8": fixed(exactIn(53))},
 	},
 }
 
@@ -120,82 +124,4 @@ func (d postgresDatabase) inspect(ctx context.Context) (catalog, func(), error) 
 		return nil, nil, err
 	}
 	return postgresCatalog{pool}, pool.Close, nil
-}
-
-// postgresHandler writes batches to the target.
-func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
-	names := t.mapping.names()
-	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
-		if t.table != "" {
-			cells, err := copyCellsOf(ctx, tx, t.table, names)
-			if err != nil {
-				return err
-			}
-			err = pgstore.InsertFunc(ctx, tx, t.table, names, len(b.Events), t.mapping.each(b.Events, cells.box))
-			if refused, ok := errors.AsType[*pgstore.RowError](err); ok {
-				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
-			}
-			return err
-		}
-		rows, err := t.mapping.rows(b.Events)
-		if err != nil {
-			return err
-		}
-		var batch pgx.Batch
-		for _, row := range rows {
-			batch.Queue(t.statement.text, row...)
-		}
-		results := tx.SendBatch(ctx, &batch)
-		for i := range rows {
-			if _, err := results.Exec(); err != nil {
-				results.Close()
-				return &sluice.EventError{Index: i, Err: err}
-			}
-		}
-		return results.Close()
-	}
-}
-
-type postgresCatalog struct{ pool *pgxpool.Pool }
-
-func (c postgresCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
-	rows, err := c.pool.Query(ctx,
-		`SELECT a.attname, t.typname, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
-		        a.attgenerated <> '' OR a.attidentity = 'a'
-		 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-		 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
-		 ORDER BY a.attnum`, postgresDialect.quoteTable(table))
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (existingColumn, error) {
-		var e existingColumn
-		err := row.Scan(&e.name, &e.kind, &e.required, &e.generated)
-		return e, err
-	})
-}
-
-func (c postgresCatalog) create(ctx context.Context, sql string) error {
-	_, err := c.pool.Exec(ctx, sql)
-	return err
-}
-
-func (c postgresCatalog) parameters(ctx context.Context, sql string, _ int) ([]string, error) {
-	conn, err := c.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Release()
-	described, err := conn.Conn().Prepare(ctx, "", sql)
-	if err != nil {
-		return nil, err
-	}
-	kinds := make([]string, len(described.ParamOIDs))
-	for i, oid := range described.ParamOIDs {
-		kinds[i] = fmt.Sprintf("a type numbered %d", oid)
-		if t, ok := conn.Conn().TypeMap().TypeForOID(oid); ok {
-			kinds[i] = t.Name
-		}
-	}
-	return kinds, nil
 }

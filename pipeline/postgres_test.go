@@ -1,5 +1,3 @@
-//go:build postgres
-
 package pipeline
 
 import (
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice"
@@ -19,8 +18,6 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 )
-
-func init() { servers = append(servers, pgtest.Around) }
 
 var postgresEngine = testedEngine{
 	database: emptyDatabases(pgtest.Database), dialect: audit.PostgreSQL(),
@@ -39,6 +36,12 @@ var postgresEngine = testedEngine{
 		rows: "SELECT a::text, b, c::text, d, e::text, f, (to_timestamp(extract(epoch FROM g)) AT TIME ZONE 'UTC')::text, h::text, i::text, j::text, k",
 		want: `9b2c2b62-3d0c-4d5c-8a2f-0d4b4a0a7e11 1 9007199254740993 2.5 11.0 true 2026-01-31 08:30:00.5 \x00ff {"x": [1.0]} none <nil>`,
 	},
+	leavesOut: map[string]leavesOutCase{
+		"key": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int PRIMARY KEY)", "duplicate key"},
+		"trigger": {`CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int);
+			CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			CREATE TRIGGER leave BEFORE INSERT ON flights FOR EACH ROW WHEN (NEW.delay = 7) EXECUTE FUNCTION leave()`, "0 of 1 rows were written: a trigger"},
+	},
 	statement: statementCase{
 		table: "CREATE TABLE last (origin text PRIMARY KEY, delay int CHECK (delay < 100), n int, price numeric, at timestamptz, raw jsonb)",
 		sql: `      INSERT INTO last VALUES (:origin, :delay, 1, :price, :at, :raw)  -- :not a parameter
@@ -50,8 +53,13 @@ var postgresEngine = testedEngine{
 	},
 	targets: map[string]targetCase{
 		"schema": {"", strings.Replace(flightsTarget, "table: flights", "table: air.flights", 1), `create table air.flights: ERROR: schema "air" does not exist (SQLSTATE 3F000)`},
-		"narrow": {"CREATE TABLE flights (hub_partition text, sequence_number bigint, date text, delay int2)", flightsTarget,
-			"table flights: column delay is int2, which can't hold the mapping's integer: change one of them"},
+		"narrow": {"CREATE TABLE flights (hub_partition text, sequence_number int, date text, delay int2)", flightsTarget,
+			"table flights: column sequence_number is int4, which can't hold the mapping's bigint: change one of them"},
+		"unlogged": {"CREATE UNLOGGED TABLE flights (hub_partition text, sequence_number bigint, date text, delay int)", flightsTarget,
+			"table flights is not safe: it is UNLOGGED, so a crash of the server empties it while the checkpoint stays: ALTER TABLE flights SET LOGGED"},
+		"array": {"CREATE TABLE flights (hub_partition text, sequence_number money, date name, delay text[])", flightsTarget,
+			"table flights: column date is name, which can't hold the mapping's text: change one of them\n" +
+				`table flights: column delay is _text, which can't hold the mapping's integer (ERROR: malformed array literal: "12" (SQLSTATE 22P02)): change one of them`},
 		"no such":   {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", `prepare the statement: ERROR: relation "nowhere" does not exist (SQLSTATE 42P01)`},
 		"parameter": {"CREATE TABLE flights (delay int)", "  statement: {sql: 'INSERT INTO flights VALUES (:a)', parameters: {a: key}}\n", "parameter a is int4 in the statement, which can't hold the mapping's text: change the type, or write a cast such as :a::text"},
 		"fits":      {"CREATE TABLE flights (id bigint GENERATED ALWAYS AS IDENTITY, hub_partition varchar(9), sequence_number numeric, date text, delay bigint, at timestamptz NOT NULL DEFAULT now())", flightsTarget, ""},
@@ -110,7 +118,7 @@ func TestPostgresConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := parts.catalog.(postgresCatalog).pool.Config().MaxConns; n != want {
+		if n := parts.catalog.(postgresCatalog).db.(*pgxpool.Pool).Config().MaxConns; n != want {
 			t.Errorf("%s: %d connections, want %d", database, n, want)
 		}
 		if err := parts.Close(t.Context()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,6 +258,88 @@ func TestPublishingIsRetriedUntilItSucceeds(t *testing.T) {
 		if len(published) != 1 || len(reported) != 1 || reported[0] != "statistics of odd are not published: too large" {
 			t.Errorf("published %q, reported %q", published, reported)
 		}
+	})
+}
+
+// A position counts once everything up to it is published: neither what was read to catch up, nor
+// what the hub does not take.
+func TestRollupStandsWhereItHasPublished(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		stands := func(what string, want ...int64) {
+			t.Helper()
+			synctest.Wait()
+			all, err := s.worker.Read(t.Context(), sluice.Group{})
+			var got []int64
+			for _, c := range all {
+				got = append(got, c.Position.Sequence)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: stands at %v, want %v (%v)", what, got, want, err)
+			}
+		}
+		var away atomic.Bool
+		s.refuse = func(*sender.Message) error {
+			if away.Load() {
+				return sluice.Outage(errors.New("away"))
+			}
+			return nil
+		}
+		away.Store(true)
+		for range 5 { // two batches, and a part of the third
+			s.flight("SAN", 1)
+		}
+		defer s.start()()
+		stands("before the first publication")
+		away.Store(false)
+		time.Sleep(time.Minute)
+		stands("after it", 4)
+		away.Store(true)
+		s.flight("SAN", 1)
+		stands("before the second one", 4)
+		away.Store(false)
+		time.Sleep(time.Minute)
+		stands("after it", 5)
+	})
+}
+
+// Where retention has removed events, those of the first one's moment may be among them: a group
+// that can have such an event is not published.
+func TestRollupAfterRetentionWithinAMoment(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		begin := time.Now() // midnight
+		time.Sleep(10*time.Hour + 55*time.Minute)
+		for range 2 { // as early as events of the hour from 11:00 on may come
+			s.hub.Append("0", sluicetest.Bodies(fmt.Sprintf(`{"airport":"SAN","departure":%q,"delay":1}`, begin.Add(11*time.Hour).UTC().Format(time.RFC3339)))...)
+		}
+		time.Sleep(65 * time.Minute)
+		s.flight("SAN", 1) // at 12:00
+		s.hub.Trim("0", 1)
+		time.Sleep(11 * time.Hour) // all that is left is younger than the statistics are kept
+		defer s.start()()
+		published, _ := s.now()
+		if len(published) != 1 || published[0] != figuresOf("SAN", begin.Add(12*time.Hour), 1, 1, 1, 2) || s.worker.stats.Incomplete != 1 {
+			t.Errorf("published %q, %+v", published, s.worker.stats)
+		}
+	})
+}
+
+// After a long outage the next hub has the statistics soon.
+func TestPublishingSoonAfterAnOutage(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		defer s.start()()
+		var away atomic.Bool
+		s.refuse = func(*sender.Message) error {
+			if away.Load() {
+				return sluice.Outage(errors.New("away"))
+			}
+			return nil
+		}
+		away.Store(true)
+		s.flight("SAN", 1)
+		time.Sleep(5 * time.Hour)
+		away.Store(false)
+		time.Sleep(11 * time.Second)
+		s.expect("after the outage", figuresOf("SAN", time.Now().Add(-5*time.Hour-11*time.Second), 1, 1, 1, 0))
 	})
 }
 

@@ -361,7 +361,7 @@ func (r *rollupWorker) Read(context.Context, sluice.Group) ([]sluice.Checkpoint,
 }
 
 // Reset implements [Checkpoints].
-func (r *rollupWorker) Reset(context.Context, sluice.Group, string, string, sluice.Position) (int64, error) {
+func (r *rollupWorker) Reset(context.Context, sluice.Group, string, string, sluice.Position, driver.How) (int64, error) {
 	return 0, errors.New("a pipeline with memory has no checkpoints: it reads the hub again at every start")
 }
 

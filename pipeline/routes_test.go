@@ -129,6 +129,34 @@ otherwise: ignore
 	}
 }
 
+// TestDivide: events of one route go to its target together where no route can affect another, in
+// the order of the routes. Elsewhere the log's order stays.
+func TestDivide(t *testing.T) {
+	events := ofTypes("GateChange {}", "FlightPlan {}", "GateChange {}", "FlightUpdate {}")
+	for _, c := range []struct {
+		edits []string
+		want  string
+	}{
+		{nil, "[0:[1 3] 1:[0 2]]"},
+		{[]string{"table: gates", "table: Flights"}, "[1:[0] 0:[1] 1:[2] 0:[3]]"}, // one table, in most databases
+		{[]string{"        table: gates\n        create: true\n        columns: {p: partition, n: sequence, gate: {from: body.gate, type: text}}\n", "",
+			"      insert:\notherwise", "      statement: {sql: 'INSERT INTO flights VALUES (:n)', parameters: {n: sequence}}\notherwise"}, "[1:[0] 0:[1] 1:[2] 0:[3]]"},
+	} {
+		p, err := Parse("p.yaml", []byte(editRoutes(t, c.edits...)), environment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := p.divide(events, p.tablesApart())
+		var got []string
+		for _, part := range parts {
+			got = append(got, fmt.Sprint(part.to, ":", part.at))
+		}
+		if err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%q: %v, %v; want %s", c.edits, got, err, c.want)
+		}
+	}
+}
+
 // TestRoutesOutside: events of several types go to endpoints and hubs.
 func TestRoutesOutside(t *testing.T) {
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 1}, {Name: "gates", Partitions: 1}}, nil)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 
+	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -16,6 +17,7 @@ type serverKind struct {
 	check     func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) error
 	// columns has the rows of scanColumns for a table.
 	columns  func(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error)
+	safe     func(ctx context.Context, q tables.Querier, table string) error
 	prepares bool // a statement can be prepared without executing it
 }
 
@@ -82,13 +84,17 @@ func (c serverCatalog) columns(ctx context.Context, table string) ([]existingCol
 	return scanColumns(rows)
 }
 
+func (c serverCatalog) safe(ctx context.Context, table string) error {
+	return c.kind.safe(ctx, c.db, table)
+}
+
 func (c serverCatalog) create(ctx context.Context, sql string) error {
 	_, err := c.db.ExecContext(ctx, sql)
 	return err
 }
 
 // parameters does not know their kinds.
-func (c serverCatalog) parameters(ctx context.Context, text string, _ int) ([]string, error) {
+func (c serverCatalog) parameters(ctx context.Context, text string, _ int) ([]existingColumn, error) {
 	if !c.kind.prepares {
 		return nil, nil
 	}

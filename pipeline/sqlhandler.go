@@ -28,7 +28,7 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 	names := t.mapping.names()
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
-		rows, err := t.mapping.rows(b.Events)
+		rows, err := t.mapping.rows(b.Events, t.guards)
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ var sqliteDialect = dialect{
 		typeTimestamp: {"TEXT", "NUMERIC", "BLOB"}, typeJSON: {"TEXT", "NUMERIC", "BLOB"},
 		typeBytes: {"TEXT", "INTEGER", "REAL", "NUMERIC", "BLOB"},
 	},
+	guards: map[columnType]map[string]func(string) guard{typeJSON: {"NUMERIC": fixed(asWritten)}},
 }
 
 func parseSQLite(address string) (sqlDatabase, error) {
@@ -89,6 +90,9 @@ type sqliteCatalog struct {
 	path string // for errors
 }
 
+// safe: every table is, also the virtual ones.
+func (c sqliteCatalog) safe(context.Context, string) error { return nil }
+
 func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
 	schema, name, ok := strings.Cut(table, ".")
 	if !ok {
@@ -135,7 +139,7 @@ func (c sqliteCatalog) create(ctx context.Context, sql string) error {
 }
 
 // parameters runs EXPLAIN on the statement, which compiles it.
-func (c sqliteCatalog) parameters(ctx context.Context, sql string, count int) ([]string, error) {
+func (c sqliteCatalog) parameters(ctx context.Context, sql string, count int) ([]existingColumn, error) {
 	rows, err := c.db.QueryContext(ctx, "EXPLAIN "+sql, make([]any, count)...)
 	if err != nil {
 		return nil, err

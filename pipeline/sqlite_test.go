@@ -44,12 +44,31 @@ var sqliteEngine = testedEngine{
 		want:    "LAX 2 1 0.10 2026-01-31 08:30:00+00:00 LAX\nSAN 5 3 1.5 <nil> SAN",
 		refused: "CHECK constraint failed",
 	},
+	leavesOut: map[string]leavesOutCase{
+		"trigger":      {unique("") + "; CREATE TRIGGER leave BEFORE INSERT ON flights WHEN NEW.delay = 7 BEGIN SELECT RAISE(IGNORE); END", `0 of 1 rows were written: a trigger`},
+		"key":          {unique(""), "UNIQUE constraint failed: flights.delay"},
+		"ignore":       {unique("ON CONFLICT IGNORE"), "UNIQUE constraint failed: flights.delay"},
+		"replace":      {unique("on/**/conflict -- the newest\n replace"), "UNIQUE constraint failed: flights.delay"},
+		"fail":         {unique("ON CONFLICT FAIL"), "UNIQUE constraint failed: flights.delay"},
+		"rollback":     {unique("ON CONFLICT ROLLBACK"), "UNIQUE constraint failed: flights.delay"},
+		"unique index": {unique("") + "; CREATE UNIQUE INDEX again ON flights (delay)", "UNIQUE constraint failed: flights.delay"},
+	},
 	targets: map[string]targetCase{
 		"affinity": {"CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay VARCHAR(5))", flightsTarget,
 			"table flights: column delay is TEXT, which can't hold the mapping's integer: change one of them"},
 		"statement": {"", "  statement: {sql: 'INSERT INTO nowhere VALUES (:a)', parameters: {a: key}}\n", "prepare the statement: SQL logic error: no such table: nowhere (1)"},
 		"fits":      {"CREATE TABLE flights (id INTEGER PRIMARY KEY NOT NULL, Hub_Partition TEXT, sequence_number INT, date CLOB, delay, made TEXT NOT NULL DEFAULT 'now')", flightsTarget, ""},
 	},
+	kinds: columnKinds{
+		dialect: &sqliteDialect, escaped: strings.NewReplacer("'", "''"), bytes: "X'%x'", timeSuffix: "+00:00",
+		kinds: []string{"TEXT", "VARCHAR(3)", "CLOB", "INTEGER", "BIGINT", "REAL", "DOUBLE PRECISION", "NUMERIC", "DECIMAL(9,1)", "DATE", "DATETIME", "BOOLEAN", "JSON", "BLOB", ""},
+		shown: func(string) string { return "typeof(c) || ' ' || quote(c)" },
+	},
+}
+
+// unique is a table flights whose key is the delay, with what it does about a second row of a key.
+func unique(conflict string) string {
+	return "CREATE TABLE flights (hub_partition TEXT, sequence_number INTEGER, date TEXT, delay INTEGER PRIMARY KEY " + conflict + ")"
 }
 
 func TestSQLite(t *testing.T) { sqliteEngine.test(t) }
@@ -102,3 +121,5 @@ func TestSQLiteCheck(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestSQLiteColumnTypes(t *testing.T) { sqliteEngine.testColumnTypes(t) }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/sluice-go/sluice/internal/databasetoken"
+	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -17,6 +18,7 @@ var sqlServerKind = serverKind{
 	open:      sqlstore.OpenSQLServer,
 	check:     sqlstore.CheckSQLServer,
 	columns:   sqlServerColumns,
+	safe:      tables.CheckSQLServer,
 }
 
 // sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses, without
@@ -28,13 +30,16 @@ var sqlServerDialect = dialect{
 		typeNumeric: "decimal(38,18)", typeBoolean: "bit", typeTimestamp: "datetime2", typeBytes: "varbinary(max)", typeJSON: "nvarchar(max)",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"nvarchar", "nchar", "ntext", "varchar in UTF-8", "char in UTF-8", "uniqueidentifier"},
-		typeInteger: {"int", "bigint", "decimal", "numeric"}, typeBigint: {"bigint", "decimal", "numeric"},
-		typeDouble: {"float"}, typeNumeric: {"decimal", "numeric"}, typeBoolean: {"bit"},
+		typeText:    {"nvarchar", "nchar", "ntext", "varchar in UTF-8", "char in UTF-8", "uniqueidentifier", "date", "time"},
+		typeInteger: {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "real", "float"},
+		typeBigint:  {"bigint", "decimal", "numeric", "float"},
+		typeDouble:  {"float", "real"}, typeNumeric: {"decimal", "numeric"}, typeBoolean: {"bit"},
 		typeTimestamp: {"datetime2", "datetimeoffset"}, typeBytes: {"varbinary", "binary", "image"},
 		typeJSON: {"nvarchar", "varchar in UTF-8", "json"},
-		// store none of the types unchanged
-		"": {"tinyint", "smallint", "real", "money", "smallmoney", "date", "time", "datetime", "smalldatetime", "varchar", "char", "text"},
+	},
+	guards: map[columnType]map[string]func(string) guard{
+		typeText:    {"date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeInteger: {"real": fixed(exactIn(24))}, typeBigint: {"float": fixed(exactIn(53))},
 	},
 	argument: sqlServerArgument,
 }

@@ -1,17 +1,14 @@
-//go:build sqlserver
-
 package pipeline
 
 import (
 	"database/sql"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
-
-func init() { servers = append(servers, sqlservertest.Around) }
 
 var sqlServerEngine = testedEngine{
 	database: emptyDatabases(sqlservertest.Database), dialect: audit.SQLServer(),
@@ -33,6 +30,9 @@ var sqlServerEngine = testedEngine{
 		want: "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> none\n" +
 			`größe 1 9007199254740993 2.5 11.0 true 2026-01-31 08:30:00.500001 2 {"x":[1.0]} none`,
 	},
+	leavesOut: map[string]leavesOutCase{
+		"key": {"CREATE TABLE flights (hub_partition nvarchar(9), sequence_number bigint, date nvarchar(9), delay int PRIMARY KEY)", "2627"},
+	},
 	statement: statementCase{
 		table: "CREATE TABLE last (origin nvarchar(9) PRIMARY KEY, delay int CHECK (delay < 100), n int, price decimal(9,2), at datetime2(6), raw nvarchar(max))",
 		sql: `      UPDATE last SET delay = :delay, n = n + 1 WHERE origin = :origin; -- :not a parameter
@@ -43,14 +43,31 @@ var sqlServerEngine = testedEngine{
 		refused: "547",
 	},
 	targets: map[string]targetCase{
-		"narrow": {"CREATE TABLE flights (hub_partition nvarchar(9), sequence_number bigint, date nvarchar(9), delay smallint)", flightsTarget,
-			"table flights: column delay is smallint, which can't hold the mapping's integer: change one of them"},
+		"narrow": {"CREATE TABLE flights (hub_partition nvarchar(9), sequence_number int, date nvarchar(9), delay smallint)", flightsTarget,
+			"table flights: column sequence_number is int, which can't hold the mapping's bigint: change one of them"},
 		"varchar": {"CREATE TABLE flights (hub_partition varchar(9), sequence_number bigint, date nvarchar(9), delay int)", flightsTarget,
 			"table flights: column hub_partition is varchar, which can't hold the mapping's text: change one of them"},
 		"identity": {"CREATE TABLE flights (hub_partition nvarchar(9), sequence_number bigint IDENTITY, date nvarchar(9), delay int)", flightsTarget,
 			"table flights: column sequence_number is generated and takes no values: remove it from the mapping"},
 		"fits": {"CREATE TABLE flights (id bigint IDENTITY PRIMARY KEY, HUB_PARTITION nvarchar(9), sequence_number decimal(20), date nvarchar(9), delay bigint, " +
 			"at datetime2 NOT NULL DEFAULT SYSUTCDATETIME(), n int NOT NULL DEFAULT 2, twice AS (delay * 2))", flightsTarget, ""},
+	},
+	kinds: columnKinds{
+		dialect: &sqlServerDialect, escaped: strings.NewReplacer("'", "''"), texts: "N", bytes: "0x%x", slow: true,
+		kinds: []string{"nvarchar(200)", "nvarchar(3)", "nchar(200)", "nvarchar(max)", "ntext", "varchar(200)", "char(9)", "text", "uniqueidentifier", "tinyint", "smallint", "int", "bigint", "decimal(38,18)",
+			"decimal(9,1)", "numeric(20)", "real", "float", "money", "smallmoney", "bit", "date", "time", "datetime", "smalldatetime", "datetime2", "datetime2(0)", "datetimeoffset",
+			"varbinary(max)", "varbinary(9)", "binary(9)", "image", "xml", "sql_variant"},
+		shown: func(kind string) string {
+			switch {
+			case strings.Contains(kind, "binary"), kind == "image":
+				return "CONVERT(varchar(200), CAST(c AS varbinary(99)), 1)"
+			case strings.Contains(kind, "char"), kind == "ntext", kind == "text", kind == "uniqueidentifier", kind == "xml":
+				return "CAST(c AS nvarchar(400))"
+			case kind == "float", kind == "real":
+				return "CONVERT(varchar(99), c, 3)"
+			}
+			return "CONVERT(varchar(99), c, 121)"
+		},
 	},
 }
 
@@ -68,3 +85,5 @@ func TestSQLServerCheck(t *testing.T) {
 		}
 	})
 }
+
+func TestSQLServerColumnTypes(t *testing.T) { sqlServerEngine.testColumnTypes(t) }

@@ -77,6 +77,16 @@ func OpenContainer(ctx context.Context, at BlobConnection, group sluice.Group) (
 	return openStores(ctx, b, group)
 }
 
+// storedGroup returns a group as it is written if the stores have it, else in the only other spelling
+// that they have of it: whether the group's log ignores case is not known here.
+func storedGroup(ctx context.Context, group sluice.Group, parts *Parts) (sluice.Group, error) {
+	known, err := driver.Spellings(ctx, group, parts.Leases, parts.Checkpoints)
+	if err == nil && len(known) == 1 {
+		group = known[0]
+	}
+	return group, err
+}
+
 // name is a URL without its query, which may hold a signature.
 func name(url string) string {
 	plain, _, _ := strings.Cut(url, "?")
@@ -87,6 +97,10 @@ func openStores(ctx context.Context, db database, group sluice.Group) (*Stores, 
 	parts := &Parts{Group: group}
 	if err := db.open(ctx, &Pipeline{Group: group}, parts); err != nil {
 		return nil, err
+	}
+	group, err := storedGroup(ctx, group, parts)
+	if err != nil {
+		return nil, errors.Join(err, parts.Close(ctx))
 	}
 	return &Stores{group, parts.Leases, parts.DeadLetters, parts.Checkpoints, parts}, nil
 }

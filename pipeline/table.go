@@ -19,9 +19,11 @@ type dialect struct {
 	unnumbered bool
 	// declare has the type of a new table's column for each type.
 	declare map[columnType]string
-	// accepts lists the kinds of existing columns that store a type's values
-	// unchanged. Kinds that are in none of the lists are not checked.
+	// accepts lists the kinds of existing columns that store a type's values unchanged, or refuse
+	// them. A kind that is in none of the lists is up to the catalog.
 	accepts map[columnType][]string
+	// guards lists, for types and kinds, what refuses the values that such a column would change.
+	guards map[columnType]map[string]func(kind string) guard
 	// argument converts a value for the driver; nil: it takes them as they are.
 	argument func(t columnType, value any) any
 }
@@ -40,19 +42,29 @@ const (
 
 // catalog answers what a target must know of a database before it writes to it.
 type catalog interface {
+	// safe returns a [sluice.UnsafeTableError] for a table whose rows do not come and go with their
+	// transaction.
+	safe(ctx context.Context, table string) error
 	// columns lists a table's columns, none if there is no such table.
 	columns(ctx context.Context, table string) ([]existingColumn, error)
 	// create runs a CREATE TABLE. Another process may do the same at the same time.
 	create(ctx context.Context, sql string) error
 	// parameters prepares a statement with count parameters, and returns their
 	// kinds, nil if the database does not know them.
-	parameters(ctx context.Context, sql string, count int) ([]string, error)
+	parameters(ctx context.Context, sql string, count int) ([]existingColumn, error)
 }
 
-// existingColumn is a column of an existing table.
+// castingCatalog is the catalog of a database whose types are not all in dialect.accepts.
+type castingCatalog interface {
+	// casts returns why the database does not make values of a kind of the texts, nil if it does.
+	casts(ctx context.Context, kind existingColumn, texts []string) error
+}
+
+// existingColumn is a column of an existing table, or a parameter of a statement.
 type existingColumn struct {
 	name      string
-	kind      string // as dialect.accepts calls it
+	kind      string // as dialect.accepts calls it, perhaps with more in parentheses
+	cast      string // the type as SQL writes it, of a castingCatalog
 	required  bool   // it is NOT NULL and has no default
 	generated bool   // it takes no values
 }
@@ -80,7 +92,11 @@ func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 			return fmt.Errorf("create table %s: %w", t.table, cmp.Or(failed, err, errors.New("it does not exist afterwards")))
 		}
 	}
-	return t.checkTable(columns)
+	if err := c.safe(ctx, t.table); err != nil {
+		return err
+	}
+	t.guards, err = t.checkTable(ctx, c, columns)
+	return err
 }
 
 // definition is the CREATE TABLE of the mapping: columns and types, no
@@ -98,28 +114,54 @@ func (t *target) definition() string {
 	return "CREATE TABLE IF NOT EXISTS " + rest
 }
 
-func (t *target) checkTable(columns []existingColumn) error {
-	for _, c := range t.mapping.columns {
+// checkTable returns what guards the columns. The error has all that is wrong.
+func (t *target) checkTable(ctx context.Context, catalog catalog, columns []existingColumn) (guards, error) {
+	var wrong problems
+	list := make(guards, len(t.mapping.columns))
+	for n, c := range t.mapping.columns {
 		i := slices.IndexFunc(columns, func(e existingColumn) bool { return t.sameName(e.name, c.name) })
 		if i < 0 {
-			return fmt.Errorf("table %s has no column %s: it has %s", t.table, c.name, listed(columns))
+			wrong.addf("table %s has no column %s: it has %s", t.table, c.name, listed(columns))
+			continue
 		}
 		e := columns[i]
-		if e.generated {
-			return fmt.Errorf("table %s: column %s is generated and takes no values: remove it from the mapping", t.table, e.name)
+		switch why := t.dialect.fits(ctx, catalog, c.typ, e); {
+		case e.generated:
+			wrong.addf("table %s: column %s is generated and takes no values: remove it from the mapping", t.table, e.name)
+		case why != nil:
+			wrong.addf("table %s: column %s is %s, which can't hold the mapping's %s%s: change one of them", t.table, e.name, e.kind, c.typ, why)
 		}
-		if !t.dialect.fits(c.typ, e.kind) {
-			return fmt.Errorf("table %s: column %s is %s, which can't hold the mapping's %s: change one of them", t.table, e.name, e.kind, c.typ)
-		}
+		list[n] = t.dialect.guard(c.typ, e)
 	}
 	for _, e := range columns {
 		mapped := slices.ContainsFunc(t.mapping.columns, func(c column) bool { return t.sameName(e.name, c.name) })
 		if e.required && !mapped {
-			return fmt.Errorf("table %s: column %s must have a value and has no default: add it to the mapping", t.table, e.name)
+			wrong.addf("table %s: column %s must have a value and has no default: add it to the mapping", t.table, e.name)
 		}
 	}
-	return nil
+	return list, wrong.err()
 }
+
+// problems are errors of one place, each with a line of its own.
+type problems []error
+
+func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
+// err returns the only problem, or all of them.
+func (p problems) err() error {
+	switch len(p) {
+	case 0:
+		return nil
+	case 1:
+		return p[0]
+	}
+	return p
+}
+
+func (p problems) Error() string { return errors.Join(p...).Error() }
+
+// Unwrap returns the problems.
+func (p problems) Unwrap() []error { return p }
 
 // sameName compares names of columns, of which only PostgreSQL respects the case.
 func (t *target) sameName(a, b string) bool {
@@ -139,27 +181,63 @@ func (t *target) checkStatement(ctx context.Context, c catalog) error {
 	if err != nil {
 		return fmt.Errorf("prepare the statement: %w", err)
 	}
+	var wrong problems
+	list := make(guards, len(t.mapping.columns))
 	for i, kind := range kinds {
-		if p := t.mapping.columns[i]; !t.dialect.fits(p.typ, kind) {
-			return fmt.Errorf("parameter %s is %s in the statement, which can't hold the mapping's %s: change the type, or write a cast such as :%s::%s",
-				p.name, kind, p.typ, p.name, t.dialect.declare[p.typ])
+		p := t.mapping.columns[i]
+		if why := t.dialect.fits(ctx, c, p.typ, kind); why != nil {
+			wrong.addf("parameter %s is %s in the statement, which can't hold the mapping's %s%s: change the type, or write a cast such as :%s::%s",
+				p.name, kind.kind, p.typ, why, p.name, t.dialect.declare[p.typ])
 		}
+		list[i] = t.dialect.guard(p.typ, kind)
+	}
+	t.guards = list
+	return wrong.err()
+}
+
+// errNotListed is why a type does not fit a kind: the dialect knows both.
+var errNotListed = errors.New("")
+
+// fits returns why columns of a kind do not store the values of a type unchanged, nil if they do.
+// Of a kind that the dialect does not know the database must make values of samples.
+func (d *dialect) fits(ctx context.Context, c catalog, t columnType, of existingColumn) error {
+	kind, _, _ := strings.Cut(of.kind, "(")
+	if slices.Contains(d.accepts[t], kind) {
+		return nil
+	}
+	for _, kinds := range d.accepts {
+		if slices.Contains(kinds, kind) {
+			return errNotListed
+		}
+	}
+	if asks, ok := c.(castingCatalog); ok {
+		if err := asks.casts(ctx, of, samples[t]); err != nil {
+			return fmt.Errorf(" (%w)", err)
+		}
+		return nil
+	}
+	return errNotListed
+}
+
+// samples are texts of each type that a column for it takes.
+var samples = map[columnType][]string{
+	typeText:    {""}, // of which the database says only whether the type takes any text
+	typeInteger: {"12", "-7"}, typeBigint: {"12", "-7"}, typeDouble: {"1.5", "-2e+30"}, typeNumeric: {"12345.67", "-12"},
+	typeBoolean: {"true", "false"}, typeTimestamp: {"2026-07-08 21:04:05.678901+00"}, typeBytes: {`\x00ff`},
+	typeJSON: {`{"a": [1]}`, `"a"`, `12`},
+}
+
+// guard returns what guards a column of a kind against values of a type; nil: nothing does.
+func (d *dialect) guard(t columnType, of existingColumn) guard {
+	kind, _, _ := strings.Cut(of.kind, "(")
+	if guarding := d.guards[t][kind]; guarding != nil {
+		return guarding(of.kind)
 	}
 	return nil
 }
 
-// fits reports whether columns of a kind store values of a type unchanged.
-func (d *dialect) fits(t columnType, kind string) bool {
-	if slices.Contains(d.accepts[t], kind) {
-		return true
-	}
-	for _, kinds := range d.accepts {
-		if slices.Contains(kinds, kind) {
-			return false
-		}
-	}
-	return true
-}
+// fixed makes the same guard for each kind.
+func fixed(g guard) func(string) guard { return func(string) guard { return g } }
 
 // quoteTable quotes a table's name, with or without a schema.
 func (d *dialect) quoteTable(table string) string {
@@ -179,8 +257,9 @@ func (d *dialect) quote(name string) string {
 type emptyCatalog struct{}
 
 func (emptyCatalog) columns(context.Context, string) ([]existingColumn, error) { return nil, nil }
+func (emptyCatalog) safe(context.Context, string) error                        { return nil }
 func (emptyCatalog) create(context.Context, string) error                      { return nil }
 
-func (emptyCatalog) parameters(context.Context, string, int) ([]string, error) {
+func (emptyCatalog) parameters(context.Context, string, int) ([]existingColumn, error) {
 	return nil, errors.New("the database does not exist yet: create it, and the tables that the statement needs")
 }

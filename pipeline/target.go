@@ -22,6 +22,8 @@ type target struct {
 	statement statement // empty if there is a table
 
 	identities *identityQuery // nil: none
+
+	guards guards // of the columns, as they were at the start
 }
 
 // maxColumns is PostgreSQL's limit, below SQLite's.

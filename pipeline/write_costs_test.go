@@ -33,10 +33,7 @@ func costEvents(n int) []*sluice.Event {
 func TestMappingAllocations(t *testing.T) {
 	m, events := mappingOf(t, costColumns), costEvents(1000)
 	cells := make(copyCells, len(m.columns))
-	for i, takes := range []cellKind{cellText, cellInteger, cellText, cellTime, cellInteger, cellInteger, cellText} {
-		cells[i].takes = takes
-	}
-	row, i := m.each(events, cells.box), 0
+	row, i := m.each(events, cells.box, nil), 0
 	if n := testing.AllocsPerRun(len(events)-2, func() {
 		if _, err := row(i); err != nil {
 			t.Fatal(err)
@@ -48,7 +45,7 @@ func TestMappingAllocations(t *testing.T) {
 
 	result := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
-			if _, err := m.rows(events); err != nil {
+			if _, err := m.rows(events, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

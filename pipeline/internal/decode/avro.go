@@ -17,7 +17,7 @@ type AvroSchema struct{ schema *avro.Schema }
 
 // ParseAvro parses the text of a schema file (.avsc).
 func ParseAvro(text string) (*AvroSchema, error) {
-	schema, err := avro.Parse(text, logicalTypes...)
+	schema, err := avro.Parse(withoutInvalid(text), logicalTypes...)
 	if err != nil {
 		return nil, oneLine(err, "avro: ")
 	}

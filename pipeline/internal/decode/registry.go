@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
 // Registry is a schema registry: it has the schemas that bodies were written with. Its implementations
@@ -76,7 +77,7 @@ func newRegistryClient(base string, config *tls.Config) *registryClient {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = config
 	return &registryClient{base: strings.TrimSuffix(base, "/"), http: &http.Client{
-		Transport:     transport,
+		Transport:     finalanswer.Transport(transport),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

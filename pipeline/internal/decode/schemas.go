@@ -45,11 +45,11 @@ func (e *avroFrom) json(ctx context.Context, body []byte, contentType string, li
 func (r *registered) avro() (*AvroSchema, error) {
 	var cache avro.SchemaCache
 	for _, ref := range r.references {
-		if _, err := cache.Parse(ref.text, logicalTypes...); err != nil {
+		if _, err := cache.Parse(withoutInvalid(ref.text), logicalTypes...); err != nil {
 			return nil, fmt.Errorf("%s: %w", ref.name, oneLine(err, "avro: "))
 		}
 	}
-	schema, err := cache.Parse(r.text, logicalTypes...)
+	schema, err := cache.Parse(withoutInvalid(r.text), logicalTypes...)
 	if err != nil {
 		return nil, oneLine(err, "avro: ")
 	}

@@ -1,0 +1,280 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice"
+	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
+)
+
+// postgresHandler writes batches to the target.
+func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
+	names, known := t.mapping.names(), new(knownTable)
+	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+		if t.table != "" {
+			return known.copyRows(ctx, tx, t, names, b.Events)
+		}
+		rows, err := t.mapping.rows(b.Events, t.guards)
+		if err != nil {
+			return err
+		}
+		var batch pgx.Batch
+		for _, row := range rows {
+			if err := asTexts(row); err != nil {
+				return err
+			}
+			batch.Queue(t.statement.text, row...)
+		}
+		results := tx.SendBatch(ctx, &batch)
+		for i := range rows {
+			if _, err := results.Exec(); err != nil {
+				results.Close()
+				return &sluice.EventError{Index: i, Err: err}
+			}
+		}
+		return results.Close()
+	}
+}
+
+// asTexts makes texts of values, which pgx sends as they are: the server parses them for the types
+// of the parameters.
+func asTexts(row []any) error {
+	for i, value := range row {
+		if _, is := value.(string); is || value == nil {
+			continue
+		}
+		text, err := internalpostgres.TextOf(value)
+		if err != nil {
+			return err
+		}
+		row[i] = text
+	}
+	return nil
+}
+
+// copyRows writes a row for each event by COPY.
+func (k *knownTable) copyRows(ctx context.Context, tx pgx.Tx, t *target, names []string, events []*sluice.Event) error {
+	cells := make(copyCells, len(names))
+	var row func(i int) ([]any, error)
+	insert := internalpostgres.Copy{
+		Table: strings.Split(t.table, "."), Columns: names,
+		Check: func(now internalpostgres.Columns) (binary bool, err error) {
+			g, binary, err := k.check(ctx, t, tx, now)
+			row = t.mapping.each(events, cells.box, g)
+			return binary, err
+		},
+		Row: func(i int) ([]any, error) {
+			if i == len(events) {
+				return nil, io.EOF
+			}
+			return row(i)
+		},
+	}
+	taken, err := insert.Into(ctx, tx)
+	failed, ofRow := errors.AsType[*internalpostgres.RowFailed](err)
+	refused, named := errors.AsType[*internalpostgres.CopyError](err)
+	switch _, changed := errors.AsType[*internalpostgres.ColumnsError](err); {
+	case ofRow && failed.Err != nil:
+		return failed.Err
+	case ofRow:
+		return &sluice.PanicError{Value: failed.Panic, Stack: failed.Stack}
+	case named:
+		return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+	case changed:
+		k.changed()
+	case err == nil && taken != int64(len(events)):
+		err = internalpostgres.RowsLeftOut(taken, len(events))
+	case err == nil:
+		return nil
+	}
+	return fmt.Errorf("insert into %s: %w", t.table, err)
+}
+
+// copyCells has a value for each column of a row on its way to COPY: a pointer to one takes no
+// allocation, where an any of the value itself costs one or two.
+type copyCells []cell
+
+// box implements [boxing]. The value lasts until the next one of its column.
+func (cells copyCells) box(column int, c cell) any {
+	cells[column] = c
+	return &cells[column]
+}
+
+// knownTable is what the columns of a table were when they were checked last.
+type knownTable struct {
+	mu       sync.Mutex
+	columns  internalpostgres.Columns // nil: not checked
+	guards   guards
+	binary   bool // all are among binaryTypes
+	reported bool // that they have changed since
+}
+
+// binaryTypes are the types of columns whose binary form a cell has. The text form costs PostgreSQL
+// a third more for an event of 1 KB.
+var binaryTypes = map[columnType][]string{
+	typeText: {"text", "varchar"}, typeInteger: {"int4", "int8"}, typeBigint: {"int8"}, typeDouble: {"float8"}, typeBoolean: {"bool"},
+	typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
+}
+
+// allBinary reports whether all columns of a mapping are of such types.
+func (m *mapping) allBinary(columns internalpostgres.Columns) bool {
+	for _, c := range m.columns {
+		if !slices.ContainsFunc(columns, func(e internalpostgres.Column) bool {
+			return e.Name == c.name && !e.IsDomain() && slices.Contains(binaryTypes[c.typ], e.Base)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// check compares the columns with those that were checked, and checks them again if they have
+// changed. It returns what guards them, and whether they take the binary form. A change is an error
+// once, so that it is reported, and the batch is repeated; if the columns do not fit any more,
+// until they do.
+func (k *knownTable) check(ctx context.Context, t *target, tx pgx.Tx, now internalpostgres.Columns) (g guards, binary bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.columns != nil && k.columns.Same(now) {
+		return k.guards, k.binary, nil
+	}
+	changes := k.columns.Changes(now)
+	g, err = t.checkTable(ctx, postgresCatalog{tx}, existing(now))
+	if err != nil {
+		return nil, false, errors.New(strings.Join(append(changes, strings.Split(err.Error(), "\n")...), "; "))
+	}
+	report := len(changes) > 0 && !k.reported
+	k.columns, k.guards, k.binary, k.reported = now, g, t.mapping.allBinary(now), false
+	if report {
+		return nil, false, internalpostgres.Changed(changes)
+	}
+	return g, k.binary, nil
+}
+
+// changed notes that an error has reported a change.
+func (k *knownTable) changed() {
+	k.mu.Lock()
+	k.reported = true
+	k.mu.Unlock()
+}
+
+// existing returns columns as a dialect sees them. Of those that a copy writes to, none is
+// generated, and whether others must have a value is up to the server.
+func existing(columns internalpostgres.Columns) []existingColumn {
+	list := make([]existingColumn, len(columns))
+	for i, c := range columns {
+		list[i] = existingColumn{name: c.Name, kind: c.Base, cast: c.Cast}
+	}
+	return list
+}
+
+// postgresQuerier is a pool, or a transaction.
+type postgresQuerier interface {
+	internalpostgres.Querier
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// postgresCatalog implements [castingCatalog].
+type postgresCatalog struct{ db postgresQuerier }
+
+func (c postgresCatalog) safe(ctx context.Context, table string) error {
+	return internalpostgres.CheckTable(ctx, c.db, postgresDialect.quoteTable(table))
+}
+
+func (c postgresCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
+	rows, err := c.db.Query(ctx,
+		`SELECT attname, attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> '' OR attidentity = 'a'
+		 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, postgresDialect.quoteTable(table))
+	if err != nil {
+		return nil, err
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e existingColumn, err error) {
+		err = row.Scan(&e.name, &e.required, &e.generated)
+		return e, err
+	})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	types, err := internalpostgres.ColumnsOf(ctx, c.db, postgresDialect.quoteTable(table))
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range list {
+		for _, is := range existing(types) {
+			if is.name == e.name {
+				list[i].kind, list[i].cast = is.kind, is.cast
+			}
+		}
+	}
+	return list, nil
+}
+
+func (c postgresCatalog) create(ctx context.Context, sql string) error {
+	_, err := c.db.Exec(ctx, sql)
+	return err
+}
+
+// within runs a function in a transaction, or in a savepoint of one, and rolls back.
+func (c postgresCatalog) within(ctx context.Context, do func(pgx.Tx) error) error {
+	tx, err := c.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(tx)
+	if back := tx.Rollback(ctx); err == nil {
+		err = back
+	}
+	return err
+}
+
+// casts makes values of the texts, as COPY does. Of the empty text only a type that takes no text
+// at all is an error. Money counts only if it is the number that the text is: its separators are
+// the locale's.
+func (c postgresCatalog) casts(ctx context.Context, of existingColumn, texts []string) error {
+	for _, text := range texts {
+		quoted := internalpostgres.Literal(text)
+		query := "SELECT " + quoted + "::" + of.cast + " IS NULL"
+		if of.kind == "money" && text != "" {
+			query = "SELECT 1 / (" + quoted + "::money::numeric = " + quoted + "::numeric)::int"
+		}
+		err := c.within(ctx, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, query); return err })
+		if err != nil && (text != "" || internalpostgres.NoInput(err)) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c postgresCatalog) parameters(ctx context.Context, sql string, _ int) (kinds []existingColumn, err error) {
+	err = c.within(ctx, func(tx pgx.Tx) error {
+		described, err := tx.Conn().Prepare(ctx, "", sql)
+		if err != nil {
+			return err
+		}
+		kinds, err = parameterKinds(ctx, tx, described.ParamOIDs)
+		return err
+	})
+	return kinds, err
+}
+
+func parameterKinds(ctx context.Context, tx pgx.Tx, oids []uint32) ([]existingColumn, error) {
+	kinds := make([]existingColumn, len(oids))
+	for i, oid := range oids {
+		is, err := internalpostgres.TypeOf(ctx, tx, oid)
+		if err != nil {
+			return nil, err
+		}
+		kinds[i] = existingColumn{kind: is.Base, cast: is.Cast}
+	}
+	return kinds, nil
+}
