@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func asAzure(hubs emulator.EventHubsAsAzure) *emulator.Config {
@@ -37,6 +38,7 @@ func atOffset(offset string) *azeventhubs.PartitionClientOptions {
 
 // Runtime information is that of some time ago, while receivers get new events at once.
 func TestStaleRuntime(t *testing.T) {
+	need.RealTime(t)
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{StaleRuntime: 400 * time.Millisecond}))
 	p, c := producer(t, srv, "h"), consumer(t, srv, "h", "$Default", "")
 	sent := time.Now()
@@ -144,6 +146,7 @@ func TestInexactBeginning(t *testing.T) {
 // The namespace answers so many requests for runtime information in a second, then refuses
 // them as server-busy.
 func TestRuntimeCalls(t *testing.T) {
+	need.RealTime(t)
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{RuntimeCalls: 5}))
 	c := consumer(t, srv, "h", "$Default", "")
 	properties(t, c) // connect
@@ -205,6 +208,7 @@ func TestConnectionQuota(t *testing.T) {
 // A link without messages for the time is detached: a sender that sends nothing, a receiver
 // that gives no credit. A receiver that waits for events is not idle, nor is $management.
 func TestIdleLink(t *testing.T) {
+	need.RealTime(t)
 	const limit = 200 * time.Millisecond
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{IdleLink: limit}))
 	var waiting, idle *amqp.Receiver
@@ -247,6 +251,7 @@ func TestIdleLink(t *testing.T) {
 
 // A connection without links is closed; one that never had a link, after a fifth of the time.
 func TestIdleConnection(t *testing.T) {
+	need.RealTime(t)
 	srv := start(t, one("h", 1), asAzure(emulator.EventHubsAsAzure{IdleConnection: time.Second}))
 	const fifth = 200 * time.Millisecond
 	for _, hasLink := range []bool{false, true} {

@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // busAsAzure starts a namespace with these behaviours, and returns a client and a sender.
@@ -125,6 +126,7 @@ func TestBusConnectionQuotas(t *testing.T) {
 }
 
 func TestBusIdle(t *testing.T) {
+	need.RealTime(t)
 	srv, _, _ := busAsAzure(t, emulator.ServiceBusAsAzure{IdleLink: 50 * time.Millisecond}, false)
 	conn, err := amqp.Dial(within(t), "amqp://"+srv.Addr(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	must(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func startIssuer(t *testing.T, cfg *emulator.IssuerConfig) *emulator.Issuer {
@@ -114,6 +115,7 @@ func TestEntraTokens(t *testing.T) {
 
 // Tokens expire, and links with them.
 func TestEntraExpiry(t *testing.T) {
+	need.RealTime(t)
 	issuer := startIssuer(t, &emulator.IssuerConfig{Lifetime: 2 * time.Second})
 	srv := start(t, one("h", 1), &emulator.Config{Issuer: issuer})
 	s := session(t, srv)

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // A receiver that drains gets what there is, and its credit back.
@@ -126,6 +127,7 @@ func TestSlowReadersOfOneClient(t *testing.T) {
 // empty frames in time, and stays connected: if the link were attached again, a
 // receiver without retries would see an error.
 func TestIdleReceiver(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	for ctx := within(t); ; {
 		longest := watchStalls()

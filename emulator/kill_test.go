@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // dirVariable and busVariable make the test binary an emulator over the directory that
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 // child starts an emulator in a process of its own.
 func child(t *testing.T, variable, dir string) (connection string, kill func()) {
 	t.Helper()
+	need.RealTime(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), variable+"="+dir)
 	cmd.Stderr = os.Stderr
@@ -138,6 +140,7 @@ func TestKill(t *testing.T) {
 		for i, e := range receive(t, pc, int(props.LastEnqueuedSequenceNumber)+1) {
 			name := string(e.Body)
 			if e.SequenceNumber != int64(i) || stored[name] || !sent[name] {
+				need.Verdict(t)
 				t.Errorf("event %d has sequence number %d and is %q, a repeat: %v, sent: %v", i, e.SequenceNumber, name, stored[name], sent[name])
 			}
 			stored[name] = true
@@ -145,12 +148,14 @@ func TestKill(t *testing.T) {
 	}
 	for name := range accepted {
 		if !stored[name] {
+			need.Verdict(t)
 			t.Errorf("event %q was accepted and is lost", name)
 		}
 	}
 	for name := range stored { // a batch is there as a whole, or not at all
 		for j := range 3 {
 			if other := name[:len(name)-1] + fmt.Sprint(j); !stored[other] {
+				need.Verdict(t)
 				t.Errorf("event %q is there without %q of the same batch", name, other)
 			}
 		}

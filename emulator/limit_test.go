@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // What is larger than the limit is refused, by the client if it knows the limit, else by the server; what just fits is taken.
@@ -65,6 +66,7 @@ func TestMessageLimit(t *testing.T) {
 
 // Old events go, and a reader goes on.
 func TestRetention(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	const retention = 5 * time.Second
 	var p *azeventhubs.ProducerClient

@@ -23,6 +23,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestTLS(t *testing.T) {
@@ -398,6 +399,7 @@ func TestNoToken(t *testing.T) {
 
 // When a token expires and no new one was put, the links that it allowed are detached.
 func TestExpiredToken(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}})
 	s := session(t, srv)

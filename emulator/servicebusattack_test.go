@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/amqp"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // manyProperties is an encoded message with that many application properties.
@@ -22,6 +23,7 @@ func manyProperties(prefix string, n int) (message []byte, properties amqp.Map) 
 // product of the numbers of properties: a request of 64 KiB would hold the lock for
 // many seconds.
 func TestEditsTakeLinearTime(t *testing.T) {
+	need.RealTime(t)
 	message, _ := manyProperties("m", 100_000)
 	_, changes := manyProperties("c", 20_000)
 	edit := editProperties(changes, 8<<20)

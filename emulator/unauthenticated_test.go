@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The encoding of AMQP that an attack needs (sections 1.6 and 2.7).
@@ -120,6 +121,7 @@ func attacks() map[string][]byte {
 // 1,000 connections without a token, each doing its worst, take at most 100 MiB; a client with
 // a key is served all the same.
 func TestUnauthenticatedMemory(t *testing.T) {
+	need.RealTime(t)
 	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "all", Secret: "c2VjcmV0"}}})
 	kinds := attacks()
 	const most = 100 << 10 // a connection: 100 MiB for 1,000
@@ -195,6 +197,7 @@ func memory() int64 {
 
 // A connection that proves no right within the time is closed, whatever it does meanwhile.
 func TestAuthenticationTimeout(t *testing.T) {
+	need.RealTime(t)
 	const timeout = 300 * time.Millisecond
 	srv := start(t, one("h", 1), &emulator.Config{Keys: []emulator.Key{{Name: "all", Secret: "c2VjcmV0"}}, AuthTimeout: timeout})
 	for name, bytes := range attacks() {

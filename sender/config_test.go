@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -96,6 +97,7 @@ func TestOnRejected(t *testing.T) {
 
 // A busy service is asked for the size of a batch again.
 func TestMaxBatchBytesRepeatsBusy(t *testing.T) {
+	need.RealTime(t)
 	busy := &emulator.AsAzure{Seed: 1}
 	busy.EventHubs.RandomBusy, busy.ServiceBus.RandomBusy = 0.3, 0.3
 	srv, bus := start(t, 2, &emulator.Config{AsAzure: busy}), startBus(t, &emulator.ServiceBusConfig{AsAzure: busy})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -262,6 +263,7 @@ func checkReport(t testing.TB, report sender.Report, times map[int64]int) {
 			ok = n <= 1 || duplicate[int64(i)]
 		}
 		if !ok {
+			need.Verdict(t)
 			t.Fatalf("message %d is %q by the report, duplicate: %t, and is there %d times", i, outcome, duplicate[int64(i)], n)
 		}
 	}
@@ -270,6 +272,7 @@ func checkReport(t testing.TB, report sender.Report, times map[int64]int) {
 	}
 	for i := range times {
 		if i >= report.Taken {
+			need.Verdict(t)
 			t.Fatalf("message %d is there, but only %d were taken", i, report.Taken)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
 	"github.com/sluice-go/sluice/internal/proof/freeport"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -128,6 +129,7 @@ func (m *killable) open() sender.Transport {
 // it again, or once for good. The report agrees with what is on the emulator's
 // disk, message by message.
 func TestKilled(t *testing.T) {
+	need.RealTime(t)
 	for name, revive := range targets {
 		for end, returns := range map[string]bool{"returns": true, "is gone": false} {
 			t.Run(name+" "+end, func(t *testing.T) {

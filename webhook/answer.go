@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -139,30 +140,31 @@ type rejection struct {
 }
 
 // parseAnswer returns the events that the answer of success to n events rejects. An answer that
-// seems to name events and cannot be read is an error: a rejected event must not count as done.
-func parseAnswer(status int, body []byte, n int) ([]rejection, error) {
-	text := strings.TrimSpace(string(body))
+// seems to name events, or that is not what it says, is an error: a rejected event must not count
+// as done.
+func parseAnswer(a *answer, n int) ([]rejection, error) {
+	text, err := a.text()
+	if err != nil {
+		return nil, err
+	}
 	if !strings.HasPrefix(text, "{") {
-		if status == http.StatusMultiStatus {
+		switch {
+		case a.status == http.StatusMultiStatus, namesEvents(text):
 			return nil, errors.New(`the answer must be {"failed":[{"index":0,"error":"…"}]}`)
+		case a.json && text != "" && !json.Valid([]byte(text)):
+			return nil, errors.New("the answer says that it is JSON, and is not: correct its Content-Type")
 		}
 		return nil, nil
 	}
-	var answer struct{ Failed json.RawMessage }
-	var failed []struct {
-		Index *int
-		Error json.RawMessage
-	}
-	err := json.Unmarshal([]byte(text), &answer)
-	switch {
-	case err == nil && answer.Failed != nil:
-		err = json.Unmarshal(answer.Failed, &failed) // an empty list may be written null
-	case err == nil && status == http.StatusMultiStatus:
+	var answer struct{ Failed failedList }
+	err = json.Unmarshal([]byte(text), &answer)
+	if err == nil && a.status == http.StatusMultiStatus && !answer.Failed.found {
 		return nil, errors.New(`the answer has no list "failed"`)
 	}
 	if err != nil {
 		return nil, fmt.Errorf(`the answer must be {"failed":[{"index":0,"error":"…"}]}: %w`, err)
 	}
+	failed := answer.Failed.entries
 	list := make([]rejection, 0, min(len(failed), n))
 	named := make([]bool, n)
 	for _, f := range failed {
@@ -178,6 +180,61 @@ func parseAnswer(status int, body []byte, n int) ([]rejection, error) {
 		list = append(list, rejection{*f.Index, textOf(f.Error)})
 	}
 	return list, nil
+}
+
+// failedList is the list "failed" of an answer. Null is an empty list.
+type failedList struct {
+	found   bool
+	entries []struct {
+		Index *int
+		Error json.RawMessage
+	}
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. Of two lists in one answer the decoder would take
+// the last alone.
+func (l *failedList) UnmarshalJSON(data []byte) error {
+	if l.found {
+		return errors.New(`the answer has two lists "failed"`)
+	}
+	l.found = true
+	return json.Unmarshal(data, &l.entries)
+}
+
+// text returns the answer without byte order mark and blanks, or an error if it is no plain text: a
+// receiver may compress, or use UTF-16, whatever it was asked for.
+func (a *answer) text() (string, error) {
+	if a.coding != "" {
+		return "", fmt.Errorf("the answer has the content coding %q, though the request asks for none: turn compression off", a.coding)
+	}
+	if bytes.IndexByte(a.body, 0) >= 0 || bytes.HasPrefix(a.body, []byte("\x1f\x8b")) || bytes.HasPrefix(a.body, []byte("\x28\xb5\x2f\xfd")) {
+		return "", errors.New("the answer is no text in UTF-8: turn compression off, and write UTF-8")
+	}
+	return strings.TrimFunc(string(a.body), func(r rune) bool { return r == byteOrderMark || unicode.IsSpace(r) }), nil
+}
+
+const byteOrderMark = '\ufeff'
+
+// namesEvents reports whether a text that is no JSON object has a list of rejected events in it.
+func namesEvents(text string) bool { return strings.Contains(strings.ToLower(text), `"failed`) }
+
+// contentCoding returns the content coding of an answer, empty if it is in none.
+func contentCoding(h http.Header) string {
+	for _, line := range h.Values("Content-Encoding") {
+		for coding := range strings.SplitSeq(line, ",") {
+			if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+				return firstLine(coding)
+			}
+		}
+	}
+	return ""
+}
+
+// saysJSON reports whether the media type of an answer is one of JSON.
+func saysJSON(h http.Header) bool {
+	kind, _, _ := strings.Cut(strings.ToLower(h.Get("Content-Type")), ";")
+	kind = strings.TrimSpace(kind)
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
 // textOf returns the text of an entry's error, which may be any value.

@@ -1,13 +1,17 @@
 package webhook
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,13 +65,27 @@ func TestAnswers(t *testing.T) {
 	status := func(code int) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { http.Error(w, "not\x07 today", code) }
 	}
-	text := func(code int, contentType, body string) func(http.ResponseWriter) {
+	text := func(code int, contentType, body string, header ...string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", contentType)
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Add(header[i], header[i+1])
+			}
 			w.WriteHeader(code)
 			fmt.Fprint(w, body)
 		}
 	}
+	zipped := func(body string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		io.WriteString(z, body)
+		z.Close()
+		return b.String()
+	}
+	coded := func(coding, body string) func(http.ResponseWriter) {
+		return text(200, "application/json", zipped(body), "Content-Encoding", coding)
+	}
+	undeclared := func(body string) func(http.ResponseWriter) { return text(200, "text/plain", zipped(body)) }
 	for _, c := range []struct {
 		name   string
 		answer func(http.ResponseWriter)
@@ -95,6 +113,25 @@ func TestAnswers(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			fmt.Fprint(w, `{"failed":[`)
 		}, "outage", "outage", "no answer: 200 OK, and then: unexpected EOF"},
+		{"200 with a byte order mark", text(200, "text/plain", "\ufeff{\"failed\":[{\"index\":3}]}"), "rejected", "done", ""},
+		{"200 with blanks about the mark", text(200, "application/json", " \n\ufeff {\"failed\":[{\"index\":3}]}"), "rejected", "done", ""},
+		{"200 in gzip", coded("gzip", `{"failed":[{"index":3}]}`), "outage", "outage", `200 OK: the answer has the content coding "gzip", though the request asks for none`},
+		{"200 in gzip that names nothing", coded("gzip", `{"failed":[]}`), "outage", "outage", "content coding"},
+		{"200 in gzip and identity", coded("identity, gzip", "ok"), "outage", "outage", "content coding"},
+		{"200 in another coding", text(200, "", "ok", "Content-Encoding", "br"), "outage", "outage", `content coding "br"`},
+		{"200 in a second coding", text(200, "", "ok", "Content-Encoding", "identity", "Content-Encoding", "zstd"), "outage", "outage", `content coding "zstd"`},
+		{"200 in no coding", text(200, "", "ok", "Content-Encoding", "Identity"), "done", "done", ""},
+		{"200 in gzip that no header names", undeclared(`{"failed":[{"index":3}]}`), "outage", "outage", "the answer is no text"},
+		{"200 in UTF-16", text(200, "text/plain", "\xff\xfe{\x00\"\x00"), "outage", "outage", "the answer is no text"},
+		{"200 with JSON that is none", text(200, "application/json; charset=utf-8", "<html>Sign in</html>"), "outage", "outage", "the answer says that it is JSON, and is not"},
+		{"200 with JSON of a kind that is none", text(200, "application/problem+json", "ok"), "outage", "outage", "the answer says that it is JSON, and is not"},
+		{"200 with two documents", text(200, "application/json", `[] [{"index":3}]`), "outage", "outage", "the answer says that it is JSON, and is not"},
+		{"200 with JSON and no body", text(200, "application/json", ""), "done", "done", ""},
+		{"200 with JSON that is a text", text(200, "application/json", `"ok"`), "done", "done", ""},
+		{"200 with two lists", text(200, "application/json", `{"failed":[{"index":3}],"Failed":[]}`), "outage", "outage", `the answer has two lists "failed"`},
+		{"200 with a list in a text", text(200, "application/json", `"{\"failed\":[{\"index\":3}]}"`), "outage", "outage", `the answer must be {"failed":`},
+		{"200 with a list behind a prefix", text(200, "text/plain", ")]}'\n{\"failed\":[{\"index\":3}]}"), "outage", "outage", `the answer must be {"failed":`},
+		{"200 with a list in a list", text(200, "application/json", `[{"failed":[{"index":3}]}]`), "outage", "outage", `the answer must be {"failed":`},
 		{"301", func(w http.ResponseWriter) { w.WriteHeader(301) }, "outage", "outage", "301 Moved Permanently: redirects are not followed: write the final URL"},
 		{"304", func(w http.ResponseWriter) { w.WriteHeader(304) }, "outage", "outage", ""},
 		{"400", status(400), "rejected", "done", "event 0/3: 400 Bad Request (not today)"},
@@ -125,6 +162,9 @@ func TestAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := newReceiver(t)
 			v.answer = func(w http.ResponseWriter, r *http.Request, ids []int64) bool {
+				if coding := r.Header.Get("Accept-Encoding"); coding != "identity" {
+					t.Errorf("the request accepts the coding %q", coding)
+				}
 				if !slices.Contains(ids, guilty) {
 					return false
 				}
@@ -337,6 +377,106 @@ func TestQueuedDuringRetryAfter(t *testing.T) {
 	})
 }
 
+// TestLongestRetryAfter: of the waits that answers ask for, the longest counts. The handler of
+// Batches and the post that shows whether the receiver works wait too.
+func TestLongestRetryAfter(t *testing.T) {
+	asks := func(w http.ResponseWriter, status, seconds int) bool {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		w.WriteHeader(status)
+		return true
+	}
+	run := func(name string, test func(t *testing.T, v *receiver, s *Sink)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newReceiver(t)
+				test(t, v, open(t, "http://test", &Config{Transport: v, MaxEvents: 1, Concurrency: 2}))
+			})
+		})
+	}
+	wantSilent := func(t *testing.T, v *receiver, requests int, errs ...error) {
+		t.Helper()
+		if kind(errors.Join(errs...)) != "outage" || len(v.sizes()) != requests {
+			t.Errorf("%v after %d requests, want an outage after %d", errs, len(v.sizes()), requests)
+		}
+	}
+	run("of two requests", func(t *testing.T, v *receiver, s *Sink) {
+		v.answer = func(w http.ResponseWriter, _ *http.Request, ids []int64) bool {
+			time.Sleep(time.Duration(ids[0]) * time.Second)
+			return asks(w, 503, 60/int(ids[0]*ids[0]))
+		}
+		post(t, s, message(1), message(2))
+		time.Sleep(30 * time.Second)
+		wantSilent(t, v, 2, post(t, s, message(3))...)
+	})
+	run("handler", func(t *testing.T, v *receiver, s *Sink) {
+		v.answer = func(w http.ResponseWriter, _ *http.Request, _ []int64) bool { return asks(w, 503, 60) }
+		handle, b := s.Handler(Messages), sluice.Batch{Group: group, Partition: "0", Epoch: 1, Events: []*sluice.Event{message(1).Event}}
+		_ = handle(t.Context(), b)
+		time.Sleep(30 * time.Second)
+		wantSilent(t, v, 1, handle(t.Context(), b))
+	})
+	run("witness", func(t *testing.T, v *receiver, s *Sink) {
+		v.answer = func(w http.ResponseWriter, _ *http.Request, ids []int64) bool { return ids[0] == 2 && asks(w, 500, 60) }
+		bad := message(2)
+		post(t, s, message(1))
+		post(t, s, bad)
+		time.Sleep(time.Minute)
+		wantSilent(t, v, 3, post(t, s, bad)...)
+	})
+}
+
+// TestWitnessThatIsRejected: a receiver that rejects what it has accepted before does not show that
+// another event is to blame.
+func TestWitnessThatIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReceiver(t)
+		broken := false
+		v.answer = func(w http.ResponseWriter, r *http.Request, ids []int64) bool {
+			switch {
+			case ids[0] == 2:
+				w.WriteHeader(500)
+			case broken:
+				answerPerEvent(w, r, ids, func(int64) bool { return true }, v)
+			}
+			return ids[0] == 2 || broken
+		}
+		s := open(t, "http://test", &Config{Transport: v})
+		bad := message(2)
+		post(t, s, message(1))
+		broken = true
+		for range maxStrikes + 2 {
+			if err := post(t, s, bad)[0]; kind(err) != "outage" {
+				t.Errorf("got %v, want an outage", err)
+			}
+		}
+	})
+}
+
+// TestEndedIsNotSent: a message whose context ends while it is queued is in no request, whatever
+// its place in the batch, and the others are.
+func TestEndedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newReceiver(t)
+		s := open(t, "http://test", &Config{Transport: v, MaxEvents: 9, FlushAfter: 50 * time.Millisecond})
+		results := make([]error, 9)
+		for i := range results {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s.Submit(ctx, message(i), func(r sluice.WriteResult) { results[i] = r.Err })
+			if i%4 == 0 {
+				cancel()
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for i, err := range results {
+			if ended := i%4 == 0; ended != errors.Is(err, context.Canceled) || ended == v.has(int64(i)) {
+				t.Errorf("message %d: %v, the receiver has it: %v", i, err, v.has(int64(i)))
+			}
+		}
+	})
+}
+
 // TestTimeouts: batches become smaller while the receiver is too slow for them, and grow again.
 func TestTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -382,7 +522,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte, n int) {
 		n = 1 + (n&0xff+0xff)&0xff
-		list, err := parseAnswer(status, body, n)
+		list, err := parseAnswer(&answer{status: status, body: body, json: status%2 == 0}, n)
 		seen := map[int]bool{}
 		for _, r := range list {
 			if err != nil || r.index < 0 || r.index >= n || seen[r.index] {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -267,7 +268,7 @@ func TestIncarnationOfRedrives(t *testing.T) {
 		}
 		for p := range 2 {
 			d.hub.Append(strconv.Itoa(p), &sluice.Event{Body: []byte(`{}`)})
-			if _, err := d.store.Reset(t.Context(), group, strconv.Itoa(p), now.Incarnation, sluice.Position{Sequence: -1}); err != nil {
+			if _, err := d.store.Reset(t.Context(), group, strconv.Itoa(p), now.Incarnation, sluice.Position{Sequence: -1}, "set"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -306,9 +307,12 @@ func TestOrder(t *testing.T) {
 			}
 			d.total = 60
 			var mu sync.Mutex
-			last, failures := map[int64]int64{}, 0
+			last, failures, rng := map[int64]int64{}, 0, need.Rand(t)
 			d.v.answer = func(w http.ResponseWriter, _ *http.Request, ids []int64) bool {
-				time.Sleep(rand.N(50 * time.Millisecond))
+				mu.Lock()
+				takes := rng.Int64N(50)
+				mu.Unlock()
+				time.Sleep(time.Duration(takes) * time.Millisecond)
 				mu.Lock()
 				defer mu.Unlock()
 				if failures++; failures%4 == 0 {

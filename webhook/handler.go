@@ -177,7 +177,7 @@ func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list
 	failure := a.err
 	switch {
 	case what == accepted:
-		rejections, err := parseAnswer(a.status, a.body, n)
+		rejections, err := parseAnswer(&a, n)
 		if err == nil {
 			return n, s.settle(&posted{of: *of, encoder: encoder}, list, &a, rejections)
 		}

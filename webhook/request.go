@@ -32,6 +32,8 @@ var (
 type answer struct {
 	status int // 0: there is none
 	body   []byte
+	coding string        // its content coding
+	json   bool          // its media type is one of JSON
 	after  time.Duration // as Retry-After asks
 	err    *Error        // unless the status is one of success
 }
@@ -55,13 +57,16 @@ func (s *Sink) post(ctx context.Context, of *origin, messages []*Message, body [
 		return s.noAnswer(s.cause(ctx, err))
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode}
+	a := answer{status: resp.StatusCode, coding: contentCoding(resp.Header), json: saysJSON(resp.Header)}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if len(a.body) > maxAnswer {
 		err, a.body = errTooLong, a.body[:maxAnswer]
 	}
 	if a.after = retryAfter(resp.Header.Get("Retry-After"), time.Now(), s.cfg.MaxRetryAfter); a.status < 200 || a.status >= 300 {
-		a.err = &Error{Endpoint: s.endpoint, Status: a.status, Message: shown(a.body, secrets)}
+		a.err = &Error{Endpoint: s.endpoint, Status: a.status}
+		if text, err := a.text(); err == nil {
+			a.err.Message = shown([]byte(text), secrets)
+		}
 	} else if err != nil { // without it, which events are done is unknown
 		return s.noAnswer(fmt.Errorf("%d %s, and then: %w", a.status, http.StatusText(a.status), s.cause(ctx, err)))
 	}
@@ -75,6 +80,7 @@ func (s *Sink) authorize(req *http.Request) (secrets []string, err error) {
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	req.Header.Set("User-Agent", "sluice")
+	req.Header.Set("Accept-Encoding", "identity") // without it a receiver may choose any coding
 	if s.cfg.Credential == nil {
 		return s.secrets, nil
 	}
@@ -122,7 +128,7 @@ func (s *Sink) Probe(ctx context.Context) error {
 	if a.err != nil {
 		return a.err
 	}
-	if _, err := parseAnswer(a.status, a.body, 0); err != nil {
+	if _, err := parseAnswer(&a, 0); err != nil {
 		return &Error{Endpoint: s.endpoint, Status: a.status, Err: err}
 	}
 	return nil
@@ -221,7 +227,7 @@ func newTransport(cfg *Config) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    4096,
 		IdleConnTimeout:        90 * time.Second,
-		DisableCompression:     true, // a small answer could become a large one
+		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: cfg.Timeout / 2, PingTimeout: cfg.Timeout / 4},
 	}

@@ -91,7 +91,7 @@ func (a *answer) outcome() outcome {
 // accept completes the records of a request that was answered with success.
 func (q *queue) accept(batch []*record, a *answer) {
 	s := q.sink
-	rejections, err := parseAnswer(a.status, a.body, len(batch))
+	rejections, err := parseAnswer(a, len(batch))
 	if err != nil {
 		q.suspect(batch, &Error{Endpoint: s.endpoint, Status: a.status, Err: err})
 		return

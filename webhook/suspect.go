@@ -88,7 +88,7 @@ func (s *Sink) accepts() bool {
 	if a.outcome() != accepted {
 		return false
 	}
-	rejections, err := parseAnswer(a.status, a.body, 1)
+	rejections, err := parseAnswer(&a, 1)
 	if err != nil || len(rejections) > 0 {
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
 // Sink posts messages to an endpoint. It is safe for concurrent use by any number of consumers.
@@ -72,7 +73,7 @@ func New(endpoint string, cfg *Config) (*Sink, error) {
 	if transport == nil {
 		transport = newTransport(&resolved)
 	}
-	s.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.client = &http.Client{Transport: finalanswer.Transport(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	s.sending, s.abandon = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // childVariable is set in a child process, to its task and arguments.
@@ -89,8 +91,9 @@ func appendUntilKilled(dir, round string) error {
 // acknowledged is in its place; there is nothing that wasn't appended, no partial or
 // duplicate batch, and the batches of each appender are in order.
 func TestKill(t *testing.T) {
+	need.RealTime(t)
 	dir := t.TempDir()
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	rng := need.Rand(t)
 	acknowledged := map[string]int64{} // first sequence number by "ROUND APPENDER N"
 	trimmed := int64(0)
 	rounds := 50
@@ -149,6 +152,11 @@ func checkKilled(t *testing.T, dir string, acknowledged map[string]int64, trimme
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if t.Failed() {
+			need.Verdict(t)
+		}
+	}()
 	if info.First < trimmed || int64(len(events)) != info.Last+1-info.First {
 		t.Fatalf("%d events from %d to %d, trimmed up to %d", len(events), info.First, info.Last, trimmed)
 	}

@@ -9,6 +9,8 @@ import (
 	"math"
 	"syscall"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func init() {
@@ -18,6 +20,7 @@ func init() {
 // TestFileSizeLimit runs a process with a limit on file sizes, which simulates a
 // full disk.
 func TestFileSizeLimit(t *testing.T) {
+	need.RealTime(t)
 	dir := t.TempDir()
 	out, err := child("limit", dir).Output()
 	if err != nil {

@@ -3,11 +3,12 @@ package servicebus
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // childVariable makes the test binary run a broker over the directory that it names, in
@@ -62,8 +63,10 @@ func useUntilKilled(dir, round string) error {
 // TestKill kills a process over and over, mostly in the middle of a compaction: all
 // messages that were sent are there, and none that was completed.
 func TestKill(t *testing.T) {
+	need.RealTime(t)
 	dir := t.TempDir()
 	last := make(map[string]string) // the last line about each message
+	rng := need.Rand(t)
 	for round := range 8 {
 		cmd := exec.Command(os.Args[0], strconv.Itoa(round))
 		cmd.Env = append(os.Environ(), childVariable+"="+dir)
@@ -72,7 +75,7 @@ func TestKill(t *testing.T) {
 		must(t, err)
 		must(t, cmd.Start())
 		lines := bufio.NewScanner(out)
-		for left := 100 + rand.IntN(200); lines.Scan(); {
+		for left := 100 + rng.IntN(200); lines.Scan(); {
 			var what, name string
 			if _, err := fmt.Sscan(lines.Text(), &what, &name); err != nil {
 				continue // a line that the kill cut off
@@ -93,6 +96,7 @@ func TestKill(t *testing.T) {
 	}
 	ms, err := q.Messages().Peek(0, 1<<30, 1<<40, nil)
 	must(t, err)
+	need.Verdict(t)
 	stored := make(map[string]bool)
 	for _, m := range ms {
 		if name := string(m.Payload); stored[name] {
