@@ -3,13 +3,13 @@ package autoscale_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // scaledBy is a target that several processes scale: it notices when two do so at the same
@@ -144,7 +144,8 @@ func (c *cutStore) TakeLease(ctx context.Context, resource string, l autoscale.L
 // of them is cut off from the state and for how long, and the other takes over.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		between := func(low, high time.Duration) time.Duration { return low + rand.N(high-low) }
+		d := &dice{rand: need.Rand(t)}
+		between := func(low, high time.Duration) time.Duration { return low + time.Duration(d.below(int64(high-low))) }
 		all := &scaledBy{T: t, instances: 1, changes: map[string]int{}, takes: func() time.Duration { return between(time.Second, 40*time.Second) }}
 		store := autoscale.NewMemoryStore()
 		ctx, cancel := context.WithCancel(t.Context())

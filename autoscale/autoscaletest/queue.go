@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -34,6 +35,9 @@ func TestQueue(t *testing.T, open func(t testing.TB, lock time.Duration) Queue) 
 	t.Run("checks", func(t *testing.T) { // ends when all checks have ended
 		for _, c := range queueChecks {
 			t.Run(c.Name, func(t *testing.T) {
+				if c.lock == queueLock {
+					need.RealTime(t)
+				}
 				t.Parallel()
 				c.Run(t, open(t, c.lock))
 			})

@@ -1,10 +1,7 @@
-//go:build azurite
-
 package azure_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +11,15 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestAccountIsShared: three resources, each with a process of its own, in one account and
 // one table. The processes are killed again and again. Each resource's log and target are
 // what they would be alone, and no message was set aside.
 func TestAccountIsShared(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	t.Parallel()
 	dir := t.TempDir()
 	output, err := os.Create(filepath.Join(dir, "output"))
@@ -46,9 +46,7 @@ func TestAccountIsShared(t *testing.T) {
 		}
 	}()
 
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := need.Rand(t)
 	// Each kill comes after another change of the resource, so that there is progress on a
 	// busy machine too.
 	const kills = 9

@@ -1,5 +1,3 @@
-//go:build azurite
-
 package azure_test
 
 import (
@@ -17,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // entra is a credential whose tokens the server accepts: it checks only their claims.
@@ -46,6 +45,7 @@ func (l *azureOnLoopback) Do(r *http.Request) (*http.Response, error) {
 
 // TestEntraID: an account by its name, with tokens, over TLS.
 func TestEntraID(t *testing.T) {
+	need.Azurite(t)
 	t.Parallel()
 	server := azurite.New(t, &azurite.Config{TLS: true, All: true})
 	endpoint := func(name string) *url.URL {
@@ -85,6 +85,7 @@ func TestEntraID(t *testing.T) {
 // TestPublishedNames: the names of queues, table, rows and properties, which other
 // programs may use.
 func TestPublishedNames(t *testing.T) {
+	need.Azurite(t)
 	t.Parallel()
 	connection := azurite.New(t, &azurite.Config{All: true}).ConnectionString()
 	cfg := &azure.Config{Connection: connection, Poll: 10 * time.Millisecond}

@@ -1,5 +1,3 @@
-//go:build azurite
-
 package azure_test
 
 import (
@@ -13,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/autoscaletest"
 	"github.com/sluice-go/sluice/autoscale/azure"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // names makes queues and tables apart.
@@ -37,11 +36,13 @@ func openQueue(t testing.TB, lock time.Duration) *azure.Queue {
 }
 
 func TestStore(t *testing.T) {
+	need.Azurite(t)
 	t.Parallel()
 	autoscaletest.TestStore(t, func(t testing.TB) autoscale.Store { return openStore(t) })
 }
 
 func TestQueue(t *testing.T) {
+	need.Azurite(t)
 	t.Parallel()
 	autoscaletest.TestQueue(t, func(t testing.TB, lock time.Duration) autoscaletest.Queue {
 		q := openQueue(t, lock)
@@ -54,5 +55,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, name, part(name)) // it ends for an error only
 		os.Exit(1)
 	}
-	os.Exit(azurite.RunAll(m))
+	os.Exit(m.Run())
 }

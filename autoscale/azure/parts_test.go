@@ -1,5 +1,3 @@
-//go:build azurite
-
 package azure_test
 
 import (
@@ -7,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // If the environment names a part of an autoscaler, this binary runs that part, as a
@@ -153,6 +151,7 @@ type troupe struct {
 
 func (p *troupe) start(name string) {
 	p.Helper()
+	need.RealTime(p)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), p.env...), partVariable+"="+name)
 	cmd.Stdout, cmd.Stderr = p.output, p.output
@@ -174,6 +173,8 @@ func (p *troupe) kill(name string) {
 // killed repeatedly. No action is lost, none is carried out twice, and all are in the
 // log.
 func TestPartsAreKilled(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	dir := t.TempDir()
 	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
@@ -201,9 +202,7 @@ func TestPartsAreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := need.Rand(t)
 	changes := func() int {
 		done, err := file.changes()
 		if err != nil {

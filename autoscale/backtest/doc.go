@@ -4,5 +4,5 @@
 //
 //	recording, err := backtest.Read("load.csv", file)
 //	result, err := backtest.Run(&resource, recording, &backtest.Model{Backlog: "backlog", Load: "arrivals", DrainRate: 50})
-//	err = backtest.Plot(out, "svg", result)
+//	err = backtest.Plot(out, result)
 package backtest

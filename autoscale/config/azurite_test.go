@@ -1,5 +1,3 @@
-//go:build azurite
-
 package config_test
 
 import (
@@ -20,7 +18,7 @@ import (
 
 // TestAzureBlobs: the lag of consumers whose checkpoints the SDK's own store has written.
 func TestAzureBlobs(t *testing.T) {
-	ctx := t.Context()
+	ctx, server := t.Context(), azurite.New(t, nil)
 	hub, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 3}}, &emulator.Config{AsAzure: asazure.FreshRuntime()})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +41,6 @@ func TestAzureBlobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server := azurite.New(t, nil)
 	blobs, err := container.NewClientFromConnectionString(server.ConnectionString(), "checkpoints", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,19 +1,22 @@
 package config_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config"
-	"github.com/sluice-go/sluice/internal/proof/testserver"
+	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
 
-// servers run the tests, each with a server for them.
-var servers []func(run func() int) int
+func TestMariaDBMetric(t *testing.T) {
+	readsMetric(t, mariadbtest.Database(t), "Access denied for user 'sluice'")
+}
 
-func TestMain(m *testing.M) { os.Exit(testserver.RunAll(m.Run, servers...)) }
+func TestSQLServerMetric(t *testing.T) {
+	readsMetric(t, sqlservertest.Database(t), "18456")
+}
 
 // readsMetric checks that a metric is read from a database, and that the error of a wrong password, which
 // has a text, does not contain it.

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/kafka"
 )
 
@@ -59,6 +60,10 @@ func TestKafkaGroup(t *testing.T) {
 	}
 	defer fake.Close()
 	groupLag(t, fake.ListenAddrs(), "flights")
+}
+
+func TestKafkaGroupOfABroker(t *testing.T) {
+	groupLag(t, kafkatest.Shared(t).Brokers(), kafkatest.Topic(t, 2))
 }
 
 func groupLag(t *testing.T, brokers []string, topic string) {

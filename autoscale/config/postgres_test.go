@@ -1,5 +1,3 @@
-//go:build postgres
-
 package config_test
 
 import (
@@ -9,8 +7,6 @@ import (
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
-
-func init() { servers = append(servers, pgtest.Around) }
 
 // TestPostgresState: an autoscaler keeps its state in PostgreSQL, and what is wrong with the
 // URL is an error at its place, without the password.

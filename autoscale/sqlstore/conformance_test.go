@@ -2,12 +2,15 @@ package sqlstore_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/autoscaletest"
 	"github.com/sluice-go/sluice/autoscale/sqlstore"
+	"github.com/sluice-go/sluice/internal/proof/need"
+	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 func open(t testing.TB) *sqlstore.Store {
@@ -25,7 +28,16 @@ func open(t testing.TB) *sqlstore.Store {
 }
 
 func TestStore(t *testing.T) {
-	autoscaletest.TestStore(t, func(t testing.TB) autoscale.Store { return open(t) })
+	for _, c := range suite.Cases(func(t *testing.T) {
+		autoscaletest.TestStore(t, func(t testing.TB) autoscale.Store { return open(t) })
+	}) {
+		t.Run(c.Name, func(t *testing.T) {
+			if strings.Contains(c.Name, "expires") {
+				need.RealTime(t)
+			}
+			c.Run(t)
+		})
+	}
 }
 
 func TestQueue(t *testing.T) {

@@ -1,10 +1,7 @@
-//go:build postgres
-
 package sqlstore_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +12,6 @@ import (
 	"github.com/sluice-go/sluice/autoscale/sqlstore"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 
 func openPostgres(t testing.TB, url string, cfg *sqlstore.PostgresConfig) *sqlstore.Store {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/sluice-go/sluice/autoscale/internal/httpfetch"
+	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
 const (
@@ -34,7 +35,7 @@ func Bounded(o policy.ClientOptions) policy.ClientOptions {
 
 // client is shared, so that connections are.
 var client = &http.Client{
-	Transport:     transport(),
+	Transport:     finalanswer.Transport(transport()),
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type StatusError struct {
 	Code     int
 	Location string // where a redirect leads, without user and query; empty if it is none
 	Body     []byte // of the response
+	// RetryAfter is how long the response asks to wait, in whole seconds; 0 if it does not.
+	RetryAfter time.Duration
 }
 
 func (e *StatusError) Error() string {
@@ -81,9 +84,14 @@ func DoUntilDone(ctx context.Context, client *http.Client, r *http.Request) ([]b
 	case len(body) > MaxBody:
 		return fail(fmt.Errorf("the response is larger than %d bytes", MaxBody))
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return fail(&StatusError{response.StatusCode, location(response), body})
+		return fail(&StatusError{response.StatusCode, location(response), body, retryAfter(response)})
 	}
 	return body, nil
+}
+
+func retryAfter(r *http.Response) time.Duration {
+	seconds, _ := strconv.ParseUint(r.Header.Get("Retry-After"), 10, 16) // else a date, which is not used
+	return time.Duration(seconds) * time.Second
 }
 
 func withoutRedirects(client *http.Client) *http.Client {

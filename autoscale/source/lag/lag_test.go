@@ -47,7 +47,7 @@ func (w *world) done(partition string, last int64) {
 	w.Helper()
 	topic, err := w.hub.Describe(w.Context())
 	if err == nil {
-		_, err = w.store.Reset(w.Context(), group, partition, topic.Incarnation, sluice.Position{Sequence: last})
+		_, err = w.store.Reset(w.Context(), group, partition, topic.Incarnation, sluice.Position{Sequence: last}, "set")
 	}
 	if err != nil {
 		w.Fatal(err)
@@ -267,7 +267,7 @@ func TestEmulatorAndSQLite(t *testing.T) {
 	}
 	topic, err := hub.Describe(ctx)
 	if err == nil {
-		_, err = store.Reset(ctx, hub.Group(), "2", topic.Incarnation, sluice.Position{Sequence: 29})
+		_, err = store.Reset(ctx, hub.Group(), "2", topic.Incarnation, sluice.Position{Sequence: 29}, "set")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,3 @@
-//go:build prometheus
-
 package prometheus
 
 import (
@@ -14,11 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
+	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
-// TestRealServer asks a real Prometheus, found in PATH (Debian's package is
-// called prometheus), that scrapes an endpoint of ours.
+// TestRealServer asks a real Prometheus that scrapes an endpoint of ours.
 func TestRealServer(t *testing.T) {
+	need.Prometheus(t)
 	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "jobs_waiting{queue=\"a\"} 3\njobs_waiting{queue=\"b\"} 4.5\n")
 	}))
@@ -35,7 +36,11 @@ func TestRealServer(t *testing.T) {
 	}
 	address := free.Addr().String()
 	free.Close()
-	cmd := exec.Command("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+address)
+	root, err := testserver.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(root, ".dev/prometheus/prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+address)
 	cmd.Dir = dir
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package sqlquery_test
 
 import (
@@ -10,8 +8,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 )
-
-func init() { servers = append(servers, mariadbtest.Around) }
 
 func TestMariaDB(t *testing.T) {
 	u, err := url.Parse(mariadbtest.Database(t))

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package sqlquery_test
 
 import (
@@ -10,8 +8,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
-
-func init() { servers = append(servers, pgtest.Around) }
 
 func TestPostgres(t *testing.T) {
 	db, err := sql.Open("pgx", pgtest.Database(t))

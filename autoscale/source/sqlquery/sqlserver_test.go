@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package sqlquery_test
 
 import (
@@ -8,8 +6,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
-
-func init() { servers = append(servers, sqlservertest.Around) }
 
 func TestSQLServer(t *testing.T) {
 	db, err := sql.Open("sqlserver", sqlservertest.Database(t))

@@ -95,7 +95,13 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 	if err != nil {
 		return t.fail(err)
 	}
-	if n, err := done.capacity(); err == nil && n != instances {
+	n, err := done.capacity()
+	if err != nil { // an answer without the plan: what it has must be read
+		if n, err = t.Instances(ctx); err != nil {
+			return err
+		}
+	}
+	if n != instances {
 		return t.fail(fmt.Errorf("%d instances requested, but the plan has %d: its pricing tier may allow no more", instances, n))
 	}
 	return nil

@@ -34,6 +34,7 @@ type azure struct {
 	left    int // of those
 	changed int
 	refuse  bool
+	empty   bool // changes are answered with an empty object
 	most    int
 }
 
@@ -74,6 +75,10 @@ func (a *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.Error(err)
 		} else if a.most > 0 && int(n) > a.most {
 			a.setCapacity(a.most)
+		}
+		if a.empty {
+			_, _ = w.Write([]byte("{}"))
+			return
 		}
 		if a.left = a.polls; a.left > 0 {
 			a.left--
@@ -180,7 +185,9 @@ func TestFailures(t *testing.T) {
 	expect("no such plan", "app service plan shop/none: HTTP 404 (Not Found, ResourceNotFound)", err)
 	a.most = 3
 	expect("more than there can be", "10 instances requested, but the plan has 3", a.target(t, "workers").Scale(t.Context(), 10))
-	a.refuse = true
+	a.empty = true
+	expect("an answer without the capacity", "9 instances requested, but the plan has 3", a.target(t, "workers").Scale(t.Context(), 9))
+	a.empty, a.refuse = false, true
 	expect("refused", "HTTP 409 (Conflict)", a.target(t, "workers").Scale(t.Context(), 1))
 	delete(a.plan["sku"].(map[string]any), "capacity")
 	expect("no capacity", "no capacity", a.target(t, "workers").Scale(t.Context(), 1))

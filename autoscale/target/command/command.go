@@ -3,7 +3,6 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/autoscale/internal/subprocess"
 )
 
 // Config holds the options. The zero value, like nil, takes every default.
@@ -93,50 +93,9 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	return nil
 }
 
-// outputDelay is the wait for a killed program to close its output.
-const outputDelay = time.Second
-
 func (t *Target) run(ctx context.Context, program []string, env ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.cfg.Timeout, fmt.Errorf("not completed within %v", t.cfg.Timeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-	cmd.Env = slices.Concat(os.Environ(), t.cfg.Env, env)
-	var out, report tail
-	cmd.Stdout, cmd.Stderr = &out, &report
-	cmd.WaitDelay = outputDelay
-	killWholeGroup(cmd)
-	err := cmd.Run()
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return "", cause
-	}
-	if err != nil {
-		if last := report.lastLine(); last != "" {
-			err = fmt.Errorf("%w: %s", err, last)
-		}
-		return "", err
-	}
-	return string(out.kept), nil
-}
-
-// tail keeps the last bytes that are written to it.
-type tail struct{ kept []byte }
-
-const maxKept = 4096
-
-// Write implements [io.Writer].
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if extra := len(t.kept) - maxKept; extra > 0 {
-		t.kept = append(t.kept[:0], t.kept[extra:]...)
-	}
-	return len(p), nil
-}
-
-// maxErrorLine is the length in bytes of a program's message in an error.
-const maxErrorLine = 200
-
-func (t *tail) lastLine() string {
-	text := bytes.TrimSpace(t.kept)
-	text = text[bytes.LastIndexByte(text, '\n')+1:]
-	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorLine)]), "")
+	out, err := subprocess.Run(ctx, slices.Concat(os.Environ(), t.cfg.Env, env), program)
+	return string(out), err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/target/command"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func shell(script string, args ...string) []string {
@@ -24,6 +25,7 @@ func shell(script string, args ...string) []string {
 
 func must(t *testing.T, count, scale []string, cfg *command.Config) *command.Target {
 	t.Helper()
+	need.RealTime(t)
 	target, err := command.New(count, scale, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,8 @@ func TestFailures(t *testing.T) {
 		{"echo -1", `it printed "-1"`},
 		{"true", `it printed ""`},
 		{"yes", "not completed within"},
-		{"echo first >&2; echo 'no such cluster' >&2; exit 7", "exit status 7: no such cluster"},
+		{"sleep 10 & echo 3", "a program that it started holds its output open: redirect that program's output"},
+		{"echo first >&2; printf 'no such\\033 cluster' >&2; exit 7", "exit status 7: no such cluster"},
 		{"head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1", "exit status 1: xxx"},
 	} {
 		var cfg command.Config

@@ -5,6 +5,7 @@ package containerapp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -105,6 +106,9 @@ func (t *Target) read(ctx context.Context) (scale, error) {
 	if err != nil {
 		return scale{}, err
 	}
+	if a.Properties.Template == nil { // the defaults of an app must not be taken for its bounds
+		return scale{}, errors.New("the answer has no template of an app: check that the endpoint is Azure Resource Manager")
+	}
 	s := a.Properties.Template.Scale
 	switch mode := a.Properties.Configuration.Mode; {
 	case mode != "" && !strings.EqualFold(mode, "Single"):
@@ -129,6 +133,7 @@ func (t *Target) Scale(ctx context.Context, instances int) error {
 			return err
 		}
 		var wanted app
+		wanted.Properties.Template = &template{}
 		if wanted.Properties.Template.Scale, err = t.wanted(now, instances); err != nil {
 			return err
 		}
@@ -177,10 +182,12 @@ type app struct {
 		Configuration struct {
 			Mode string `json:"activeRevisionsMode,omitempty"`
 		} `json:"configuration,omitzero"`
-		Template struct {
-			Scale scale `json:"scale"`
-		} `json:"template"`
+		Template *template `json:"template"`
 	} `json:"properties"`
+}
+
+type template struct {
+	Scale scale `json:"scale"`
 }
 
 type scale struct {

@@ -133,6 +133,21 @@ func TestDefaults(t *testing.T) {
 	armtest.Fails(t, "exact", "container app shop/workers: it has 0 to 10 replicas, so that Azure scales it by its own rules", err)
 }
 
+// TestForeignAnswer: an answer without the app's template has no replicas, and not Azure's
+// defaults.
+func TestForeignAnswer(t *testing.T) {
+	for _, replicas := range []containerapp.Replicas{containerapp.Min, containerapp.Max} {
+		a := newAzure(t, nil, nil)
+		target := a.target(replicas, "workers")
+		a.app.Properties.Template = nil
+		_, err := target.Instances(t.Context())
+		armtest.Fails(t, "no template", "container app shop/workers: the answer has no template of an app", err)
+		a.app.Properties = nil
+		_, err = target.Instances(t.Context())
+		armtest.Fails(t, "no properties", "the answer has no template of an app", err)
+	}
+}
+
 func TestConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAzure(t, to.Ptr[int32](1), to.Ptr[int32](1))

@@ -1,4 +1,8 @@
 // Package kubernetes scales a Deployment or a StatefulSet by its scale subresource.
+//
+// Its client is small: kubeconfig.go reads kubeconfigs as kubectl does, connection.go has what
+// they lead to (a server, TLS, credentials), plugin.go runs credential plug-ins such as AKS's
+// kubelogin, client.go sends requests, scale.go reads and writes the subresource.
 package kubernetes
 
 import (
@@ -7,13 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"regexp"
 	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/sluice-go/sluice/autoscale"
 )
@@ -24,15 +25,18 @@ type Config struct {
 	Kind string
 	// Name is the name of the Deployment or StatefulSet. Required.
 	Name string
-	// Namespace is its namespace. Default: the one in the kubeconfig, else "default".
+	// Namespace is its namespace. Default: the context's in the kubeconfig, else the pod's,
+	// else "default".
 	Namespace string
 	// Kubeconfig is the path of a file, and Context one of the contexts in it.
 	// Default: the usual places (KUBECONFIG, ~/.kube/config); in a pod, its service
 	// account, which needs the rights to get and update the scale subresource.
 	Kubeconfig, Context string
-	// REST replaces Kubeconfig and Context, for programs that have a configuration of
-	// their own.
-	REST *rest.Config
+	// Server is the URL of an API server, and Client a client for it that authenticates
+	// itself. Together they replace Kubeconfig and Context, for programs that have a
+	// connection of their own; client-go's rest.HTTPClientFor returns such a client.
+	Server string
+	Client *http.Client
 	// Timeout bounds each request to the API server. Default: 30 s.
 	Timeout time.Duration
 }
@@ -45,6 +49,9 @@ type Target struct {
 
 var _ autoscale.Target = (*Target)(nil)
 
+// validName matches the names of objects and namespaces.
+var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
 // New returns a Deployment or StatefulSet as a target. It does not connect before the
 // target is used.
 func New(cfg *Config) (*Target, error) {
@@ -55,39 +62,26 @@ func New(cfg *Config) (*Target, error) {
 	case kind != "Deployment" && kind != "StatefulSet":
 		return nil, fmt.Errorf("kubernetes: kind %q: must be Deployment or StatefulSet", kind)
 	}
-	config, inherited, err := cfg.load()
+	c, err := connect(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
 	}
-	config.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
-	namespace := cmp.Or(cfg.Namespace, inherited)
-	client, err := connect(config)
-	if err != nil {
-		return nil, fmt.Errorf("kubernetes: %w", err)
+	namespace := cmp.Or(cfg.Namespace, c.namespace, podNamespace(), "default")
+	for _, name := range []string{cfg.Name, namespace} {
+		if !validName.MatchString(name) {
+			return nil, fmt.Errorf("kubernetes: %q is not a valid name: use lower-case letters, digits, hyphens and full stops", name)
+		}
 	}
-	return &Target{what: kind + " " + namespace, name: cfg.Name, scales: &scales{client, namespace, strings.ToLower(kind) + "s"}}, nil
-}
-
-// load returns the client configuration, and the namespace to use if Namespace is
-// empty.
-func (c *Config) load() (*rest.Config, string, error) {
-	if c.REST != nil {
-		return rest.CopyConfig(c.REST), "default", nil
-	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
-	config, err := loaded.ClientConfig()
-	if err != nil || c.Namespace != "" {
-		return config, "", err
-	}
-	namespace, _, err := loaded.Namespace()
-	return config, namespace, err
+	resource := strings.ToLower(kind) + "s"
+	return &Target{what: kind + " " + namespace, name: cfg.Name, scales: &scales{
+		&client{c, cmp.Or(cfg.Timeout, 30*time.Second)}, resource,
+		c.server.JoinPath("apis/apps/v1/namespaces", namespace, resource, cfg.Name, "scale"), cfg.Name,
+	}}, nil
 }
 
 // Instances returns the desired number of replicas.
 func (t *Target) Instances(ctx context.Context) (int, error) {
-	s, err := t.scales.get(ctx, t.name)
+	s, err := t.scales.get(ctx)
 	if err != nil {
 		return 0, t.fail(err)
 	}
@@ -100,23 +94,10 @@ func (t *Target) Scale(ctx context.Context, to int) error {
 	if to < 0 || to > math.MaxInt32 {
 		return t.fail(fmt.Errorf("%d replicas: must be 0 to 2,147,483,647", to))
 	}
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		s, err := t.scales.get(ctx, t.name)
-		if err != nil || s.Spec.Replicas == int32(to) {
-			return err
-		}
-		s.Spec.Replicas = int32(to)
-		return t.scales.update(ctx, t.name, s)
-	})
-	if err != nil {
+	if err := t.scales.set(ctx, int32(to)); err != nil {
 		return t.fail(err)
 	}
 	return nil
 }
 
-func (t *Target) fail(err error) error {
-	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w: grant it with a Role: get and update of %s/scale in the API group apps", err, t.scales.resource)
-	}
-	return fmt.Errorf("%s/%s: %w", t.what, t.name, err)
-}
+func (t *Target) fail(err error) error { return fmt.Errorf("%s/%s: %w", t.what, t.name, err) }

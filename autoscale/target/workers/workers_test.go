@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale/target/workers"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Roles of this binary: a worker, one that ignores interrupts, and a supervisor.
@@ -88,6 +89,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) start(kind string, cfg workers.Config) *workers.Target {
 	w.Helper()
+	need.RealTime(w)
 	cfg.Env = append(cfg.Env, role+"="+kind)
 	pool, err := workers.New(w.dir, []string{os.Args[0], w.journal}, &cfg)
 	if err != nil {
@@ -271,6 +273,7 @@ func TestStopInAHurry(t *testing.T) {
 // TestSupervisorIsKilled: at any time, the next supervisor finds the workers that run,
 // each once.
 func TestSupervisorIsKilled(t *testing.T) {
+	need.RealTime(t)
 	w := newWorld(t)
 	for round := range 8 {
 		cmd := exec.Command(os.Args[0], w.dir, w.journal)
@@ -325,6 +328,7 @@ func TestSupervisorIsKilled(t *testing.T) {
 
 // TestFresh: the workers of an earlier pool are stopped.
 func TestFresh(t *testing.T) {
+	need.RealTime(t)
 	w := newWorld(t)
 	cmd := exec.Command(os.Args[0], w.dir, w.journal)
 	cmd.Env = append(os.Environ(), role+"=supervisor")
@@ -356,6 +360,7 @@ func TestFresh(t *testing.T) {
 
 // TestTied: on Linux the workers end with their supervisor.
 func TestTied(t *testing.T) {
+	need.RealTime(t)
 	if runtime.GOOS != "linux" {
 		t.Log("only Linux ties processes to each other")
 		return
@@ -399,6 +404,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestNumbersInArguments(t *testing.T) {
+	need.RealTime(t)
 	dir := t.TempDir()
 	// It ends at once, and is restarted repeatedly.
 	pool, err := workers.New(filepath.Join(dir, "pool"), []string{"/bin/sh", "-c", `echo "$1 $SLUICE_WORKER" >"$1"; exec sleep 1000`, "sh", filepath.Join(dir, "of-{worker}")},
