@@ -5,6 +5,7 @@ package mutants
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Mutant is one mistake in the source, and the test that must notice it.
@@ -24,7 +27,7 @@ type Mutant struct {
 	Old   string   // exactly one place in the file
 	New   string   // what replaces it
 	Test  []string // arguments of go test
-	Needs string   // a server that may be missing: sqlserver; empty: nothing that the machine cannot install
+	Needs string   // what the test needs beside Go, such as postgres; see package need
 	Env   []string // of the test
 	Quick bool     // it also runs in every run of the tests
 }
@@ -92,15 +95,17 @@ func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
 	began := time.Now()
 	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=5m", "-v"}, m.Test...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), m.Env...)
+	// The test must not skip, whatever this run leaves out: a test that skips notices nothing. And
+	// it starts no server that it does not need, even if that is installed.
+	cmd.Dir, cmd.Env = root, append(append(os.Environ(), need.Variable+"="+cmp.Or(m.Needs, "realtime")), m.Env...)
 	output, err := cmd.CombinedOutput()
 	o.Took = time.Since(began)
 	text := string(output)
 	switch {
+	case strings.Contains(text, "[build failed]"), strings.Contains(text, "no tests to run"), strings.Contains(text, "\n--- SKIP: "):
+		return o, fmt.Errorf("mutant %q: its test did not run:\n%s", m.Name, text)
 	case err == nil:
 		return o, fmt.Errorf("mutant %q: %w: go %s passed", m.Name, errSurvived, strings.Join(args, " "))
-	case strings.Contains(text, "[build failed]"), strings.Contains(text, "no tests to run"):
-		return o, fmt.Errorf("mutant %q: its test did not run:\n%s", m.Name, text)
 	}
 	o.read(text)
 	return o, nil

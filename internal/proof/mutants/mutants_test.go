@@ -8,11 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// TestMutants runs the quick mutants. With SLUICE_MUTANTS=all it runs all of them, and
-// prints the table of docs/guarantees.md; with a part of a name, those with that part. The
-// texts of all of them must be in the source in any case.
+// servers are what the tests of mutants need.
+var servers = map[string]func(testing.TB){"postgres": need.Postgres, "mariadb": need.MariaDB, "sqlserver": need.SQLServer, "azurite": need.Azurite}
+
+// TestMutants runs the quick mutants, whose tests need Go alone. With SLUICE_MUTANTS=all it runs
+// all of them, and prints the table of docs/guarantees.md; with a part of a name, those with that
+// part. The texts of all of them must be in the source in any case.
 func TestMutants(t *testing.T) {
 	root, err := Root(mustGetwd(t))
 	if err != nil {
@@ -26,11 +31,10 @@ func TestMutants(t *testing.T) {
 			if _, err := m.Source(root); err != nil {
 				t.Fatal(err)
 			}
-			if m.Needs == "sqlserver" && !hasSQLServer(root) {
-				t.Log("left out: there is no server that speaks SQL Server's protocol: run scripts/install-sqlserver")
-				return
-			}
 			if which == "all" || which != "" && strings.Contains(m.Name, which) || which == "" && m.Quick {
+				if m.Needs != "" {
+					servers[m.Needs](t)
+				}
 				o, err := m.Run(t.Context(), root, t.TempDir())
 				outcomes = append(outcomes, o)
 				if err != nil {
@@ -43,12 +47,6 @@ func TestMutants(t *testing.T) {
 	if which != "" {
 		fmt.Printf("%d of %d mutants:\n\n%s\n", len(outcomes), len(table), Table(outcomes))
 	}
-}
-
-// hasSQLServer reports whether package sqlservertest finds a server.
-func hasSQLServer(root string) bool {
-	_, err := os.Stat(filepath.Join(root, ".dev/sqlserver/bin/start-babelfish"))
-	return err == nil || os.Getenv("SLUICE_SQLSERVER_DIR") != "" || os.Getenv("SLUICE_SQLSERVER_URL") != ""
 }
 
 func mustGetwd(t *testing.T) string {

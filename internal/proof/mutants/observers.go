@@ -17,13 +17,13 @@ var observers = []Mutant{
 		Test: of("TestStartIsPublished", "./internal/publisher")},
 	{Name: "mirror: a former owner moves the copy back", File: "blobstore/mirror.go",
 		Old: "case has.ours && has.epoch <= c.Epoch:", New: "case has.ours:",
-		Test: []string{"-tags", "azurite", "./blobstore", "-run", "^TestMirror$"}},
+		Test: of("TestMirror", "./blobstore"), Needs: "azurite"},
 	{Name: "mirror: the checkpoint of another program is moved back", File: "blobstore/mirror.go",
 		Old: "case has.sequence > c.Position.Sequence:", New: "case false:",
-		Test: []string{"-tags", "azurite", "./blobstore", "-run", "^TestMirrorLeavesOthers$"}},
+		Test: of("TestMirrorLeavesOthers", "./blobstore"), Needs: "azurite"},
 	{Name: "mirror: a copy that is ahead of a restored store is not reported", File: "blobstore/mirror.go",
 		Old: "case has.ours && has.sequence > c.Position.Sequence:", New: "case false:",
-		Test: []string{"-tags", "azurite", "./blobstore", "-run", "^TestMirrorAfterARestore$"}},
+		Test: of("TestMirrorAfterARestore", "./blobstore"), Needs: "azurite"},
 
 	// Checks of a consumer group from outside.
 	{Name: "dead letters are counted again at once after a slow count", File: "health/watcher.go",

@@ -3,12 +3,11 @@ package mutants
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // The tests of mutants: worlds of the simulation, run from seed 1 on until one notices.
 var (
-	worlds  = []string{"./internal/proof/sim", "-run", "TestFreshSeeds$"}
+	worlds  = []string{"./internal/proof/sim", "-run", "TestSeeds$"}
 	streams = []string{"./internal/proof/sim", "-run", "TestStreams$"}
 	chains  = []string{"./internal/proof/sim", "-run", "TestChains$"}
 
@@ -16,23 +15,13 @@ var (
 	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=2000", "SLUICE_SIM_STREAMS=2000", "SLUICE_SIM_CHAINS=2000", "SLUICE_SIM_TRUNCATIONS=2000", "GODEBUG=tracebacklabels=1"}
 )
 
-// of returns the arguments for one test of the root package, or of another one.
+// of returns the arguments for one test of the root package, or of another one. A subtest's name
+// follows the test's after "$/^".
 func of(test string, pkg ...string) []string {
 	return []string{cmp.Or(append(pkg, ".")...), "-run", "^" + test + "$"}
 }
 
-// What the mutants of several engines change.
-const (
-	ofLease      = "ofLease   = ofKey + ` AND owner = ? AND epoch = ?`"
-	movePosition = "			` + noAttempts + `, done = '', updated_at = {now}\n		WHERE ` + ofLease + ` AND sequence_number = ?`,"
-	moveOne      = "\"move checkpoint of partition \"+step.Lease.Partition, err)\n	case n != 1:\n"
-	lockFound    = "\"lock checkpoint of partition \"+step.Lease.Partition, err)\n	case !found:\n"
-)
-
-// on returns the arguments for a test of sqlstore that needs a server.
-func on(server, test string) []string { return []string{"-tags", server, "./sqlstore", "-run", test} }
-
-var table = slices.Concat(engine, observers, autoscaler)
+var table = slices.Concat(engine, steps, drivers, observers, autoscaler, columns)
 
 // engine are the mutants of the engine, the stores and the logs.
 var engine = []Mutant{
@@ -59,7 +48,7 @@ var engine = []Mutant{
 		Old: "asOf.Sub(l.Renewed) < b.c.cfg.RenewEvery", New: "asOf.Sub(l.Renewed) < 0",
 		Test: of("TestBalancedRestart")},
 	{Name: "a request for several leases that has failed counts as renewed", File: "renewals.go",
-		Old: "round.renewed = r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) == nil", New: "round.renewed = r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) == nil || true",
+		Old: "round.renewed = err == nil", New: "round.renewed = true",
 		Test: of("TestRenewalsTogether")},
 	{Name: "several leases are renewed whatever their epochs", File: "sqlstore/lease.go",
 		Old: "` (partition = ? AND epoch = ?` + strings.Repeat(` OR partition = ? AND epoch = ?`", New: "` (partition = ? AND epoch > 0 * ?` + strings.Repeat(` OR partition = ? AND epoch > 0 * ?`",
@@ -165,7 +154,7 @@ var engine = []Mutant{
 		Old: "		delete(a.producers, b.producer)\n", New: "",
 		Test: of("TestTransactions", "./kafka")},
 	{Name: "Kafka: numbers at the end of a log are not passed", File: "kafka/decoder.go",
-		Old: "if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned {", New: "if d.at >= d.returned {",
+		Old: "if len(d.pending) > 0 || d.chunk != nil || d.at <= d.returned || d.counted != d.at {", New: "if d.at >= d.returned {",
 		Test: of("TestTransactions", "./kafka")},
 	{Name: "Kafka: histories are not compared", File: "kafka/history.go",
 		Old: "	if lost >= 0 {\n", New: "	if lost >= 0 && false {\n", Quick: true,
@@ -180,8 +169,29 @@ var engine = []Mutant{
 		Old: "if s.described != [16]byte{} && info.id != s.described {", New: "if s.described != [16]byte{} && false {",
 		Test: of("TestRecreated", "./kafka")},
 	{Name: "Kafka: what the remote store did not return in time is passed", File: "kafka/void.go",
-		Old: "if err == nil && local <= r.next {", New: "if err == nil && local >= 0 {", Quick: true,
+		Old: "case local.offset > next:", New: "case local.offset < 0:", Quick: true,
 		Test: of("TestVoid", "./kafka")},
+	{Name: "Kafka: an empty answer is believed at once", File: "kafka/void.go",
+		Old: "if lasted >= r.source.voidFor {", New: "if lasted >= 0 {",
+		Test: of("TestEmptyAnswers", "./kafka")},
+	{Name: "Kafka: an empty answer is believed without a proof", File: "kafka/void.go",
+		Old: "case hint != \"\":\n\t\t\tr.fail(", New: "case hint == \"none\":\n\t\t\tr.fail(",
+		Test: of("TestEmptyAnswersForEver", "./kafka")},
+	{Name: "Kafka: the number behind the end of a log is passed", File: "kafka/void.go",
+		Old: "r.next = end\n", New: "r.next = end + 1\n",
+		Test: of("TestVoid", "./kafka")},
+	{Name: "Kafka: numbers that were removed have the history before them", File: "kafka/void.go",
+		Old: "r.past = history{epoch: r.epoch, from: -1}", New: "r.past.epoch = r.epoch",
+		Test: of("TestVoid", "./kafka")},
+	{Name: "Kafka: a missing batch is passed", File: "kafka/decoder.go",
+		Old: "case b.first > d.at+1 && !b.transactional && !b.control:", New: "case b.first > d.at+1 && b.transactional && b.control:",
+		Test: of("TestMissingRecords", "./kafka")},
+	{Name: "Kafka: a missing record of a batch is passed", File: "kafka/decoder.go",
+		Old: "if first := max(d.last, d.at) + 1; number > first {", New: "if first := max(d.last, d.at) + 1; number < 0 {",
+		Test: of("TestMissingRecords", "./kafka")},
+	{Name: "a number for which the log has neither an event nor a reason is passed", File: "passed.go",
+		Old: "if missing != 0 {", New: "if missing < 0 {", Quick: true,
+		Test: of("TestNumberWithoutReason", ".")},
 	{Name: "Kafka: a reader that nobody reads fetches on", File: "kafka/fetched.go",
 		Old: "(r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)", New: "(r.buffered >= 0 || r.fetchBytes() > 0)",
 		Test: of("TestPrefetchBytes", "./kafka")},
@@ -229,8 +239,8 @@ var engine = []Mutant{
 		Old: "return known.DeadLetter == 0 && known.Attempts+known.Unreturned > 0 && known.Sequence > w.pos.Sequence", New: "return false && known != nil",
 		Test: of("TestRedriveBesideAnEventUnderTrial")},
 	{Name: "attempts that returned count as deaths", File: "transactional.go",
-		Old: "	defer w.takeBack()\n", New: "",
-		Test: worlds, Env: untilCaught},
+		Old: "\tw.takeBack()\n\tw.a.leave(w.store)\n", New: "\tw.a.leave(w.store)\n",
+		Test: of("TestReturnedAttemptIsNoDeath")},
 	{Name: "no brake", File: "transactional_brake.go",
 		Old: "func (b *brake) tripped() bool { return b.held || len(b.failed) >= brakeAfter }", New: "func (b *brake) tripped() bool { return b.held }",
 		Test: worlds, Env: untilCaught},
@@ -249,6 +259,12 @@ var engine = []Mutant{
 	{Name: "a redrive does not remove its dead letter", File: "transactional_redrive.go",
 		Old: "Redriven: []int64{d.ID}", New: "Redriven: nil",
 		Test: worlds, Env: untilCaught},
+	{Name: "a reader that was just opened has no events that wait", File: "transactional.go",
+		Old: "waiting := true ", New: "waiting := false ",
+		Test: of("TestRedrivesWithoutBodiesAndEventsTakeTurns")},
+	{Name: "redrives leave the events behind the checkpoint no time", File: "transactional_redrive.go",
+		Old: "p.restUntil = now + p.round }", New: "p.restUntil = now }",
+		Test: of("TestRedrivesAndEventsTakeTurns")},
 	{Name: "an event that is handled again keeps its older dead letter", File: "transactional_commit.go",
 		Old: "		step.SettleIncarnation = w.a.incarnation\n", New: "",
 		Test: worlds, Env: untilCaught},
@@ -260,6 +276,30 @@ var engine = []Mutant{
 		Test: worlds, Env: untilCaught},
 
 	// Duplicates.
+	{Name: "a full dedup state takes origins of a topic below its share", File: "dedup_origins.go",
+		Old: "if counts[topic] <= share-room {", New: "if counts[topic] <= share-2*maxDedupOrigins {",
+		Test: of("TestShareOfOrigins", ".")},
+	{Name: "a full dedup state takes ids of a topic below its share", File: "dedup_origins.go",
+		Old: "if words[originTopic(name)] < maxDedupWords/len(words) {", New: "if words[originTopic(name)] < 0 {",
+		Test: of("TestShareOfIDs", ".")},
+	{Name: "the leader epochs of one partition push out other partitions", File: "dedup_origins.go",
+		Old: "return cmp.Or(cmp.Compare(b.newer, a.newer), oldestFirst(a.origin, b.origin))", New: "return oldestFirst(a.origin, b.origin)",
+		Test: of("TestHistoriesOfOnePartition", ".")},
+	{Name: "origins are forgotten without a report", File: "dedup_origins.go",
+		Old: "r.full.origins += len(forgotten)", New: "r.full.origins += 0",
+		Test: of("TestTooManyOrigins", ".")},
+	{Name: "MySQL: rows that a rollback has kept are not noticed", File: "sqlstore/mysql.go",
+		Old: "if code == 1196 {", New: "if code == 0 {",
+		Test: of("TestMariaDBKeptRows", "./sqlstore"), Needs: "mariadb"},
+	{Name: "MySQL: an engine without transactions is safe", File: "internal/tables/tables.go",
+		Old: `case !found || transactions == "YES":`, New: `case !found || transactions != "":`,
+		Test: of("TestMariaDBUnsafeTables", "./sqlstore"), Needs: "mariadb"},
+	{Name: "PostgreSQL: an unlogged partition is safe", File: "internal/postgres/safe.go",
+		Old: "AND p.relkind = 'p' JOIN", New: "AND p.relkind = 'x' JOIN",
+		Test: of("TestUnsafeTables", "./pgstore"), Needs: "postgres"},
+	{Name: "a panic in the goroutine that fetches ends the process", File: "reading.go",
+		Old: "		a.survive(func() {\n			buffer.fetch(", New: "		func(f func()) { f() }(func() {\n			buffer.fetch(",
+		Test: of("TestDriverPanics", ".")},
 	{Name: "the dedup state of earlier assignments is not read", File: "transactional.go",
 		Old: "err = w.dedup.load(rows, w.pos.Sequence)", New: "_ = rows; w.dedup.loaded = true",
 		Test: chains, Env: untilCaught},
@@ -322,8 +362,8 @@ var engine = []Mutant{
 	{Name: "SQLite: no turns between processes", File: "sqlstore/turns.go",
 		Old: "	if idle < interval && time.Since(t.began) < turn {\n		return nil\n	}\n", New: "	if true {\n		return nil\n	}\n",
 		Test: of("TestTurnsTaken", "./sqlstore")},
-	{Name: "sqlstore: the fence does not check the position", File: "sqlstore/statements.go",
-		Old: "			` + noAttempts + `, done = '', updated_at = {now}\n		WHERE ` + ofLease + ` AND sequence_number = ?`,", New: "			` + noAttempts + `, done = '', updated_at = {now}\n		WHERE ` + ofLease + ` AND sequence_number <= ?`,",
+	{Name: "sqlstore: the fence does not check the position", File: "sqlstore/sqlite_sql.go",
+		Old: "` + ofLease + ` AND sequence_number = ?`,\n	// SQLite", New: "` + ofLease + ` AND sequence_number <= ? + 1000`,\n	// SQLite",
 		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "sqlstore: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
 		Old: "ofLease   = ofKey + ` AND owner = ? AND epoch = ?`", New: "ofLease   = ofKey + ` AND owner <> ? || 'x' AND epoch <> ? + 1000000`",
@@ -347,105 +387,8 @@ var engine = []Mutant{
 		Old: "ofRedrive = ofKey + ` AND id = ? AND status = 'retry'`", New: "ofRedrive = ofKey + ` AND id = ?`",
 		Test: of("TestTxStore", "./sqlstore")},
 	{Name: "sqlstore: a set checkpoint keeps its owner", File: "sqlstore/statements.go",
-		Old: "owner = '', epoch = epoch + 1, claims = 0,", New: "claims = 0,",
+		Old: "owner = '', done_epoch = epoch + 1, epoch = epoch + 1, claims = 0,", New: "claims = 0,",
 		Test: of("TestTxStore", "./sqlstore")},
-
-	// What a step in a server rests on, on each engine.
-	{Name: "PostgreSQL by database/sql: the fence does not check the position", File: "sqlstore/statements.go",
-		Old: movePosition, New: strings.Replace(movePosition, "sequence_number = ?`", "sequence_number <= ? + 1000`", 1),
-		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
-	{Name: "PostgreSQL by database/sql: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
-		Old: ofLease, New: "ofLease   = ofKey + ` AND CAST(? AS text) <> '' AND CAST(? AS bigint) > 0`",
-		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
-	{Name: "PostgreSQL by database/sql: a fence that moves no row goes on", File: "sqlstore/commit.go",
-		Old: moveOne, New: strings.Replace(moveOne, "n != 1", "n > 1", 1),
-		Test: on("postgres", "^TestPostgresTxStore$/^Fence$")},
-	{Name: "PostgreSQL by database/sql: another transaction is committed", File: "sqlstore/postgres.go",
-		Old: "	if current != t.mark {", New: "	if false {",
-		Test: on("postgres", "^TestPostgresHiddenEnd$")},
-	{Name: "PostgreSQL by database/sql: statements that end the transaction are not refused", File: "sqlstore/postgres.go",
-		Old: "return postgres.Ending(query) != \"\"", New: "return false",
-		Test: on("postgres", "^TestPostgresHandlerEndsTransaction$")},
-	{Name: "PostgreSQL by database/sql: an aborted transaction is the database's failure", File: "sqlstore/postgres.go",
-		Old: "	case status == 'E':\n		return errUndone\n", New: "",
-		Test: on("postgres", "^TestPostgresIgnoredErrors$")},
-	{Name: "PostgreSQL by database/sql: a lost answer to COMMIT is a failure", File: "sqlstore/postgres.go",
-		Old: "	case errors.Is(err, errRolledBack):\n", New: "	case errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err):\n",
-		Test: on("postgres", "^TestPostgresTxStore$/^LostAnswer$")},
-	{Name: "PostgreSQL by database/sql: a paused owner keeps the checkpoint", File: "sqlstore/seize.go",
-		Old: "			refusal = s.endBlockers(watch, session, half)\n", New: "			_ = session\n",
-		Test: on("postgres", "^TestPostgresClaimEndsPaused$")},
-	{Name: "PostgreSQL by database/sql: a claim that comes too late ends the owner's session", File: "sqlstore/seize.go",
-		Old: "			if later = s.laterClaim(watch, lease); later != nil {", New: "			if false {",
-		Test: on("postgres", "^TestPostgresClaimEndsPaused$")},
-	{Name: "PostgreSQL by database/sql: a claim ends another user's session", File: "sqlstore/postgres_sql.go",
-		Old: "coalesce(usename = session_user AND datname = current_database(), false)", New: "true",
-		Test: on("postgres", "^TestPostgresClaimMayNot$")},
-	{Name: "PostgreSQL: a claim ends another user's session", File: "pgstore/seize.go",
-		Old: "coalesce(usename = session_user AND datname = current_database(), false)", New: "true",
-		Test: []string{"-tags", "postgres", "./pgstore", "-run", "^TestClaimSparesOtherUsers$"}},
-	{Name: "PostgreSQL: a lost answer to COMMIT is a failure in the simple protocol", File: "internal/postgres/failure.go",
-		Old: "pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)", New: "pgconn.SafeToRetry(err)",
-		Test: []string{"-tags", "postgres", "./pgstore", "-run", "^TestLostReplyInEachMode$"}},
-
-	{Name: "MySQL: the fence does not check the position", File: "sqlstore/mysql_sql.go",
-		Old: "` + ofLease + ` AND sequence_number = ? FOR UPDATE`", New: "` + ofLease + ` AND sequence_number <= ? + 1000 FOR UPDATE`",
-		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
-	{Name: "MySQL: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
-		Old: ofLease, New: "ofLease   = ofKey + ` AND ? <> '' AND ? > 0`",
-		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
-	{Name: "MySQL: the fence locks nothing", File: "sqlstore/mysql_sql.go",
-		Old: "` + ofLease + ` AND sequence_number = ? FOR UPDATE`", New: "` + ofLease + ` AND sequence_number = ?`",
-		Test: on("mariadb", "^TestMariaDBTxStore$/^(ClaimMeetsOpen|ClaimMeetsCommit|SameStepAtOnce|LockedRow)$")},
-	{Name: "MySQL: a fence that finds no row goes on", File: "sqlstore/commit.go",
-		Old: lockFound, New: strings.Replace(lockFound, "!found", "found && !found", 1),
-		Test: on("mariadb", "^TestMariaDBTxStore$/^Fence$")},
-	{Name: "MySQL: another transaction is committed", File: "sqlstore/mysql.go",
-		Old: "_, err := t.ExecContext(ctx, \"RELEASE SAVEPOINT \"+t.mark)", New: "_, err := t.ExecContext(ctx, \"DO 0\")",
-		Test: on("mariadb", "^TestMariaDBHandlerEndsTransaction$")},
-	{Name: "MySQL: statements that end the transaction are not refused", File: "sqlstore/mysql.go",
-		Old: "	words := mysqlWords.FindStringSubmatch(query)\n	if words == nil {", New: "	words := mysqlWords.FindStringSubmatch(query)\n	if true {",
-		Test: on("mariadb", "^TestMariaDBHandlerEndsTransaction$")},
-	{Name: "MySQL: what comes after a deadlock is committed by itself", File: "sqlstore/watch.go",
-		Old: "	case w.outage != nil:\n		return w.outage\n", New: "",
-		Test: on("mariadb", "^TestMariaDBDeadlockIsIgnored$")},
-	{Name: "MySQL: a lost answer to COMMIT is a failure", File: "sqlstore/commit.go",
-		Old: "	return fmt.Errorf(\"%w: %w\", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), \"commit\", err))", New: "	return s.outage(context.WithoutCancel(ctx), \"commit\", err)",
-		Test: on("mariadb", "^TestMariaDBTxStore$/^LostAnswer$")},
-	{Name: "MySQL: a paused owner keeps the checkpoint", File: "sqlstore/mysql_url.go",
-		Old: "		\"wait_timeout\":      seconds(c.LeaseFor),\n", New: "",
-		Test: on("mariadb", "^TestMariaDBPausedOwner$")},
-
-	{Name: "SQL Server: the fence does not check the position", File: "sqlstore/mssql_sql.go",
-		Old: "updated_at = updated_at WHERE ` + ofLease + ` AND sequence_number = ?;", New: "updated_at = updated_at WHERE ` + ofLease + ` AND sequence_number <= ? + 1000;",
-		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
-	{Name: "SQL Server: the fence does not check the owner and the epoch", File: "sqlstore/statements.go",
-		Old: ofLease, New: "ofLease   = ofKey + ` AND ? <> '' AND ? > 0`",
-		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
-	{Name: "SQL Server: a fence that finds no row goes on", File: "sqlstore/commit.go",
-		Old: lockFound, New: strings.Replace(lockFound, "!found", "found && !found", 1),
-		Test: on("sqlserver", "^TestSQLServerTxStore$/^Fence$"), Needs: "sqlserver"},
-	{Name: "SQL Server: another transaction is committed", File: "sqlstore/mssql.go",
-		Old: "	case !intact || level == 0:", New: "	case level == 0:",
-		Test: on("sqlserver", "^TestSQLServerHandlerEndsTransaction$"), Needs: "sqlserver"},
-	{Name: "SQL Server: the checkpoint moves in another transaction", File: "sqlstore/mssql_sql.go",
-		Old: "IF @level = 1 AND @mine = 1", New: "IF @level = 1",
-		Test: on("sqlserver", "^TestSQLServerHandlerEndsTransaction$"), Needs: "sqlserver"},
-	{Name: "MySQL: the handler's transaction is not marked", File: "sqlstore/tx.go",
-		Old: "	if t.guarded {", New: "	if true {",
-		Test: on("mariadb", "^TestMariaDBHandlerEndsTransaction$")},
-	{Name: "SQL Server: a transaction inside the transaction is committed", File: "sqlstore/mssql.go",
-		Old: "	case level > 1:", New: "	case level > 9:",
-		Test: on("sqlserver", "^TestSQLServerHandlerEndsTransaction$"), Needs: "sqlserver"},
-	{Name: "SQL Server: a transaction that the server has rolled back is the database's failure", File: "sqlstore/mssql.go",
-		Old: "	case mssqlUndone(err):\n		return errUndone\n", New: "",
-		Test: on("sqlserver", "^TestSQLServerDoomed$"), Needs: "sqlserver"},
-	{Name: "SQL Server: a lost answer to COMMIT is a failure", File: "sqlstore/commit.go",
-		Old: "	return fmt.Errorf(\"%w: %w\", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), \"commit\", err))", New: "	return s.outage(context.WithoutCancel(ctx), \"commit\", err)",
-		Test: on("sqlserver", "^TestSQLServerTxStore$/^LostAnswer$"), Needs: "sqlserver"},
-	{Name: "SQL Server: a claim ends another program's session", File: "sqlstore/mssql_sql.go",
-		Old: " AND s.program_name = APP_NAME()", New: "",
-		Test: on("sqlserver", "^TestSQLServerClaimSparesOthers$"), Needs: "sqlserver"},
 
 	// Redrives.
 	{Name: "a redrive passes an earlier one of its key that failed again", File: "atleastonce_failures.go",
@@ -601,5 +544,19 @@ var engine = []Mutant{
 
 	{Name: "balanced processes divide what others hold", File: "balance.go",
 		Old: "if now-since >= b.c.cfg.LeaseFor {", New: "if false {",
+		Test: worlds, Env: untilCaught},
+
+	// The audit.
+	{Name: "the audit begins at the first effect", File: "audit/partition.go",
+		Old: "		p.start = max(p.Began.After+1, 0)\n", New: "		p.start = max(p.Began.After+1, 0, min(p.entry.Sequence, p.Checkpoint+1))\n",
+		Test: worlds, Env: untilCaught},
+	{Name: "without a record the audit begins at the first event", File: "audit/partition.go",
+		Old: "		p.Doubt = NoBeginning\n", New: "		p.Began = driver.Beginning{After: driver.Origin.Sequence, How: driver.HowStart}\n",
+		Test: of("TestNoRecordedBeginning", "./audit"), Quick: true},
+	{Name: "the audit takes no notice of ids that it has forgotten", File: "dedup.go",
+		Old: "r.forgot = r.forgot || len(r.state.full.errors()) > 0", New: "r.forgot = false",
+		Test: of("TestMoreOriginsThanRemembered", "./audit"), Quick: true},
+	{Name: "a start is stored without the record of it", File: "sluicetest/store.go",
+		Old: "		c.Began = driver.Beginning{After: to.Sequence, How: driver.HowStart}\n", New: "",
 		Test: worlds, Env: untilCaught},
 }

@@ -266,6 +266,10 @@ func (l leases) RenewAll(ctx context.Context, list []driver.Lease, ttl time.Dura
 	return l.store.RenewAll(ctx, list, ttl)
 }
 
+func (l leases) MarkBegan(ctx context.Context, lease driver.Lease, incarnation string) error {
+	return l.store.MarkBegan(ctx, lease, incarnation)
+}
+
 func (l leases) Release(ctx context.Context, lease driver.Lease) error {
 	if err := l.p.do(&l.p.g.counts.release); err != nil {
 		return err

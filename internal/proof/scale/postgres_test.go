@@ -1,11 +1,8 @@
-//go:build postgres
-
 package scale
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -13,17 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
-
 // TestPostgres: the transactions that the server counts for 64 processes and 1,024 partitions without
 // events are within the budget. The processes are consumers in this one, with the connections of a
 // single store.
 func TestPostgres(t *testing.T) {
+	need.RealTime(t)
 	ctx := t.Context()
 	url := pgtest.Database(t)
 	s, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: 16})

@@ -20,10 +20,11 @@ type chaining struct {
 	Apart      bool // each stage has a database of its own, which fails over alone
 
 	// Mutants.
-	Unstamped bool // the second stage sees no stamps
-	Unnamed   bool // it sees watermarks and epochs, but no two equal ids
-	Early     bool // the watermark is the highest event sent, instead of the checkpoint stored
-	Silent    bool // the stamp does not name the dead letters before the event
+	Unreported bool // a bound of the second stage's deduplication is passed without a report
+	Unstamped  bool // the second stage sees no stamps
+	Unnamed    bool // it sees watermarks and epochs, but no two equal ids
+	Early      bool // the watermark is the highest event sent, instead of the checkpoint stored
+	Silent     bool // the stamp does not name the dead letters before the event
 }
 
 // link makes the log between the two stages, and the slots of the second.
@@ -42,7 +43,7 @@ func (w *world) link() {
 			w.nextHub.Append(fmt.Sprint(n), w.empties(eventID{"onward", fmt.Sprint(n), 0, 0})...)
 		}
 	}
-	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}}
+	w.forwarded = forwarded{made: map[string]int{}, event: map[string]eventID{}, times: map[string]int{}, at: map[written]sending{}, setBacks: map[string][]setBack{}, excused: map[string]bool{}, full: map[string]bool{}}
 	for n := range w.cfg.Processes {
 		w.slots = append(w.slots, &slot{n: w.cfg.Processes + n, role: ofSecondStage})
 	}
@@ -157,6 +158,9 @@ type forwarded struct {
 	// excused are events that an owner has parked after another owner had taken over
 	// and may have sent them. No fence prevents that, so a redrive may send them again.
 	excused map[string]bool
+	// full are the partitions of the log in which the second stage has reported a bound of its
+	// deduplication: duplicates in them may take effect.
+	full map[string]bool
 }
 
 // setBack says that a failover has set a checkpoint of the first stage back.

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -14,11 +15,12 @@ const (
 // TestChains runs worlds of two stages. SLUICE_SIM_CHAINS sets how many;
 // SLUICE_SIM_CHAIN runs one and prints its trace.
 func TestChains(t *testing.T) {
-	runSeeds(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites())
+	runSeeds(t, "CHAIN", chainSeeds, eachInChain, DrawChain, ChainSites(), "checkpoint set after a halt")
 }
 
 // TestChainsOneTrace repeats worlds of two stages.
 func TestChainsOneTrace(t *testing.T) {
+	need.RealTime(t) // see TestOneSeedOneTrace
 	for seed := range uint64(30) {
 		oneTrace(t, DrawChain(seed), 3, 1)
 	}

@@ -50,7 +50,7 @@ func (w *world) twin() {
 // holderOf returns the process that acquired a lease, or committed under it, last. The
 // lock is held.
 func (w *world) holderOf(l sluice.Lease) *process {
-	if p := w.leaseOf[l]; p != nil {
+	if p := w.leaseOf[tenureOf(l)]; p != nil {
 		return p
 	}
 	return w.owners[l.Owner]
@@ -82,7 +82,7 @@ func (w *world) ageCheckpoints() {
 	topic, _ := w.hub.Describe(context.Background())
 	for _, p := range topic.Partitions {
 		for range oldEpoch {
-			_, _ = w.store.Reset(context.Background(), w.group, p, topic.Incarnation, driver.Unset)
+			_, _ = w.store.Reset(context.Background(), w.group, p, topic.Incarnation, driver.Unset, driver.HowSet)
 		}
 	}
 }

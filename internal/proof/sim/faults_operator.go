@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -49,9 +50,16 @@ func (w *world) operates(since time.Time) bool {
 	return w.setAt.After(since)
 }
 
+// inSecondStage begins the names of halted partitions of the second of two stages.
+const inSecondStage = "onward/"
+
 // continueAfterHalt sets the checkpoint of a halted partition to the oldest event that
 // the log holds, if the partition cannot continue otherwise.
 func (w *world) continueAfterHalt(partition string) {
+	if next, second := strings.CutPrefix(partition, inSecondStage); second {
+		w.continueSecondStage(next)
+		return
+	}
 	w.mu.Lock()
 	delete(w.halts, partition)
 	if w.isGone(partition) {
@@ -63,12 +71,59 @@ func (w *world) continueAfterHalt(partition string) {
 		return
 	}
 	incarnation, start := w.startOf(partition)
+	set := false
 	for _, c := range w.readCheckpoints() {
-		if c.Partition == partition && (c.Incarnation != incarnation || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
+		if c.Partition == partition && (c.Incarnation != incarnation || isLost(&c) || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
 			w.reset(partition, incarnation, c, start)
 			w.count("checkpoint set after a halt")
+			set = true
 		}
 	}
+	w.looksAgain(w.group.Topic, partition, partition, set)
+}
+
+// looksAgain has the operator come back to a partition that is still halted and was not set: its
+// checkpoint was lost and is not claimed again yet, or its log holds the next event now, and will
+// not later.
+func (w *world) looksAgain(topic, partition, halt string, set bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !set && w.laneOf(topic, partition).halted {
+		w.halted(halt)
+	}
+}
+
+// isLost reports whether a failover has lost a checkpoint: an owner has claimed another in its
+// place.
+func isLost(c *sluice.Checkpoint) bool { return c.Position == driver.Unset && !c.Began.Known() }
+
+// continueSecondStage sets the checkpoint of a partition of the second stage, if a failover has
+// lost it, and the effects of its events with it.
+func (w *world) continueSecondStage(partition string) {
+	ctx := context.Background()
+	w.mu.Lock()
+	delete(w.halts, inSecondStage+partition)
+	w.mu.Unlock()
+	topic, _ := w.nextHub.Describe(ctx)
+	b, _ := w.nextHub.Bounds(ctx, partition)
+	list, _ := w.nextStore.Read(ctx, topic.Group)
+	set := false
+	for _, c := range list {
+		if c.Partition != partition || !isLost(&c) {
+			continue
+		}
+		to := sluice.Position{Sequence: max(b.First-1, driver.Origin.Sequence)}
+		epoch, _ := w.nextStore.Reset(ctx, topic.Group, partition, topic.Incarnation, to, driver.HowSet)
+		w.mu.Lock()
+		w.setAt = time.Now()
+		w.note("checkpoint of partition %s is set to %v", inSecondStage+partition, to)
+		w.claimed[partitionName(sluice.Lease{Group: topic.Group, Partition: partition})] = epoch
+		w.trouble(nil, "", time.Now())
+		w.mu.Unlock()
+		w.count("checkpoint set after a halt")
+		set = true
+	}
+	w.looksAgain(topic.Group.Topic, partition, inSecondStage+partition, set)
 }
 
 func (w *world) readCheckpoints() []sluice.Checkpoint {
@@ -79,7 +134,7 @@ func (w *world) readCheckpoints() []sluice.Checkpoint {
 // reset sets a checkpoint. The events that are skipped may have an effect, and those that
 // are repeated may have another.
 func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to sluice.Position) {
-	epoch, _ := w.store.Reset(context.Background(), w.group, partition, incarnation, to)
+	epoch, _ := w.store.Reset(context.Background(), w.group, partition, incarnation, to, driver.HowSet)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.setAt = time.Now()
@@ -160,7 +215,7 @@ func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 	for _, d := range list {
 		w.mu.Lock()
 		id := w.letterID(&d)
-		late := w.touched[id] && w.parkings[id].at.After(w.claimedAt[step.Lease]) // no step can know of it
+		late := w.touched[id] && w.parkings[id].at.After(w.claimedAt[tenureOf(step.Lease)]) // no step can know of it
 		w.mu.Unlock()
 		own := late || slices.ContainsFunc(step.DeadLetters, func(o sluice.DeadLetter) bool { return o.Event.Sequence == d.Event.Sequence })
 		if !own && d.Incarnation == topic.Incarnation && step.Lease.Group == w.group {

@@ -31,7 +31,7 @@ type blame struct {
 	kinds map[eventID]string         // the first word of each event's body
 	begun map[eventID]map[int64]bool // the epochs in which an attempt was recorded before it began
 	// unrecorded are the leases whose owner could not record an attempt.
-	unrecorded map[sluice.Lease]bool
+	unrecorded map[tenure]bool
 	parked     map[string][]eventID // the dead letters of each key, by topic, partition and key
 
 	why         map[eventID]string    // the error with which it became a dead letter
@@ -40,7 +40,7 @@ type blame struct {
 }
 
 func newBlame() blame {
-	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[sluice.Lease]bool{}, why: map[eventID]string{}, convictions: map[string]conviction{}, assignments: map[string]int{}}
+	return blame{kinds: map[eventID]string{}, begun: map[eventID]map[int64]bool{}, parked: map[string][]eventID{}, unrecorded: map[tenure]bool{}, why: map[eventID]string{}, convictions: map[string]conviction{}, assignments: map[string]int{}}
 }
 
 // deadliest is how many processes must have ended during attempts at an event before it
@@ -70,7 +70,7 @@ func (w *world) attempted(lease sluice.Lease, a driver.AttemptRecord) {
 func (w *world) notAttempted(lease sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.blame.unrecorded[lease] = true
+	w.blame.unrecorded[tenureOf(lease)] = true
 	for id, epochs := range w.blame.begun { // the store counts what is tried next on top
 		if id.topic == lease.Group.Topic && id.partition == lease.Partition && epochs[lease.Epoch] {
 			epochs[-lease.Epoch] = true
@@ -82,7 +82,7 @@ func (w *world) notAttempted(lease sluice.Lease) {
 func (w *world) left(lease sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.blame.unrecorded[lease] {
+	if w.blame.unrecorded[tenureOf(lease)] {
 		return // it could not take an attempt back
 	}
 	for id, epochs := range w.blame.begun {

@@ -100,7 +100,7 @@ func (w *world) checkHeld(p *process, lease sluice.Lease, e *sluice.Event) {
 		d := &list[i]
 		id := w.letterID(d)
 		parked := w.parkings[id]
-		claimed := w.claimedAt[lease]
+		claimed := w.claimedAt[tenureOf(lease)]
 		known := parked.by == p && !parked.asked.Before(claimed) && !parked.revived() || parked.at.Before(claimed)
 		if d.Status != sluice.StatusDiscarded && known && id.life == lifeOf(e) && !claimed.IsZero() {
 			w.stale = append(w.stale, fmt.Sprintf("partition %s: event %d was written although event %d of its key %q is a dead letter", e.Partition, e.Sequence, id.sequence, e.Key))

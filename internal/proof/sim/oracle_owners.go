@@ -6,6 +6,15 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
+// tenure is a lease without what its owner learns while it holds it.
+type tenure struct {
+	group            sluice.Group
+	partition, owner string
+	epoch            int64
+}
+
+func tenureOf(l sluice.Lease) tenure { return tenure{l.Group, l.Partition, l.Owner, l.Epoch} }
+
 // tenancy is the newest lease of a partition.
 type tenancy struct {
 	epoch int64
@@ -21,8 +30,8 @@ const overlap = 2 * time.Second
 func (w *world) acquired(p *process, l sluice.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leaseOf[l] = p
-	delete(w.claimedAt, l) // after a loss of the leases the process may have had an equal one
+	w.leaseOf[tenureOf(l)] = p
+	delete(w.claimedAt, tenureOf(l)) // after a loss of the leases the process may have had an equal one
 	name := partitionName(l)
 	w.blame.assignments[name]++
 	if l.Epoch > w.tenancies[name].epoch {
@@ -34,7 +43,7 @@ func (w *world) acquired(p *process, l sluice.Lease) {
 func (w *world) extended(l sluice.Lease, ttl time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leaseEnds[l] = time.Now().Add(ttl)
+	w.leaseEnds[tenureOf(l)] = time.Now().Add(ttl)
 }
 
 // worksUnder records a violation if a process works under a lease that has expired in the
@@ -49,7 +58,7 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 	}
 	group := w.group
 	group.Topic = topic
-	end, known := w.leaseEnds[sluice.Lease{Group: group, Partition: partition, Owner: p.owner, Epoch: epoch}]
+	end, known := w.leaseEnds[tenure{group, partition, p.owner, epoch}]
 	if p.pausedUntil.After(end) {
 		end = p.pausedUntil
 	}
@@ -71,7 +80,7 @@ func (p *process) worksUnder(topic, partition string, epoch int64) {
 func (p *process) releases(lease sluice.Lease) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	if !lease.Member() && !p.replays && !p.leaving[lease] && !p.dead {
+	if !lease.Member() && !p.replays && !p.leaving[tenureOf(lease)] && !p.dead {
 		p.w.stale = append(p.w.stale, "partition "+partitionName(lease)+": "+p.name+" releases it without leaving its checkpoint")
 	}
 }

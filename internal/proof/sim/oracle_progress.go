@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -114,12 +115,22 @@ func (p *process) Observe(o sluice.Observation) {
 		p.reported = time.Now()
 		return
 	}
+	if o.Err != nil && strings.Contains(o.Err.Error(), "panic outside of the handler") {
+		p.w.stale = append(p.w.stale, fmt.Sprintf("partition %s: %s: %v", o.Partition, p.name, o.Err))
+	}
+	if errors.Is(o.Err, sluice.ErrDedupFull) && !p.w.cfg.Chain.Unreported {
+		p.w.fired[dedupFull]++
+		p.w.forwarded.full[o.Partition] = true
+	}
 	p.released(o)
 	p.halts(o)
 	l := p.w.laneOf(p.topic(), o.Partition)
 	p.reports[o.Partition] = time.Now()
 	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped
-	if o.Kind == sluice.KindStopped && !p.secondStage && !p.replays {
+	switch stopped := o.Kind == sluice.KindStopped; {
+	case stopped && p.secondStage:
+		p.w.halted(inSecondStage + o.Partition)
+	case stopped && !p.replays:
 		p.w.halted(o.Partition)
 	}
 }
@@ -229,6 +240,11 @@ func (w *world) judge(l *lane, name string, now time.Time) {
 	// answer, that is reported.
 	if s := l.silence; s != nil && s.of == l.holder && s.answered.After(since) {
 		since = s.answered
+	}
+	// A process whose acquisition had no answer holds a lease that it does not know. It ends later
+	// where the store's clock was set back.
+	if w.leasesLost.After(since) {
+		since = w.leasesLost
 	}
 	if still := now.Sub(since); still > mustReport && l.reported.Before(since) && l.holder.reported.Before(since) {
 		l.accused = true

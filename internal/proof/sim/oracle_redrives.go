@@ -107,7 +107,7 @@ func (w *world) checkReleased() []string {
 	topic, _ := w.hub.Describe(ctx)
 	for _, partition := range topic.Partitions {
 		for key := range keys {
-			w.hub.Append(partition, &sluice.Event{Body: []byte("good"), Key: fmt.Sprint("key ", key)})
+			w.hub.Append(partition, &sluice.Event{Body: fmt.Appendf(nil, "good 0 %d", w.life), Key: fmt.Sprint("key ", key)})
 		}
 	}
 	w.drive(time.Now().Add(5 * time.Second))

@@ -196,6 +196,10 @@ func (l leases) RenewAll(ctx context.Context, list []sluice.Lease, ttl time.Dura
 	})
 }
 
+func (l leases) MarkBegan(ctx context.Context, lease sluice.Lease, incarnation string) error {
+	return requestError(ctx, l.process, "mark", lease.Partition, func() error { return l.w.leaseStore().MarkBegan(ctx, lease, incarnation) })
+}
+
 func (l leases) Release(ctx context.Context, lease sluice.Lease) error {
 	l.releases(lease)
 	return requestError(ctx, l.process, "release", lease.Partition, func() error { return l.w.leaseStore().Release(ctx, lease) })
@@ -216,8 +220,8 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 			defer s.w.mu.Unlock()
 			s.past(lease.Partition, p.Position.Sequence)
 			s.deliveredBy(lease)
-			if _, ok := s.w.claimedAt[lease]; !ok {
-				s.w.claimedAt[lease] = time.Now()
+			if _, ok := s.w.claimedAt[tenureOf(lease)]; !ok {
+				s.w.claimedAt[tenureOf(lease)] = time.Now()
 			}
 			if lease.Epoch >= s.w.claimed[partitionName(lease)] {
 				s.w.claimed[partitionName(lease)], s.w.claims[partitionName(lease)] = lease.Epoch, claim{s.process, lease}
@@ -227,12 +231,36 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 	})
 }
 
+func (s store) Begin(ctx context.Context, lease sluice.Lease, from, to sluice.Position) error {
+	first := s.mayMoveStart(lease.Partition)
+	return s.w.send(ctx, s.process, "start", lease.Partition, func() error { return s.w.storeStart(s.process, lease, from, to, first) })
+}
+
+// storeStart stores the start of a partition, and records violations.
+func (w *world) storeStart(p *process, lease sluice.Lease, from, to sluice.Position, first bool) error {
+	w.mu.Lock()
+	claimed := w.claimed[partitionName(lease)]
+	w.mu.Unlock()
+	err := w.storeOf(lease.Group).Begin(context.Background(), lease, from, to)
+	if err != nil {
+		return err
+	}
+	w.movedAlone(lease, from, to)
+	if !first {
+		w.passes(p, lease, from, to)
+	}
+	if lease.Epoch < claimed {
+		w.violation("partition %s: a start of epoch %d was stored after epoch %d had claimed", lease.Partition, lease.Epoch, claimed)
+	}
+	return nil
+}
+
 // Commit makes the request that begins the transaction. The request that commits
 // it is made in world.Commit.
 func (s store) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
 	s.w.mu.Lock()
 	s.committing[step.Lease.Partition] = ctx
-	s.w.leaseOf[step.Lease] = s.process // after a loss of the leases, two processes of one owner may have equal leases
+	s.w.leaseOf[tenureOf(step.Lease)] = s.process // after a loss of the leases, two processes of one owner may have equal leases
 	s.w.mu.Unlock()
 	if s.w.cfg.Blind {
 		return s.blind(ctx, step, fn)
@@ -281,7 +309,7 @@ func (s store) RecordAttempt(ctx context.Context, lease sluice.Lease, at sluice.
 
 func (s store) Leave(ctx context.Context, lease sluice.Lease) error {
 	s.w.mu.Lock()
-	s.leaving[lease] = true
+	s.leaving[tenureOf(lease)] = true
 	s.w.mu.Unlock()
 	return requestError(ctx, s.process, "leave", lease.Partition, func() error {
 		err := s.w.storeOf(lease.Group).Leave(ctx, lease)
@@ -316,6 +344,6 @@ func (s store) Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoin
 	return request(ctx, s.process, "read", "", func() ([]sluice.Checkpoint, error) { return s.w.storeOf(group).Read(ctx, group) })
 }
 
-func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error) {
-	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.storeOf(group).Reset(ctx, group, partition, incarnation, to) })
+func (s store) Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error) {
+	return request(ctx, s.process, "reset", partition, func() (int64, error) { return s.w.storeOf(group).Reset(ctx, group, partition, incarnation, to, how) })
 }

@@ -3,21 +3,23 @@ package sim
 import (
 	"slices"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/bounds"
 )
 
 // requests are the engine's requests to each part of the world. It requests the
 // ends of the log only if there is an observer.
 var requests = map[string][]string{
-	"leases":   {"acquire", "renew", "release", "list"},
+	"leases":   {"acquire", "mark", "renew", "release", "list"},
 	"hub":      {"describe", "bounds", "seek", "open", "fetch"},
-	"database": {"claim", "begin", "commit", "record", "leave", "due"},
+	"database": {"claim", "start", "begin", "commit", "record", "leave", "due"},
 }
 
 // streamed are the requests of an at-least-once delivery.
 var streamed = map[string][]string{
 	"leases":   requests["leases"],
 	"hub":      requests["hub"],
-	"database": {"claim", "advance", "leave", "due", "park", "settle", "parked", "held"},
+	"database": {"claim", "start", "advance", "leave", "due", "park", "settle", "parked", "held"},
 	"target":   {"write"},
 }
 
@@ -26,7 +28,7 @@ var streamed = map[string][]string{
 var chained = map[string][]string{
 	"leases":   requests["leases"],
 	"hub":      requests["hub"],
-	"database": {"seen", "claim", "begin", "commit", "record", "leave", "due", "advance", "park", "settle", "parked", "held"},
+	"database": {"seen", "claim", "start", "begin", "commit", "record", "leave", "due", "advance", "park", "settle", "parked", "held"},
 	"target":   {"append"},
 }
 
@@ -36,6 +38,7 @@ var rare = map[string]float64{
 	"acquire": 0.15, "bounds": 0.15, "claim": 0.1, "open": 0.2, "seek": 0.5,
 	"commit": 0.1, "record": 0.35, "leave": 0.6, "due": 0.15, "release": 0.6,
 	"fetch": 0.08, "seen": 0.4, "append": 0.15,
+	"start": 0.5, "mark": 0.5,
 	"advance": 0.3, "park": 0.7, "settle": 0.95, "parked": 0.3, "held": 0.3,
 }
 
@@ -61,7 +64,7 @@ func part(op string) string {
 
 // Sites are the names of all kinds of faults, sorted; [Result] counts by them.
 func Sites() []string {
-	return sites(requests, drawn, "commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
+	return sites(requests, drawn, "start commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
 }
 
 // besideSeeds are further sites of those worlds. They are rare: Transactional looks for dead letters only
@@ -72,22 +75,29 @@ func besideSeeds() []string {
 
 // StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
-	return sites(streamed, drawnStream, "write advance park settle", "failover that loses commits", "late commit that took effect",
+	return sites(streamed, drawnStream, "write start advance park settle", "failover that loses commits", "late commit that took effect",
 		"partition changes to Transactional", "partition changes to AtLeastOnce")
 }
 
 // besideStreams are further sites of those worlds, in processes that a deployment has made
 // transactional. How often they strike counts in worlds where all processes are.
 func besideStreams() []string {
-	return append(sites(requests, drawnStream, "commit"), "lost insert", "gave up a commit under way")
+	return append(sites(requests, drawnStream, "start commit"), "lost insert", "gave up a commit under way")
 }
 
 // goesBack is what some failovers in worlds of two stages lead to.
 const goesBack = "watermark that goes back"
 
+// dedupFull strikes in builds with small bounds alone.
+const dedupFull = "bound of deduplication"
+
 // ChainSites are those of worlds of two stages.
 func ChainSites() []string {
-	return sites(chained, drawnChain, "append advance park settle commit", "failover that loses commits", goesBack, "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
+	list := sites(chained, drawnChain, "append start advance park settle commit", "failover that loses commits", goesBack, "late commit that took effect", "lost insert", "gave up a commit under way", "repeat")
+	if bounds.Small {
+		list = append(list, dedupFull)
+	}
+	return list
 }
 
 // themed reports whether a kind of fault is seldom, for most that it belongs to a theme, which
@@ -113,6 +123,9 @@ func sites(requests map[string][]string, themes theme, changes string, more ...s
 		"kill", "stop", "pause", "pause, the monotonic clock too", "pause, all clocks too", "pause past the lease", "clock jump",
 		"loss of the leases", "partition added", "retry of all dead letters", "command to redrive", "late commit",
 	}, more...)
+	for _, what := range plants {
+		list = append(list, planted+what)
+	}
 	for _, op := range strings.Fields(changes) {
 		list = append(list, fatal.String()+" "+op, delayed.String()+" "+op)
 	}

@@ -75,7 +75,7 @@ var themeSites = map[string][]string{
 	"deployments":      {"deployment"},
 	"gaps":             {"numbers without an event", "checkpoint moved over numbers without an event"},
 	"replays":          {"replay that fails", "replay that starts over"},
-	"operators":        {"checkpoint set", "discard", "redrive at a later time"},
+	"operators":        {"checkpoint set", "discard", "redrive at a later time", planted + tooEarly},
 }
 
 // ParseThemes reads the names of themes, separated by commas.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,7 +17,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -26,7 +29,7 @@ const truncationSeeds = 300 // by default
 // others, while processes are killed and an operator goes on with `checkpoints set`.
 // SLUICE_SIM_TRUNCATIONS sets how many seeds run; SLUICE_SIM_TRUNCATION runs one.
 func TestTruncations(t *testing.T) {
-	first, seeds := uint64(time.Now().UnixNano())/1000, uint64(truncationSeeds)
+	first, seeds := need.Seed(t), uint64(fewer(truncationSeeds))
 	if text := os.Getenv("SLUICE_SIM_TRUNCATIONS"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -352,7 +355,7 @@ func (w *truncated) operate() {
 	if err != nil {
 		to = sluice.Position{Sequence: halted.End - halted.Before - 1}
 	}
-	if _, err := w.store.Reset(ctx, w.group, "0", topic.Incarnation, to); err != nil {
+	if _, err := w.store.Reset(ctx, w.group, "0", topic.Incarnation, to, driver.HowSet); err != nil {
 		w.t.Fatal(err)
 	}
 	w.passed = to.Sequence
@@ -403,5 +406,31 @@ func (w *truncated) check() {
 	if at := w.checkpoint().Position.Sequence; at != w.end-1 {
 		w.violation("the checkpoint is at %d, and the log ends at %d", at, w.end-1)
 	}
+	w.audit()
 	slices.Sort(w.violations)
+}
+
+// audit checks that the audit finds nothing, and then one event whose effect is taken from its
+// books.
+func (w *truncated) audit() {
+	b := &books{checkpoints: map[string]sluice.Checkpoint{"0": w.checkpoint()}, entries: map[string][]audit.Entry{}}
+	for _, n := range slices.Sorted(maps.Keys(w.log)) {
+		if w.log[n] != "" && w.effectsOf(w.log[n]) > 0 {
+			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n})
+		}
+	}
+	look := func(want ...int64) {
+		r, err := audit.Run(context.Background(), audited{w.hub, 1}, b, w.group, nil)
+		if err != nil {
+			w.violation("the audit ends: %v", err)
+		} else if got := lostOf(r, "0"); !slices.Equal(got, want) || len(r.Faults) != len(want) || r.Exact() != (want == nil) {
+			w.violation("the audit says %s %v, want %v lost", r.Headline(), r.Faults, want)
+		}
+	}
+	look()
+	if n := len(b.entries["0"]); n > 0 && b.entries["0"][n-1].Sequence > b.checkpoints["0"].Began.After {
+		last := b.entries["0"][n-1].Sequence
+		b.entries["0"] = b.entries["0"][:n-1]
+		look(last)
+	}
 }

@@ -74,15 +74,15 @@ type world struct {
 	halts     map[string]time.Time // when an operator acts on a halted partition
 	setAt     time.Time            // when an operator last set a checkpoint
 
-	tenancies  map[string]tenancy         // by topic and partition
-	claimedAt  map[sluice.Lease]time.Time // when a lease's owner, since it acquired it, claimed its checkpoint first
+	tenancies  map[string]tenancy   // by topic and partition
+	claimedAt  map[tenure]time.Time // when a lease's owner, since it acquired it, claimed its checkpoint first
 	parkings   map[eventID]parking
-	discarded  map[int64]bool             // dead letters, at some time
-	leaseOf    map[sluice.Lease]*process  // who acquired it, or committed under it, last
-	leaseEnds  map[sluice.Lease]time.Time // by the store
-	leaseSkew  time.Duration              // of the lease store's clock
-	twins      []*process                 // of one owner name with another process
-	leasesLost time.Time                  // when the lease store last lost its leases
+	discarded  map[int64]bool       // dead letters, at some time
+	leaseOf    map[tenure]*process  // who acquired it, or committed under it, last
+	leaseEnds  map[tenure]time.Time // by the store
+	leaseSkew  time.Duration        // of the lease store's clock
+	twins      []*process           // of one owner name with another process
+	leasesLost time.Time            // when the lease store last lost its leases
 
 	discards []discarded // memories of processes that replay
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
@@ -45,6 +46,7 @@ func MySQL(text string) string { return strings.ReplaceAll(text, "?", "NULL") }
 // problems returns what sqlfluff finds wrong in each statement.
 func problems(t *testing.T, dialect string, texts []string) []string {
 	t.Helper()
+	need.SQLFluff(t)
 	job, err := json.Marshal(map[string]any{"dialect": dialect, "statements": texts})
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +56,6 @@ func problems(t *testing.T, dialect string, texts []string) []string {
 		t.Fatal(err)
 	}
 	python := filepath.Join(root, ".dev/sqlfluff/venv/bin/python")
-	if _, err := os.Stat(python); err != nil {
-		t.Fatal("sqlfluff is not installed: run scripts/install-sqlfluff, or leave these tests out by leaving out -tags interop")
-	}
 	cmd := exec.CommandContext(t.Context(), python, "-c", program)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(job), os.Stderr
 	out, err := cmd.Output()

@@ -1,4 +1,4 @@
-//go:build (postgres || mariadb || sqlserver) && linux
+//go:build linux
 
 package attack_test
 
@@ -12,12 +12,22 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/attack"
+	"github.com/sluice-go/sluice/internal/proof/built"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// plan makes a plan of words, with a fresh seed if they contain none.
+// program is the one under attack; unfenced is the same without its fence.
+var (
+	program  = built.Of("github.com/sluice-go/sluice/cmd/sluice")
+	unfenced = built.Of("github.com/sluice-go/sluice/cmd/sluice", "-tags", "sluice_unfenced")
+)
+
+func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
+
+// plan makes a plan of words, with the test's seed if they contain none.
 func plan(t *testing.T, text string) attack.Plan {
 	t.Helper()
-	p := attack.Plan{Seed: uint64(time.Now().UnixMilli())}
+	p := attack.Plan{Seed: need.Seed(t)}
 	if err := p.Set(text); err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +35,10 @@ func plan(t *testing.T, text string) attack.Plan {
 }
 
 // config is the configuration of an attack on a source and a database, with the pipeline of an example.
-func config(t *testing.T, source *attack.Source, engine *attack.Engine, program string, p attack.Plan) attack.Config {
+func config(t *testing.T, source *attack.Source, engine *attack.Engine, program *built.Program, p attack.Plan) attack.Config {
 	t.Helper()
-	file, err := os.Open("../../demo/flights-20k.json.gz")
+	path := program.Path(t)
+	file, err := os.Open("../../../../../internal/flights/flights-20k.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +51,13 @@ func config(t *testing.T, source *attack.Source, engine *attack.Engine, program 
 	if err := json.NewDecoder(unpacked).Decode(&records); err != nil {
 		t.Fatal(err)
 	}
+	var within time.Duration // the default
+	if os.Getenv("SLUICE_ATTACK") != "" {
+		within = 6 * time.Hour // the hundreds of faults of make soak take hours
+	}
 	return attack.Config{
-		Source: source, Engine: engine, Binary: program, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
+		Within: within,
+		Source: source, Engine: engine, Binary: path, Plan: p, Records: records, Dir: t.TempDir(), Log: t.Logf,
 		Pipeline: example(t, map[*attack.Source]string{attack.EventHubs: "flights.yaml", attack.Kafka: "kafka.yaml"}[source], engine, "\nbatch: 200"),
 	}
 }
@@ -69,7 +85,7 @@ func insert(t *testing.T, text, before, lines string) string {
 // change. There must be no findings.
 func attacked(t *testing.T, engine *attack.Engine, words string) {
 	t.Helper()
-	mustPass(t, config(t, attack.EventHubs, engine, binary, plan(t, words+" "+os.Getenv("SLUICE_ATTACK"))))
+	mustPass(t, config(t, attack.EventHubs, engine, program, plan(t, words+" "+os.Getenv("SLUICE_ATTACK"))))
 }
 
 // mustPass carries out an attack that must have no findings.
@@ -81,21 +97,31 @@ func mustPass(t *testing.T, c attack.Config) {
 		t.Fatalf("%v\n%s", err, repeat(t, p))
 	}
 	fmt.Printf("\nattack on %s\n%s\n", engine.Name, r)
+	if r.Broken() {
+		need.Verdict(t)
+	}
 	if len(r.Findings) > 0 {
 		t.Error(repeat(t, p))
 	}
-	for _, m := range r.Missing() {
-		t.Errorf("fault has not struck often enough: %s", m)
-	}
 	for _, f := range r.Findings {
 		t.Error(f)
+	}
+	allStruck(t, r)
+}
+
+// allStruck skips a test whose attack could not have all of its faults: it has not shown what it
+// should, and the summary of make proof says so. A failure stays one.
+func allStruck(t *testing.T, r *attack.Report) {
+	t.Helper()
+	if missing := r.Missing(); len(missing) > 0 && !t.Failed() {
+		t.Skipf("could not strike: %s within %v", strings.Join(missing, "; "), r.Attack.Round(time.Second))
 	}
 }
 
 // repeat is the command that attacks with the same seed again. What strikes is
 // drawn from the seed; when it strikes depends on the machine too.
 func repeat(t *testing.T, p attack.Plan) string {
-	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -tags postgres,mariadb,sqlserver,kafka -run '%s$' -v ./cmd/sluice/internal/proof/attack",
+	return fmt.Sprintf("repeat with the same seed: SLUICE_ATTACK='%s' go test -count=1 -run '%s$' -v ./cmd/sluice/internal/proof/attack",
 		strings.TrimSpace(fmt.Sprintf("%s seed=%d", os.Getenv("SLUICE_ATTACK"), p.Seed)), t.Name())
 }
 
@@ -114,11 +140,10 @@ func mustDuplicate(t *testing.T, c attack.Config) *attack.Report {
 		t.Fatal(err)
 	}
 	fmt.Printf("\nattack on a program without its fence, on %s\n%s\n", c.Engine.Name, r)
-	for _, m := range r.Missing() {
-		t.Errorf("fault has not struck often enough: %s", m)
+	if r.Duplicated > 0 {
+		return r
 	}
-	if r.Duplicated == 0 {
-		t.Error("no event was duplicated without the fence, so the attack would not find a duplicate")
-	}
+	allStruck(t, r)
+	t.Error("no event was duplicated without the fence, so the attack would not find a duplicate")
 	return r
 }

@@ -25,22 +25,18 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	if err := histories(w.Dir, &check, r.Records); err != nil {
 		return err
 	}
-	if err := w.checkEffects(ctx, &check, r); err != nil {
+	done, err := w.checkEffects(ctx, &check, r)
+	if err != nil {
 		return err
 	}
 	if w.receiver != nil {
 		w.receiver.report(r)
 	}
 	for _, f := range check.Findings(0) {
-		switch f.Fault {
-		case history.Duplicated:
-			r.Duplicated++
-		case history.Lost:
-			r.Lost++
-		case history.Invented:
-			r.Invented++
-		}
-		r.find("%v", f)
+		r.count(f)
+	}
+	if err := w.checkAudit(ctx, done, r); err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
 	panics(w.Dir, r.find)
 	for _, c := range w.consumers {
@@ -78,12 +74,6 @@ func (w *world) check(ctx context.Context, r *Report) error {
 	return nil
 }
 
-func (r *Report) find(format string, args ...any) {
-	if len(r.Findings) < mostFindings {
-		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
-	}
-}
-
 // histories reads the histories of the consumers into check, and counts their
 // records by kind.
 func histories(dir string, check *history.Checker, counts map[string]int) error {
@@ -116,13 +106,13 @@ func readHistory(path string, add func(history.Record)) error {
 
 // checkEffects compares the log's events with the rows and dead letters in the
 // database.
-func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Report) error {
+func (w *world) checkEffects(ctx context.Context, check *history.Checker, r *Report) (*effects, error) {
 	done, err := readEffects(ctx, w.db, w.Engine.partition)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Rows, r.DeadLetters = done.addTo(check)
-	return w.source.compare(ctx, done, check, r)
+	return done, w.source.compare(ctx, done, check, r)
 }
 
 // effects are the rows and dead letters in the database, by partition, in the

@@ -73,6 +73,7 @@ type consumer struct {
 	struck func(Fault)
 	last   time.Time // when a step of the current process came to its COMMIT
 	fenced int       // steps that the fence has refused
+	seen   [commits + 1]bool
 }
 
 // commitFaults maps faults to those of the proxy.
@@ -91,6 +92,7 @@ func (c *consumer) intercept(at moment) commitproxy.Fault {
 		return commitproxy.None
 	}
 	c.mu.Lock()
+	c.seen[at] = true
 	var sprung *trap
 	if c.trap != nil && c.trap.at == at {
 		sprung, c.trap = c.trap, nil

@@ -99,7 +99,7 @@ const (
 )
 
 // sqlstoreMoments finds the moments by sqlstore's statements, of which lock is the first. If those
-// change, it finds nothing, these faults do not strike, and the attack fails for that.
+// change, the attack fails: see [world.recognizes].
 func sqlstoreMoments(lock func(statement string) bool, write ...string) func() func(statements []string) moment {
 	return func() func([]string) moment {
 		moved := false // by the statement before

@@ -25,7 +25,7 @@ var PostgreSQL = &Engine{
 	wrong:    "&sslmode=",
 	moments:  func() func([]string) moment { return postgresMoment },
 	refused: func(statements, tags []string) bool {
-		return postgresMoment(statements) == begins && slices.Contains(tags, "UPDATE 0")
+		return slices.ContainsFunc(statements, postgresLocks) && slices.Contains(tags, "SELECT 0")
 	},
 	partition: "partition",
 	expire:    `UPDATE sluice_leases SET expires_at = clock_timestamp() - interval '1 second' WHERE owner LIKE $1`,
@@ -47,17 +47,21 @@ func preparePostgres(ctx context.Context, s server, password string) (*sql.DB, e
 	return sql.Open("pgx", pg.URL(database))
 }
 
-// postgresMoment finds the moments by pgstore's statements. If those change, it finds nothing, these
-// faults do not strike, and the attack fails for that.
+func postgresLocks(statement string) bool {
+	return strings.Contains(statement, "SELECT pg_current_xact_id()::text FROM") && strings.HasSuffix(statement, "FOR NO KEY UPDATE")
+}
+
+// postgresMoment finds the moments by pgstore's statements. If those change, the attack fails: see
+// [world.recognizes].
 func postgresMoment(statements []string) moment {
 	last := statements[len(statements)-1]
 	for _, s := range statements {
 		switch {
-		case strings.Contains(s, "UPDATE") && strings.Contains(s, "sluice_checkpoints") && strings.Contains(s, "RETURNING pg_current_xact_id()"):
+		case postgresLocks(s):
 			return begins
-		case strings.HasPrefix(strings.ToLower(s), "copy "):
+		case strings.Contains(s, "COPY ") && strings.Contains(s, " FROM STDIN"):
 			return writes
-		case strings.Contains(s, "pg_current_xact_id()::text = $1") && last == "COMMIT":
+		case strings.Contains(s, "pg_current_xact_id()::text = $") && last == "COMMIT":
 			return commits
 		}
 	}

@@ -32,7 +32,7 @@ var SQLServer = &Engine{
 }
 
 func sqlServerLocks(statement string) bool {
-	return strings.HasPrefix(strings.TrimSpace(statement), "UPDATE sluice_checkpoints SET updated_at = updated_at WHERE")
+	return strings.HasPrefix(strings.TrimSpace(statement), "UPDATE sluice_checkpoints SET updated_at = @p9 WHERE")
 }
 
 func prepareSQLServer(ctx context.Context, s server, password string) (*sql.DB, error) {

@@ -207,12 +207,12 @@ func (h *hub) compare(ctx context.Context, done *effects, check *history.Checker
 	}
 	defer source.Close(context.WithoutCancel(ctx))
 	seen := make([]bool, h.load.acknowledged())
-	if r.Events, err = done.compareHub(ctx, source, partitions, check, seen, r.find); err != nil {
+	if r.Events, err = done.compareHub(ctx, source, partitions, check, seen, r.breach); err != nil {
 		return err
 	}
 	for n, ok := range seen {
 		if !ok {
-			r.find("record %d was acknowledged but is not in the hub", n)
+			r.breach("record %d was acknowledged but is not in the hub", n)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func (c *cluster) compare(ctx context.Context, done *effects, check *history.Che
 	agree := make([]func(int64, []byte) (int64, bool), len(ends))
 	for p := range ends {
 		id := fmt.Sprint(p)
-		agree[p] = done.partition(id, r.find)
+		agree[p] = done.partition(id, r.breach)
 		check.Add(history.Record{Kind: history.Sent, Partition: id, From: -1, To: ends[p] - 1})
 	}
 	void := func(p int, end int64) {
@@ -61,7 +61,7 @@ func (c *cluster) compare(ctx context.Context, done *effects, check *history.Che
 		void(p, end)
 		numbers += end
 	}
-	c.ledger.compare(seen, places, r.find)
+	c.ledger.compare(seen, places, r.breach)
 	count := c.ledger.count()
 	r.detail("transactions committed, aborted, of unknown outcome", "%d, %d, %d", count[committed], count[aborted], count[unknown])
 	r.detail("records of aborted transactions in the log", "%d", records-r.Events)

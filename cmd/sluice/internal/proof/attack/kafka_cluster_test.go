@@ -1,4 +1,4 @@
-//go:build kafka && linux
+//go:build linux
 
 package attack
 
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestCluster: whatever happens to one broker at a time, the cluster keeps all transactions that it
@@ -17,6 +18,8 @@ import (
 // record that is missing, doubled or of an aborted transaction. One broker is killed and one cut off;
 // with SLUICE_ATTACK_CLUSTER=1 every fault strikes.
 func TestCluster(t *testing.T) {
+	need.Kafka(t)
+	need.RealTime(t)
 	t.Parallel()
 	w := &world{
 		Config:  Config{Source: Kafka, Plan: Plan{Seed: 1, Events: 3000, Rate: 200}, Records: []json.RawMessage{[]byte(`{"delay":1,"distance":2}`)}, Log: t.Logf},
@@ -74,6 +77,9 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(r.details)
+	if len(r.Findings) > 0 {
+		need.Verdict(t)
+	}
 	for _, f := range append(r.Findings, r.lacking...) {
 		t.Error(f)
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 )
 
 func TestPlan(t *testing.T) {
@@ -64,16 +66,50 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestBroken: programs that are slow break no promise, and what they have not done yet is not lost.
+func TestBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow, behind bool
+		faults       []history.Fault
+		want         bool
+	}{
+		"no finding":               {},
+		"slow to end":              {slow: true},
+		"behind, and so lost":      {slow: true, behind: true, faults: []history.Fault{history.Lost}},
+		"behind, and doubled":      {slow: true, behind: true, faults: []history.Fault{history.Duplicated}, want: true},
+		"behind, and out of order": {slow: true, behind: true, faults: []history.Fault{history.Lost, history.OutOfOrder}, want: true},
+		"behind, and invented":     {slow: true, behind: true, faults: []history.Fault{history.Invented}, want: true},
+		"lost":                     {faults: []history.Fault{history.Lost}, want: true},
+		"out of order":             {faults: []history.Fault{history.OutOfOrder}, want: true},
+		"slow to end, and old":     {slow: true, faults: []history.Fault{history.Stale}, want: true},
+	} {
+		r := Report{behind: c.behind}
+		if c.slow {
+			r.Findings, r.slow = []string{"did not catch up"}, 1
+		}
+		for _, f := range c.faults {
+			r.count(history.Finding{Fault: f})
+		}
+		if got := r.Broken(); got != c.want {
+			t.Errorf("%s: broken %v", name, got)
+		}
+	}
+}
+
 // TestMoments finds the statements of a step, and not those of similar ones.
 func TestMoments(t *testing.T) {
-	const advance = "\nUPDATE \"public\".sluice_checkpoints\nSET sequence_number = $8 … RETURNING pg_current_xact_id()::text"
+	const (
+		lock = "\nSELECT pg_current_xact_id()::text FROM \"public\".sluice_checkpoints\nWHERE … \nFOR NO KEY UPDATE"
+		move = "\nWITH moved AS (\nUPDATE \"public\".sluice_checkpoints … pg_current_xact_id()::text = $10 …) FROM moved"
+	)
 	for _, c := range []struct {
 		engine     *Engine
 		statements [][]string // of one connection
 		want       []moment
 	}{
-		{PostgreSQL, [][]string{{"begin", "SELECT set_config('lock_timeout', $1, true)", advance, "SET LOCAL lock_timeout TO DEFAULT"}}, []moment{begins}},
-		{PostgreSQL, [][]string{{`copy "flights" ( "delay" ) from stdin binary;`}}, []moment{writes}},
+		{PostgreSQL, [][]string{{"begin", "SELECT set_config('lock_timeout', $1, true)", lock, "SET LOCAL lock_timeout TO DEFAULT"}}, []moment{begins}},
+		{PostgreSQL, [][]string{{move, "COMMIT"}}, []moment{commits}},
+		{PostgreSQL, [][]string{{`EXPLAIN INSERT INTO "flights" DEFAULT VALUES; SELECT CASE … END; COPY "flights" ("delay") FROM STDIN (FORMAT binary)`}}, []moment{writes}},
 		{PostgreSQL, [][]string{{"SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}}, []moment{commits}},
 		{PostgreSQL, [][]string{{"INSERT INTO sluice_dead_letters", "SELECT 1 / (pg_current_xact_id()::text = $1)::int", "COMMIT"}}, []moment{commits}},
 		{PostgreSQL, [][]string{{"begin", "UPDATE \"public\".sluice_leases SET expires_at = now()", "COMMIT"}}, []moment{never}},
@@ -84,7 +120,7 @@ func TestMoments(t *testing.T) {
 			{"START TRANSACTION"}, {"\n\tUPDATE sluice_checkpoints SET\n\tclaims = claims + CASE"}, {"COMMIT"},
 		}, []moment{never, begins, never, writes, never, commits, never, never, never}},
 		{SQLServer, [][]string{
-			{"BEGIN"}, {"\n\t\tUPDATE sluice_checkpoints SET updated_at = updated_at WHERE group_key = @p1;\n\t\tDECLARE @found int = @@ROWCOUNT"}, {"INSERT BULK [flights] ([delay] int)"},
+			{"BEGIN"}, {"\n\t\tUPDATE sluice_checkpoints SET updated_at = @p9 WHERE group_key = @p1;\n\t\tDECLARE @found int = @@ROWCOUNT"}, {"INSERT BULK [flights] ([delay] int)"},
 			{"\n\t\tDECLARE @level int = @@TRANCOUNT; IF @level = 1 UPDATE sluice_checkpoints SET\n sequence_number = @p2, event_offset = @p3, claims = 1,"}, {"COMMIT"}, {"COMMIT"},
 		}, []moment{never, begins, writes, never, commits, never}},
 	} {

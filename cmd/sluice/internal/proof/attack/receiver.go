@@ -203,6 +203,6 @@ func (v *receiver) report(r *Report) {
 	r.detail("requests that the receiver has taken", "%d", v.requests)
 	r.detail("events received again", "%d", v.repeated)
 	for _, f := range v.findings {
-		r.find("%s", f)
+		r.breach("%s", f)
 	}
 }

@@ -36,6 +36,9 @@ type Report struct {
 
 	// Findings are the violations; the attack has passed if there are none.
 	Findings []string
+	breached bool // one of them is about an event; see breach
+	behind   bool // the consumers did not catch up, so events without an effect may only be late
+	slow     int  // the number of findings about programs that took too long: they come first
 
 	details [][2]string // rows that the source adds
 	lacking []string    // what the source has not shown
@@ -43,7 +46,44 @@ type Report struct {
 	Attack, CatchUp, Took time.Duration
 }
 
-// Missing returns the faults that have not struck as often as planned.
+// Broken reports whether a finding breaks a promise: an event is lost, has another effect than its
+// own or one too many, or came out of order. Other findings may come from a machine that stands
+// still.
+func (r *Report) Broken() bool {
+	return r.breached || !r.behind && len(r.Findings) > r.slow
+}
+
+// count adds a finding of the check of events and effects.
+func (r *Report) count(f history.Finding) {
+	find := r.breach
+	switch f.Fault {
+	case history.Duplicated:
+		r.Duplicated++
+	case history.Invented:
+		r.Invented++
+	case history.Lost:
+		r.Lost++
+		if r.behind { // it may only be late
+			find = r.find
+		}
+	}
+	find("%v", f)
+}
+
+// breach adds a finding about an event that is lost, has another effect than its own or one too
+// many, or came out of order.
+func (r *Report) breach(format string, args ...any) {
+	r.breached = true
+	r.find(format, args...)
+}
+
+func (r *Report) find(format string, args ...any) {
+	if len(r.Findings) < mostFindings {
+		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
+	}
+}
+
+// Missing returns the faults that could not strike as often as planned within the time for them.
 func (r *Report) Missing() (list []string) {
 	for _, f := range Faults {
 		if r.Struck[f] < r.Plan.Strike[f] {

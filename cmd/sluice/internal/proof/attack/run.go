@@ -18,6 +18,7 @@ import (
 // error is nil; violations are in the report's Findings.
 func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	cfg.CatchUp = cmp.Or(cfg.CatchUp, 3*time.Minute)
+	cfg.Within = cmp.Or(cfg.Within, 10*time.Minute)
 	cfg.Source = cmp.Or(cfg.Source, EventHubs)
 	if cfg.Log == nil {
 		cfg.Log = func(string, ...any) {}
@@ -52,8 +53,9 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	return r, nil
 }
 
-// attack injects faults while records are sent, until the plan is fulfilled.
+// attack injects faults while records are sent, until the plan is fulfilled or its time is over.
 func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) error {
+	w.until = time.Now().Add(w.Within)
 	var sending, striking, watching sync.WaitGroup
 	must := func(err error) {
 		if err != nil {
@@ -71,8 +73,11 @@ func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) erro
 	start(10, func(random *rand.Rand) error { return w.strikeServers(ctx, random) })
 	start(11, func(random *rand.Rand) error { return w.loseCommits(ctx, random) })
 	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { w.watch(watched) })
+	watching.Go(func() { must(w.watch(watched)) })
 	striking.Wait()
+	if ctx.Err() == nil {
+		must(w.recognizes())
+	}
 	close(enough)
 	sending.Wait()
 	unwatch()
@@ -80,8 +85,28 @@ func (w *world) attack(ctx context.Context, cancel context.CancelCauseFunc) erro
 	return context.Cause(ctx)
 }
 
-// watch logs the progress of the attack.
-func (w *world) watch(ctx context.Context) {
+// recognizes returns an error if the consumers commit, but no statement of theirs was recognized as
+// the beginning of a transaction or as a write: then the store's statements have changed, and most
+// faults would never strike.
+func (w *world) recognizes() error {
+	var seen [commits + 1]bool
+	for _, c := range w.consumers {
+		c.mu.Lock()
+		for at, is := range c.seen {
+			seen[at] = seen[at] || is
+		}
+		c.mu.Unlock()
+	}
+	if seen[begins] && seen[writes] && seen[commits] {
+		return nil
+	}
+	return fmt.Errorf("%s: statements recognized as begin %v, as write %v, as COMMIT %v: adapt Engine.moments to the store's statements",
+		w.Engine.Name, seen[begins], seen[writes], seen[commits])
+}
+
+// watch logs the progress of the attack. After a minute the moments of a transaction must have been
+// recognized.
+func (w *world) watch(ctx context.Context) error {
 	began := time.Now()
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
@@ -89,7 +114,12 @@ func (w *world) watch(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return
+			return nil
+		}
+		if time.Since(began) > time.Minute {
+			if err := w.recognizes(); err != nil {
+				return err
+			}
 		}
 		counts, fenced := w.tally.counts()
 		struck, planned := 0, 0
@@ -146,6 +176,7 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 		return err
 	}
 	if p.code() != 0 {
+		r.behind = true
 		r.Findings = append(r.Findings, "the consumers did not catch up within the time for it: "+tail(p.stderr()))
 	}
 	r.CatchUp = time.Since(began)
@@ -160,5 +191,6 @@ func (w *world) catchUp(ctx context.Context, r *Report) error {
 			r.Findings = append(r.Findings, fmt.Sprintf("consumer %s: %v", c.name, err))
 		}
 	}
+	r.slow = len(r.Findings)
 	return nil
 }

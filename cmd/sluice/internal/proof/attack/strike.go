@@ -34,6 +34,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// on reports whether the attack goes on. A fault that is under way completes.
+func (w *world) on(ctx context.Context) bool { return ctx.Err() == nil && time.Now().Before(w.until) }
+
 // until waits for a condition, at most for a time, and returns whether it holds.
 func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 	timer := time.NewTimer(within)
@@ -55,7 +58,7 @@ func until(ctx context.Context, within time.Duration, ok func() bool) bool {
 // strikeConsumers injects faults into one consumer whenever it commits, until no
 // fault is left.
 func (w *world) strikeConsumers(ctx context.Context, c *consumer, random *rand.Rand) error {
-	for ctx.Err() == nil {
+	for w.on(ctx) {
 		if !until(ctx, time.Second, c.working) && w.tally.any(onConsumers...) {
 			continue // others have all partitions, so the faults strike those
 		}
@@ -159,13 +162,13 @@ func (w *world) kill(ctx context.Context, c *consumer, random *rand.Rand) (bool,
 // pause stops a consumer until its lease has expired and others have claimed its
 // partitions. What it was sending when it was stopped arrives only then.
 func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.Rand) (bool, error) {
-	p, _ := c.now()
+	p, life := c.now()
 	pass, ok := w.stop(ctx, c, p, at)
 	defer p.signal(syscall.SIGCONT)
 	if !ok {
 		return false, nil
 	}
-	began, before, had := time.Now(), c.refusals(), w.owns(ctx, p.pid())
+	began, before, noted, had := time.Now(), c.refusals(), w.noted(c, life), w.owns(ctx, p.pid())
 	has := had
 	until(ctx, 4*w.Engine.LeaseFor, func() bool { has = w.owns(ctx, p.pid()); return has == 0 })
 	if left := w.Engine.LeaseFor + w.Engine.LeaseFor/4 - time.Since(began); left > 0 {
@@ -173,9 +176,12 @@ func (w *world) pause(ctx context.Context, c *consumer, at moment, random *rand.
 	}
 	pass()
 	// The database answers before the consumer wakes up.
-	until(ctx, between(random, 100*time.Millisecond, 200*time.Millisecond), func() bool { return c.refusals() > before })
+	until(ctx, between(random, 500*time.Millisecond, time.Second), func() bool { return c.refusals() > before })
 	p.signal(syscall.SIGCONT)
-	w.tally.sawFenced(c.refusals() - before)
+	if c.refusals() > before { // it counts once the history has it too: the next fault may be the process's end
+		until(ctx, w.Engine.LeaseFor, func() bool { return w.noted(c, life) > noted })
+		w.tally.sawFenced(w.noted(c, life) - noted)
+	}
 	return has < had, nil
 }
 
@@ -251,7 +257,7 @@ func ownerPattern(pid int) string { return fmt.Sprintf("%%-%d-%%", pid) }
 
 // strikeServers crashes the database and carries out the faults of the source, until no fault is left.
 func (w *world) strikeServers(ctx context.Context, random *rand.Rand) error {
-	for ctx.Err() == nil {
+	for w.on(ctx) {
 		sleep(ctx, between(random, time.Second, 4*time.Second))
 		f, ok := w.tally.draw(random, append([]Fault{Crash}, w.Source.faults...)...)
 		if !ok {
@@ -288,7 +294,7 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 // until no fault is left.
 func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 	armed := func(c *consumer) bool { return !c.disarmed() }
-	for ctx.Err() == nil {
+	for w.on(ctx) {
 		sleep(ctx, between(random, 10*time.Millisecond, 200*time.Millisecond))
 		c := w.consumers[random.IntN(len(w.consumers))]
 		if !c.working() {
@@ -304,6 +310,9 @@ func (w *world) loseCommits(ctx context.Context, random *rand.Rand) error {
 		case ok && !c.arm(f):
 			w.tally.putBack(f)
 		}
+	}
+	for _, c := range w.consumers {
+		c.disarm()
 	}
 	return nil
 }

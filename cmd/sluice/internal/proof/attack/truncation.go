@@ -28,6 +28,7 @@ type TruncationReport struct {
 	Line     string
 	Events   int // rows, those of events that the log has lost included
 	Findings []string
+	Broken   bool // one of them is about an effect that is missing or there too often
 	Took     time.Duration
 }
 
@@ -35,6 +36,12 @@ func (r *TruncationReport) find(format string, args ...any) {
 	if len(r.Findings) < mostFindings {
 		r.Findings = append(r.Findings, fmt.Sprintf(format, args...))
 	}
+}
+
+// breach adds a finding about an effect that is missing or there too often.
+func (r *TruncationReport) breach(format string, args ...any) {
+	r.Broken = true
+	r.find(format, args...)
 }
 
 // String is the report in a line.
@@ -330,12 +337,12 @@ func (t *truncation) compare(ctx context.Context, table string) error {
 	}
 	for _, effect := range slices.Sorted(maps.Keys(has)) {
 		if has[effect] > t.events[effect] {
-			t.find("effect %s is there %d times, want %d", effect, has[effect], t.events[effect])
+			t.breach("effect %s is there %d times, want %d", effect, has[effect], t.events[effect])
 		}
 	}
 	for _, effect := range slices.Sorted(maps.Keys(t.events)) {
 		if strings.HasPrefix(effect, table+" ") && has[effect] < t.events[effect] {
-			t.find("effect %s is there %d times, want %d", effect, has[effect], t.events[effect])
+			t.breach("effect %s is there %d times, want %d", effect, has[effect], t.events[effect])
 		}
 	}
 	return nil

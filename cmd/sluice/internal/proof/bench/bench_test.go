@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The tests start this test binary as their child processes.
@@ -33,6 +35,7 @@ func onFiles(t *testing.T) *databases {
 }
 
 func TestTrialOnSQLite(t *testing.T) {
+	need.RealTime(t)
 	db := onFiles(t)
 	r := newReport()
 	wanted := slices.DeleteFunc(trials(200, 1), func(t trial) bool { return t.Database != "sqlite" && t.Database != noDatabase })
@@ -119,6 +122,7 @@ func TestSpread(t *testing.T) {
 }
 
 func TestChildThatFails(t *testing.T) {
+	need.RealTime(t)
 	c, err := spawn(context.Background(), consumerRole, &job{Contender: handContender, Hub: "no connection string", Partitions: 1, Events: 1})
 	if err != nil {
 		t.Fatal(err)

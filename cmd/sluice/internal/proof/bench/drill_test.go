@@ -247,16 +247,16 @@ func TestCurve(t *testing.T) {
 		return 7
 	})
 	c := curveOf("p99", samples, func(s *sample) float64 { return s.P99 })
-	if len(c.points) != mostPoints {
-		t.Fatalf("%d points", len(c.points))
+	if len(c.Points) != mostPoints {
+		t.Fatalf("%d points", len(c.Points))
 	}
-	for _, at := range c.points {
+	for _, at := range c.Points {
 		if at.Y != 7 {
 			t.Fatalf("%v at %v", at.Y, at.X)
 		}
 	}
-	if c := curveOf("none", seconds(100, none, flat(1), flat(0)), func(s *sample) float64 { return s.P99 }); len(c.points) != 0 {
-		t.Errorf("%d points without a value", len(c.points))
+	if c := curveOf("none", seconds(100, none, flat(1), flat(0)), func(s *sample) float64 { return s.P99 }); len(c.Points) != 0 {
+		t.Errorf("%d points without a value", len(c.Points))
 	}
 }
 

@@ -1,4 +1,4 @@
-//go:build postgres && unix
+//go:build unix
 
 package main
 
@@ -9,9 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestTrialsOnPostgres(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	r, err := measureAll(t.Context(), smallest(1, "postgres/1000B/4"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -20,6 +24,8 @@ func TestTrialsOnPostgres(t *testing.T) {
 }
 
 func TestLatencyOnPostgres(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	o := &latencyBench{runs: 1, rates: []int{1000}, live: 200 * time.Millisecond, partitions: []int{2}, idle: time.Second, only: regexp.MustCompile("")}
 	r, err := o.measure(t.Context(), &databases{}, io.Discard)
 	if err != nil {
@@ -53,6 +59,8 @@ func TestLatencyOnPostgres(t *testing.T) {
 }
 
 func TestWritingOnPostgres(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	db := &databases{}
 	defer db.close()
 	writingOn(t, db, "postgres")

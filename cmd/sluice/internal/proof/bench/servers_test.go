@@ -1,4 +1,4 @@
-//go:build (mariadb || sqlserver) && unix
+//go:build unix
 
 package main
 
@@ -6,15 +6,19 @@ import (
 	"io"
 	"slices"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// tested are the databases that the build tags name.
-var tested []string
+// tested are the databases beside SQLite and PostgreSQL.
+var tested = map[string]func(testing.TB){"mariadb": need.MariaDB, "sqlserver": need.SQLServer}
 
 // TestTrialsOnServers: Sluice and the loop by hand write each event once to each server.
 func TestTrialsOnServers(t *testing.T) {
-	for _, kind := range tested {
+	need.RealTime(t)
+	for kind, server := range tested {
 		t.Run(kind, func(t *testing.T) {
+			server(t)
 			db := &databases{}
 			defer db.close()
 			r := newReport()
@@ -31,8 +35,10 @@ func TestTrialsOnServers(t *testing.T) {
 }
 
 func TestWritingOnServers(t *testing.T) {
-	for _, kind := range tested {
+	need.RealTime(t)
+	for kind, server := range tested {
 		t.Run(kind, func(t *testing.T) {
+			server(t)
 			db := &databases{}
 			defer db.close()
 			writingOn(t, db, kind)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -8,9 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-func TestWritingOnSQLite(t *testing.T) { writingOn(t, onFiles(t), "sqlite") }
+func TestWritingOnSQLite(t *testing.T) {
+	need.RealTime(t)
+	writingOn(t, onFiles(t), "sqlite")
+}
 
 // writingOn checks that each contender writes each event once, and that the table has all of them.
 func writingOn(t *testing.T, db *databases, kind string) {

@@ -1,5 +1,3 @@
-//go:build chromium
-
 package chromium
 
 import (
@@ -19,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/internal/proof/freeport"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
@@ -28,6 +27,8 @@ import (
 // clients. Pebble validates the name by TLS-ALPN-01, on the dashboard's own port; a
 // DNS server of the test resolves all names to this machine.
 func TestACME(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	const name = "sluice.example.com"
 	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
 	p := web.Pipeline{Name: "p", Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases)}

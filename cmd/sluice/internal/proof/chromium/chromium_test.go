@@ -1,5 +1,3 @@
-//go:build chromium
-
 package chromium
 
 import (
@@ -25,6 +23,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/built"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
 )
@@ -34,26 +34,9 @@ var screenshots = flag.String("screenshots", "", "`directory` for a picture of e
 // patience is long enough for a machine with other load.
 const patience = 5 * time.Minute
 
-var binary string // of sluice
+var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "sluice")
-	if err == nil {
-		binary = filepath.Join(dir, "sluice")
-		build := exec.Command("go", "build", "-o", binary, "../../..")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build sluice:", err)
-	} else {
-		code = m.Run()
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
 // browse runs a scenario of browser.js.
 func browse(t *testing.T, scenario, url string, more map[string]string) {
@@ -61,9 +44,6 @@ func browse(t *testing.T, scenario, url string, more map[string]string) {
 	installed, err := filepath.Abs("../../../../../.dev/chromium")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(installed, "versions")); err != nil {
-		t.Fatalf("the browser is not installed: run scripts/install-chromium (%v)", err)
 	}
 	given := map[string]string{"url": url, "chromium": filepath.Join(installed, "bin", "chromium")}
 	if *screenshots != "" {
@@ -110,7 +90,7 @@ var address = regexp.MustCompile(`https://127\.0\.0\.1:\d+/`)
 // start starts a process of sluice with a dashboard, and returns its URL.
 func start(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(binary, append(args, "--web", "127.0.0.1:0")...)
+	cmd := exec.Command(program.Path(t), append(args, "--web", "127.0.0.1:0")...)
 	out := &output{}
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = out, out, t.TempDir(), append(os.Environ(), env...)
 	if err := cmd.Start(); err != nil {
@@ -146,6 +126,8 @@ func start(t *testing.T, env []string, args ...string) string {
 }
 
 func TestDemo(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	url := start(t, nil, "demo", "--data", t.TempDir())
 	browse(t, "demo", url, nil)
 	browse(t, "everybody", url, nil)
@@ -184,7 +166,7 @@ func lettered(t *testing.T, letters []string) (mended string, env []string) {
 	for _, args := range [][]string{
 		{"send", "--hub", "flights", "--key-field", "origin", records}, {"run", flights, "--until-caught-up"},
 	} {
-		cmd := exec.Command(binary, args...)
+		cmd := exec.Command(program.Path(t), args...)
 		cmd.Env, cmd.Dir = append(os.Environ(), env...), dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -206,6 +188,8 @@ func spoiled(n int) []string {
 }
 
 func TestLetters(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	config, env := lettered(t, spoiled(12))
 	url := start(t, env, "run", config)
 	browse(t, "retry", url, nil)
@@ -214,6 +198,8 @@ func TestLetters(t *testing.T) {
 
 // TestAudit audits a pipeline whose table is whole, and then what was spoiled.
 func TestAudit(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	records := spoiled(6)
 	for i := range 2000 {
 		records = append(records, fmt.Sprintf(`{"date":"2001/01/14 21:55","delay":%d,"distance":%d,"origin":"A%02d","destination":"SMF"}`, i%60, i, i%40))
@@ -239,6 +225,8 @@ func TestAudit(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	config, env := lettered(t, spoiled(1))
 	const token = "correct horse battery staple"
 	url := start(t, append(env, "TOKEN="+token), "run", config, "--web-token-env", "TOKEN")
@@ -276,6 +264,8 @@ func listen(t *testing.T, p web.Pipeline, cfg *web.Config) string {
 }
 
 func TestMarkup(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	const attack = `"><img src=x onerror=alert(1)><script>alert(1)</script>`
 	group := sluice.Group{Namespace: "ns", Topic: "t", Name: "g"}
 	store, meter := new(sluicetest.Store), web.NewMeter()
@@ -295,6 +285,8 @@ func TestMarkup(t *testing.T) {
 
 // TestScaling shows the state of an autoscaler that has scaled once.
 func TestScaling(t *testing.T) {
+	need.Chromium(t)
+	need.RealTime(t)
 	const resource, metric = "workers", "orders-invoices-backlog"
 	store, now := autoscale.NewMemoryStore(), time.Now()
 	m, err := store.Load(t.Context(), resource)

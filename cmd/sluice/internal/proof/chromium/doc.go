@@ -5,5 +5,5 @@
 // scripts/install-chromium installs them. The screenshots under docs/screenshots are
 // made by
 //
-//	go test -tags chromium ./cmd/sluice/internal/proof/chromium -screenshots "$PWD/docs/screenshots"
+//	go test ./cmd/sluice/internal/proof/chromium -screenshots "$PWD/docs/screenshots"
 package chromium

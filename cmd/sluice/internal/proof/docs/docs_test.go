@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/proof/built"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 )
@@ -28,7 +30,7 @@ var unchecked = map[string]string{
 	"promql":     "promtool is not installed for it",
 	"properties": "names and values of another program",
 	"diff":       "parts of files",
-	"sql":        "sql_test.go checks it, with the tag interop",
+	"sql":        "sql_test.go checks it",
 	"go":         "TestGo compiles it",
 }
 
@@ -157,6 +159,7 @@ func TestShell(t *testing.T) {
 }
 
 func TestPythonAndJavaScript(t *testing.T) {
+	need.RealTime(t)
 	for _, b := range blocks(t, "python") {
 		check(t, b, b.Text, "python3", "-c", "import sys; compile(sys.stdin.read(), 'block', 'exec')")
 	}
@@ -169,38 +172,15 @@ func TestPythonAndJavaScript(t *testing.T) {
 	}
 }
 
-// programs is a directory that is removed at the end, for the program sluice.
-var programs string
+var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if programs, err = os.MkdirTemp("", "sluice-docs-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(programs)
-		return m.Run()
-	}())
-}
-
-// program builds the program and returns its path.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(programs, "sluice")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/sluice-go/sluice/cmd/sluice").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, out)
-	}
-	return path, err
-})
+func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
 // TestCommands gives each command line of the pages, with --help behind it, to the program: it prints
 // the help of the command, unless the command or a flag of it does not exist.
 func TestCommands(t *testing.T) {
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.RealTime(t)
+	binary := program.Path(t)
 	parses := func(args []string) error {
 		if slices.ContainsFunc(args, func(a string) bool { return a == "--" || a == "…" || a == "..." }) {
 			args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--" || a == "…" || a == "..." })
@@ -335,6 +315,9 @@ func TestWordsOfCommands(t *testing.T) {
 	want := [][]string{{"sluice", "run", "a b", "c"}, {"export", "K=$(az x)"}, {"go", "run", "./cmd/sluice", "demo"}, {"tail"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%q", got)
+	}
+	if args, ok := Sluice([]string{"go", "run", "./demo", "--once"}); !ok || fmt.Sprint(args) != "[demo --once]" {
+		t.Errorf("go run ./demo has the arguments %q", args)
 	}
 	if args, ok := Sluice(got[2]); !ok || fmt.Sprint(args) != "[demo]" {
 		t.Errorf("%q, %v", args, ok)

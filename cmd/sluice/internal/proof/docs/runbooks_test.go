@@ -1,5 +1,3 @@
-//go:build postgres
-
 package docs
 
 import (
@@ -21,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
@@ -38,10 +37,7 @@ type scene struct {
 // set makes a hub, and a pipeline file of an example with leases that expire soon.
 func set(t *testing.T, example, hub string, env ...string) *scene {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := program.Path(t)
 	server, err := emulator.Start([]emulator.Hub{{Name: hub, Partitions: 2, ConsumerGroups: []string{"sluice-audit"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -86,10 +82,7 @@ func (s *scene) must(script string, env ...string) string {
 // start starts a command. stop ends it by SIGTERM, after which it must end well, or waits for its own end.
 func (s *scene) start(args ...string) (stop func(signal bool)) {
 	s.t.Helper()
-	path, err := program()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	path := program.Path(s.t)
 	var log strings.Builder // read after the end
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, s.env, &log, &log
@@ -212,6 +205,8 @@ func newFailover(t *testing.T) *failover {
 // TestDatabaseFailedOver carries out the runbook "The database failed over": under load the standby falls
 // behind, and is promoted without what it lacks.
 func TestDatabaseFailedOver(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	t.Parallel()
 	blocks := runbook(t, "The database failed over", 3)
 	validate, audit := blocks[0], blocks[1]
@@ -281,6 +276,8 @@ func (r *receiver) count() int {
 // TestTargetLostData carries out the last step of "The database failed over": an at-least-once pipeline, whose
 // target has lost data.
 func TestTargetLostData(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	t.Parallel()
 	goBack := runbook(t, "The database failed over", 3)[2]
 	const n = 1000
@@ -327,6 +324,8 @@ func TestTargetLostData(t *testing.T) {
 
 // TestMoveToAnotherDatabase carries out the runbook "Move to another database", while events arrive.
 func TestMoveToAnotherDatabase(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	t.Parallel()
 	blocks := runbook(t, "Move to another database", 4)
 	list, dump, lock, look := blocks[0], blocks[1], blocks[2], blocks[3]

@@ -1,5 +1,3 @@
-//go:build interop
-
 package docs
 
 import (
@@ -9,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
 
@@ -30,6 +29,7 @@ func dialect(b Block) string {
 
 // TestSQL parses the statements of the pages by the grammars of sqlfluff.
 func TestSQL(t *testing.T) {
+	need.SQLFluff(t)
 	statements := map[string][]string{}
 	for _, b := range blocks(t, "sql") {
 		d := dialect(b)

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/testserver"
 )
 
@@ -35,24 +36,20 @@ const (
 	Python = "venv/bin/python"
 )
 
-// Installed is the directory of the clients. It fails the test if they are not
-// installed.
+// Installed is the directory of the clients. The test skips or fails where they are not installed.
 func Installed(t testing.TB) string {
 	t.Helper()
-	return installed(t, "interop", "scripts/install-interop")
+	need.Clients(t)
+	return installed(t, "interop")
 }
 
-func installed(t testing.TB, name, script string) string {
+func installed(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := testserver.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(dir, ".dev", name)
-	if _, err := os.Stat(filepath.Join(dir, "versions")); err != nil {
-		t.Fatalf("Azure's clients are not installed: run %s (%v)", script, err)
-	}
-	return dir
+	return filepath.Join(dir, ".dev", name)
 }
 
 // Command is a program that can import the clients. It is killed after five
@@ -106,7 +103,8 @@ func RunCommand(t *testing.T, cmd *exec.Cmd, environment ...string) {
 // certificates in a file in PEM format.
 func RunJava(t *testing.T, dir, class, certificates string, environment ...string) {
 	t.Helper()
-	jars := filepath.Join(installed(t, "interop-java", "scripts/install-interop-java"), "jars", "*")
+	need.JavaClients(t)
+	jars := filepath.Join(installed(t, "interop-java"), "jars", "*")
 	sources, err := filepath.Glob(filepath.Join(dir, "*.java"))
 	if err != nil {
 		t.Fatal(err)

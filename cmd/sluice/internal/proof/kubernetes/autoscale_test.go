@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -14,12 +12,15 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestAutoscale: rounds of `sluice autoscale run --once`, with the rights that the chart grants.
 // A metric that cannot be read is an error and scales nothing; with its value the StatefulSet
 // is scaled, once.
 func TestAutoscale(t *testing.T) {
+	need.Kubernetes(t)
 	const namespace = "autoscale"
 	installed(t, namespace)
 	dir := t.TempDir()

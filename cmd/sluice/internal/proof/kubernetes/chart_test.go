@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -15,6 +13,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // base is a release with two pipelines, one in a Deployment and one in a StatefulSet, and an
@@ -196,6 +196,7 @@ var examples = []struct{ path, value, wanted, with string }{
 // with it. The API server takes every object, and the pods too, where the Pod Security
 // Standard "restricted" is enforced.
 func TestValues(t *testing.T) {
+	need.Kubernetes(t)
 	definitions()
 	namespace := server.namespace(t, "values")
 	for _, o := range render(t, namespace, base(t)) {
@@ -234,6 +235,7 @@ func TestValues(t *testing.T) {
 // TestEachValueHasAnExample: values.yaml, values.schema.json and the examples have the same
 // values.
 func TestEachValueHasAnExample(t *testing.T) {
+	need.Kubernetes(t)
 	var inExamples, inSchema, inFile []string
 	for _, e := range examples {
 		inExamples = append(inExamples, e.path)
@@ -256,6 +258,7 @@ func TestEachValueHasAnExample(t *testing.T) {
 // TestPodSecurity: the API server refuses pods that may do more, so that TestValues has shown
 // something.
 func TestPodSecurity(t *testing.T) {
+	need.Kubernetes(t)
 	namespace := server.namespace(t, "restricted")
 	pod := find(t, render(t, namespace, base(t)), "Deployment", "sluice-flights").pod()
 	server.apply(t, pod, "&dryRun=All")
@@ -278,6 +281,7 @@ func TestPodSecurity(t *testing.T) {
 
 // TestStrict: the API server refuses a field that a kind does not have.
 func TestStrict(t *testing.T) {
+	need.Kubernetes(t)
 	namespace := server.namespace(t, "strict")
 	o := find(t, render(t, namespace, base(t)), "Deployment", "sluice-flights")
 	o["spec"].(map[string]any)["replica"] = 3

@@ -5,7 +5,7 @@
 //
 // scripts/install-kubernetes installs the programs; then
 //
-//	go test -tags kubernetes ./cmd/sluice/internal/proof/kubernetes
+//	go test ./cmd/sluice/internal/proof/kubernetes
 //
 // With -update it rewrites the table of values in docs/kubernetes.md.
 package kubernetes

@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -13,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 var page = filepath.Join(root(), "docs", "kubernetes.md")
@@ -68,6 +68,7 @@ func lastParagraph(comment string) string {
 
 // TestTableOfValues: the table in docs/kubernetes.md is that of values.yaml.
 func TestTableOfValues(t *testing.T) {
+	need.Kubernetes(t)
 	var table strings.Builder
 	table.WriteString("\n| value | default | meaning |\n|---|---|---|\n")
 	for _, v := range documented(t) {
@@ -86,7 +87,7 @@ func TestTableOfValues(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of values in docs/kubernetes.md is not that of values.yaml: run go test -tags kubernetes ./cmd/sluice/internal/proof/kubernetes -update")
+		t.Fatalf("the table of values in docs/kubernetes.md is not that of values.yaml: run go test ./cmd/sluice/internal/proof/kubernetes -update")
 	}
 	if err := os.WriteFile(page, []byte(head+" -update -->\n"+table.String()+"<!-- /values -->"+tail), 0o644); err != nil {
 		t.Fatal(err)
@@ -99,6 +100,7 @@ var block = regexp.MustCompile("(?ms)^( *)```(sh|yaml)\n(.*?)^ *```$")
 // TestPage: the commands of docs/kubernetes.md do what it says, in order. A YAML block that
 // begins with a file's name is that file.
 func TestPage(t *testing.T) {
+	need.Kubernetes(t)
 	definitions()
 	text, err := os.ReadFile(page)
 	if err != nil {

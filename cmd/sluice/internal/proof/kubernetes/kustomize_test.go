@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -9,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // kustomize builds a directory, with kustomize itself and with kubectl's.
@@ -33,6 +33,7 @@ func kustomize(t *testing.T, dir string) []object {
 // TestKustomize: the manifests in deploy/kustomize are those of the chart, and the API server
 // takes them.
 func TestKustomize(t *testing.T) {
+	need.Kubernetes(t)
 	fresh := t.TempDir()
 	if out, err := exec.Command(filepath.Join(root(), "scripts", "kustomize"), fresh).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -67,6 +68,7 @@ func TestKustomize(t *testing.T) {
 // TestOverlay: an overlay can replace namespace, image and file. A changed file gets another
 // name, so that the pods are replaced.
 func TestOverlay(t *testing.T) {
+	need.Kubernetes(t)
 	dir := t.TempDir()
 	bases, err := filepath.Rel(dir, filepath.Join(root(), "deploy/kustomize/autoscaled"))
 	if err != nil {

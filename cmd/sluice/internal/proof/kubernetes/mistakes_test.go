@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -9,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // schema is values.schema.json, or a part of it.
@@ -54,6 +54,7 @@ func (s schema) leaves(path string, whole schema) map[string]schema {
 
 // TestWrongTypes: each value that has the wrong type is refused, in a line that names it.
 func TestWrongTypes(t *testing.T) {
+	need.Kubernetes(t)
 	s := readSchema(t)
 	wrong := map[string]any{}
 	leaves := s.leaves("", s)
@@ -78,6 +79,7 @@ func TestWrongTypes(t *testing.T) {
 
 // TestMistakes: what the chart refuses, and what it says.
 func TestMistakes(t *testing.T) {
+	need.Kubernetes(t)
 	for _, m := range []struct{ values, wanted string }{
 		{`{replicas: 2}`, `additional properties 'replicas' not allowed`},
 		{`{consumer: {replica: 2}}`, `at '/consumer': 'allOf' failed`},
@@ -126,6 +128,7 @@ func TestMistakes(t *testing.T) {
 
 // TestOwnKeysOfPipeline: a pipeline's keys replace those of all pipelines, and only those.
 func TestOwnKeysOfPipeline(t *testing.T) {
+	need.Kubernetes(t)
 	all := render(t, "own", base(t).with(t, `
 consumer: {replicas: 4, env: [{name: A, value: "1"}], podLabels: {a: all, b: all}}
 pipelines: {orders: {replicas: 3, env: [{name: B, value: "2"}], podLabels: {b: own}, probes: {periodSeconds: 5}}}
@@ -159,6 +162,7 @@ autoscaler: {files: {flights.yaml: "target: {webhook: {url: http://example}}"}}`
 // TestIdentityOfPods: pods are restarted when their identity, or what they take from a key vault, changes. The
 // driver writes a Secret when it is missing only, so the Secret of other variables has another name.
 func TestIdentityOfPods(t *testing.T) {
+	need.Kubernetes(t)
 	release := func(change string) (pods, classes string) {
 		all := render(t, "identity", base(t).with(t, `
 consumer: {workloadIdentity: {clientId: a}, keyVault: {name: vault, secrets: {A: a}}}
@@ -192,6 +196,7 @@ autoscaler: {workloadIdentity: {clientId: a}}`).with(t, change))
 
 // TestRollout: what pods need for changes of files, and for a graceful stop.
 func TestRollout(t *testing.T) {
+	need.Kubernetes(t)
 	pods := func(v values, name string) (object, string) {
 		all := render(t, "rollout", v)
 		for _, o := range all {
@@ -233,6 +238,7 @@ func TestRollout(t *testing.T) {
 // TestAutoscalerPods: what several pods of the autoscaler need, and what one with its state on a
 // volume needs.
 func TestAutoscalerPods(t *testing.T) {
+	need.Kubernetes(t)
 	one := render(t, "pods", base(t))
 	two := render(t, "pods", base(t).with(t, `{autoscaler: {replicas: 2, files: {flights.yaml: "state: {postgres: x}"}}}`))
 	for _, c := range []struct {
@@ -272,6 +278,7 @@ func TestAutoscalerPods(t *testing.T) {
 
 // TestKEDAPods: the Service that KEDA calls selects the pods, which a NetworkPolicy lets in.
 func TestKEDAPods(t *testing.T) {
+	need.Kubernetes(t)
 	all := render(t, "pods", base(t).with(t, kedaOn+"\nnetworkPolicy: {enabled: true}"))
 	service, deployment := find(t, all, "Service", "sluice-keda"), find(t, all, "Deployment", "sluice-keda")
 	labels := deployment.at("spec", "template", "metadata", "labels").(map[string]any)

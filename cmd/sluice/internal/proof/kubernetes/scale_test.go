@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	target "github.com/sluice-go/sluice/autoscale/target/kubernetes"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // account returns the names of a ServiceAccount, as users and groups.
@@ -45,6 +44,7 @@ func replicas(t *testing.T, namespace, collection, name string) any {
 // TestScale: the target scales both kinds with the rights that the chart grants. Each of these
 // rights is needed: without it the target fails with an error that names it.
 func TestScale(t *testing.T) {
+	need.Kubernetes(t)
 	const namespace = "scale"
 	role := find(t, installed(t, namespace), "Role", "sluice-autoscaler")
 	kubeconfig := server.kubeconfig(t, account(namespace, "sluice-autoscaler")...)
@@ -123,6 +123,7 @@ func eventually(fn func() error) error {
 // TestRights: the autoscaler's account may do what the target needs, and nothing else; the
 // accounts of pipelines may do nothing.
 func TestRights(t *testing.T) {
+	need.Kubernetes(t)
 	const namespace = "rights"
 	all := installed(t, namespace)
 	nobody := rights(t, namespace, "nobody")

@@ -1,5 +1,3 @@
-//go:build kubernetes
-
 package kubernetes
 
 import (
@@ -15,6 +13,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // installKEDA defines KEDA's resources as the module says whose code cmd/sluice/internal/proof/keda tests.
@@ -70,6 +70,7 @@ func blocksOf(t *testing.T, with string) (blocks []map[string]any) {
 // TestScaledObject: KEDA's own definition of a ScaledObject accepts the example and what docs/keda.md
 // shows, without a field that it does not know, and refuses mistakes in them.
 func TestScaledObject(t *testing.T) {
+	need.Kubernetes(t)
 	installKEDA(t)
 	namespace := server.namespace(t, "scaledobject")
 	text, err := os.ReadFile(filepath.Join(root(), "examples", "keda", "scaledobject.yaml"))

@@ -5,9 +5,12 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestActivityOf(t *testing.T) {
+	need.RealTime(t)
 	own := ActivityOf(os.Getpid())
 	// A write to a pipe wakes its reader, which is locked to a thread.
 	r, w, err := os.Pipe()

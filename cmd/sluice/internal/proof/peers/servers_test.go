@@ -1,4 +1,4 @@
-//go:build unix && kafka && postgres
+//go:build unix
 
 package main
 
@@ -9,11 +9,16 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Sluice and the loop by hand run, and lose and double nothing. The other peers are
 // not installed for tests.
 func TestSluiceAndTheLoop(t *testing.T) {
+	need.Kafka(t)
+	need.Postgres(t)
+	need.RealTime(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	dir := t.TempDir()

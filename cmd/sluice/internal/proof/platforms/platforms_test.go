@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // platforms are those in goreleaser's configuration.
@@ -30,6 +32,7 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 const ours = "github.com/sluice-go/sluice"
 
 func TestPlatforms(t *testing.T) {
+	need.RealTime(t)
 	for _, platform := range platforms {
 		system, processor, _ := strings.Cut(platform, "/")
 		t.Run(system+"-"+processor, func(t *testing.T) {
@@ -48,6 +51,7 @@ func TestPlatforms(t *testing.T) {
 
 // A name that only one system has is found missing on another.
 func TestMissingNameIsFound(t *testing.T) {
+	need.RealTime(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "lock.go"), []byte("package lock\n\nimport \"syscall\"\n\nfunc f() { _ = syscall.Flock(0, 0) }\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,3 @@
-//go:build release
-
 package release
 
 import (
@@ -12,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestImage(t *testing.T) {
+	need.Release(t)
 	archive := artifact(".oci.tar")
 	info, err := os.Stat(archive)
 	if err != nil || info.Size() > maxImage {
@@ -61,8 +62,12 @@ func TestImage(t *testing.T) {
 		t.Errorf("labels: %v", c.Labels)
 	}
 	var files []string
+	var licences strings.Builder
 	for _, layer := range manifest.Layers {
-		for line := range strings.Lines(must(t, "tar", "--list", "--verbose", "--numeric-owner", "--gzip", "--file", filepath.Join(dir, "blobs", strings.Replace(layer.Digest, ":", "/", 1)))) {
+		blob := filepath.Join(dir, "blobs", strings.Replace(layer.Digest, ":", "/", 1))
+		text, _ := output(exec.Command("tar", "--extract", "--to-stdout", "--gzip", "--file", blob, "licenses/THIRD_PARTY_LICENSES")) // one layer has it
+		licences.WriteString(text)
+		for line := range strings.Lines(must(t, "tar", "--list", "--verbose", "--numeric-owner", "--gzip", "--file", blob)) {
 			fields := strings.Fields(line)
 			if name := strings.TrimSuffix(fields[len(fields)-1], "/"); !strings.HasPrefix(line, "d") || name == "var/lib/sluice" {
 				files = append(files, fields[0]+" "+name)
@@ -70,14 +75,16 @@ func TestImage(t *testing.T) {
 		}
 	}
 	slices.Sort(files)
-	want := []string{"-rw-r--r-- etc/group", "-rw-r--r-- etc/passwd", "-rw-r--r-- etc/ssl/certs/ca-certificates.crt", "-rwxr-xr-x usr/bin/sluice", "drwxrwxrwt var/lib/sluice"}
+	want := []string{"-rw-r--r-- etc/group", "-rw-r--r-- etc/passwd", "-rw-r--r-- etc/ssl/certs/ca-certificates.crt", "-rw-r--r-- licenses/LICENSE", "-rw-r--r-- licenses/THIRD_PARTY_LICENSES", "-rwxr-xr-x usr/bin/sluice", "drwxrwxrwt var/lib/sluice"}
 	if files = slices.Compact(files); !slices.Equal(files, want) {
 		t.Errorf("the image has %q, want %q", files, want)
 	}
+	checkLicences(t, licences.String())
 }
 
 // The same binary, version and commit give the same image.
 func TestImageIsReproducible(t *testing.T) {
+	need.Release(t)
 	build := func() string {
 		commit := strings.TrimSpace(must(t, "git", "rev-parse", "HEAD"))
 		return must(t, "scripts/image", filepath.Join(top, "build/release/bin/sluice"), filepath.Join(t.TempDir(), "image.tar"), "v1.2.3", commit, "1700000000")
@@ -89,6 +96,7 @@ func TestImageIsReproducible(t *testing.T) {
 
 // What Docker builds the image from is what buildah builds it from.
 func TestImageContext(t *testing.T) {
+	need.Release(t)
 	dir := filepath.Join(t.TempDir(), "context")
 	binary := filepath.Join(top, "build/release/bin/sluice")
 	must(t, "scripts/image", "--context", binary, dir)
@@ -104,7 +112,7 @@ func TestImageContext(t *testing.T) {
 		return err
 	})
 	slices.Sort(files)
-	want := []string{"-rw-r--r-- rootfs/etc/group", "-rw-r--r-- rootfs/etc/passwd", "-rw-r--r-- rootfs/etc/ssl/certs/ca-certificates.crt", "-rwxr-xr-x rootfs/usr/bin/sluice", "dtrwxrwxrwx rootfs/var/lib/sluice"}
+	want := []string{"-rw-r--r-- rootfs/etc/group", "-rw-r--r-- rootfs/etc/passwd", "-rw-r--r-- rootfs/etc/ssl/certs/ca-certificates.crt", "-rw-r--r-- rootfs/licenses/LICENSE", "-rw-r--r-- rootfs/licenses/THIRD_PARTY_LICENSES", "-rwxr-xr-x rootfs/usr/bin/sluice", "dtrwxrwxrwx rootfs/var/lib/sluice"}
 	if err != nil || !slices.Equal(files, want) {
 		t.Errorf("the context has %q, want %q: %v", files, want, err)
 	}
@@ -158,6 +166,7 @@ var users = []string{"65532", "12345", "31999:4000"}
 
 // The image runs as any user, without capabilities, on a read-only root file system.
 func TestImageRuns(t *testing.T) {
+	need.Release(t)
 	podman, rm := loadImage(t), []string{"--rm"}
 	for _, user := range users {
 		text, err := podman.run(user, rm, "demo", "--once", "--events", "1000")

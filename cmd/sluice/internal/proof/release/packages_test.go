@@ -1,5 +1,3 @@
-//go:build release
-
 package release
 
 import (
@@ -12,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // installed are the files of both packages, with their modes.
@@ -101,13 +101,15 @@ func checkLife(t *testing.T, root string, install, upgrade, remove []string) {
 }
 
 func TestDeb(t *testing.T) {
+	need.Release(t)
 	deb := one(t, "*.deb")
-	checkModes(t, must(t, "dpkg-deb", "--contents", deb), "/usr/share/zsh/vendor-completions/_sluice", "/usr/share/doc/sluice/copyright")
+	checkModes(t, must(t, "dpkg-deb", "--contents", deb), "/usr/share/zsh/vendor-completions/_sluice", "/usr/share/doc/sluice/copyright", "/usr/share/doc/sluice/THIRD_PARTY_LICENSES")
 	if info := must(t, "dpkg-deb", "--info", deb); !strings.Contains(info, "Architecture: "+runtime.GOARCH) || !strings.Contains(info, "Version: 0.0.1~test") {
 		t.Errorf("control: %s", info)
 	}
 	root := t.TempDir()
 	must(t, "dpkg-deb", "--extract", deb, root)
+	checkLicences(t, must(t, "cat", filepath.Join(root, "usr/share/doc/sluice/THIRD_PARTY_LICENSES")))
 	if v := must(t, filepath.Join(root, "usr/bin/sluice"), "version"); !strings.HasPrefix(v, "sluice v"+version) {
 		t.Errorf("version: %s", v)
 	}
@@ -158,12 +160,14 @@ func seconds(t *testing.T, text []byte, expression string) time.Duration {
 }
 
 func TestRPM(t *testing.T) {
+	need.Release(t)
 	file := one(t, "*.rpm")
 	checkModes(t, must(t, "rpm", "-qp", "--nosignature", "--queryformat", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILENAMES}\n]", file),
-		"/usr/share/zsh/site-functions/_sluice", "/usr/share/licenses/sluice/LICENSE")
+		"/usr/share/zsh/site-functions/_sluice", "/usr/share/licenses/sluice/LICENSE", "/usr/share/licenses/sluice/THIRD_PARTY_LICENSES")
 	if got := must(t, "rpm", "-qp", "--nosignature", "--queryformat", "%{NAME} %{LICENSE} %{VERSION}", file); got != "sluice Apache-2.0 0.0.1~test" {
 		t.Errorf("rpm: %s", got)
 	}
+	checkLicences(t, must(t, "sh", "-c", `rpm2cpio "$1" | cpio --extract --to-stdout --quiet ./usr/share/licenses/sluice/THIRD_PARTY_LICENSES`, "sh", file))
 	root := t.TempDir()
 	rpm := func(args ...string) []string {
 		return append([]string{"rpm", "--root", root, "--nodeps", "--nosignature", "--force-debian"}, args...)

@@ -1,5 +1,3 @@
-//go:build release
-
 package release
 
 import (
@@ -13,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // serveHub starts a hub of two partitions, and returns its connection string.
@@ -46,6 +46,7 @@ const stopWithin = 45 * time.Second
 // TestImageRunsAPipeline runs a pipeline file in the image, as each of the users, until SIGTERM: the process
 // ends by itself, with exit code 0, its checkpoints committed and its leases released. Each event has one row.
 func TestImageRunsAPipeline(t *testing.T) {
+	need.Release(t)
 	podman, binary := loadImage(t), filepath.Join(top, "build/release/bin/sluice")
 	connection, records := serveHub(t, binary), filepath.Join(t.TempDir(), "flights.ndjson")
 	const each = 500

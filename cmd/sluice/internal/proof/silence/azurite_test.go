@@ -1,4 +1,4 @@
-//go:build azurite && linux
+//go:build linux
 
 package silence
 
@@ -11,12 +11,15 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // The connections to a storage account fall silent; new ones work.
 func TestBlobs(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	server, err := azurite.Start(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -25,6 +26,7 @@ func TestHubLink(t *testing.T) { hub(t, func(link *tcplink.Link) { link.SwallowN
 func TestHubConnections(t *testing.T) { hub(t, func(link *tcplink.Link) { link.SwallowNewest(10) }) }
 
 func hub(t *testing.T, strike func(link *tcplink.Link)) {
+	need.RealTime(t)
 	azure := asazure.FreshRuntime() // by which a silent link is noticed
 	azure.EventHubs.RandomBusy = 0  // a link that is opened again would be another one than the newest
 	server, err := emulator.Start([]emulator.Hub{{Name: group.Topic, Partitions: 1}}, &emulator.Config{AsAzure: azure})

@@ -1,4 +1,4 @@
-//go:build postgres && linux
+//go:build linux
 
 package silence
 
@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,17 +16,18 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/netns"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/tcplink"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
-
 // The cable of one of two network namespaces, in which half of the connections to PostgreSQL are, is
 // unplugged while a step uses one of them. Leases and the other connections work.
 func TestPostgres(t *testing.T) {
+	need.Postgres(t)
+	need.RealTime(t)
 	network, err := netns.New(2)
 	if err != nil {
 		t.Skipf("cannot create network namespaces: %v", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -183,6 +184,7 @@ func every(t *testing.T, fn func(n int) error) {
 
 // Another process holds the write lock of the SQLite file for a lease.
 func TestSQLite(t *testing.T) {
+	need.RealTime(t)
 	path := filepath.Join(t.TempDir(), "x.db")
 	s, err := sqlstore.OpenSQLite(path, &sqlstore.Config{BusyTimeout: leaseFor / 3})
 	if err != nil {

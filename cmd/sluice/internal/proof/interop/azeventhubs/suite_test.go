@@ -1,5 +1,3 @@
-//go:build interop
-
 package azeventhubs
 
 import (
@@ -12,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const (
@@ -29,6 +28,8 @@ var expected = map[string]string{
 const slow = "^(TestProcessor_.*|TestConsumerClient_GeoReplication|TestConsumerClient_Detaches)$"
 
 func TestSuite(t *testing.T) {
+	need.Azurite(t)
+	need.RealTime(t)
 	t.Parallel()
 	issuer, variables := interop.StartIssuer(t)
 	storage := azurite.New(t, &azurite.Config{TLS: true})

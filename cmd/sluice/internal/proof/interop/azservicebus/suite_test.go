@@ -1,5 +1,3 @@
-//go:build interop
-
 package azservicebus
 
 import (
@@ -12,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // Reasons why a test fails.
@@ -54,6 +53,7 @@ var expected = map[string]string{
 const slow = "^(TestClientUnauthorizedCreds|TestReceiverUnauthorizedCreds|TestRenewLocks.*|TestReceiverMessageLockExpires|TestReceiverDeferWithReceiveAndDelete)$"
 
 func TestSuite(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	issuer, variables := interop.StartIssuer(t)
 	standard, standardCertificate := namespace(t, &emulator.ServiceBusConfig{Issuer: issuer})

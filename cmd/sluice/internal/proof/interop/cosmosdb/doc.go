@@ -6,7 +6,7 @@
 //	cosmosdb.py        the checks with azure-cosmos (PyPI)
 //	java/Checks.java   the checks with com.azure:azure-cosmos (Maven), over TLS
 //	interop_test.go    starts an account, runs the first two, and recomputes the vectors of internal/partitionkey
-//	java_test.go       runs the checks with Java: build tag interop_java, part of make soak
+//	java_test.go       runs the checks with Java, as part of make soak
 //
 // scripts/install-interop installs the clients, in the versions that
 // cmd/sluice/internal/proof/interop/emulator pins, and scripts/install-interop-java

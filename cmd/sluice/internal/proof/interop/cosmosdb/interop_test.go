@@ -1,5 +1,3 @@
-//go:build interop
-
 package cosmosdb
 
 import (
@@ -8,20 +6,27 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func TestJavaScript(t *testing.T) {
+	need.Clients(t)
+	need.RealTime(t)
 	t.Parallel()
 	run(t, interop.Node, "cosmosdb.js")
 }
 
 func TestPython(t *testing.T) {
+	need.Clients(t)
+	need.RealTime(t)
 	t.Parallel()
 	run(t, interop.Python, "cosmosdb.py")
 }
 
 // The vectors that the hashes of partition keys are tested with are those that the clients compute now.
 func TestVectors(t *testing.T) {
+	need.Clients(t)
+	need.RealTime(t)
 	t.Parallel()
 	partitionKey := filepath.Join("..", "..", "..", "..", "..", "..", "internal", "partitionkey")
 	cosmos := filepath.Join(interop.Installed(t), "node_modules", "@azure", "cosmos")

@@ -1,5 +1,3 @@
-//go:build interop_java
-
 package cosmosdb
 
 import (
@@ -8,10 +6,13 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The client for Java needs TLS.
 func TestJava(t *testing.T) {
+	need.JavaClients(t)
+	need.RealTime(t)
 	cert := filepath.Join(t.TempDir(), "cert.pem")
 	srv, err := emulator.StartCosmos(nil, &emulator.CosmosConfig{TLS: true, TLSCertOut: cert, Control: "127.0.0.1:0"})
 	if err != nil {

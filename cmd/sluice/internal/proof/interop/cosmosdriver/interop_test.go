@@ -1,5 +1,3 @@
-//go:build interop
-
 package cosmosdriver
 
 import (
@@ -20,7 +18,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const (
@@ -31,14 +31,13 @@ const (
 // serve starts the server, and makes the container docs of the database db.
 func serve(t *testing.T) (endpoint string, container *azcosmos.ContainerClient) {
 	t.Helper()
+	need.CosmosServer(t)
+	need.RealTime(t)
 	modules, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "..", "..", ".dev", "cosmosdb-server", "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(modules); err != nil {
-		t.Fatalf("the server is not installed: run scripts/install-cosmosdb-server (%v)", err)
-	}
-	cmd := exec.Command(filepath.Join("..", "..", "..", "..", "..", "..", ".dev", "interop", "bin", "node"), "server.js")
+	cmd := exec.Command(filepath.Join(interop.Installed(t), interop.Node), "server.js")
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()

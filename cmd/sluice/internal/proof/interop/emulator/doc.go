@@ -10,7 +10,7 @@
 //	java/              the checks with azure-messaging-eventhubs and azure-messaging-servicebus (Maven)
 //	servers_test.go    starts emulators
 //	interop_test.go    runs the checks
-//	java_test.go       runs those with Java: build tag interop_java, part of make soak
+//	java_test.go       runs those with Java, as part of make soak
 //
 // scripts/install-interop installs the clients, in the versions that
 // package-lock.json and requirements.txt pin, and scripts/install-interop-java those

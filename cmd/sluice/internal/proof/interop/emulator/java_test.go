@@ -1,5 +1,3 @@
-//go:build interop_java
-
 package emulator
 
 import (
@@ -8,10 +6,14 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The program keeps its processors' checkpoints in a storage account.
 func TestJavaEventHubs(t *testing.T) {
+	need.Azurite(t)
+	need.JavaClients(t)
+	need.RealTime(t)
 	storage, err := azurite.Start(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +28,8 @@ func TestJavaEventHubs(t *testing.T) {
 }
 
 func TestJavaServiceBus(t *testing.T) {
+	need.JavaClients(t)
+	need.RealTime(t)
 	environment := namespaces(t)
 	interop.RunJava(t, "java", "ServiceBus", trusted(environment), environment...)
 }

@@ -1,5 +1,3 @@
-//go:build interop || interop_java
-
 package emulator
 
 import (

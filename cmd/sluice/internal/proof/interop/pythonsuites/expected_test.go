@@ -1,5 +1,3 @@
-//go:build interop_python
-
 package pythonsuites
 
 // Reasons why a test fails.

@@ -1,5 +1,3 @@
-//go:build interop_python
-
 package pythonsuites
 
 import (
@@ -16,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const (
@@ -27,6 +26,8 @@ const (
 )
 
 func TestEventHubs(t *testing.T) {
+	need.PythonSuites(t)
+	need.RealTime(t)
 	issuer, variables := interop.StartIssuer(t)
 	storage := azurite.New(t, &azurite.Config{TLS: true})
 	unused := t.TempDir()
@@ -77,6 +78,8 @@ var keys = []emulator.Key{
 }
 
 func TestServiceBus(t *testing.T) {
+	need.PythonSuites(t)
+	need.RealTime(t)
 	issuer, variables := interop.StartIssuer(t)
 	standard, management := namespace(t, issuer), namespace(t, issuer)
 	variables = append(variables, front(t, map[string]interop.Dial{

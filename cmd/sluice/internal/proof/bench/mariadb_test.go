@@ -1,5 +1,0 @@
-//go:build mariadb && unix
-
-package main
-
-func init() { tested = append(tested, "mariadb") }

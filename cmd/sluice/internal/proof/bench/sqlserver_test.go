@@ -1,5 +1,0 @@
-//go:build sqlserver && unix
-
-package main
-
-func init() { tested = append(tested, "sqlserver") }

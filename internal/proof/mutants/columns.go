@@ -1,0 +1,20 @@
+package mutants
+
+// columns are the mutants of what a column stores of a value.
+var columns = []Mutant{
+	{Name: "column: a copy does not check that the types are the same", File: "internal/postgres/columns.go",
+		Old: "`SELECT CASE WHEN types = `", New: "`SELECT CASE WHEN types <> '' OR types = `",
+		Test: of("TestPostgresColumnChanges", "./pipeline"), Needs: "postgres"},
+	{Name: "column: a handler's CopyFrom sends the bytes of the types that pgx knows", File: "pgstore/tx.go",
+		Old: "	return s.CopyText(ctx, &postgres.Copy{", New: "	if ctx != nil {\n		return s.Tx.CopyFrom(ctx, table, columns, src)\n	}\n	return s.CopyText(ctx, &postgres.Copy{",
+		Test: of("TestChangedColumn", "./pgstore"), Needs: "postgres"},
+	{Name: "column: a type that is not listed takes everything", File: "pipeline/table.go",
+		Old: "asks.casts(ctx, of, samples[t])", New: "asks.casts(ctx, of, nil)",
+		Test: of("TestPostgres$/^Target", "./pipeline"), Needs: "postgres"},
+	{Name: "column: a backslash is copied as it is", File: "internal/postgres/copytext.go",
+		Old: "|(backslash-ones)&^backslash)&highs", New: "|(backslash-ones)&^backslash&0)&highs",
+		Test: of("TestCopyTexts", "./internal/postgres"), Needs: "postgres"},
+	{Name: "column: a number is the label of an enum", File: "pipeline/guards.go",
+		Old: "slices.Contains(labels, strings.TrimRight(s, \" \"))", New: "slices.Contains(append(labels, s), s)",
+		Test: of("TestGuards", "./pipeline")},
+}
