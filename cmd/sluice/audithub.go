@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +15,10 @@ import (
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/targetaudit"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -38,7 +41,8 @@ func (a *app) auditHub() *cobra.Command {
 		Use:   "hub --config PIPELINE.yaml",
 		Short: "Compare the events of a hub with what a pipeline has made of them",
 		Long: `Read a hub from its first event to its last, and look for the effect or the dead letter of
-each event. Each event before the checkpoint must have exactly one of them. The pipeline
+each event. Each event from where the checkpoint says that it began up to the checkpoint
+must have exactly one of them. Events before the beginning are not checked. The pipeline
 can run at the same time.
 
 A table needs columns for partition and sequence. Documents of Cosmos DB are looked up by
@@ -47,8 +51,9 @@ their events. For a statement or HTTP target the pipeline file can name a query.
 reads the hub with its own consumer group, which must exist. docs/audit.md says what can be
 known of each target.
 
-Exit codes: 0 if no event is lost or duplicated, 1 if some are, 3 if the audit cannot
-decide, 2 if flags are wrong.`,
+Exit codes: 0 if no event is lost, duplicated, expired or stray, 1 if some are, 3 if none
+is known to be but the audit cannot decide for all, or a checkpoint does not say where it
+began, 2 if flags are wrong.`,
 		Example: "  sluice audit hub --config flights.yaml\n  sluice audit hub --config flights.yaml --consumer-group audit --html audit.html",
 		Args:    cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
@@ -59,7 +64,7 @@ decide, 2 if flags are wrong.`,
 				return usage.Errorf("--ru %d: must be 1 to %d", flags.ru, maxAuditRU)
 			}
 			flags.ruGiven = cmd.Flags().Changed("ru")
-			ctx, stop := untilInterrupted(ctx)
+			ctx, stop := term.UntilInterrupted(ctx)
 			defer stop()
 			return undecided(ctx, a.runAuditHub(ctx, &flags))
 		}),
@@ -67,7 +72,7 @@ decide, 2 if flags are wrong.`,
 	f := cmd.Flags()
 	f.StringVar(&flags.config, "config", "", "the `PIPELINE.yaml` to audit")
 	stageFlag(f, &flags.stage)
-	f.StringVar(&flags.consumerGroup, "consumer-group", "sluice-audit", "`name` of the consumer group that the audit reads with")
+	f.StringVar(&flags.consumerGroup, "consumer-group", flights.AuditGroup, "`name` of the consumer group that the audit reads with")
 	f.DurationVar(&flags.bin, "bin", time.Hour, "`length` of a time bin in the report")
 	f.StringVar(&flags.targetGroup, "target-consumer-group", "", "`name` of the consumer group that reads the hub which the pipeline sends to (default: that of --consumer-group)")
 	f.StringVar(&flags.subscription, "subscription", "", "`name` of the subscription in which to look for messages, if the target is a topic of Service Bus")
@@ -86,7 +91,7 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	if err != nil {
 		return err
 	}
-	if p.System == pipeline.EventHubs && flags.consumerGroup == p.Group.Name {
+	if p.System == pipeline.EventHubs && strings.EqualFold(flags.consumerGroup, p.Group.Name) {
 		return usage.Errorf("--consumer-group %s is the pipeline's own consumer group, and the hub allows it no second reader: name another group", flags.consumerGroup)
 	}
 	switch kind := p.Kind(); {
@@ -124,11 +129,33 @@ func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
 	case err != nil:
 		return err
 	case report.Undecided():
-		return &verdictError{exitUndecided, "cannot decide for all events whether they were lost"}
+		return &verdictError{exitUndecided, cannotDecide(report, flags)}
 	case !report.Exact():
 		return &verdictError{exitLoss, "not exact: events are lost or duplicated"}
 	}
 	return nil
+}
+
+// cannotDecide says why an audit is undecided and what to do: of the first partition in doubt, for
+// the others are mostly like it.
+func cannotDecide(r *audit.Report, flags *auditFlags) string {
+	i := slices.IndexFunc(r.Partitions, func(p audit.Partition) bool { return p.Doubt != "" })
+	if i < 0 {
+		return "cannot decide for all events whether they were lost"
+	}
+	p := &r.Partitions[i]
+	file := "--config " + flags.config
+	if flags.stage != "" {
+		file += " --stage " + flags.stage
+	}
+	text := fmt.Sprintf("cannot decide: partition %s %s", p.ID, p.Doubt)
+	switch p.Doubt {
+	case audit.NoCheckpoint:
+		text += fmt.Sprintf(": run the pipeline, which records the start or halts if the checkpoint was removed; see sluice checkpoints list %s", file)
+	case audit.NoBeginning, audit.EarlierEffects, audit.BeganLater:
+		text += fmt.Sprintf(": to have later events checked, stop the pipeline and record where they begin: sluice checkpoints set %s --partition %s --to \"sequence %d\"", file, p.ID, max(p.Checkpoint+1, 0))
+	}
+	return text
 }
 
 func (a *app) watchAudit(ctx context.Context, read *atomic.Int64) {

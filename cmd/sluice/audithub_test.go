@@ -78,6 +78,80 @@ func TestAuditHub(t *testing.T) {
 	})
 }
 
+// TestAuditHubOfALateStart: a pipeline that starts at the latest event and loses everything has
+// lost it, and what came before its start counts for nothing.
+func TestAuditHubOfALateStart(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 1)
+		env := environment(connection, url)
+		config := changed(t, "start: earliest", "start: latest")
+		events := flights20k(t)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, events[:50]))
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, events[50:80]))
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		if out := must(t, "", env, "audit", "hub", "--config", config); !strings.Contains(out, "Nothing lost, nothing duplicated: 80 events, 50 before the beginning, 30 written") || !strings.Contains(out, "50 start") {
+			t.Errorf("without a loss: %s", out)
+		}
+		if _, err := openDatabase(t, url).ExecContext(t.Context(), "DELETE FROM flights"); err != nil {
+			t.Fatal(err)
+		}
+		// The configuration of today says nothing about the beginning.
+		for _, config := range []string{config, example(t)} {
+			code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config)
+			if code != 1 || !strings.Contains(out, "partition 0: events 50 to 79 are lost\n") || !strings.Contains(out, "50 events are before the beginning") {
+				t.Errorf("all lost: exit code %d: %s%s", code, out, errs)
+			}
+		}
+	})
+}
+
+// TestAuditHubWithoutARecord: where the checkpoint does not say where it began, nothing is decided,
+// and the error has the command that records it.
+func TestAuditHubWithoutARecord(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		_, connection := serve(t, 1)
+		env := environment(connection, url)
+		config := example(t)
+		events := flights20k(t)
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, events[:50]))
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		must(t, "", env, "audit", "hub", "--config", config)
+		db := openDatabase(t, url)
+		exec := func(text string) {
+			t.Helper()
+			if _, err := db.ExecContext(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		undecided := func(why string) string {
+			t.Helper()
+			code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config)
+			if code != 3 || !strings.HasPrefix(errs, "sluice: cannot decide: partition 0 "+why) || strings.Count(errs, "\n") != 1 || strings.Contains(out, "Nothing lost") {
+				t.Errorf("exit code %d, %s%s", code, out, errs)
+			}
+			return errs
+		}
+		exec(`UPDATE sluice_checkpoints SET began_how = ''`) // as an earlier version stores it
+		errs := undecided("does not record where it began")
+		_, command, found := strings.Cut(errs, "sluice checkpoints ")
+		if want := fmt.Sprintf("set --config %s --partition 0 --to \"sequence 50\"\n", config); !found || command != want {
+			t.Fatalf("the next step is %q, want %q", command, want)
+		}
+		must(t, "", env, "checkpoints", "set", "--config", config, "--partition", "0", "--to", "sequence 50")
+		must(t, "", env, "send", "--hub", "flights", writeLines(t, events[50:60]))
+		must(t, "", env, "run", config, "--until-caught-up", "--within", "2m")
+		exec(`DELETE FROM flights WHERE sequence_number = 55`)
+		if code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config); code != 1 || !strings.Contains(out, "partition 0: event 55 is lost\n") || !strings.Contains(out, "50 events are before the beginning") {
+			t.Errorf("after the command: exit code %d, %s%s", code, out, errs)
+		}
+		exec(`DELETE FROM sluice_checkpoints`)
+		if errs := undecided("has no checkpoint"); !strings.Contains(errs, "run the pipeline") {
+			t.Error(errs)
+		}
+	})
+}
+
 func TestAuditHubMistakes(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 1)

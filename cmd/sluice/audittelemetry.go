@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loganalytics"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 type telemetryFlags struct {
@@ -28,7 +29,8 @@ type telemetryFlags struct {
 	query     string
 	since     time.Duration
 	json      bool
-	html, png string
+	html, svg string
+	png       string // refused
 	workbook  string
 }
 
@@ -42,18 +44,24 @@ number of events that they represent, and decide whether a drop is sampling, los
 both. The input is an export (CSV with a header, or JSON lines; "-" is standard input),
 or a Log Analytics workspace, which is queried with Azure's default credential.
 
-Exit codes: 0 if nothing is lost, 1 if there is a loss, 2 if the audit cannot decide,
-for example because the days differ too much.`,
+A change of the recorded sampling rate is reported as it is. A loss is reported only if the
+whole interval of the change of the weighted sums is below zero: it has sampling noise, the
+days' own variation and the rounding of itemCount in it.
+
+Exit codes: 0 if a loss of --tolerance is excluded, 1 if there is a loss, 3 if the audit
+cannot decide, for example because the days differ too much, 2 if flags are wrong.`,
 		Example: `  sluice audit telemetry export.csv --event imported --measurement flights --html report.html
   sluice audit telemetry --workspace 6f2a… --event imported --since 720h
   sluice audit telemetry export.jsonl --reference hub.csv`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.runE(func(ctx context.Context, files []string) error {
 			switch {
+			case flags.png != "":
+				return usage.Errorf("--png %s: charts are SVG: name the directory with --svg", flags.png)
 			case len(files) == 0 && flags.workspace == "" && flags.workbook == "":
 				return usage.Errorf("the input is missing: pass a FILE, - for standard input, --workspace ID, or --workbook FILE")
-			case len(files) == 0 && flags.workspace == "" && (flags.json || flags.html+flags.png+flags.reference != ""):
-				return usage.Errorf("--json, --html, --png and --reference are for a report: pass a FILE, - for standard input, or --workspace ID too")
+			case len(files) == 0 && flags.workspace == "" && (flags.json || flags.html+flags.svg+flags.reference != ""):
+				return usage.Errorf("--json, --html, --svg and --reference are for a report: pass a FILE, - for standard input, or --workspace ID too")
 			case len(files) > 0 && flags.workspace != "":
 				return usage.Errorf("a FILE and --workspace exclude each other")
 			case flags.query != "" && flags.workspace == "":
@@ -64,14 +72,8 @@ for example because the days differ too much.`,
 			// Reading a file or a terminal ignores ctx, so a signal must end the process.
 			if flags.workspace != "" {
 				var stop context.CancelFunc
-				ctx, stop = untilInterrupted(ctx)
+				ctx, stop = term.UntilInterrupted(ctx)
 				defer stop()
-			}
-			if flags.workbook != "" {
-				err := create(flags.workbook, func(w io.Writer) error { return loganalytics.WriteWorkbook(w, flags.filter) })
-				if err != nil || len(files) == 0 && flags.workspace == "" {
-					return err
-				}
 			}
 			return undecided(ctx, a.runTelemetry(ctx, files, &flags))
 		}),
@@ -90,11 +92,21 @@ for example because the days differ too much.`,
 	f.BoolVar(&flags.json, "json", false, "print the report as JSON")
 	f.StringVar(&flags.html, "html", "", "write the report with its charts to an HTML `file`")
 	f.StringVar(&flags.workbook, "workbook", "", "write an Azure Monitor workbook with the same sums to a `file`; it needs no telemetry")
-	f.StringVar(&flags.png, "png", "", "write the three charts to a `directory`, as PNG and SVG")
+	f.StringVar(&flags.svg, "svg", "", "write the three charts to a `directory`, as SVG")
+	f.StringVar(&flags.png, "png", "", "")
+	if err := f.MarkHidden("png"); err != nil {
+		panic(err)
+	}
 	return cmd
 }
 
 func (a *app) runTelemetry(ctx context.Context, files []string, flags *telemetryFlags) error {
+	if flags.workbook != "" {
+		err := create(flags.workbook, func(w io.Writer) error { return loganalytics.WriteWorkbook(w, flags.filter) })
+		if err != nil || len(files) == 0 && flags.workspace == "" {
+			return err
+		}
+	}
 	zone, err := time.LoadLocation(flags.zone)
 	if err != nil {
 		return usage.Errorf("--zone %s: not a time zone: write one such as Europe/Berlin", flags.zone)
@@ -185,13 +197,19 @@ func readFile(name string, read func(io.Reader) error) error {
 	return nil
 }
 
+// maxQuery is the size of a query of one's own at most, in bytes.
+const maxQuery = 1 << 20
+
 // ask queries the workspace.
 func (f *telemetryFlags) ask(ctx context.Context, series *telemetry.Series) error {
 	query := loganalytics.Query(f.filter, f.bin)
 	if f.query != "" {
 		var text []byte
 		err := readFile(f.query, func(r io.Reader) (err error) {
-			text, err = io.ReadAll(io.LimitReader(r, 1<<20))
+			text, err = io.ReadAll(io.LimitReader(r, maxQuery+1))
+			if err == nil && len(text) > maxQuery {
+				err = fmt.Errorf("larger than %d bytes: not a query", maxQuery)
+			}
 			return err
 		})
 		if err != nil {
@@ -218,18 +236,16 @@ func (f *telemetryFlags) write(r *telemetry.Report, subject string) error {
 			return err
 		}
 	}
-	if f.png == "" {
+	if f.svg == "" {
 		return nil
 	}
-	if err := os.MkdirAll(f.png, 0o700); err != nil {
+	if err := os.MkdirAll(f.svg, 0o700); err != nil {
 		return err
 	}
 	for _, chart := range telemetry.Charts {
-		for _, format := range []string{"png", "svg"} {
-			name := filepath.Join(f.png, string(chart)+"."+format)
-			if err := create(name, func(w io.Writer) error { return r.Draw(w, chart, format) }); err != nil {
-				return err
-			}
+		name := filepath.Join(f.svg, string(chart)+".svg")
+		if err := create(name, func(w io.Writer) error { return r.Draw(w, chart) }); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) autoscale() *cobra.Command {
@@ -71,7 +72,7 @@ once, then exit. If another process works on the resource, exit without doing an
 			if err != nil {
 				return notThere(err, autoscalerFiles)
 			}
-			ctx, stop := untilInterrupted(ctx)
+			ctx, stop := term.UntilInterrupted(ctx)
 			defer stop()
 			opts := &config.Options{Log: a.log, OnRecord: a.logDecision}
 			if once {

@@ -304,7 +304,7 @@ func TestAutoscaleMisuse(t *testing.T) {
 		{2, "--since and --limit must not be negative", []string{"log", file, "--since", "-1h"}},
 		{2, "--out is needed", []string{"record", file}},
 		{2, "--rules and --metrics are needed", []string{"backtest"}},
-		{2, "write a file that ends in .png or .svg", []string{"backtest", "--rules", file, "--metrics", file, "--plot", "x.gif"}},
+		{2, "--plot x.png: plots are SVG: name a file that ends in .svg", []string{"backtest", "--rules", file, "--metrics", file, "--plot", "x.png"}},
 		{1, "the first line must be time", []string{"backtest", "--rules", file, "--metrics", file}},
 		{1, "no such file", []string{"backtest", "--rules", file, "--metrics", "nowhere.csv"}},
 	} {

@@ -49,8 +49,8 @@ record writes one. Give --rules several times to compare rules.`,
 				return usage.Errorf("--rules and --metrics are needed: an autoscaler's file, and the CSV file that sluice autoscale record has written")
 			case len(flags.rules) > backtest.MaxPlotted:
 				return usage.Errorf("%d rules: at most %d can be compared", len(flags.rules), backtest.MaxPlotted)
-			case flags.plot != "" && plotFormat(flags.plot) == "":
-				return usage.Errorf("--plot %s: write a file that ends in .png or .svg", flags.plot)
+			case !drawable(flags.plot):
+				return usage.Errorf(notDrawable, flags.plot)
 			case flags.model.DrainRate < 0 || flags.model.StartupTime < 0 || flags.model.InitialInstances < 0:
 				return usage.Errorf("--drain, --startup and --start must not be negative")
 			}
@@ -60,7 +60,7 @@ record writes one. Give --rules several times to compare rules.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&flags.rules, "rules", nil, "`file` of an autoscaler, or one with only a rule")
 	f.StringVar(&flags.metrics, "metrics", "", "`file` with the recorded metrics (CSV)")
-	f.StringVar(&flags.plot, "plot", "", "draw a plot into a `file`, .png or .svg")
+	f.StringVar(&flags.plot, "plot", "", "draw a plot into a `file`, .svg")
 	f.BoolVar(&flags.json, "json", false, "write one line of JSON for each rule, with its decisions")
 	f.Float64Var(&flags.model.DrainRate, "drain", 0, "`number` of messages that an instance processes per second; 0: the metrics stay as recorded")
 	f.StringVar(&flags.model.Load, "load", "", "`column` with the number of messages that arrived since the row before")
@@ -119,12 +119,11 @@ func ruleMetrics(r *backtest.Recording, m backtest.Model) []string {
 	return metrics
 }
 
-func plotFormat(path string) string {
-	switch ext := strings.ToLower(filepath.Ext(path)); ext {
-	case ".png", ".svg":
-		return ext[1:]
-	}
-	return ""
+const notDrawable = "--plot %s: plots are SVG: name a file that ends in .svg"
+
+// drawable says whether a plot can be drawn into a file, or is not wanted.
+func drawable(path string) bool {
+	return path == "" || strings.EqualFold(filepath.Ext(path), ".svg")
 }
 
 func plotInto(path string, results []*backtest.Result) error {
@@ -132,7 +131,7 @@ func plotInto(path string, results []*backtest.Result) error {
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}
-	if err := errors.Join(backtest.Plot(file, plotFormat(path), results...), file.Close()); err != nil {
+	if err := errors.Join(backtest.Plot(file, results...), file.Close()); err != nil {
 		return fmt.Errorf("plot %s: %w", path, err)
 	}
 	return nil

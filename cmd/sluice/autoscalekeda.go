@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/keda"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) autoscaleKEDA() *cobra.Command {
@@ -52,7 +53,7 @@ func (a *app) serveKEDA(ctx context.Context, path, address string, files keda.TL
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	lags, done, err := file.Open(ctx)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) autoscaleRecord() *cobra.Command {
@@ -45,7 +46,7 @@ that it knows is recorded too.`,
 }
 
 func (a *app) recordMetrics(ctx context.Context, path, out string, within time.Duration) (err error) {
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	if within > 0 {
 		var cancel context.CancelFunc

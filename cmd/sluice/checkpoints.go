@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -28,7 +29,7 @@ func withTable(ctx context.Context, config, stage string, fn func(context.Contex
 type opening func(*pipeline.Pipeline, context.Context) (*pipeline.Parts, error)
 
 func withParts(ctx context.Context, open opening, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(config, stage)
 	if err != nil {
@@ -56,7 +57,7 @@ func withStores(ctx context.Context, config, stage string, store *storeFlags, fn
 	if !stored {
 		return withParts(ctx, (*pipeline.Pipeline).OpenExisting, config, stage, fn)
 	}
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	stores, err := store.open(ctx)
 	if err != nil {

@@ -116,6 +116,15 @@ func TestTableIsImported(t *testing.T) {
 			t.Errorf("%d rows of the other consumer are as they were, want 4", n)
 		}
 
+		out := must(t, "", env, "audit", "hub", "--config", config)
+		if want := "Nothing lost, nothing duplicated: 300 events, 120 before the beginning, 180 written, 0 dead letters, 0 waiting."; !strings.Contains(out, want) || !strings.Contains(out, "60 import") {
+			t.Errorf("the audit after the import: %s", out)
+		}
+		execute("DELETE FROM flights WHERE hub_partition = '0' AND sequence_number < 70")
+		if code, out, errs := invoke(t, "", env, "audit", "hub", "--config", config); code != 1 || !strings.Contains(out, "partition 0: events 60 to 69 are lost") {
+			t.Errorf("the audit of a loss after the import: exit code %d, %s%s", code, out, errs)
+		}
+
 		if code, _, errs := take(); code != 1 || strings.Count(errs, "has a checkpoint already, at 99") != 2 {
 			t.Errorf("a second time: exit code %d, %s", code, errs)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // cosmosWorld is a hub named docs and an account with a container for them.
@@ -110,10 +111,12 @@ func (w *cosmosWorld) whole(n int) {
 	for i := range n {
 		id := fmt.Sprintf("doc-%010d", i)
 		if ids[id] != 1 {
+			need.Verdict(w.t)
 			w.t.Fatalf("document %s is there %d times", id, ids[id])
 		}
 	}
 	if len(ids) != n {
+		need.Verdict(w.t)
 		w.t.Errorf("%d documents, want %d", len(ids), n)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -121,7 +122,7 @@ func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *d
 			return fn(ctx, d)
 		})
 	}
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	stores, err := l.store.open(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *d
 
 // withPipeline opens the pipeline and calls fn.
 func (l *selectFlags) withPipeline(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(l.config, l.stage)
 	if err != nil {

@@ -2,22 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -32,8 +28,8 @@ type demoFlags struct {
 }
 
 func (d *demoFlags) check() error {
-	if d.events < 1 || d.events > 1e9 {
-		return usage.Errorf("--events %d: must be 1 to 1,000,000,000", d.events)
+	if err := flights.CheckEvents(d.events); err != nil {
+		return usage.Errorf("%v", err)
 	}
 	_, err := d.web.config()
 	return err
@@ -53,7 +49,7 @@ where it stopped.`,
 			if err := flags.check(); err != nil {
 				return err
 			}
-			return a.runDemo(ctx, flags, func(ctx context.Context) (*demo.Demo, error) { return demo.Open(ctx, flags.dir, a.log) })
+			return a.runDemo(ctx, flags, func(ctx context.Context) (*flights.Demo, error) { return flights.OpenDemo(ctx, flags.dir, a.log) })
 		}),
 	}
 	f := cmd.Flags()
@@ -66,44 +62,31 @@ where it stopped.`,
 	return cmd
 }
 
-func (a *app) runDemo(ctx context.Context, flags demoFlags, open func(context.Context) (*demo.Demo, error)) error {
-	interrupted, stop := untilInterrupted(ctx)
-	defer stop()
-	d, err := open(interrupted)
-	if err != nil {
-		return unlessCancelled(interrupted, err)
+func (a *app) runDemo(ctx context.Context, flags demoFlags, open func(context.Context) (*flights.Demo, error)) error {
+	c := flights.Command{
+		Dir: flags.dir, Events: flags.events, Once: flags.once, Started: started,
+		Out: a.out, Screen: a.screen, Log: a.log, Program: invocation(), Open: open,
+		View: func(ctx context.Context, d *flights.Demo) (*flights.View, error) { return a.viewDemo(ctx, &flags, d) },
 	}
-	defer closeDemo(ctx, d)
-	fmt.Fprintf(a.out, "%s\ndatabase  %s\n", d.Where(), filepath.Join(flags.dir, "flights.db"))
-	b, err := a.beginDemo(interrupted, &flags, dashboard.Pipeline{Name: "flights", Pipeline: d.Pipeline(), Parts: d.Parts()})
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+	return c.Run(ctx)
+}
 
-	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
-	var first firstCommit
-	err = a.showProgress(ctx, func() error {
-		return d.Run(interrupted, flags.events, flags.once, b.Options("flights", &pipeline.Options{Observer: sluice.Observers(m, &first)}), m.Stopped)
-	}, progress.Stage{Monitor: m})
+// viewDemo opens the dashboard of the flights if the flags ask for one.
+func (a *app) viewDemo(ctx context.Context, flags *demoFlags, d *flights.Demo) (*flights.View, error) {
+	if flags.web.address == "" {
+		return nil, nil
+	}
+	p, err := pipeline.Load(d.Config())
 	if err != nil {
-		return unlessCancelled(interrupted, err)
+		return nil, err
 	}
-	took := time.Since(started)
-	audit, err := d.Audit(ctx)
+	parts := &pipeline.Parts{Group: p.Group, Source: d.Source, Leases: d.Store().Leases(), Checkpoints: d.Store(), DeadLetters: d.DeadLetters}
+	b, err := a.openDashboard(ctx, &flags.web, flags.dir, dashboard.Pipeline{Name: "flights", Pipeline: p, Parts: parts, Audit: d.HubAudit})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := audit.Print(a.out, first.after(), took, retryAdvice(flags.dir)); err != nil {
-		return err
-	}
-	switch {
-	case audit.Faults > 0:
-		return fmt.Errorf("not exactly once: %s", audit.First)
-	case flags.once && !audit.Exact():
-		return fmt.Errorf("%s not processed", humanize.Plural(audit.Waiting, "event is", "events are"))
-	}
-	return nil
+	shown := b.Options("flights", &pipeline.Options{Observer: sluice.Observers()})
+	return &flights.View{Address: b.String(), Observer: shown.Observer, Source: shown.Source, Close: b.Close}, nil
 }
 
 // beginDemo opens the dashboard if the flags ask for one, and prints how the demo ends.
@@ -126,52 +109,13 @@ func closeDemo(ctx context.Context, d interface{ Close(context.Context) error })
 	_ = d.Close(context.WithoutCancel(ctx))
 }
 
-func unlessCancelled(interrupted context.Context, err error) error {
-	if interrupted.Err() != nil && errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: start it again to continue")
-	}
-	return err
-}
-
-// firstCommit notes when the first events were committed.
-type firstCommit struct{ nanos atomic.Int64 }
-
-// Observe implements [sluice.Observer].
-func (f *firstCommit) Observe(o sluice.Observation) {
-	if o.Kind == sluice.KindCommitted && o.Events > 0 && f.nanos.Load() == 0 {
-		f.nanos.CompareAndSwap(0, int64(time.Since(started)))
-	}
-}
-
-func (f *firstCommit) after() time.Duration { return time.Duration(f.nanos.Load()) }
-
-// retryAdvice says how to retry the dead letters of the demo in a directory.
-func retryAdvice(dir string) string {
-	program := invocation()
-	return fmt.Sprintf(`
-The dead letters lack their delay. List them, then retry them with a mapping that
-does not require a delay:
-
-  %s deadletters list --config %s
-  %s deadletters retry --config %s --all
-`, program, shellWord(filepath.Join(dir, "flights.yaml")), program, shellWord(filepath.Join(dir, "fixed.yaml")))
-}
-
 // invocation is how this program was called, so that printed commands can be copied.
 func invocation() string {
-	if path, err := os.Executable(); err == nil && strings.Contains(path, string(filepath.Separator)+"go-build") {
+	// go run starts a program in a temporary directory, or in the build cache.
+	path, err := os.Executable()
+	cache, separator := os.Getenv("GOCACHE"), string(filepath.Separator)
+	if err == nil && (strings.Contains(path, separator+"go-build") || cache != "" && strings.HasPrefix(path, cache+separator)) {
 		return "go run ./cmd/sluice"
 	}
-	return shellWord(os.Args[0])
-}
-
-// shellWord quotes a word for a POSIX shell if it needs that.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return flights.ShellWord(os.Args[0])
 }

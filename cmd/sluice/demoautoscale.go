@@ -16,7 +16,9 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 type demoAutoscaleFlags struct {
@@ -38,8 +40,8 @@ end, Azure's own client reads every document back. The demo starts from the begi
 every time.`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			if flags.plot != "" && plotFormat(flags.plot) == "" {
-				return usage.Errorf("--plot %s: name a file that ends in .png or .svg", flags.plot)
+			if !drawable(flags.plot) {
+				return usage.Errorf(notDrawable, flags.plot)
 			}
 			if _, err := flags.web.config(); err != nil {
 				return err
@@ -49,14 +51,14 @@ every time.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.dir, "data", "sluice-data/autoscale", "`directory` for the hub's events, the checkpoints and the output of the workers")
-	f.StringVar(&flags.plot, "plot", "", "plot lag, workers and decisions to a `file`, .svg or .png")
+	f.StringVar(&flags.plot, "plot", "", "plot lag, workers and decisions to a `file`, .svg")
 	f.BoolVar(&flags.once, "once", false, "exit after one rise and fall; fail unless all events are written exactly once and the number of workers is back at its minimum")
 	flags.web.add(f)
 	return cmd
 }
 
 func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) error {
-	interrupted, stop := untilInterrupted(ctx)
+	interrupted, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	program, err := os.Executable()
 	if err != nil {
@@ -83,7 +85,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	unwatch()
 	watching.Wait()
 	if err != nil {
-		return unlessCancelled(interrupted, err)
+		return flights.UnlessCancelled(interrupted, err)
 	}
 	log, err := d.Log(ctx)
 	if err != nil {
@@ -93,7 +95,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 	if err != nil {
 		return err
 	}
-	if err := audit.PrintScaling(a.out, log, d.State(ctx), d.SecondWorker()); err != nil {
+	if err := demo.PrintScaling(a.out, audit, log, d.State(ctx), d.SecondWorker()); err != nil {
 		return err
 	}
 	if flags.plot != "" {
@@ -102,7 +104,7 @@ func (a *app) runDemoAutoscale(ctx context.Context, flags demoAutoscaleFlags) er
 		}
 		fmt.Fprintf(a.out, "The plot is in %s.\n", flags.plot)
 	}
-	return audit.Verdict(flags.once)
+	return demo.Verdict(audit, flags.once)
 }
 
 // quieter is the log with warnings and errors only: the decisions are logged separately.

@@ -9,9 +9,11 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -52,7 +54,7 @@ is filled again from the hub.`,
 }
 
 func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
-	interrupted, stop := untilInterrupted(ctx)
+	interrupted, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	d, err := demo.OpenCosmos(interrupted, flags.dir, flags.ru, a.log)
 	if err != nil {
@@ -68,15 +70,15 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	defer b.Close()
 
 	if err := d.Fill(interrupted, flags.events); err != nil {
-		return unlessCancelled(interrupted, err)
+		return flights.UnlessCancelled(interrupted, err)
 	}
 
 	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
-	err = a.showProgress(ctx, func() error {
+	err = progress.ShowDuring(ctx, a.screen, func() error {
 		return d.Run(interrupted, flags.events, flags.once, b.Options("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
 	}, progress.Stage{Monitor: m})
 	if err != nil {
-		return unlessCancelled(interrupted, err)
+		return flights.UnlessCancelled(interrupted, err)
 	}
 	throughput, err := d.Throughput() // before the audit, which spends RU too
 	if err != nil {
@@ -86,8 +88,8 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := audit.PrintDocuments(a.out, throughput, flags.ru); err != nil {
+	if err := demo.PrintDocuments(a.out, audit, throughput, flags.ru); err != nil {
 		return err
 	}
-	return audit.Verdict(flags.once)
+	return demo.Verdict(audit, flags.once)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // emulatorKey is the key that Microsoft publishes for its emulator.
@@ -67,7 +67,7 @@ func TestDemoCosmosOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "the demo's data")
 	// 62,800 RU at 20,000 a second take 3 s; the account lets the first second's pass at once.
 	began := time.Now()
-	out := must(t, "", nil, "demo", "cosmos", "--once", "--events", "10000", "--ru", "20000", "--data", dir)
+	out := endDemo(t, "", "demo", "cosmos", "--events", "10000", "--ru", "20000", "--data", dir)
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("62,800 RU at 20,000 RU/s took %v", took)
 	}
@@ -106,9 +106,7 @@ func TestDemoCosmosCanBeLookedAt(t *testing.T) {
 func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := need.Rand(t)
 	dir := t.TempDir()
 	args := []string{"demo", "cosmos", "--events", fmt.Sprint(n), "--ru", "100000", "--data", dir}
 	for range 8 {
@@ -121,7 +119,7 @@ func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 			t.Fatal("it has ended by itself")
 		}
 	}
-	if out := must(t, "", nil, append(args, "--once")...); !strings.Contains(out, ", each exactly once: every document was compared") {
+	if out := endDemo(t, "", args...); !strings.Contains(out, ", each exactly once: every document was compared") {
 		t.Errorf("it says\n%s", out)
 	}
 	srv, err := emulator.Start([]emulator.Hub{{Name: "docs", Partitions: 4}}, &emulator.Config{Dir: filepath.Join(dir, "hub"), AsAzure: asazure.Kind()})
@@ -140,6 +138,7 @@ func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 	var length [4]int64
 	for i, times := range sent {
 		if times != 1 {
+			need.Verdict(t)
 			t.Errorf("the hub holds document %d %d times", i, times)
 		}
 		length[i%4]++
@@ -150,6 +149,7 @@ func TestDemoCosmosKilledAtAnyMomentGoesOn(t *testing.T) {
 		}
 		for k := range length[p] {
 			if i := k*4 + int64(p); sent[i] == 0 {
+				need.Verdict(t)
 				t.Fatalf("partition %d holds %d documents, but not document %d", p, length[p], i)
 			}
 		}

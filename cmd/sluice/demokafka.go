@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/kafka"
 )
 
@@ -48,7 +49,7 @@ or later, and keeps the broker's data in its own directory.`,
 			case home == "":
 				return usage.Errorf("no Kafka to use: pass --brokers HOST:9092 of brokers that run, or --kafka-home DIR of an unpacked release of Apache Kafka")
 			}
-			return a.runDemo(ctx, flags, func(ctx context.Context) (*demo.Demo, error) { return demo.OpenKafka(ctx, flags.dir, cfg) })
+			return a.runDemo(ctx, flags, func(ctx context.Context) (*flights.Demo, error) { return demo.OpenKafka(ctx, flags.dir, cfg) })
 		}),
 	}
 	f := cmd.Flags()

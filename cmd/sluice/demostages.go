@@ -10,7 +10,9 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/internal/progress"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -44,11 +46,11 @@ stage rebuilds its memory from its hub.`,
 }
 
 func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
-	interrupted, stop := untilInterrupted(ctx)
+	interrupted, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	d, err := demo.OpenStages(interrupted, flags.dir, a.log)
 	if err != nil {
-		return unlessCancelled(interrupted, err)
+		return flights.UnlessCancelled(interrupted, err)
 	}
 	defer closeDemo(ctx, d)
 	fmt.Fprintf(a.out, "hubs      %s (flights → clean → figures)\ndatabase  %s\npipeline  %s\n", d.Connection(), d.Database(), d.Config())
@@ -77,11 +79,11 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 		stages, stopped = append(stages, progress.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
 		opts = append(opts, b.Options(name, &pipeline.Options{Observer: m}))
 	}
-	err = a.showProgress(ctx, func() error {
+	err = progress.ShowDuring(ctx, a.screen, func() error {
 		return d.Run(interrupted, flags.events, flags.once, opts, stopped)
 	}, stages...)
 	if err != nil {
-		return unlessCancelled(interrupted, err)
+		return flights.UnlessCancelled(interrupted, err)
 	}
 	took := time.Since(started)
 	audit, err := d.Audit(ctx)

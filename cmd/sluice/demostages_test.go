@@ -2,12 +2,13 @@ package main_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const everyRow = ", and every row is the one computed directly from the flights."
@@ -15,7 +16,7 @@ const everyRow = ", and every row is the one computed directly from the flights.
 func TestDemoStagesOnce(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "the demo's data")
-	out := must(t, "", nil, "demo", "stages", "--once", "--data", dir)
+	out := endDemo(t, "", "demo", "stages", "--data", dir)
 	if !strings.Contains(out, "20,000 = 19,980 + 20"+everyRow) {
 		t.Errorf("it says\n%s", out)
 	}
@@ -27,9 +28,7 @@ func TestDemoStagesOnce(t *testing.T) {
 
 func TestDemoStagesKilledAtAnyMomentGoesOn(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := need.Rand(t)
 	dir := t.TempDir()
 	args := []string{"demo", "stages", "--data", dir, "--events", "30000"}
 	for range 6 {
@@ -42,7 +41,7 @@ func TestDemoStagesKilledAtAnyMomentGoesOn(t *testing.T) {
 			t.Fatal("it has ended by itself")
 		}
 	}
-	if out := must(t, "", nil, append(args, "--once")...); !strings.Contains(out, everyRow) {
+	if out := endDemo(t, "", args...); !strings.Contains(out, everyRow) {
 		t.Errorf("it says\n%s", out)
 	}
 }

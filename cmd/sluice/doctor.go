@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/doctor"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) doctor() *cobra.Command {
@@ -39,7 +40,7 @@ Exit codes: 0 if nothing failed, 1 if something did, 2 if the flags or arguments
 			if err != nil {
 				return err
 			}
-			ctx, stop := untilInterrupted(ctx)
+			ctx, stop := term.UntilInterrupted(ctx)
 			defer stop()
 			began := time.Now()
 			list, err := examine(ctx, path, stage)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) emulator() *cobra.Command {
@@ -110,7 +111,7 @@ on some of that. docs/emulator.md lists the names.`,
 }
 
 func (a *app) serve(ctx context.Context, hubs []emulator.Hub, cfg *emulator.Config, cosmos *cosmosFlags, bus *busFlags, entra *entraFlags) (err error) {
-	ctx, stop := untilInterrupted(ctx)
+	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	issuer, err := entra.start(a.log)
 	if err != nil {

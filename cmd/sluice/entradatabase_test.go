@@ -1,5 +1,3 @@
-//go:build postgres
-
 package main_test
 
 import (
@@ -12,12 +10,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
 // TestEntraPostgres: every command that opens a database takes credential=default. The server checks the
 // token as the password of the role, so that no command gets in without one.
 func TestEntraPostgres(t *testing.T) {
+	need.Postgres(t)
 	t.Parallel()
 	const token = "token-4711-canary"
 	var asked atomic.Int64

@@ -16,7 +16,7 @@ func TestFilesAreForTheirOwner(t *testing.T) {
 	dir := t.TempDir()
 	run := func(ends bool, args ...string) *process {
 		t.Helper()
-		cmd := exec.Command("sh", append([]string{"-c", `umask 0; exec "$0" "$@"`, binary}, args...)...)
+		cmd := exec.Command("sh", append([]string{"-c", `umask 0; exec "$0" "$@"`, program.Path(t)}, args...)...)
 		p := startCommand(t, dir, nil, nil, cmd)
 		if ends {
 			if code := p.wait(); code != 0 {

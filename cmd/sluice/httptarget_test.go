@@ -1,11 +1,8 @@
-//go:build interop
-
 package main_test
 
 import (
 	"bufio"
 	"database/sql"
-	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,11 +10,14 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestHTTPReceivers: 100,000 flight records go to each of the receivers in examples/http while both
 // sides are killed. Each record has its effect once, and those without a delay are the dead letters.
 func TestHTTPReceivers(t *testing.T) {
+	need.Clients(t)
+	need.RealTime(t)
 	for _, c := range []struct{ program, script string }{{interop.Python, "receiver.py"}, {interop.Node, "receiver.js"}} {
 		t.Run(c.script, func(t *testing.T) {
 			t.Parallel()
@@ -37,6 +37,7 @@ func receiveUnderKill(t *testing.T, program, script string) {
 		decode(t, string(r), &flight)
 		delay += copies * flight.Delay
 	}
+	r := need.Rand(t)
 	_, connection := serve(t, 4)
 	v := newHTTPReceiver(t, program, script)
 	env := environment(connection, "sqlite:"+filepath.Join(t.TempDir(), "state.db"), "TARGET_URL="+v.url, "WEBHOOK_KEY="+webhookKey, "ORDER=none")
@@ -50,7 +51,7 @@ func receiveUnderKill(t *testing.T, program, script string) {
 	for kills := 0; kills < 6; kills++ {
 		from := v.flights()
 		await(t, "more records", func() bool { n := v.flights(); return n >= from+int64(good/10) || n == int64(good) })
-		time.Sleep(rand.N(20 * time.Millisecond)) // so that it strikes anywhere in a request
+		time.Sleep(time.Duration(r.Int64N(int64(20 * time.Millisecond)))) // so that it strikes anywhere in a request
 		if kills%2 == 0 {
 			v.restart()
 			continue
@@ -60,13 +61,15 @@ func receiveUnderKill(t *testing.T, program, script string) {
 	}
 	consumer.kill()
 	must(t, "", env, "run", config, "--until-caught-up")
-	if n := v.flights(); n != int64(good) {
+	n, sum := v.flights(), count(t, v.db, "SELECT sum(delay) FROM airports")
+	letters, _ := deadLetters(t, env, config)
+	need.Verdict(t)
+	if n != int64(good) {
 		t.Errorf("%d records have their effect, want %d", n, good)
 	}
-	if n := count(t, v.db, "SELECT sum(delay) FROM airports"); n != delay {
-		t.Errorf("the delays add up to %d, want %d", n, delay)
+	if sum != delay {
+		t.Errorf("the delays add up to %d, want %d", sum, delay)
 	}
-	letters, _ := deadLetters(t, env, config)
 	for _, l := range letters {
 		if !strings.Contains(l.Error, "200 OK: the receiver rejects the event (has no whole number as delay)") {
 			t.Errorf("dead letter %+v", l)

@@ -43,7 +43,7 @@ func TestInitOnATerminal(t *testing.T) {
 		if _, err := keyboard.WriteString(answers); err != nil {
 			t.Fatal(err)
 		}
-		p := startCommand(t, "", nil, tty, exec.Command(binary, append([]string{"init", path}, args...)...))
+		p := startCommand(t, "", nil, tty, exec.Command(program.Path(t), append([]string{"init", path}, args...)...))
 		code = p.wait()
 		return code, p.err.String()
 	}

@@ -1,5 +1,3 @@
-//go:build kafka
-
 package main_test
 
 import (
@@ -11,15 +9,16 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-func init() { servers = append(servers, kafkatest.Around) }
-
 func TestFromABrokerOfKafka(t *testing.T) {
+	need.Kafka(t)
 	eachFastDatabase(t, func(t *testing.T, url string) { runFromKafka(t, kafkatest.Shared(t).Brokers(), url) })
 }
 
 func TestMoveFromAGroupOfABroker(t *testing.T) {
+	need.Kafka(t)
 	eachFastDatabase(t, func(t *testing.T, url string) { moveFromGroup(t, kafkatest.Shared(t).Brokers(), url) })
 }
 
@@ -34,6 +33,7 @@ func TestFacesOverABroker(t *testing.T) {
 }
 
 func TestDemoOverABroker(t *testing.T) {
+	need.Kafka(t)
 	t.Parallel()
 	t.Run("running", func(t *testing.T) {
 		demoKafka(t, 3, "--brokers", kafkatest.Shared(t).Brokers()[0], "--topic", "demo-"+strings.ToLower(rand.Text()))

@@ -4,41 +4,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/proof/testserver"
+	"github.com/sluice-go/sluice/internal/proof/built"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// binary is the program under test.
-var binary string
+// program is the program under test.
+var program = built.Of("github.com/sluice-go/sluice/cmd/sluice")
 
-// servers run the tests, each with a server for them.
-var servers []func(run func() int) int
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "sluice-test-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "sluice")
-		if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
-			return 1
-		}
-		return testserver.RunAll(m.Run, servers...)
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
 // patience is how long a test waits for what must happen. It is there to end
 // what hangs, not to measure.
@@ -75,11 +56,12 @@ type process struct {
 // the test's own. It is killed at the end of the test at the latest.
 func start(t testing.TB, dir string, env []string, args ...string) *process {
 	t.Helper()
-	return startCommand(t, dir, env, nil, exec.Command(binary, args...))
+	return startCommand(t, dir, env, nil, exec.Command(program.Path(t), args...))
 }
 
 func startCommand(t testing.TB, dir string, env []string, stdin *os.File, cmd *exec.Cmd) *process {
 	t.Helper()
+	need.RealTime(t)
 	p := &process{t: t, args: cmd.Args[1:], cmd: cmd, done: make(chan struct{})}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &p.out, &p.err
 	if stdin != nil {

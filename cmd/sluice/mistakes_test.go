@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const secret = "dG9wc2VjcmV0a2V5" // a key that no message may tell
@@ -166,6 +167,7 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestResultsThatCannotBeWritten(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -173,7 +175,7 @@ func TestResultsThatCannotBeWritten(t *testing.T) {
 	}
 	defer full.Close()
 	var errs strings.Builder
-	cmd := exec.Command(binary, "validate", "--offline", example(t))
+	cmd := exec.Command(program.Path(t), "validate", "--offline", example(t))
 	cmd.Env = environment("Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey="+secret, "sqlite:flights.db")
 	cmd.Stdout, cmd.Stderr = full, &errs
 	_ = cmd.Run()

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,15 +15,12 @@ import (
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 )
 
-// collector keeps the names of the metrics and spans that it gets by OTLP, over HTTP and gRPC.
+// collector keeps the names of the metrics and spans that it gets by OTLP.
 type collector struct {
-	collectormetrics.UnimplementedMetricsServiceServer
-
-	http, grpc string // where it listens
+	url string
 
 	mu       sync.Mutex
 	names    map[string]bool
@@ -33,24 +29,9 @@ type collector struct {
 
 func collect(t *testing.T) *collector {
 	c := &collector{names: map[string]bool{}, services: map[string]bool{}}
-	byHTTP := httptest.NewServer(http.HandlerFunc(c.post))
-	t.Cleanup(byHTTP.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	byGRPC := grpc.NewServer()
-	collectormetrics.RegisterMetricsServiceServer(byGRPC, c)
-	collectortrace.RegisterTraceServiceServer(byGRPC, &spanCollector{c: c})
-	served := make(chan error, 1)
-	go func() { served <- byGRPC.Serve(listener) }()
-	t.Cleanup(func() {
-		byGRPC.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	c.http, c.grpc = byHTTP.URL, "http://"+listener.Addr().String()
+	server := httptest.NewServer(http.HandlerFunc(c.post))
+	t.Cleanup(server.Close)
+	c.url = server.URL
 	return c
 }
 
@@ -109,25 +90,7 @@ func (c *collector) resource(attributes []*commonv1.KeyValue) {
 	}
 }
 
-// Export implements the service of metrics.
-func (c *collector) Export(_ context.Context, r *collectormetrics.ExportMetricsServiceRequest) (*collectormetrics.ExportMetricsServiceResponse, error) {
-	c.metrics(r)
-	return &collectormetrics.ExportMetricsServiceResponse{}, nil
-}
-
-// spanCollector implements the service of traces.
-type spanCollector struct {
-	collectortrace.UnimplementedTraceServiceServer
-
-	c *collector
-}
-
-func (s *spanCollector) Export(_ context.Context, r *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
-	s.c.spans(r)
-	return &collectortrace.ExportTraceServiceResponse{}, nil
-}
-
-// TestOTLP: the variables of OpenTelemetry say what is exported, by which protocol and in whose name.
+// TestOTLP: the variables of OpenTelemetry say what is exported and in whose name.
 func TestOTLP(t *testing.T) {
 	t.Parallel()
 	const span, metric, lag = "process flights", "sluice.committed.messages", "sluice.lag.messages"
@@ -136,19 +99,16 @@ func TestOTLP(t *testing.T) {
 		want []string // all of span, metric and lag that arrive
 	}{
 		"http/protobuf": {func(c *collector) []string {
-			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
 		}, []string{span, metric, lag}},
-		"grpc": {func(c *collector) []string {
-			return []string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.grpc, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
-		}, []string{span, metric, lag}},
-		"traces by grpc, no metrics": {func(c *collector) []string {
-			return []string{"OTEL_METRICS_EXPORTER=none", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.grpc, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+		"traces only, whose protocol precedes that for both": {func(c *collector) []string {
+			return []string{"OTEL_METRICS_EXPORTER=none", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
 		}, []string{span}},
 		"metrics only": {func(c *collector) []string {
-			return []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=" + c.http + "/v1/metrics", "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
+			return []string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=" + c.url + "/v1/metrics", "OTEL_SERVICE_NAME=flights-consumer", "OTEL_RESOURCE_ATTRIBUTES=team=air"}
 		}, []string{metric, lag}},
 		"disabled": {func(c *collector) []string {
-			return []string{"OTEL_SDK_DISABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.http}
+			return []string{"OTEL_SDK_DISABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,8 +149,14 @@ func TestOTLPMistakes(t *testing.T) {
 	for variables, want := range map[string]string{
 		"OTEL_TRACES_EXPORTER=console":     "OTEL_TRACES_EXPORTER=console: sluice run exports by otlp only: write otlp, or none",
 		"OTEL_METRICS_EXPORTER=prometheus": "OTEL_METRICS_EXPORTER=prometheus: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json":              "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: write grpc or http/protobuf",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://secret@127.0.0.1:x":                                             "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: write http://HOST:PORT or https://HOST:PORT",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json":              "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: sluice sends OTLP over HTTP alone: write http/protobuf, and in the endpoint",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=grpc":                   "OTEL_EXPORTER_OTLP_PROTOCOL=grpc: sluice sends OTLP over HTTP alone: write http/protobuf, and in the endpoint the collector's port for HTTP (4318)",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=grpc":           "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=grpc: sluice sends OTLP over HTTP alone: write http/protobuf",
+		"OTEL_TRACES_EXPORTER=otlp OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc":                                 "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc: sluice sends OTLP over HTTP alone: write http/protobuf",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://secret@127.0.0.1:x":                                             "OTEL_EXPORTER_OTLP_ENDPOINT is not an HTTP URL: write http://HOST:PORT or https://HOST:PORT, with the collector's port for HTTP (4318)",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318":                                                        "OTEL_EXPORTER_OTLP_ENDPOINT is not an HTTP URL: write",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://":                                                               "OTEL_EXPORTER_OTLP_ENDPOINT is not an HTTP URL: write",
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=grpc://secret@collector:4317":                                  "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is not an HTTP URL: write",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_HEADERS=a=b,api-key:secret":      "OTEL_EXPORTER_OTLP_HEADERS: header 2 is wrong: write NAME=VALUE, with commas between",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_METRICS_HEADERS=api-key=%secret": "OTEL_EXPORTER_OTLP_METRICS_HEADERS: header 1 is wrong: write NAME=VALUE, with commas between",
 	} {

@@ -8,18 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 // Exit codes.
@@ -282,12 +280,4 @@ func (a *app) group(use, short string, members ...*cobra.Command) *cobra.Command
 	}
 	cmd.AddCommand(members...)
 	return cmd
-}
-
-// untilInterrupted returns a ctx that ends with SIGINT or SIGTERM. A second signal ends the process
-// at once.
-func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }

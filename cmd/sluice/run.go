@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/progress"
 )
 
 type runFlags struct {
@@ -56,7 +55,7 @@ stages are stopped gracefully.`,
 	f := cmd.Flags()
 	configFlag(f, &flags.config)
 	stageFlag(f, &flags.stage)
-	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub, stage after stage; this process must own all partitions of a stage in memory")
+	f.BoolVar(&flags.untilCaughtUp, "until-caught-up", false, "exit once the checkpoints of all partitions, also of those that other processes own, have reached the present end of the hub and the dead letters are copied (dead_letters.copy_to), stage after stage; this process must own all partitions of a stage in memory")
 	f.DurationVar(&flags.within, "within", 10*time.Minute, "with --until-caught-up: fail after this `duration`")
 	f.DurationVar(&flags.stopTimeout, "stop-timeout", 20*time.Second, "`duration` of a graceful stop; then batches in progress are cancelled, and the process exits within 9s more. Keep the sum of both below the time after which it is killed, 30s in Kubernetes")
 	f.StringVar(&flags.history, "history", "", "append each claim and commit to a `file`, one line of JSON each, for audits and tests")
@@ -69,7 +68,9 @@ stages are stopped gracefully.`,
 func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err error) {
 	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	defer pipelines.ExitLate(interrupted, flags.stopTimeout, a.log)()
+	stopping, begin := context.WithCancel(interrupted)
+	defer begin()
+	defer pipelines.ExitLate(stopping, flags.stopTimeout, a.log)()
 	stages, err := loadStages(path, flags.stage)
 	if err != nil {
 		return err
@@ -108,9 +109,13 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	}
 	cfg := &pipelines.RunConfig{StopTimeout: flags.stopTimeout, Log: a.log}
 	if flags.untilCaughtUp {
-		cfg.Until = func(ctx context.Context) error { return all.WaitCaughtUp(ctx, flags.within) }
+		cfg.Until = func(ctx context.Context) error {
+			defer begin()
+			return all.WaitCaughtUp(ctx, flags.within)
+		}
 	}
-	err = a.showProgress(ctx, func() error { return pipelines.Run(ctx, interrupted, consumer, cfg) }, all.Stages()...)
+	err = progress.ShowDuring(ctx, a.screen, func() error { return pipelines.Run(ctx, interrupted, consumer, cfg) }, all.Stages()...)
+	begin()
 	all.LogStopped()
 	return err
 }
@@ -137,17 +142,6 @@ func (a *app) startMonitoring(ctx context.Context, address string) (*monitoring.
 		}
 	}
 	return monitoring.Start(ctx, listener, a.log)
-}
-
-// showProgress keeps the status line up to date while do runs.
-func (a *app) showProgress(ctx context.Context, do func() error, stages ...progress.Stage) error {
-	var watching sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
-	watching.Go(func() { progress.ShowStages(watched, a.screen, stages...) })
-	err := do()
-	unwatch()
-	watching.Wait()
-	return err
 }
 
 // unlessInterrupted drops the error of something that was interrupted.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestThreeConsumersOfWhichOneIsKilled runs real processes: a hub, three
@@ -56,6 +57,7 @@ func TestThreeConsumersOfWhichOneIsKilled(t *testing.T) {
 		}
 		exactlyOnce(t, lookAt(t, connection).events(), rows(t, db))
 		if n := count(t, db, countRows); n != 200_000 {
+			need.Verdict(t)
 			t.Errorf("%d rows", n)
 		}
 		server.stop()
@@ -90,6 +92,7 @@ func TestTheExampleAsItIs(t *testing.T) {
 			delay, distance = delay+f.Delay, distance+f.Distance
 		}
 		if d, m := sum(t, db, "delay"), sum(t, db, "distance"); d != delay || m != distance {
+			need.Verdict(t)
 			t.Errorf("delays %d, distances %d; want %d, %d", d, m, delay, distance)
 		}
 		if n := count(t, db, "SELECT count(*) FROM flights WHERE origin = 'LAS' AND destination = 'OAK' AND date = '2001/01/01 01:24' AND delay = -5"); n != 1 {
@@ -323,6 +326,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("up to %v was committed, %v", committed, err)
 	}
 	if found := check.Findings(0); len(found) > 0 {
+		need.Verdict(t)
 		t.Errorf("found %v", found)
 	}
 	if code, _, errs := invoke(t, "", env, "run", example(t), "--history", t.TempDir()); code != 1 || !strings.HasPrefix(errs, "sluice: history: open /") {

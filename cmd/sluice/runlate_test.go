@@ -45,32 +45,42 @@ func deafCollector(t *testing.T) (address string) {
 
 // TestStopEndsAlthoughNothingAnswers: hub and collector are silent, and the database is locked. Each
 // request has a bound, and together they last longer than a process has: it exits by itself, with a line that
-// says so.
+// says so, after a signal as after the end of --within.
 func TestStopEndsAlthoughNothingAnswers(t *testing.T) {
 	t.Parallel()
-	url := databases["sqlite"](t)
-	_, connection := serve(t, 1)
-	address := strings.TrimPrefix(strings.Split(connection, ";")[0], "Endpoint=sb://")
-	link := tcplink.NewTest(t, strings.TrimSuffix(address, "/"))
-	env := environment(strings.Replace(connection, strings.TrimSuffix(address, "/"), link.Addr(), 1), url, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+deafCollector(t))
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:100]))
-	p := start(t, "", env, "run", example(t), "--stop-timeout", "1s")
-	db := openDatabase(t, url)
-	await(t, "the first rows", func() bool { return count(t, db, countRows) == 100 })
-	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
-	link.Swallow()
-	began := time.Now()
-	p.signal(syscall.SIGTERM)
-	code := p.wait()
-	if took := time.Since(began); code != 1 || !strings.Contains(p.err.String(), "not stopped in time, exiting") || took < time.Second+pipelines.EndTimeout {
-		t.Errorf("exit code %d after %v: %s", code, took, p.err.String())
+	for name, flags := range map[string][]string{"signal": nil, "within": {"--until-caught-up", "--within", "15s"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := databases["sqlite"](t)
+			_, connection := serve(t, 1)
+			address := strings.TrimPrefix(strings.Split(connection, ";")[0], "Endpoint=sb://")
+			link := tcplink.NewTest(t, strings.TrimSuffix(address, "/"))
+			env := environment(strings.Replace(connection, strings.TrimSuffix(address, "/"), link.Addr(), 1), url, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+deafCollector(t))
+			must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)))
+			p := start(t, "", env, append([]string{"run", example(t), "--stop-timeout", "1s"}, flags...)...)
+			db := openDatabase(t, url)
+			await(t, "the first rows", func() bool {
+				var n int
+				return db.QueryRow(countRows).Scan(&n) == nil && n > 0
+			})
+			link.Swallow() // before all is read, so that it never catches up
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if flags == nil {
+				p.signal(syscall.SIGTERM)
+			}
+			code := p.wait()
+			if took := time.Since(began); code != 1 || !strings.Contains(p.err.String(), "not stopped in time, exiting") || took < time.Second+pipelines.EndTimeout {
+				t.Errorf("exit code %d after %v: %s", code, took, p.err.String())
+			}
+		})
 	}
 }
 

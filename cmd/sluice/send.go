@@ -10,21 +10,19 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/upload"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/sender"
 )
 
-func (a *app) send() *cobra.Command {
-	var to upload.Destination
-	var report reportFlags
-	var rate float64
-	var generated upload.Generated
-	cmd := &cobra.Command{
-		Use:   "send {--hub | --queue | --topic} NAME [FILE… | --generate N]",
-		Short: "Send records from files, or generated documents, to an event hub, a queue or a topic",
-		Long: `Send records to an event hub, to a queue or topic of Service Bus, or to a topic of
-Kafka. The input is newline-delimited JSON, a JSON array, or CSV with a header, whose
-rows become JSON objects. The first character of the input decides which. With "-", or
-without a file, records are read from standard input.
+const aboutSend = `Send records to an event hub, to a queue or topic of Service Bus, or to a topic of
+Kafka. The input is JSON, one value to a line, one after the other or in an array; the
+features of GeoJSON; or CSV with a header, whose rows become JSON objects. It may be
+compressed with gzip or zstd. With "-", or without a file, records are read from standard
+input.
+
+An input that is none of this, or is not UTF-8, is refused before its first record is
+sent: --encoding and --delimiter read other text. A record that cannot be sent, such as one
+without the key, is rejected: all others are sent, and the exit code is 1.
 
 Batches are as large as the service allows. Records with the same key, or with the
 same session, keep their order. Records with neither are spread over the partitions.
@@ -48,11 +46,23 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
   KAFKA_TOKEN_FILE                  for oauthbearer: a file with the token, or a server:
   KAFKA_TOKEN_URL, KAFKA_CLIENT_ID, KAFKA_CLIENT_SECRET, KAFKA_SCOPE
 
-` + aboutGenerate,
+`
+
+func (a *app) send() *cobra.Command {
+	var to upload.Destination
+	var report reportFlags
+	var rate float64
+	var generated upload.Generated
+	var input inputFlags
+	cmd := &cobra.Command{
+		Use:   "send {--hub | --queue | --topic} NAME [FILE… | --generate N]",
+		Short: "Send records from files, or generated documents, to an event hub, a queue or a topic",
+		Long:  aboutSend + aboutGenerate,
 		Example: `  sluice send --hub flights --key-field origin flights.csv
   sluice send --queue orders --session-field customer orders.ndjson
   sluice send --to kafka://127.0.0.1:9092 --topic flights --create 4 flights.csv
   sluice send --namespace contoso.servicebus.windows.net --hub flights flights.csv
+  sluice send --hub flights --encoding windows-1252 --delimiter ';' flights.csv.gz
   sluice send --hub flights --report flights.report flights.csv
   sluice send --resume flights.report
   sluice send --hub docs --generate 4200000 --replicas 4 --batch 500`,
@@ -65,13 +75,16 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 		if err != nil {
 			return err
 		}
+		if err := input.apply(cmd, &to); err != nil {
+			return err
+		}
 		if err := checkDestination(cmd, &to); err != nil {
 			return err
 		}
 		if rate < 0 {
 			return usage.Errorf("--rate %v: must be positive", rate)
 		}
-		ctx, stop := untilInterrupted(ctx)
+		ctx, stop := term.UntilInterrupted(ctx)
 		defer stop()
 		u := &upload.Uploader{To: &to, Rate: rate, Out: a.out, Screen: a.screen, Log: a.log, Report: report.file(), Resume: report.resume != ""}
 		switch {
@@ -84,6 +97,7 @@ are separated by commas. What tls and sasl say in a pipeline file is in the envi
 	})
 	f := cmd.Flags()
 	addDestination(f, &to)
+	input.add(f)
 	report.add(f)
 	f.Float64Var(&rate, "rate", 0, "largest `number` of records per second (default no limit)")
 	addGenerated(f, &generated)
@@ -106,6 +120,10 @@ func addDestination(f *pflag.FlagSet, d *upload.Destination) {
 	f.StringVar(&d.ReplyTo, "reply-to", "", "`name` of the queue for answers, for a queue or topic of Service Bus")
 	f.DurationVar(&d.TTL, "ttl", 0, "how long a message lives, for a queue or topic of Service Bus (default as the queue or topic says)")
 	f.StringVar(&d.ScheduledField, "scheduled-field", "", "`field` with the time when the message is enqueued, in RFC 3339, for a queue or topic of Service Bus")
+	f.StringVar(&d.ContentType, "content-type", "", "`type` of all bodies (default application/json)")
+	f.StringArrayVar(&d.All, "property", nil, "property `NAME=TEXT` of all messages, a header in Kafka; can be repeated")
+	f.StringArrayVar(&d.PropertyFields, "property-field", nil, "`field` that is a property of the same name too, with its type; can be repeated")
+	f.StringArrayVar(&d.Headers, "header", nil, "header `NAME=TEXT` of all messages, for a topic of Kafka; can be repeated, also with the same name")
 	f.StringVar(&d.CorrelationField, "correlation-field", "", "`field` whose value is the correlation id")
 	f.StringVar(&d.Container, "claim-check", "", "`container` of Azure Blob Storage for large bodies: its URL, its name with "+upload.StorageVariable+", or env:NAME\nfor a URL with a signature (default: all bodies are sent)")
 	f.IntVar(&d.ClaimOver, "claim-check-over", 0, "size in `bytes` above which a body goes to --claim-check (default 196608)")
@@ -119,12 +137,16 @@ func checkProperties(cmd *cobra.Command, d *upload.Destination) error {
 			return usage.Errorf("--%s needs --queue or --topic: only Service Bus has it", name)
 		}
 	}
-	for _, name := range []string{"subject-field", "scheduled-field", "correlation-field"} {
+	for _, name := range []string{"subject-field", "scheduled-field", "correlation-field", "property-field", "encoding", "delimiter"} {
 		if given(name) && given("generate") {
-			return usage.Errorf("--%s: generated documents have the fields id, key and payload only", name)
+			return usage.Errorf("--%s: generated documents are JSON with the fields id, key and payload only", name)
 		}
 	}
 	switch {
+	case given("content-type") && d.ContentType == "":
+		return usage.Errorf("--content-type: must not be empty")
+	case len(d.Headers) > 0 && !d.IsKafka():
+		return usage.Errorf("--header needs a topic of Kafka: use --property")
 	case given("claim-check") && d.Container == "":
 		return usage.Errorf("--claim-check: must not be empty")
 	case given("claim-check-over") && !given("claim-check"):
@@ -138,7 +160,7 @@ func checkProperties(cmd *cobra.Command, d *upload.Destination) error {
 	case given("ttl") && (d.TTL < time.Millisecond || d.TTL > sender.MaxTTL):
 		return usage.Errorf("--ttl %v: must be from 1ms to %v", d.TTL, sender.MaxTTL)
 	}
-	return nil
+	return d.CheckNames(d.IsKafka())
 }
 
 // checkDestination returns what is wrong with the flags of the destination.

@@ -1,6 +1,9 @@
 package main_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,6 +48,71 @@ func TestSendFormats(t *testing.T) {
 	}
 }
 
+// TestSendRefuses sends nothing of an input that is not understood, nor of the files before it.
+func TestSendRefuses(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	dir := t.TempDir()
+	good := writeLines(t, []string{`{"a":1}`})
+	for name, c := range map[string]struct{ text, want string }{
+		"f.zip":     {"PK\x03\x04\x14\x00\x00\x00", "f.zip: a ZIP archive, which cannot be read: unpack it, and pass the files in it"},
+		"f.parquet": {"PAR1\x15\x04\x15\x00\x00", "f.parquet: Parquet, which cannot be read: export its rows as CSV or JSON lines"},
+		"utf16.csv": {"\xff\xfea\x00,\x00b\x00\n\x00", "utf16.csv: UTF-16 (by its byte order mark), not utf-8: pass --encoding utf-16 if it is that"},
+		"latin.csv": {"k,name\n1,M\xfcller\n", "latin.csv: not UTF-8 (byte 0xFC in line 2): pass --encoding windows-1252 if it is that"},
+		"semi.csv":  {"a;b\n1;2\n", "semi.csv: line 1: the header has semicolons between its columns: pass --delimiter ';', or --delimiter , if commas separate them"},
+		"page.html": {"<html><body>404</body></html>\n", "page.html: HTML (it begins with"},
+		"title.csv": {"Sales, all\na,b,c\n1,2,3\n", "title.csv: line 2: the header has 2 columns, but this line has another number"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		report := filepath.Join(dir, name+".report")
+		code, out, errs := invoke(t, "", nil, "send", "--to", connection, "--hub", "flights", "--report", report, good, path)
+		if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
+		}
+		if _, err := os.Stat(report); err == nil {
+			t.Errorf("%s: there is a report", name)
+		}
+	}
+	if list := lookAt(t, connection).bodies(); len(list) > 0 {
+		t.Errorf("sent %q", list)
+	}
+}
+
+// TestSendOtherText reads a compressed file with an encoding and a delimiter, and rejects the rows
+// that are not in that encoding. The report records the flags.
+func TestSendOtherText(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	dir := t.TempDir()
+	path, report := filepath.Join(dir, "f.csv.gz"), filepath.Join(dir, "report")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	rows := "k;name\n" + strings.Repeat("1;a\n", 20_000) + "2;M\xfcller\n3;\x81\n" + strings.Repeat("k", 129) + ";long\n4;\x80\n"
+	if _, err := w.Write([]byte(rows)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(path, packed.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := invoke(t, "", nil, "send", "--to", connection, "--hub", "flights", "--key-field", "k", "--encoding", "windows-1252", "--delimiter", ";", "--report", report, path)
+	rejected := []string{"line 20003: column 2: not windows-1252 (byte 1)", "line 20004: key field k has 129 characters: the limit is 128"}
+	if code != 1 || !strings.HasPrefix(out, "20002 records acknowledged") || !strings.Contains(errs, rejected[0]) || !strings.Contains(errs, rejected[1]) ||
+		!strings.Contains(errs, "sluice: 2 records were rejected: all others were sent") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	list := lookAt(t, connection).bodies()
+	if n := len(list); n != 20_002 || list[n-2] != `{"k":2,"name":"Müller"}` || list[n-1] != `{"k":4,"name":"€"}` {
+		t.Errorf("sent %d records, at last %q", n, list[max(0, n-2):])
+	}
+	code, out, errs = invoke(t, "", nil, "send", "--to", connection, "--resume", report)
+	if code != 1 || !strings.HasPrefix(out, "0 records acknowledged") || !strings.Contains(errs, rejected[0]) || !strings.Contains(errs, rejected[1]) {
+		t.Errorf("resumed: exit code %d: %s%s", code, out, errs)
+	}
+}
+
 func TestSendFromStandardInput(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 2)
@@ -55,7 +123,7 @@ func TestSendFromStandardInput(t *testing.T) {
 	}
 	defer out.Close()
 	env := []string{"ELSEWHERE=" + connection + ";EntityPath=flights"}
-	p := startCommand(t, "", env, in, exec.Command(binary, "send", "--to", "env:ELSEWHERE", "--key-field", "a"))
+	p := startCommand(t, "", env, in, exec.Command(program.Path(t), "send", "--to", "env:ELSEWHERE", "--key-field", "a"))
 	in.Close()
 	for i := range 3 {
 		// Each arrives though the next one is not written yet.
@@ -94,7 +162,8 @@ func TestSendSaysHowMuchWasAcknowledgedAlsoOnFailure(t *testing.T) {
 		return invoke(t, "", nil, "send", "--to", connection, "--hub", "flights", "--key-field", "a", path)
 	}
 	code, out, errs := send(writeLines(t, append(slices.Clone(lines), `{"b":1}`, `{"a":1}`)))
-	if code != 1 || !strings.HasPrefix(out, "50 records acknowledged") || !strings.Contains(errs, ".ndjson: line 51: key field a is missing") {
+	if code != 1 || !strings.HasPrefix(out, "51 records acknowledged") || !strings.Contains(errs, ".ndjson: line 51: key field a is missing") ||
+		!strings.Contains(errs, "sluice: 1 record was rejected: all others were sent") {
 		t.Errorf("a record without its key: exit code %d: %s%s", code, out, errs)
 	}
 	large := fmt.Sprintf(`{"a":1,"b":%q}`, strings.Repeat("x", 2<<20))
@@ -103,7 +172,7 @@ func TestSendSaysHowMuchWasAcknowledgedAlsoOnFailure(t *testing.T) {
 		!strings.Contains(errs, "sluice: 1 record was too large for the hub: all others were sent") {
 		t.Errorf("a large record: exit code %d: %s%s", code, out, errs)
 	}
-	if n := len(lookAt(t, connection).events()); n != 100 {
+	if n := len(lookAt(t, connection).events()); n != 101 {
 		t.Errorf("%d events", n)
 	}
 }

@@ -122,6 +122,33 @@ func TestSendGeneratedToKafka(t *testing.T) {
 	}
 }
 
+// TestSendHeaders sends headers in their order, also with the same name, and properties after them.
+func TestSendHeaders(t *testing.T) {
+	t.Parallel()
+	cluster, to := serveKafka(t, kfake.SeedTopics(1, "flights"))
+	must(t, "", nil, "send", "--to", to, "--topic", "flights", "--content-type", "application/geo+json", "--header", "b=2", "--header", "a=1", "--header", "b=3=3",
+		"--property", "site=north", "--property-field", "n", writeLines(t, []string{`{"n":7}`}))
+	got := map[string][]string{}
+	for _, h := range recordsOf(t, cluster.ListenAddrs(), "flights")[0].Headers {
+		got[h.Key] = append(got[h.Key], string(h.Value))
+	}
+	want := map[string][]string{"a": {"1"}, "b": {"2", "3=3"}, "site": {"north"}, "n": {"7"}, "content-type": {"application/geo+json"}}
+	for name, values := range want {
+		if !slices.Equal(got[name], values) {
+			t.Errorf("header %s: %q, want %q", name, got[name], values)
+		}
+	}
+	for args, message := range map[string]string{
+		"--header content-type=x":     "--header content-type: --content-type sets it already",
+		"--header a=1 --property a=2": "--header a: --property sets it already",
+	} {
+		code, out, errs := invoke(t, "", nil, append([]string{"send", "--to", to, "--topic", "flights"}, strings.Fields(args)...)...)
+		if code != 2 || out != "" || !strings.Contains(errs, message) {
+			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
+		}
+	}
+}
+
 // TestSendLeavesOutWhatKafkaRefuses names the record, and sends the others.
 func TestSendLeavesOutWhatKafkaRefuses(t *testing.T) {
 	t.Parallel()

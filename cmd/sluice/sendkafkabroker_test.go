@@ -1,5 +1,3 @@
-//go:build kafka
-
 package main_test
 
 import (

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -49,17 +50,47 @@ func TestSendProperties(t *testing.T) {
 		"--ttl 1us":                          "--ttl 1µs: must be from 1ms to",
 		"--ttl 9999h":                        "must be from 1ms to 1193h2m47.295s",
 		"--generate 5 --scheduled-field key": "--scheduled-field: generated documents",
+		"--generate 5 --property-field key":  "--property-field: generated documents",
+		"--generate 5 --encoding latin-1":    "--encoding: generated documents",
+		"--property a":                       "--property a: write it as NAME=TEXT",
+		"--property =a":                      "--property: the name must not be empty",
+		"--property a=1 --property a=2":      "--property a: --property sets it already",
+		"--property a=1 --property-field a":  "--property-field a: --property sets it already",
+		"--header a=1":                       "--header needs a topic of Kafka: use --property",
+		"--content-type=":                    "--content-type: must not be empty",
+		"--encoding ebcdic":                  "--encoding ebcdic: not known: write one of utf-8, utf-16,",
+		"--delimiter ab":                     `--delimiter "ab": write one character`,
 	} {
 		code, out, errs := invoke(t, "", nil, append([]string{"send", "--to", connection, "--queue", "orders"}, strings.Fields(args)...)...)
 		if code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
 		}
 	}
-	bad := writeLines(t, []string{`{"n":1}`, `{"n":2,"at":"tomorrow","type":[1]}`})
+	bad := writeLines(t, []string{`{"n":1}`, `{"n":2,"at":"tomorrow","type":[1]}`, `{"n":3}`})
 	for field, want := range map[string]string{"at": "line 2: field at: not a time: write it like 2026-", "type": "line 2: field type is an object or an array"} {
 		flag := map[string]string{"at": "--scheduled-field", "type": "--subject-field"}[field]
-		if code, out, errs := invoke(t, "", nil, append(send, flag, field, bad)...); code != 1 || !strings.HasPrefix(out, "1 record ") || !strings.Contains(errs, want) {
+		if code, out, errs := invoke(t, "", nil, append(send, flag, field, bad)...); code != 1 || !strings.HasPrefix(out, "2 records ") || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d: %s%s", field, code, out, errs)
 		}
+	}
+}
+
+// TestSendApplicationProperties sets properties of messages, by a text and by fields of the record.
+func TestSendApplicationProperties(t *testing.T) {
+	t.Parallel()
+	_, connection := serveBus(t)
+	file := writeLines(t, []string{
+		`{"n":9007199254740993,"x":1.5,"ok":true,"s":"é","none":null}`, `{"n":{}}`, `{"n":123456789012345678901234567890}`,
+	})
+	code, out, errs := invoke(t, "", nil, "send", "--to", connection, "--queue", "orders", "--content-type", "application/geo+json", "--property", "site=a=b",
+		"--property-field", "n", "--property-field", "x", "--property-field", "ok", "--property-field", "s", "--property-field", "none", file)
+	if code != 1 || !strings.HasPrefix(out, "1 record ") || !strings.Contains(errs, "line 2: field n is an object or an array") ||
+		!strings.Contains(errs, "line 3: field n has the number 123456789012345678901234567890, which does not fit into 64 bits") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	m := takeFrom(t, connection, "orders", 1)[0]
+	want := map[string]any{"site": "a=b", "n": int64(9007199254740993), "x": 1.5, "ok": true, "s": "é"}
+	if !maps.Equal(m.ApplicationProperties, want) || m.ContentType == nil || *m.ContentType != "application/geo+json" {
+		t.Errorf("properties %v, content type %v", m.ApplicationProperties, m.ContentType)
 	}
 }

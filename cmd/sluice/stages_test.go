@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/asazure"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // stagesFile writes the example of three stages for a database with replacements,
@@ -142,7 +142,7 @@ func (d *departures) feed(t testing.TB, env []string, rate int) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sending := startCommand(t, "", env, out, exec.Command(binary, "send", "--hub", "flights", "--rate", fmt.Sprint(rate), "-"))
+	sending := startCommand(t, "", env, out, exec.Command(program.Path(t), "send", "--hub", "flights", "--rate", fmt.Sprint(rate), "-"))
 	out.Close()
 	enough := make(chan struct{})
 	fed := make(chan error, 1)
@@ -213,9 +213,7 @@ func TestEachStageIsKilled(t *testing.T) {
 		}
 	}
 	eachFastDatabase(t, func(t *testing.T, url string) {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		r := rand.New(rand.NewPCG(seed, 0))
+		r := need.Rand(t)
 		server := start(t, "", nil, "emulator", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--hub", "flights=2", "--hub", "clean=2", "--hub", "figures=2")
 		env := environment(connectionOf(t, server), url)
 		db := openDatabase(t, url)
@@ -269,9 +267,11 @@ func TestEachStageIsKilled(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, last.err.String())
 		}
 		if got := airports(t, db); !maps.Equal(got, want) {
+			need.Verdict(t)
 			t.Errorf("the table is %v, want %v", got, want)
 		}
 		if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != flights.spoiled {
+			need.Verdict(t)
 			t.Errorf("%d dead letters, want %d", len(letters), flights.spoiled)
 		}
 		figures := regexp.MustCompile(`msg=stopped stage=figures events=(\d+) counted=(\d+) repeats=(\d+) .* published=(\d+)`).FindStringSubmatch(last.err.String())
@@ -295,8 +295,12 @@ func TestStagesInOneProcess(t *testing.T) {
 	var flights departures
 	must(t, "", env, "send", "--hub", "flights", writeLines(t, flights.lines(3000)))
 	want, spoiled := flights.table, flights.spoiled
-	_, _, errs := invoke(t, "", env, "run", config, "--until-caught-up")
+	code, _, errs := invoke(t, "", env, "run", config, "--until-caught-up")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
 	if got := airports(t, db); !maps.Equal(got, want) {
+		need.Verdict(t)
 		t.Errorf("the table is %v, want %v", got, want)
 	}
 	clean := "msg=stopped stage=clean events=3000 dead_letters=3 redriven=0 written=2997 retries="
@@ -322,6 +326,7 @@ func TestStagesInOneProcess(t *testing.T) {
 	must(t, "", env, "send", "--hub", "figures", writeLines(t, late))
 	must(t, "", env, "run", config, "--stage", "table", "--until-caught-up")
 	if got := airports(t, db); !maps.Equal(got, want) {
+		need.Verdict(t)
 		t.Errorf("after late figures the table is %v, want %v", got, want)
 	}
 

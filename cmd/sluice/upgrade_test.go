@@ -1,9 +1,6 @@
-//go:build upgrade
-
 package main_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,12 +10,18 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
+	"github.com/sluice-go/sluice/internal/proof/built"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // otherRevision returns the binary to upgrade from: SLUICE_UPGRADE_BINARY, or what is built of the revision
 // SLUICE_UPGRADE_FROM of this repository.
 func otherRevision(t *testing.T) string {
 	t.Helper()
+	need.RealTime(t)
+	if os.Getenv("SLUICE_UPGRADE_BINARY") == "" && os.Getenv("SLUICE_UPGRADE_FROM") == "" {
+		t.Skip("upgrades from an earlier revision: make soak runs it, and so does " + howToUpgrade)
+	}
 	path, err := buildRevision()
 	if err != nil {
 		t.Fatal(err)
@@ -26,23 +29,24 @@ func otherRevision(t *testing.T) string {
 	return path
 }
 
+const howToUpgrade = "SLUICE_UPGRADE_FROM=REVISION, or SLUICE_UPGRADE_BINARY=PATH, go test ./cmd/sluice -run TestUpgrade -v"
+
 var buildRevision = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("SLUICE_UPGRADE_BINARY"); path != "" {
 		return filepath.Abs(path)
 	}
-	const how = "SLUICE_UPGRADE_FROM=REVISION, or SLUICE_UPGRADE_BINARY=PATH, go test -tags upgrade,postgres ./cmd/sluice -run TestUpgrade -v"
 	revision := os.Getenv("SLUICE_UPGRADE_FROM")
-	if revision == "" {
-		return "", errors.New("name what to upgrade from: " + how)
-	}
 	if err := exec.Command("git", "cat-file", "-e", revision+"^{commit}").Run(); err != nil {
-		return "", fmt.Errorf("this checkout has no revision %s (a shallow clone, or no repository): git fetch --unshallow, or %s", revision, how)
+		return "", fmt.Errorf("this checkout has no revision %s (a shallow clone, or no repository): git fetch --unshallow, or %s", revision, howToUpgrade)
 	}
 	id, err := exec.Command("git", "rev-parse", revision+"^{commit}").Output() // the clone has no branches of this checkout
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Dir(binary) // which TestMain removes
+	dir, err := built.Dir()
+	if err != nil {
+		return "", err
+	}
 	source, path := filepath.Join(dir, "source"), filepath.Join(dir, "sluice-before")
 	for _, args := range [][]string{{"git", "clone", "--quiet", "--shared", "--no-checkout", "../..", source}, {"git", "-C", source, "checkout", "--quiet", strings.TrimSpace(string(id))}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -106,11 +110,11 @@ func (u *upgrade) andBack(old string, sending *process) {
 	u.works(b, "the old revision to work, second process")
 	u.more("effects of the old revision")
 	a.stop()
-	c := u.run(binary) // migrates
+	c := u.run(program.Path(t)) // migrates
 	u.works(c, "the new revision to work beside the old one")
 	u.more("effects of both")
 	b.stop()
-	d := u.run(binary)
+	d := u.run(program.Path(t))
 	u.works(d, "the new revision to work")
 	c.kill()
 	u.more("effects of the new revision, after a kill")
@@ -168,12 +172,14 @@ func TestUpgrade(t *testing.T) {
 
 		_, dead := deadLetters(t, u.env, u.config)
 		if len(dead) != 100 {
+			need.Verdict(t)
 			t.Errorf("%d dead letters, want 100", len(dead))
 		}
 		exactlyOnce(t, lookAt(t, connection).events(), rows(t, db), dead)
 		var check history.Checker
 		commits := u.commits(check.Add)
 		if found := check.Findings(0); len(found) > 0 {
+			need.Verdict(t)
 			t.Errorf("the histories: %v", found)
 		}
 		t.Logf("%d events, %d commits of %d processes", len(lines), commits, len(u.logs))

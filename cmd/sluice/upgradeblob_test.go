@@ -1,5 +1,3 @@
-//go:build upgrade && azurite
-
 package main_test
 
 import (
@@ -8,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // TestUpgradeInBlobs is TestUpgrade with leases, checkpoints and dead letters in blobs: each event has one
@@ -34,6 +33,7 @@ func TestUpgradeInBlobs(t *testing.T) {
 		found[event{l.Partition, l.Sequence}]++
 	}
 	if len(letters) != without || len(found) != without {
+		need.Verdict(t)
 		t.Errorf("%d dead letters of %d events, want %d", len(letters), len(found), without)
 	}
 	// A checkpoint never goes back, whichever revision moves it.
@@ -51,6 +51,7 @@ func TestUpgradeInBlobs(t *testing.T) {
 		for epoch, to := range byEpoch {
 			for later, further := range byEpoch {
 				if later > epoch && further < to {
+					need.Verdict(t)
 					t.Errorf("partition %s: the checkpoint is at %d in epoch %d, and at %d in the later epoch %d", partition, to, epoch, further, later)
 				}
 			}

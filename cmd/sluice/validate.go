@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -35,7 +36,7 @@ that depends on one cannot be checked.`,
 			if withoutSecrets {
 				return a.validateWithoutSecrets(path, stage)
 			}
-			ctx, stop := untilInterrupted(ctx)
+			ctx, stop := term.UntilInterrupted(ctx)
 			defer stop()
 			stages, err := loadStages(path, stage)
 			if err != nil {

@@ -13,10 +13,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	terminal "golang.org/x/term"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -67,7 +68,7 @@ allows for, 1 if something differs, 3 if something could not be checked.`,
   sluice verify --autoscale orders.yaml --scale`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			ctx, stop := untilInterrupted(ctx)
+			ctx, stop := term.UntilInterrupted(ctx)
 			defer stop()
 			return unverified(a.runVerify(ctx, &flags))
 		}),
@@ -186,7 +187,7 @@ func (a *app) confirmPlan(ctx context.Context, plan []string, yes bool) error {
 	if yes {
 		return nil
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !terminal.IsTerminal(int(os.Stdin.Fd())) {
 		return usage.Errorf("there is no terminal to ask on: pass --yes")
 	}
 	fmt.Fprint(a.screen, "Continue? [y/N] ")

@@ -1,5 +1,3 @@
-//go:build azurite
-
 package main_test
 
 import (

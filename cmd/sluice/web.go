@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/flights"
 )
 
 // webFlags are the flags of commands with a dashboard: those of add, and that of addScaling if the
@@ -30,15 +31,12 @@ func (w *webFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.dir, "web-dir", "", "`directory` for the self-signed certificate, in web/, and those of --web-acme, in acme/ (default that of --data, or sluice-data)")
 	f.StringSliceVar(&w.acme, "web-acme", nil, "get certificates for these public `names` from Let's Encrypt and accept its terms; --web must be port 443 of these names")
 	f.StringVar(&w.tokenEnv, "web-token-env", "", "environment `variable` with the token for signing in; required unless --web is a loopback address")
-	f.StringVar(&w.auditGroup, "web-audit-group", defaultAuditGroup, "`name` of the consumer group that audits from the dashboard read with")
+	f.StringVar(&w.auditGroup, "web-audit-group", flights.AuditGroup, "`name` of the consumer group that audits from the dashboard read with")
 }
 
 func (w *webFlags) addScaling(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.autoscalers, "web-autoscale", nil, "also show the decisions of the autoscalers of these `CONFIG.yaml` files, which may run in other processes")
 }
-
-// defaultAuditGroup is also the default of sluice audit hub.
-const defaultAuditGroup = "sluice-audit"
 
 // config checks the flags and reads the token. It returns nil if no dashboard is wanted.
 func (w *webFlags) config() (*dashboard.Config, error) {
@@ -46,7 +44,7 @@ func (w *webFlags) config() (*dashboard.Config, error) {
 		Address: w.address, CertFile: w.cert, KeyFile: w.key, ACME: w.acme, Autoscalers: w.autoscalers, AuditGroup: w.auditGroup,
 	}
 	switch {
-	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || len(w.autoscalers) > 0 || w.auditGroup != defaultAuditGroup || len(w.acme) > 0 || w.dir != ""):
+	case w.address == "" && (w.cert != "" || w.key != "" || w.tokenEnv != "" || len(w.autoscalers) > 0 || w.auditGroup != flights.AuditGroup || len(w.acme) > 0 || w.dir != ""):
 		return nil, usage.Errorf("flags that begin with --web- need --web ADDRESS")
 	case w.address == "":
 		return nil, nil

@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.store.Reset(t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 5}); err != nil {
+	if _, err := w.store.Reset(t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 5}, "set"); err != nil {
 		t.Fatal(err)
 	}
 	return w

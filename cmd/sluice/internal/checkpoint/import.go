@@ -52,7 +52,7 @@ func (t *Table) Import(ctx context.Context, f Foreign, force bool) (Move, error)
 	if err := f.checkActive(force); err != nil {
 		return Move{}, err
 	}
-	return t.move(ctx, f.Partition, f.aim(force), force, "checkpoints-import")
+	return t.move(ctx, f.Partition, f.aim(force), force, driver.HowImport)
 }
 
 // checkActive refuses a partition that the other processor still reads, before a link to it

@@ -124,10 +124,10 @@ func (q quietSource) Seek(ctx context.Context, partition string, start sluice.St
 // that no consumer acquires it. With force, a live owner keeps its lease, and the new epoch fences
 // it.
 func (t *Table) Set(ctx context.Context, partition string, start sluice.Start, force bool) (Move, error) {
-	return t.move(ctx, partition, aimAt(start), force, "checkpoints-set")
+	return t.move(ctx, partition, aimAt(start), force, driver.HowSet)
 }
 
-func (t *Table) move(ctx context.Context, partition string, to aim, force bool, verb string) (Move, error) {
+func (t *Table) move(ctx context.Context, partition string, to aim, force bool, how driver.How) (Move, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseFor)
 	defer cancel()
 	s, err := t.look(ctx, partition)
@@ -135,7 +135,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 		return Move{}, err
 	}
 	epoch := max(s.progress.Epoch, s.holder.Epoch) + 1
-	lease, err := t.Leases.Acquire(ctx, t.Group, partition, verb+"-"+ownername.New(), leaseFor, s.progress.Epoch)
+	lease, err := t.Leases.Acquire(ctx, t.Group, partition, "checkpoints-"+string(how)+"-"+ownername.New(), leaseFor, s.progress.Epoch)
 	switch {
 	case err == nil:
 		epoch = lease.Epoch
@@ -149,7 +149,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	if err != nil {
 		return Move{}, err
 	}
-	m.Epoch, err = t.Checkpoints.Reset(ctx, t.Group, partition, s.topic.Incarnation, m.To)
+	m.Epoch, err = t.Checkpoints.Reset(ctx, t.Group, partition, s.topic.Incarnation, m.To, how)
 	if err != nil {
 		return Move{}, fmt.Errorf("set checkpoint of partition %s: %w", partition, err)
 	}

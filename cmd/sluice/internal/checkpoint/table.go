@@ -15,7 +15,7 @@ import (
 // Store is the part of a [driver.TxStore] that is needed here.
 type Store interface {
 	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
-	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position) (int64, error)
+	Reset(ctx context.Context, group sluice.Group, partition, incarnation string, to sluice.Position, how driver.How) (int64, error)
 }
 
 // Table is the checkpoints of one consumer group and what goes with them.

@@ -217,13 +217,7 @@ func (d *Dashboard) Warn(name string, warnings []health.Warning) {
 }
 
 // String is the dashboard's URL, and its certificate's fingerprint if that is self-signed.
-func (d *Dashboard) String() string {
-	text := d.server.URL()
-	if print := d.server.Fingerprint(); print != "" {
-		text += " (certificate SHA-256 " + print[:23] + "…)"
-	}
-	return text
-}
+func (d *Dashboard) String() string { return d.server.String() }
 
 // Close stops the dashboard and waits for it.
 func (d *Dashboard) Close() {

@@ -22,15 +22,10 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/proof/testserver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/selfsigned"
 	"github.com/sluice-go/sluice/pipeline"
 )
-
-// servers run the tests, each with a server for them.
-var servers []func(run func() int) int
-
-func TestMain(m *testing.M) { os.Exit(testserver.RunAll(m.Run, servers...)) }
 
 const (
 	file = `source: {eventhub: {connection: "${HUB}", hub: flights}}
@@ -187,6 +182,7 @@ func TestFailures(t *testing.T) {
 
 // A server that takes connections and never answers holds nothing up for longer than the bound.
 func TestSilentServers(t *testing.T) {
+	need.RealTime(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,3 @@
-//go:build kafka
-
 package doctor
 
 import (
@@ -9,8 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 )
-
-func init() { servers = append(servers, kafkatest.Around) }
 
 // Brokers of Apache Kafka: before the first start, with a topic that is missing, and at a wrong address.
 func TestKafkaBroker(t *testing.T) {

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package doctor
 
 import (
@@ -9,8 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 )
-
-func init() { servers = append(servers, mariadbtest.Around) }
 
 func TestMariaDB(t *testing.T) {
 	address := mariadbtest.Database(t)

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package doctor
 
 import (
@@ -12,8 +10,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
-
-func init() { servers = append(servers, pgtest.Around) }
 
 func TestPostgres(t *testing.T) {
 	url := pgtest.Database(t)

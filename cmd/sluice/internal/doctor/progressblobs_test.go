@@ -1,5 +1,3 @@
-//go:build azurite
-
 package doctor
 
 import (

@@ -1,5 +1,3 @@
-//go:build mariadb || sqlserver
-
 package doctor
 
 import (

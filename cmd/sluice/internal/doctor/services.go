@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/verify"
+	"github.com/sluice-go/sluice/internal/finalanswer"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -155,7 +156,7 @@ func (s *stage) checkEndpoint(ctx context.Context, at endpoint) []Finding {
 	var all []Finding
 	if at.https {
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, DisableKeepAlives: true}
-		client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client := &http.Client{Transport: finalanswer.Transport(transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		all = s.date(ctx, client, at.host)
 	} else if conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", at.host); err == nil {
 		_ = conn.Close() // it was only looked at

@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package doctor
 
 import (
@@ -7,8 +5,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
-
-func init() { servers = append(servers, sqlservertest.Around) }
 
 func TestSQLServer(t *testing.T) {
 	address := sqlservertest.Database(t)

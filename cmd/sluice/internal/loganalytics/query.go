@@ -48,12 +48,14 @@ func New(id string, credential azcore.TokenCredential, cfg *Config) (*Workspace,
 func Query(filter telemetry.Filter, bin time.Duration) string {
 	// Hours, so that days can be those of any zone, and show where they end.
 	bin = min(bin, time.Hour)
-	return weighed(filter) + fmt.Sprintf(`| summarize items = count(), raw = sum(value), weight = sum(weight), weighted = sum(value * weight), suspect = countif(suspect)
+	return weighed(filter) + fmt.Sprintf(`| summarize items = count(), raw = sum(value), weight = sum(weight), weighted = sum(value * weight), low = sum(value * low), high = sum(value * high),
+    squares = sum(value * weight * value * weight), suspect = countif(suspect)
     by time = bin(TimeGenerated, %ds), sdk = SDKVersion
 `, int64(bin/time.Second))
 }
 
-// weighed is the beginning of a query: the items, each with its value and with the number of items that it stands for.
+// weighed is the beginning of a query: the items, each with its value, with the number of items
+// that it stands for, and with the limits of that. The rules are those of [telemetry.Item].
 func weighed(filter telemetry.Filter) string {
 	var b strings.Builder
 	b.WriteString("AppEvents\n")
@@ -66,8 +68,12 @@ func weighed(filter telemetry.Filter) string {
 	}
 	fmt.Fprintf(&b, `| extend value = %s, rate = todouble(Properties["microsoft.sample_rate"])
 | where isnotnull(value)
-| extend suspect = ItemCount == 1 and isnotnull(rate) and rate > 0 and rate < 100
-| extend weight = iff(suspect, 100.0 / rate, todouble(ItemCount))
+| extend rated = isnotnull(rate) and rate > 0 and rate <= 100
+| extend exact = iff(rated, 100.0 / rate, todouble(ItemCount))
+| extend suspect = rated and abs(exact - ItemCount) > 0.5000000005
+| extend known = rated and (not(suspect) or ItemCount == 1)
+| extend weight = iff(known, exact, todouble(ItemCount))
+| extend low = iff(known, exact, min_of(exact, max_of(1.0, ItemCount - 0.5))), high = iff(known, exact, max_of(exact, ItemCount + 0.5))
 `, value)
 	return b.String()
 }

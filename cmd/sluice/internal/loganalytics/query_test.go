@@ -64,8 +64,8 @@ func TestRead(t *testing.T) {
 		}
 		return azlogs.QueryResults{Tables: []azlogs.Table{{
 			Name:    to.Ptr("PrimaryResult"),
-			Columns: columns("time", "sdk", "items", "raw", "weight", "weighted", "suspect"),
-			Rows:    []azlogs.Row{{"2025-04-07T08:00:00Z", "dotnet:2.22.0", 3, 60.0, 12.0, 240.0, 1}},
+			Columns: columns("time", "sdk", "items", "raw", "weight", "weighted", "low", "high", "squares", "suspect"),
+			Rows:    []azlogs.Row{{"2025-04-07T08:00:00Z", "dotnet:2.22.0", 3, 60.0, 12.0, 240.0, 200.0, 280.0, 19200.0, 1}},
 		}}}, http.StatusOK
 	})
 	var items []telemetry.Item
@@ -73,7 +73,7 @@ func TestRead(t *testing.T) {
 		items = append(items, it)
 		return nil
 	})
-	want := telemetry.Item{Time: from.Add(8 * time.Hour), Items: 3, Raw: 60, Weight: 12, Weighted: 240, Suspect: 1, SDK: "dotnet:2.22.0"}
+	want := telemetry.Item{Time: from.Add(8 * time.Hour), Items: 3, Raw: 60, Weight: 12, Weighted: 240, Low: 200, High: 280, Squares: 19200, Suspect: 1, SDK: "dotnet:2.22.0"}
 	if err != nil || len(items) != 1 || items[0] != want {
 		t.Errorf("%+v, %v", items, err)
 	}

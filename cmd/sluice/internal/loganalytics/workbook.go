@@ -20,7 +20,7 @@ type View struct {
 func Views(filter telemetry.Filter) []View {
 	head := weighed(filter)
 	return []View{
-		{"Events by day: as stored (raw), and as they were (weighted)", head + `| summarize raw = sum(value), weighted = sum(value * weight) by day = bin(TimeGenerated, 1d)
+		{"Events by day: as stored (raw), as they were (weighted), and the limits of that", head + `| summarize raw = sum(value), weighted = sum(value * weight), low = sum(value * low), high = sum(value * high) by day = bin(TimeGenerated, 1d)
 | order by day asc
 `, "timechart"},
 		{"Sampling rate by day, in percent", head + `| summarize rate = 100.0 * count() / sum(weight) by day = bin(TimeGenerated, 1d)
@@ -33,7 +33,7 @@ func Views(filter telemetry.Filter) []View {
 }
 
 // explanation is the text of the workbook.
-const explanation = `Application Insights stores fewer items when it samples, and each item records in ItemCount how many it stands for. A drop of *raw* alone is sampling; a drop of *weighted* as well is a loss, or fewer events. Items with ItemCount 1 beside a rate in microsoft.sample_rate (*suspect*) are weighed by that rate.
+const explanation = `Application Insights stores fewer items when it samples. An item counts by the exact rate in *microsoft.sample_rate*, if it has one that ItemCount does not contradict, else by ItemCount. That is a whole number, so the sum is between *low* and *high*. A drop of *raw* alone is sampling; a drop of *weighted* below what *low* was before is a loss, or fewer events. Items whose ItemCount contradicts their rate are *suspect*: ItemCount 1 is weighed by the rate, any other counts, with the rate between the limits.
 
 Whether a drop of the weighted sums is more than chance, and which loss can't be excluded: ` + "`sluice audit telemetry --workspace ID`" + `.`
 

@@ -1,7 +1,6 @@
 package monitoring
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	meter "go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -31,46 +28,54 @@ type signal struct{ name string }
 
 var traces, metrics = signal{"TRACES"}, signal{"METRICS"}
 
-// variable returns OTEL_EXPORTER_OTLP_{signal}_{name}, or else OTEL_EXPORTER_OTLP_{name}.
-func (s signal) variable(name string) string {
-	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_"+s.name+"_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
+// prefixes are those of the signal's own variables and of the variables for both.
+func (s signal) prefixes() []string {
+	return []string{"OTEL_EXPORTER_OTLP_" + s.name + "_", "OTEL_EXPORTER_OTLP_"}
 }
 
-// protocol is by which protocol the signal is exported, "" if it is not exported. Without a variable that
-// asks for it nothing is sent, although OpenTelemetry's own default is a collector on this host.
-func (s signal) protocol() (string, error) {
+// variable returns the value that holds for the signal, and the variable that has it: "" if none.
+func (s signal) variable(name string) (variable, value string) {
+	for _, prefix := range s.prefixes() {
+		if value := os.Getenv(prefix + name); value != "" {
+			return prefix + name, value
+		}
+	}
+	return "", ""
+}
+
+// exported reports whether the signal is exported. Without a variable that asks for it nothing is
+// sent, although OpenTelemetry's own default is a collector on this host.
+func (s signal) exported() (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return "", nil
+		return false, nil
 	}
 	name := "OTEL_" + s.name + "_EXPORTER"
 	switch exporter := os.Getenv(name); exporter {
 	case "none":
-		return "", nil
+		return false, nil
 	case "otlp":
 	case "":
-		if s.variable("ENDPOINT") == "" {
-			return "", nil
+		if _, endpoint := s.variable("ENDPOINT"); endpoint == "" {
+			return false, nil
 		}
 	default:
-		return "", fmt.Errorf("%s=%s: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)", name, exporter)
+		return false, fmt.Errorf("%s=%s: sluice run exports by otlp only: write otlp, or none (Prometheus reads the metrics at --metrics)", name, exporter)
 	}
-	if err := s.check(); err != nil {
-		return "", err
+	if variable, protocol := s.variable("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return false, fmt.Errorf("%s=%s: sluice sends OTLP over HTTP alone: write http/protobuf, and in the endpoint the collector's port for HTTP (4318)", variable, protocol)
 	}
-	switch protocol := cmp.Or(s.variable("PROTOCOL"), "http/protobuf"); protocol {
-	case "http/protobuf", "grpc":
-		return protocol, nil
-	default:
-		return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s: write grpc or http/protobuf", protocol)
-	}
+	return true, s.check()
 }
 
 // check checks the variables that may hold secrets. OpenTelemetry would write a wrong one to standard error, as
 // it is, and go on without it.
 func (s signal) check() error {
-	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + s.name + "_"} {
-		if _, err := url.Parse(strings.TrimSpace(os.Getenv(prefix + "ENDPOINT"))); err != nil {
-			return fmt.Errorf("%sENDPOINT is not a URL: write http://HOST:PORT or https://HOST:PORT", prefix)
+	used, _ := s.variable("ENDPOINT")
+	for _, prefix := range s.prefixes() {
+		name := prefix + "ENDPOINT"
+		u, err := url.Parse(strings.TrimSpace(os.Getenv(name)))
+		if err != nil || name == used && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			return fmt.Errorf("%s is not an HTTP URL: write http://HOST:PORT or https://HOST:PORT, with the collector's port for HTTP (4318)", name)
 		}
 		headers := strings.TrimSpace(os.Getenv(prefix + "HEADERS"))
 		if headers == "" {
@@ -122,16 +127,11 @@ func (m *Monitoring) startExport(ctx context.Context) ([]metric.Reader, error) {
 }
 
 // spanExporter returns nil if no spans are exported.
-func spanExporter(ctx context.Context) (exporter trace.SpanExporter, err error) {
-	protocol, err := traces.protocol()
-	switch protocol {
-	case "":
+func spanExporter(ctx context.Context) (trace.SpanExporter, error) {
+	if exported, err := traces.exported(); err != nil || !exported {
 		return nil, err
-	case "grpc":
-		exporter, err = otlptracegrpc.New(ctx)
-	default:
-		exporter, err = otlptracehttp.New(ctx)
 	}
+	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w: check OTEL_EXPORTER_OTLP_ENDPOINT", err)
 	}
@@ -139,16 +139,11 @@ func spanExporter(ctx context.Context) (exporter trace.SpanExporter, err error) 
 }
 
 // metricExporter returns nil if no metrics are exported.
-func metricExporter(ctx context.Context) (exporter metric.Exporter, err error) {
-	protocol, err := metrics.protocol()
-	switch protocol {
-	case "":
+func metricExporter(ctx context.Context) (metric.Exporter, error) {
+	if exported, err := metrics.exported(); err != nil || !exported {
 		return nil, err
-	case "grpc":
-		exporter, err = otlpmetricgrpc.New(ctx)
-	default:
-		exporter, err = otlpmetrichttp.New(ctx)
 	}
+	exporter, err := otlpmetrichttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w: check OTEL_EXPORTER_OTLP_ENDPOINT", err)
 	}

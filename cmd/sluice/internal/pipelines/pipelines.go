@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-go/sluice/driver"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/health"
+	"github.com/sluice-go/sluice/internal/catchup"
+	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -160,7 +160,7 @@ func (all Pipelines) Stages() []progress.Stage {
 }
 
 // WaitCaughtUp waits for one pipeline after the other: once a stage has caught up, the hub of the
-// next one holds all its events.
+// next one holds all its events. The copies of a stage's dead letters belong to it.
 func (all Pipelines) WaitCaughtUp(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -168,6 +168,9 @@ func (all Pipelines) WaitCaughtUp(ctx context.Context, within time.Duration) err
 		ends, err := catchup.Now(ctx, p.parts.Source)
 		if err == nil {
 			err = ends.Wait(ctx, p.parts.Checkpoints, p.monitor.Stopped)
+		}
+		if marks := p.parts.CopyMarks(); err == nil && marks != nil {
+			err = ends.WaitCopies(ctx, marks)
 		}
 		if err != nil && len(all) > 1 {
 			err = fmt.Errorf("stage %s: %w", p.Name, err)

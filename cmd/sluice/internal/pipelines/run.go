@@ -31,23 +31,24 @@ type RunConfig struct {
 // answer these add up to most of a minute.
 const EndTimeout = 9 * time.Second
 
-// ExitLate ends the process with exit code 1 if it is still there when the time for a graceful stop and
-// EndTimeout have passed since interrupted has ended: before it is killed from outside, and with a line in the
-// log. Leases that it has not released expire. The function that it returns ends the wait.
-func ExitLate(interrupted context.Context, stopTimeout time.Duration, log *slog.Logger) (ended func()) {
-	return within(interrupted, stopTimeout+EndTimeout, func(limit time.Duration) {
+// ExitLate ends the process with exit code 1 if it is still there when the time for a graceful stop
+// and EndTimeout have passed since stopping has ended: before it is killed from outside, and with a
+// line in the log. Leases that it has not released expire. The function that it returns ends the
+// wait.
+func ExitLate(stopping context.Context, stopTimeout time.Duration, log *slog.Logger) (ended func()) {
+	return within(stopping, stopTimeout+EndTimeout, func(limit time.Duration) {
 		log.Error("not stopped in time, exiting", "after", limit, "next", "look above for what does not answer: its leases expire by themselves, and what was not committed is done again")
 		os.Exit(1)
 	})
 }
 
-// within calls late if ended is not called within a limit of the end of interrupted.
-func within(interrupted context.Context, limit time.Duration, late func(limit time.Duration)) (ended func()) {
+// within calls late if ended is not called within a limit of the end of stopping.
+func within(stopping context.Context, limit time.Duration, late func(limit time.Duration)) (ended func()) {
 	done := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		select {
-		case <-interrupted.Done():
+		case <-stopping.Done():
 		case <-done:
 			return
 		}

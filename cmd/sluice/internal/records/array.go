@@ -1,21 +1,20 @@
 package records
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/sluice-go/sluice/internal/textfile"
 )
 
-// array reads the elements of one JSON array. It finds their ends by brackets
-// and quotes alone, and checks each element once it is whole.
+// array reads the elements of one JSON array.
 type array struct {
-	in     *bufio.Reader
-	file   string
-	number int
-	begun  bool
-	ended  bool
+	scanner
+	encoding textfile.Encoding
+	number   int
+	begun    bool
+	ended    bool
 }
 
 func (a *array) next() (Record, error) {
@@ -23,16 +22,19 @@ func (a *array) next() (Record, error) {
 		return Record{}, io.EOF
 	}
 	if !a.begun {
-		if err := a.skipTo('['); err != nil {
-			return Record{}, a.fail(err)
+		if _, _, _, err := a.until("["); err != nil {
+			return Record{}, fmt.Errorf("%s: %w", a.file, err)
 		}
 		a.begun = true
 	}
 	a.number++
 	at := Place{File: a.file, Unit: "record", Number: a.number}
-	body, size, end, err := element(a.in)
+	body, size, end, err := a.until(",]")
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the array has no end")
+	}
 	if err != nil {
-		return Record{}, a.fail(err)
+		return Record{}, fmt.Errorf("%s: after record %d: %w", a.file, a.number-1, err)
 	}
 	if end == ']' {
 		a.ended = true
@@ -43,77 +45,31 @@ func (a *array) next() (Record, error) {
 			return Record{}, io.EOF
 		}
 	}
+	return whole(at, body, size, a.encoding)
+}
+
+// whole returns a value as a record. That it is not JSON ends the input, since then the ends of the
+// values are not certain.
+func whole(at Place, body []byte, size int, encoding textfile.Encoding) (Record, error) {
 	if size > MaxSize {
-		return Record{}, &TooLargeError{Place: at, Size: size}
+		return Record{}, tooLarge(at, size)
 	}
-	if err := check(at, body); err != nil {
+	if err := checkText(at, body, encoding); err != nil {
 		return Record{}, err
+	}
+	if err := checkJSON(body); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", at, err)
 	}
 	return Record{Place: at, Body: body}, nil
 }
 
-func (a *array) skipTo(want byte) error {
-	for {
-		c, err := a.in.ReadByte()
-		if err != nil || c == want {
-			return err
-		}
-	}
-}
-
-func (a *array) fail(err error) error {
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the array has no end")
-	}
-	return fmt.Errorf("%s: after record %d: %w", a.file, max(a.number-1, 0), err)
-}
-
 func (a *array) nothingFollows() error {
-	for {
-		c, err := a.in.ReadByte()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s: %w", a.file, err)
-		case !space(c):
-			return fmt.Errorf("%s: %q follows the end of the array", a.file, c)
-		}
+	c, err := a.skipSpace()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", a.file, err)
 	}
-}
-
-// element reads up to the comma or bracket that ends the element, and returns
-// that character. Of an element above the limit only the size is returned.
-func element(in *bufio.Reader) (body []byte, size int, end byte, err error) {
-	var depth int
-	var quoted, escaped bool
-	for {
-		c, err := in.ReadByte()
-		if err != nil {
-			return nil, size, 0, err
-		}
-		switch {
-		case escaped:
-			escaped = false
-		case quoted:
-			escaped = c == '\\'
-			quoted = c != '"'
-		case c == '"':
-			quoted = true
-		case c == '{' || c == '[':
-			depth++
-		case depth == 0 && (c == ',' || c == ']'):
-			return bytes.TrimSpace(body), size, c, nil
-		case c == '}' || c == ']':
-			depth--
-		case size == 0 && space(c):
-			continue
-		}
-		size++
-		if size <= MaxSize {
-			body = append(body, c)
-		} else {
-			body = nil
-		}
-	}
+	return fmt.Errorf("%s: %q follows the end of the array", a.file, c)
 }

@@ -1,19 +1,33 @@
 // Package records reads files of records, and returns each record as a JSON value. A file is
-// newline-delimited JSON, a JSON array, or CSV with a header.
+// JSON, one value to a line, one after the other or in an array; the features of GeoJSON; or CSV
+// with a header. Files can be compressed. What is none of this is refused before the first record.
 package records
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
+
+	"github.com/sluice-go/sluice/internal/textfile"
 )
 
 // MaxSize is the largest record that a [Reader] returns, in bytes. It is larger than what any event
 // hub accepts, so that the hub decides.
 const MaxSize = 4 << 20
+
+// Config says what the input does not show. The zero value is ready to use.
+type Config struct {
+	// Encoding is how the text is encoded. Default: UTF-8.
+	Encoding textfile.Encoding `json:"encoding,omitempty"`
+	// Delimiter separates the columns of CSV. With it the input is CSV, whatever its header looks
+	// like. Default: a comma, and a header that shows no other delimiter.
+	Delimiter Delimiter `json:"delimiter,omitempty"`
+}
 
 // Record is one record of a file.
 type Record struct {
@@ -24,125 +38,124 @@ type Record struct {
 // Place says where a record stands.
 type Place struct {
 	File   string
-	Unit   string // what Number counts: line or record
+	Unit   string // what Number counts: line, record, feature, or value of a line
 	Number int    // from 1
 }
 
 // String returns, for example, "flights.csv: line 7".
 func (p Place) String() string { return fmt.Sprintf("%s: %s %d", p.File, p.Unit, p.Number) }
 
-// TooLargeError is returned for a record above the limit. The records after it can still be read.
-type TooLargeError struct {
+// RejectedError is returned for a record that cannot be sent as it stands. The records after it can
+// still be read.
+type RejectedError struct {
 	Place
-	Size int // in bytes; at least this many
+	Reason   string
+	TooLarge bool
 }
 
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s: too large (%d bytes)", e.Place, e.Size)
+func (e *RejectedError) Error() string { return fmt.Sprintf("%s: %s", e.Place, e.Reason) }
+
+func tooLarge(at Place, size int) error {
+	return &RejectedError{Place: at, Reason: fmt.Sprintf("too large (%d bytes)", size), TooLarge: true}
 }
 
 // Reader reads the records of one file.
 type Reader struct {
+	from io.Reader
 	in   *bufio.Reader
 	file string
+	cfg  Config
 	next func() (Record, error) // nil until the format is known
 }
 
-// NewReader reads from in; file is the name for messages. The format shows in
-// the first character: a bracket begins a JSON array, a brace JSON objects one
-// to a line, anything else the header of a CSV file.
-func NewReader(in io.Reader, file string) *Reader {
-	return &Reader{in: bufio.NewReaderSize(in, 64<<10), file: file}
+// NewReader reads from in; file is the name for messages. A nil cfg takes every default.
+func NewReader(in io.Reader, file string, cfg *Config) *Reader {
+	r := &Reader{from: in, file: file}
+	if cfg != nil {
+		r.cfg = *cfg
+	}
+	return r
 }
 
 // Next returns the next record, and [io.EOF] after the last one. It can be called again after a
-// [*TooLargeError], but after no other error.
+// [*RejectedError], but after no other error.
 func (r *Reader) Next() (Record, error) {
 	if r.next == nil {
-		if err := r.detect(); err != nil {
+		if err := r.open(); err != nil {
 			return Record{}, err
 		}
 	}
 	return r.next()
 }
 
-var byteOrderMark = []byte("\xef\xbb\xbf")
-
-// detect leaves blank lines before the first record to the format's reader, so
-// that lines are counted right.
-func (r *Reader) detect() error {
-	if start, err := r.in.Peek(len(byteOrderMark)); err == nil && bytes.Equal(start, byteOrderMark) {
-		r.in.Discard(len(byteOrderMark))
+// Check returns why a file is refused before its first record. It reads that record.
+func Check(in io.Reader, file string, cfg *Config) error {
+	_, err := NewReader(in, file, cfg).Next()
+	var rejected *RejectedError
+	if errors.Is(err, io.EOF) || errors.As(err, &rejected) {
+		return nil
 	}
-	first, err := firstByte(r.in)
-	switch {
-	case errors.Is(err, io.EOF):
-		r.next = func() (Record, error) { return Record{}, io.EOF }
-	case err != nil:
-		return fmt.Errorf("%s: %w", r.file, err)
-	case first == '[':
-		a := &array{in: r.in, file: r.file}
-		r.next = a.next
-	case first == '{':
-		l := &lines{in: r.in, file: r.file}
-		r.next = l.next
-	default:
-		c, err := newTable(r.in, r.file)
-		if err != nil {
-			return err
-		}
-		r.next = c.next
-	}
-	return nil
+	return err
 }
 
-// firstByte looks for the first character that is not white space. It looks
-// no further than the buffer.
-func firstByte(in *bufio.Reader) (byte, error) {
-	for n := 1; ; n++ {
-		start, err := in.Peek(n)
-		if len(start) < n {
-			return 0, err
-		}
-		if c := start[n-1]; !space(c) {
-			return c, nil
+func (r *Reader) open() (err error) {
+	r.in, err = textfile.Open(r.from, r.cfg.Encoding)
+	var refused *textfile.Error
+	switch {
+	case errors.As(err, &refused):
+		return refuse(r.file, refused)
+	case err != nil:
+		return fmt.Errorf("%s: %w", r.file, err)
+	}
+	return r.detect()
+}
+
+// refuse names the flag of send that reads the input, if there is one.
+func refuse(file string, e *textfile.Error) error {
+	next := e.Next
+	if e.Encoding != "" {
+		next = fmt.Sprintf("pass --encoding %s if it is that", e.Encoding)
+	}
+	return fmt.Errorf("%s: %s: %s", file, e.Cause, next)
+}
+
+// checkText returns why the text of a record cannot be sent, if so.
+func checkText(at Place, text []byte, encoding textfile.Encoding) error {
+	problem := textProblem(text, encoding)
+	if problem == "" {
+		return nil
+	}
+	return &RejectedError{Place: at, Reason: problem}
+}
+
+// textProblem returns what in a text is not text; empty: nothing.
+func textProblem(text []byte, encoding textfile.Encoding) string {
+	if i := bytes.IndexByte(text, 0); i >= 0 {
+		return fmt.Sprintf("a NUL byte (byte %d)", i+1)
+	}
+	if utf8.Valid(text) {
+		return ""
+	}
+	at := 0
+	for size := 0; at < len(text); at += size {
+		var r rune
+		if r, size = utf8.DecodeRune(text[at:]); r == utf8.RuneError && size == 1 {
+			break
 		}
 	}
+	return fmt.Sprintf("not %s (byte %d)", cmp.Or(encoding, textfile.UTF8), at+1)
+}
+
+// checkJSON returns why text is not JSON, if so.
+func checkJSON(text []byte) error {
+	if json.Valid(text) {
+		return nil
+	}
+	var v any
+	return fmt.Errorf("not JSON: %w", json.Unmarshal(text, &v))
 }
 
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
-
-// lines reads newline-delimited JSON.
-type lines struct {
-	in   *bufio.Reader
-	file string
-	line int
-}
-
-func (l *lines) next() (Record, error) {
-	for {
-		l.line++
-		at := Place{File: l.file, Unit: "line", Number: l.line}
-		text, size, err := readLine(l.in)
-		if err != nil && (!errors.Is(err, io.EOF) || size == 0) {
-			if !errors.Is(err, io.EOF) {
-				err = fmt.Errorf("%s: %w", at, err)
-			}
-			return Record{}, err
-		}
-		if size > MaxSize {
-			return Record{}, &TooLargeError{Place: at, Size: size}
-		}
-		text = bytes.TrimSpace(text)
-		if len(text) == 0 {
-			continue
-		}
-		if err := check(at, text); err != nil {
-			return Record{}, err
-		}
-		return Record{Place: at, Body: text}, nil
-	}
-}
 
 // readLine reads up to the end of the line and returns its text, or of a line
 // above the limit only its size.
@@ -161,10 +174,5 @@ func readLine(in *bufio.Reader) (text []byte, size int, err error) {
 	}
 }
 
-func check(at Place, text []byte) error {
-	if json.Valid(text) {
-		return nil
-	}
-	var v any
-	return fmt.Errorf("%s: not JSON: %w", at, json.Unmarshal(text, &v))
-}
+// blank reports whether there is nothing but white space.
+func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }

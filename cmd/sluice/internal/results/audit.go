@@ -3,11 +3,13 @@ package results
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/sluice-go/sluice/audit"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/term"
 )
 
 // shownFaults is how many runs of faulty events are printed. The JSON and the HTML page have all.
@@ -19,14 +21,14 @@ func Audit(out io.Writer, r *audit.Report) error {
 	if r.Effect != "" {
 		effect, ahead = "effect", "an effect beyond the checkpoint, which was read first: written since, or to be processed again"
 	}
-	table := term.NewTable("PARTITION", "HELD", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "LOST", "DUPLICATED", "EXPIRED", "STRAY")
+	table := term.NewTable("PARTITION", "HELD", "BEGAN", "CHECKPOINT", "WRITTEN", "DEAD LETTERS", "WAITING", "LOST", "DUPLICATED", "EXPIRED", "STRAY")
 	for i := range r.Partitions {
 		p := &r.Partitions[i]
 		checkpoint := "none"
 		if p.Checkpoint >= 0 {
 			checkpoint = humanize.Count(p.Checkpoint)
 		}
-		cells := []string{p.ID, humanize.Count(p.Held), checkpoint, humanize.Count(p.Written), humanize.Count(p.DeadLetters), humanize.Count(p.Waiting)}
+		cells := []string{p.ID, humanize.Count(p.Held), began(p), checkpoint, humanize.Count(p.Written), humanize.Count(p.DeadLetters), humanize.Count(p.Waiting)}
 		for _, kind := range audit.FaultKinds {
 			cells = append(cells, humanize.Count(p.Faults[kind]))
 		}
@@ -54,7 +56,13 @@ func Audit(out io.Writer, r *audit.Report) error {
 		}
 	}
 	if n := r.Total.Skipped; n > 0 {
-		fmt.Fprintf(&b, "%s before the first %s or dead letter: the pipeline does not start at the earliest event.\n", humanize.Plural(n, "event is", "events are"), effect)
+		fmt.Fprintf(&b, "%s before the beginning that the checkpoint records, and not checked.\n", humanize.Plural(n, "event is", "events are"))
+	}
+	if n := r.Total.Earlier; n > 0 {
+		fmt.Fprintf(&b, "%s of events before the beginning.\n", humanize.Plural(n, effect+" or dead letter is", effect+"s or dead letters are"))
+	}
+	if n := r.Total.Removed; n > 0 {
+		fmt.Fprintf(&b, "%s from the beginning on, and not checked.\n", humanize.Plural(n, "event more was removed by retention", "events more were removed by retention"))
 	}
 	if n := r.Total.Deduplicated; n > 0 {
 		fmt.Fprintf(&b, "%s skipped by deduplication.\n", humanize.Plural(n, "message was", "messages were"))
@@ -62,8 +70,18 @@ func Audit(out io.Writer, r *audit.Report) error {
 	if n := r.Total.Unmatched; n > 0 {
 		fmt.Fprintf(&b, "%s no earlier message with the same id: their emitter's watermark is the only reason. If the emitting stage has not redriven them, check who may send to it (docs/security.md).\n", humanize.Plural(n, "of these has", "of these have"))
 	}
-	if n := r.Total.Unclear; n > 0 && r.Effect == "" {
-		fmt.Fprintf(&b, "%s no row and no dead letter, and may repeat an event that has passed retention, or has passed it during the audit.\n", humanize.Plural(n, "message has", "messages have"))
+	if n := r.Total.Unmatchable; n > 0 {
+		fmt.Fprintf(&b, "%s not compared with earlier ones: there are more ids than the audit remembers.\n", humanize.Plural(n, "of these was", "of these were"))
+	}
+	if r.Effect == "" {
+		for _, why := range slices.Sorted(maps.Keys(r.Total.UnclearWhy)) {
+			fmt.Fprintf(&b, "%s no row and no dead letter: %s.\n", humanize.Plural(r.Total.UnclearWhy[why], "event has", "events have"), why)
+		}
+	}
+	for i := range r.Partitions {
+		if p := &r.Partitions[i]; p.Doubt != "" {
+			fmt.Fprintf(&b, "Partition %s %s.\n", p.ID, p.Doubt)
+		}
 	}
 	if n := r.Total.Ahead; n > 0 {
 		fmt.Fprintf(&b, "%s %s.\n", humanize.Plural(n, "event has", "events have"), ahead)
@@ -72,4 +90,12 @@ func Audit(out io.Writer, r *audit.Report) error {
 	fmt.Fprintf(&b, "%s\nRead in %s, %s events/s.\n", r.Headline(), humanize.Span(r.Took), humanize.Count(int64(rate)))
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// began says where a partition began: the first event, and what chose it.
+func began(p *audit.Partition) string {
+	if !p.Began.Known() {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s %s", humanize.Count(max(p.Began.After+1, 0)), p.Began.How)
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func TestDatabasesThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
 	if _, _, err := openDatabase("sqlite:" + filepath.Join(t.TempDir(), "x.db")); err == nil || !strings.HasSuffix(err.Error(), "x.db: no such file or directory: has the pipeline run yet?") {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 const cosmosFile = `leases: {sql: "${DATABASE_URL}"}
@@ -72,6 +73,7 @@ func (w *cosmosWorld) remove(documents ...int) {
 // TestLostDocuments: exactly the documents that are missing are reported as lost, beside what is in
 // flight and what is a dead letter, with the account's faults on.
 func TestLostDocuments(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
 	w.send(0, 600)
 	w.hub.Append("1", &sluice.Event{Body: []byte(`{"key":"k"}`), Enqueued: time.Now()}) // a dead letter
@@ -101,6 +103,7 @@ func TestLostDocuments(t *testing.T) {
 // TestConditionalDocuments: an older document is a lost event, one of another program is not
 // decidable, and an event with both a document and a dead letter is duplicated.
 func TestConditionalDocuments(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile+"    conditional: true\n")
 	w.send(0, 40)
 	w.hub.Append("0", &sluice.Event{Body: []byte(`{"id":"d4","key":"k4","again":true}`), Enqueued: time.Now()}) // 20, replaces 2
@@ -128,6 +131,7 @@ func TestConditionalDocuments(t *testing.T) {
 
 // TestSharedDocuments: without a record of the event, a document does not show which event wrote it.
 func TestSharedDocuments(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
 	w.send(0, 10)
 	w.send(0, 4)
@@ -137,6 +141,7 @@ func TestSharedDocuments(t *testing.T) {
 
 // TestCompressedBodies: documents are found by the bodies as the pipeline decodes them.
 func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
 	file := strings.Replace(source, "  start:", "  format: {compression: gzip}\n  start:", 1) + cosmosFile
 	w.parse(file)
@@ -155,6 +160,7 @@ func TestCompressedBodies(t *testing.T) {
 // TestExpiredDocuments: a missing document whose time to live has passed may have expired, one whose time has
 // not passed is lost.
 func TestExpiredDocuments(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
 	for i, at := range []time.Time{time.Now().Add(-2 * time.Hour), time.Now(), time.Now().Add(-2 * time.Hour)} {
 		body := fmt.Sprintf(`{"id":"d%d","key":"k%d"}`, i, i)
@@ -181,6 +187,8 @@ func TestExpiredDocuments(t *testing.T) {
 
 // TestDocumentsAtARate: reading keeps to the request units that it may use.
 func TestDocumentsAtARate(t *testing.T) {
+	t.Parallel()
+	need.RealTime(t)
 	w := newCosmosWorld(t, cosmosFile)
 	w.send(0, 1000)
 	w.run()
@@ -202,6 +210,7 @@ func TestDocumentsAtARate(t *testing.T) {
 
 // TestUnreachableAccount: an account that does not answer is an error, and no loss.
 func TestUnreachableAccount(t *testing.T) {
+	t.Parallel()
 	w := newCosmosWorld(t, cosmosFile)
 	w.send(0, 4)
 	w.run()

@@ -30,6 +30,7 @@ target:
 // TestStatement: with a query for the events whose effect is there, what is missing is lost and what is
 // there twice is duplicated; without, it cannot be decided.
 func TestStatement(t *testing.T) {
+	t.Parallel()
 	for _, query := range []string{"", "    audit: {query: 'SELECT s FROM done WHERE p = :partition'}\n"} {
 		w := newWorld(t, statementFile+query)
 		exec(t, w.database, `CREATE TABLE done (p text, s integer, n integer)`)
@@ -81,6 +82,7 @@ target:
 
 // TestHTTP: as TestStatement, for a receiver that keeps identities.
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	url, database := receiver(t)
 	w := newWorld(t, httpFile+"    audit: {database: 'sqlite:"+database+"', query: SELECT CAST(id AS INTEGER) FROM received WHERE source = :source}\n", "TARGET_URL="+url)
 	w.send(0, 40)

@@ -208,3 +208,8 @@ func (v *askingView) Find(ctx context.Context, events []*sluice.Event) ([]audit.
 func (v *askingView) IsDeadLetter(ctx context.Context, sequence int64) (bool, error) {
 	return v.isDeadLetter(ctx, sequence)
 }
+
+// Groups implements [driver.GroupLister]: the pipeline has been opened, and knows its group.
+func (l *storeLedger) Groups(context.Context, sluice.Group) ([]sluice.Group, error) {
+	return []sluice.Group{l.parts.Group}, nil
+}

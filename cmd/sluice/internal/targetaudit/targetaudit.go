@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -26,7 +27,7 @@ type Config struct {
 	Subscription string
 	// RU is the most request units a second that the audit may use, if the target is in Cosmos DB.
 	RU int
-	// Audit has the settings of the report. Run sets Start, StampsFrom, Filter, Effect and MayRepeat.
+	// Audit has the settings of the report. Run sets StampsFrom, Filter, Effect and MayRepeat.
 	Audit audit.Config
 }
 
@@ -54,7 +55,7 @@ func run(ctx context.Context, p *pipeline.Pipeline, source pipeline.Source, cfg 
 			_ = end(closing)
 		}
 	}()
-	a.cfg.Audit.Start, a.cfg.Audit.StampsFrom = p.Start(), p.StampsFrom()
+	a.cfg.Audit.StampsFrom = p.StampsFrom()
 	if p.Filter() != nil {
 		a.cfg.Audit.Filter = p.Handles
 	}
@@ -69,6 +70,11 @@ func run(ctx context.Context, p *pipeline.Pipeline, source pipeline.Source, cfg 
 			return nil, err
 		}
 		group.Namespace = topic.Namespace
+	}
+	if p.System == pipeline.EventHubs {
+		if group, err = driver.Spelling(ctx, group, ledger); err != nil {
+			return nil, err
+		}
 	}
 	if report, err = audit.Run(ctx, source, ledger, group, &a.cfg.Audit); err == nil && a.notes != nil {
 		report.Notes = a.notes()
@@ -172,11 +178,15 @@ func (a *runner) listIdentities(ledger *storeLedger) error {
 }
 
 // sharedNote says how many documents cannot show which event wrote them.
-func sharedNote(n int64) []string {
-	if n == 0 {
+func sharedNote(n int64, atLeast bool) []string {
+	some := ""
+	switch {
+	case atLeast:
+		some = "at least "
+	case n == 0:
 		return nil
 	}
-	return []string{fmt.Sprintf("%d with the id of an earlier event's document (which of them wrote it is not recorded: conditional: true records it)", n)}
+	return []string{fmt.Sprintf("%s%d with the id of an earlier event's document (which of them wrote it is not recorded: conditional: true records it)", some, n)}
 }
 
 var _ audit.Ledger = (*storeLedger)(nil)

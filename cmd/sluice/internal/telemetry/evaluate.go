@@ -13,9 +13,9 @@ type Verdict string
 
 // The verdicts.
 const (
-	Neither   Verdict = "neither"    // the rate is steady, and nothing is lost
+	Neither   Verdict = "neither"    // the recorded rate is the same, and nothing is lost
 	Sampling  Verdict = "sampling"   // the rate changed, and nothing is lost
-	Loss      Verdict = "loss"       // the rate is steady, and events are missing
+	Loss      Verdict = "loss"       // the recorded rate is the same, and events are missing
 	Both      Verdict = "both"       // the rate changed, and events are missing
 	Undecided Verdict = "can't tell" // the days differ too much to exclude a loss that matters
 )
@@ -33,24 +33,15 @@ type Config struct {
 }
 
 const (
-	// level is the rate of false alarms: how often a loss is found where there is
-	// none, and as often a gain.
+	// level is how often a loss is found on the day of a change where there is none.
 	level = 0.005
-	// outlierLevel is how often a day stands out by chance.
-	outlierLevel = 0.01
-	// shortLevel is how often a day falls short of the reference by chance.
-	shortLevel = 0.001
-	// leastSide is how many days a step needs on either side.
-	leastSide = 3
-	// leastLoss is the loss below which a difference to the reference says
-	// nothing: clocks and borders of days differ.
-	leastLoss = 0.005
-	// borders is by how much a day's sum may differ from the reference's because
-	// an event near midnight is another day's there (a standard deviation).
-	borders = 0.002
-	// noise is the least relative standard deviation of a day that is used: a
-	// smaller one is taken for chance.
-	noise = 0.0005
+	// searchLevel is the same for all other days together.
+	searchLevel = 0.001
+	// leastSide is how many days there are on either side of a day without a change: a week, so
+	// that a weekend or a holiday is no step.
+	leastSide = 7
+	// leastOdd is by how much a day differs that may be a holiday.
+	leastOdd = 0.25
 	// maxDays bounds the time that a verdict takes: three years.
 	maxDays = 1100
 )
@@ -61,21 +52,10 @@ type LeftOut struct {
 	Why string
 }
 
-// Short is a day that by itself falls short of the reference.
+// Short is a day that by itself differs from what is expected.
 type Short struct {
 	Day    time.Time
 	Change float64 // relative: -1 is all
-}
-
-// Step is a lasting change of the weighted sum.
-type Step struct {
-	Day       time.Time // the first day of it; zero: all days
-	Change    float64   // relative: -0.2 means a fifth less
-	Low, High float64   // the 95 % confidence interval of Change
-	// WideLow and WideHigh are the 99.5 % interval, for the headline: a step is reported only if it is
-	// large, so of those that are reported the 95 % interval is too narrow too often.
-	WideLow, WideHigh float64
-	P                 float64 // how often a change as large appears by chance, corrected for the days tried
 }
 
 // Report is what an audit found.
@@ -84,25 +64,24 @@ type Report struct {
 	Days    []*Bin // the same by days
 	Changes []RateChange
 	LeftOut []LeftOut
-	// Weekdays are the factors that the days of the week have of the mean, from
-	// Sunday on; nil if there are too few days, or there is a reference.
-	Weekdays []float64
-	// Spread is by how much days vary for no known reason, relative (a standard
-	// deviation); with a reference, as a multiple of what the sampling explains.
+	// Spread is by how much days vary beyond sampling noise, relative (a standard deviation).
 	Spread float64
-	// Step is the lasting change seen, nil if there is none.
+	// Step is the change of the weighted sums on the day of the largest change of the rate, or
+	// the loss that was found; nil if nothing could be compared.
 	Step *Step
+	Lost bool // Step is a loss: all of its interval is
+	// Odd is the day that differs most from the others of its weekday, if it does so by much; nil:
+	// none.
+	Odd *Short
 	// Short are days that fall short of the reference by themselves.
 	Short []Short
 	// Beyond is how many days of the reference come after the last item.
 	Beyond int
-	// Unseen is the largest loss that can't be excluded with 95 % confidence;
-	// 1 if nothing can.
-	Unseen float64
-	// Found is the least loss that is found about nine times in ten in days like
-	// these; 1 if none is.
-	Found    float64
-	Suspect  int64 // items that gave their sampling rate, but itemCount 1
+	// Empty is how many days without items count as days: so few are usual that chance explains it.
+	Empty int
+	// Unseen is the largest loss that can't be excluded; 1 if nothing can.
+	Unseen   float64
+	Suspect  int64 // items whose itemCount contradicts their sampling rate
 	Drift    bool  // a steady drift explains the days better than a step
 	Verdict  Verdict
 	Referred bool // a reference was compared with
@@ -120,7 +99,7 @@ func (s *Series) Evaluate(cfg *Config) (*Report, error) {
 	if len(all) == 0 {
 		return nil, errors.New("no item counts: look at the names of event and measurement")
 	}
-	r := &Report{Bins: s.Bins(), Referred: c.Reference != nil, Unseen: 1, Found: 1}
+	r := &Report{Bins: s.Bins(), Referred: c.Reference != nil, Unseen: 1}
 	days := r.choose(all, s.zone, &c)
 	if len(days) > maxDays {
 		return nil, fmt.Errorf("it is of %d days: take %d or fewer at a time", len(days), maxDays)
@@ -128,9 +107,9 @@ func (s *Series) Evaluate(cfg *Config) (*Report, error) {
 	for _, d := range r.Days {
 		r.Suspect += d.Suspect
 	}
-	r.Changes = rateChanges(days)
+	r.Changes = rateChanges(r.Days) // a rate is a fact on a day that is left out, too
 	if c.Reference != nil {
-		r.compare(days, &c)
+		r.refer(days, &c)
 	} else {
 		r.seek(days)
 	}
@@ -144,13 +123,16 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 	for _, h := range c.Holidays {
 		holiday[midnightOf(h, zone)] = true
 	}
-	first := all[0].Start
+	first, few := all[0].Start, scarce(all)
 	for i, d := range all {
-		at := first.AddDate(0, 0, i)
-		leave := func(why string) { r.LeftOut = append(r.LeftOut, LeftOut{at, why}) }
+		day := first.AddDate(0, 0, i)
+		leave := func(why string) { r.LeftOut = append(r.LeftOut, LeftOut{day, why}) }
 		if d == nil {
-			if c.Reference[at] > 0 && !holiday[at] {
-				r.Short = append(r.Short, Short{at, -1})
+			if holiday[day] {
+				leave("holiday")
+			} else if c.Reference[day] > 0 || c.Reference == nil && few[day.Weekday()] {
+				days = append(days, &Bin{Start: day})
+				r.Empty++
 			} else {
 				leave("no items")
 			}
@@ -158,7 +140,7 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 		}
 		r.Days = append(r.Days, d)
 		switch {
-		case holiday[at]:
+		case holiday[day]:
 			leave("holiday")
 		case i == 0 && beginsLate(all):
 			leave("begins at " + d.First.In(zone).Format("15:04"))
@@ -166,20 +148,38 @@ func (r *Report) choose(all []*Bin, zone *time.Location, c *Config) (days []*Bin
 			leave("ends at " + d.Last.In(zone).Format("15:04"))
 		case d.Weighted <= 0 || d.Items <= 0 || d.Weight <= 0:
 			leave("its sum is not positive")
-		case c.Reference != nil && c.Reference[at] <= 0:
+		case c.Reference != nil && c.Reference[day] <= 0:
 			leave("no reference")
 		default:
 			days = append(days, d)
 		}
 	}
 	last := first.AddDate(0, 0, len(all)-1)
-	for at, count := range c.Reference {
-		if at.After(last) && count > 0 {
+	for day, count := range c.Reference {
+		if day.After(last) && count > 0 {
 			r.Beyond++
 		}
 	}
 	return days
 }
+
+// scarce reports of each weekday whether its days have so few items that one without any is chance.
+func scarce(all []*Bin) (few [7]bool) {
+	var items, days [7]float64
+	for _, d := range all {
+		if d != nil {
+			items[d.Start.Weekday()] += float64(d.Items)
+			days[d.Start.Weekday()]++
+		}
+	}
+	for weekday := range few {
+		few[weekday] = items[weekday] > 0 && items[weekday] < fewItems*days[weekday]
+	}
+	return few
+}
+
+// fewItems are the fewest a day of which chance leaves none in one of 20,000 days.
+const fewItems = 10
 
 // slack is how much later than usual a day's items may begin, or earlier end,
 // for the day to count as whole.
@@ -224,9 +224,52 @@ func (r *Report) verdict(tolerance float64) Verdict {
 }
 
 // lost reports whether a loss was found.
-func (r *Report) lost() bool {
-	return r.Step != nil && r.Step.Change < 0 || len(r.Short) > 0
+func (r *Report) lost() bool { return r.Lost || len(r.Short) > 0 }
+
+// seek looks for a loss in the weighted sums, on the day of the largest change of the rate, and if
+// there is none, on all others that have a week on either side.
+func (r *Report) seek(days []*Bin) {
+	var change time.Time
+	if len(r.Changes) > 0 {
+		change = largest(r.Changes).Day
+		known, ok := compare(days, change)
+		if ok {
+			r.conclude(known, level)
+		}
+		if r.Lost || r.Drift {
+			return
+		}
+	}
+	var found *comparison
+	unseen, tries := 0.0, len(days)-2*leastSide+1
+	for i := leastSide; i <= len(days)-leastSide; i++ {
+		c, ok := compare(days, days[i].Start)
+		if !ok {
+			unseen = 1
+			continue
+		}
+		unseen = max(unseen, -c.step(level).Low)
+		if c.step(searchLevel/float64(tries)).High < 0 && (found == nil || c.score() < found.score()) {
+			found = c
+		}
+	}
+	switch {
+	case found != nil:
+		r.conclude(found, searchLevel/float64(tries))
+	case change.IsZero() && tries > 0:
+		r.Unseen = unseen
+	}
 }
 
-// relative turns a difference of logarithms into a relative change.
-func relative(d float64) float64 { return math.Expm1(d) }
+// conclude reports a comparison.
+func (r *Report) conclude(c *comparison, level float64) {
+	r.Step, r.Spread = c.step(level), math.Sqrt(c.spread)
+	r.Unseen = -r.Step.Low
+	if r.Step.High < 0 {
+		r.Drift = c.drifts()
+		r.Lost = !r.Drift
+	}
+	if day, by := c.odd(); math.Abs(by) > leastOdd {
+		r.Odd = &Short{day, by}
+	}
+}

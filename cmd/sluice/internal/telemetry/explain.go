@@ -1,42 +1,90 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/humanize"
 )
 
 // Explain says in sentences what was found, the verdict first.
 func (r *Report) Explain() []string {
-	list := []string{r.headline()}
-	for _, c := range r.Changes {
-		list = append(list, c.String())
-	}
-	if len(r.Changes) == 0 && len(r.Days) > 0 {
-		list = append(list, fmt.Sprintf("The sampling rate is steady at %.3g %%.", sum(r.Days).Rate()))
-	}
-	if s := r.Step; s != nil {
-		list = append(list, s.sentence(r.Referred))
+	list := append([]string{r.headline()}, r.rates()...)
+	if r.Step != nil {
+		list = append(list, r.Step.sentence(r.Referred))
+		if r.Step.rounded() {
+			list = append(list, "itemCount is a whole number, and a rate of 67 % or more is 1: exact rates (the property microsoft.sample_rate) would narrow the interval.")
+		}
 	}
 	if r.Drift {
 		list = append(list, "The weighted sums drift from day to day rather than step: look for a trend of the business before looking for a loss.")
 	}
 	list = append(list, r.shortages()...)
-	if !r.Drift && !r.lost() && r.Unseen < 1 {
-		list = append(list, fmt.Sprintf("A loss of more than %.1f %% is excluded with 95 %% confidence; one of %.1f %% or more would have been found about nine times in ten.", 100*max(r.Unseen, 0), 100*r.Found))
-	}
 	if !r.Referred && r.Spread > 0 {
-		list = append(list, fmt.Sprintf("Days that should be alike differ by %.1f %%; a reference (how many events there were, unsampled) would show a smaller loss.", 100*r.Spread))
+		list = append(list, fmt.Sprintf("Days that should be alike differ by %.1f %% beyond sampling noise; a reference (how many events there were, unsampled) would show a smaller loss.", 100*r.Spread))
+	}
+	if o := r.Odd; o != nil {
+		day := o.Day.Format(time.DateOnly)
+		list = append(list, fmt.Sprintf("%s differs from its weekday by %+.0f %%: if it was a holiday, leave it out with --holiday %s.", day, 100*o.Change, day))
 	}
 	if r.Suspect > 0 {
-		list = append(list, fmt.Sprintf("Warning: %d items have itemCount 1 beside a sampling rate in microsoft.sample_rate; they were weighed by that rate. Queries that sum itemCount alone see a loss that there isn't.", r.Suspect))
+		list = append(list, fmt.Sprintf("Warning: %d items have an itemCount that contradicts their sampling rate in microsoft.sample_rate; an itemCount of 1 was weighed by the rate, any other counts, with the rate in the interval. Queries that sum itemCount alone can see a loss that there isn't.", r.Suspect))
+	}
+	if r.Empty > 0 {
+		list = append(list, fmt.Sprintf("Days without items that count as 0: %d.", r.Empty))
 	}
 	for _, l := range r.LeftOut {
 		list = append(list, fmt.Sprintf("%s is left out of the verdict: %s.", l.Day.Format(time.DateOnly), l.Why))
 	}
 	return list
+}
+
+// shownChanges is how many changes of the rate are listed one by one, the largest.
+const shownChanges = 5
+
+// rates are sentences about the recorded sampling rate. It is a fact, so nothing is tested.
+func (r *Report) rates() (list []string) {
+	if len(r.Changes) == 0 && strings.Contains(r.headline(), r.rate()) {
+		return nil
+	}
+	if len(r.Changes) == 0 {
+		return []string{"The recorded sampling rate is " + r.rate() + "."}
+	}
+	shown := slices.Clone(r.Changes)
+	if len(shown) > shownChanges {
+		slices.SortStableFunc(shown, func(a, b RateChange) int { return cmp.Compare(b.size(), a.size()) })
+		shown = shown[:shownChanges]
+		slices.SortFunc(shown, func(a, b RateChange) int { return a.Day.Compare(b.Day) })
+	}
+	for _, c := range shown {
+		list = append(list, c.String())
+	}
+	if rest := len(r.Changes) - len(shown); rest > 0 {
+		list = append(list, "And "+humanize.Plural(int64(rest), "smaller change", "smaller changes")+" of it.")
+	}
+	return list
+}
+
+// rate is the recorded rate where it does not change: on all days that have items.
+func (r *Report) rate() string {
+	low, high := math.Inf(1), 0.0
+	for _, d := range r.Days {
+		if rate := d.Rate(); rate > 0 {
+			low, high = min(low, rate), max(high, rate)
+		}
+	}
+	switch {
+	case high == 0:
+		return "not known"
+	case fmt.Sprintf("%.3g", low) == fmt.Sprintf("%.3g", high):
+		return fmt.Sprintf("%.3g %% on every day", low)
+	}
+	return fmt.Sprintf("between %.3g and %.3g %% on every day", low, high)
 }
 
 // shownShort is how many days with too few events are listed one by one.
@@ -59,102 +107,111 @@ func (r *Report) shortages() (list []string) {
 
 // headline says what is known, with its numbers.
 func (r *Report) headline() string {
-	sampled := len(r.Changes) > 0
 	switch r.Verdict {
-	case Sampling, Neither:
-		return r.cause() + "; a loss of " + percent(r.Unseen) + " or more is excluded."
+	case Sampling:
+		return r.cause("explains") + "; a loss of " + percent(r.Unseen) + " or more is excluded."
+	case Neither:
+		return "The recorded sampling rate is " + r.rate() + ", and a loss of " + percent(r.Unseen) + " or more is excluded."
 	case Loss, Both:
-		return r.missing(sampled)
+		return r.missing()
 	}
 	switch {
 	case r.Drift:
 		return "Can't tell: the days drift."
 	case r.Unseen >= 1:
-		return "Can't tell: there are too few days to exclude any loss."
+		return "Can't tell: there are too few days or items to exclude any loss" + r.known() + "."
 	case r.Beyond == 1:
 		return "Can't tell: the reference has a day after the last item; ask for the same days."
 	case r.Beyond > 1:
 		return fmt.Sprintf("Can't tell: the reference has %d days after the last item; ask for the same days.", r.Beyond)
+	case len(r.Changes) > 0:
+		return r.cause("can explain") + "; " + r.unseen()
 	}
-	return r.cause() + "; a loss under " + percent(r.Unseen) + " can't be excluded."
+	return "The recorded sampling rate is " + r.rate() + "; " + r.unseen()
 }
 
-// cause says what the sampling rate explains.
-func (r *Report) cause() string {
+// unseen says which loss can't be excluded.
+func (r *Report) unseen() string {
+	text := "a loss under " + percent(r.Unseen) + " can't be excluded"
+	if r.Step != nil && r.Step.rounded() && r.Unseen == -r.Step.Low {
+		return text + " (under " + percent(-r.Step.NoiseLow) + " if each itemCount is exact)."
+	}
+	return text + "."
+}
+
+// known is the change of the rate, which is known where nothing else is.
+func (r *Report) known() string {
 	if len(r.Changes) == 0 {
-		return "The sampling rate is steady, and so are the weighted sums as far as the days show"
+		return ""
 	}
-	if first, last := r.Changes[0], r.Changes[len(r.Changes)-1]; last.After > first.Before {
-		return "Sampling explains the rise"
+	return "; the recorded sampling rate went " + largest(r.Changes).span()
+}
+
+// cause says what the change of the rate explains.
+func (r *Report) cause(verb string) string {
+	c := largest(r.Changes)
+	what := "drop"
+	if c.After > c.Before {
+		what = "rise"
 	}
-	return "Sampling explains the drop"
+	return fmt.Sprintf("Sampling %s the %s (%s)", verb, what, c.span())
 }
 
 // missing says how much is missing.
-func (r *Report) missing(sampled bool) string {
-	why := "sampling doesn't explain it: its rate is steady."
-	if sampled {
-		why = "sampling explains the rest of the change."
+func (r *Report) missing() string {
+	why := "sampling doesn't explain it: its recorded rate is " + r.rate() + "."
+	if len(r.Changes) > 0 {
+		why = "sampling explains the rest of the change (" + largest(r.Changes).span() + ")."
 	}
-	if s := r.Step; s != nil && s.Change < 0 {
-		return fmt.Sprintf("About %.1f %% of the events are missing (99.5 %% interval %.1f to %.1f %%); %s", -100*s.Change, max(0, -100*s.WideHigh), -100*s.WideLow, why)
+	if s := r.Step; r.Lost {
+		return fmt.Sprintf("About %.1f %% of the events are missing (99 %% interval %.1f to %.1f %%); %s", -100*s.Change, max(0, -100*s.High), -100*s.Low, why)
 	}
-	days := "1 day"
-	if n := len(r.Short); n > 1 {
-		days = fmt.Sprintf("%d days", n)
-	}
-	return fmt.Sprintf("Events are missing on %s; %s", days, why)
+	return fmt.Sprintf("Events are missing on %s; %s", humanize.Plural(int64(len(r.Short)), "day", "days"), why)
 }
 
 // percent is a share as text, rounded up: what is said of it holds for the text too.
 func percent(share float64) string {
-	at := math.Ceil(1000*max(share, 0)) / 10
-	if at >= 10 {
-		at = math.Ceil(at)
+	tenths := math.Ceil(1000*max(share, 0)) / 10
+	if tenths >= 10 {
+		tenths = math.Ceil(tenths)
 	}
-	return strconv.FormatFloat(at, 'f', -1, 64) + " %"
+	return strconv.FormatFloat(tenths, 'f', -1, 64) + " %"
+}
+
+// span is a change of the rate with its day.
+func (c RateChange) span() string {
+	return fmt.Sprintf("from %.3g %% to %.3g %% on %s", c.Before, c.After, c.Day.Format(time.DateOnly))
 }
 
 // String is a sentence.
-func (c *RateChange) String() string {
-	text := fmt.Sprintf("The sampling rate went from %.3g %% to %.3g %% on %s (%s).", c.Before, c.After, c.Day.Format(time.DateOnly), confidence(c.P))
-	if len(c.Came) > 0 {
-		text += " SDK " + strings.Join(c.Came, ", ") + " came that day"
-		if len(c.Went) > 0 {
-			text += ", in place of " + strings.Join(c.Went, ", ")
-		}
-		text += "."
+func (c RateChange) String() string {
+	text := fmt.Sprintf("The recorded sampling rate went %s (%+.0f %%).", c.span(), 100*(c.After/c.Before-1))
+	switch {
+	case len(c.Came) > 0 && len(c.Went) > 0:
+		return text + " SDK " + strings.Join(c.Came, ", ") + " came that day, in place of " + strings.Join(c.Went, ", ") + "."
+	case len(c.Came) > 0:
+		return text + " SDK " + strings.Join(c.Came, ", ") + " came that day."
+	case len(c.Versions) > 0:
+		return text + " No SDK came that day: it is " + strings.Join(c.Versions, ", ") + "."
 	}
-	return text
+	return text + " No version of an SDK is recorded."
 }
+
+// rounded reports whether the rounding of itemCount widens the interval.
+func (s *Step) rounded() bool { return s.Low != s.NoiseLow || s.High != s.NoiseHigh }
 
 func (s *Step) sentence(referred bool) string {
-	what, direction := "The weighted sum", "fell"
-	if s.Change > 0 {
-		direction = "rose"
-	}
-	since := "on " + s.Day.Format(time.DateOnly)
+	text := "The weighted sum changed by %+.1f %% on %s"
+	day := s.Day.Format(time.DateOnly)
 	if referred {
-		what, direction = "Against the reference the weighted sum", "is short"
-		since = "from " + s.Day.Format(time.DateOnly) + " on"
+		text = "Against the reference the weighted sum differs by %+.1f %% from %s on"
 		if s.Day.IsZero() {
-			since = "from the first day on"
+			day = "the first day"
 		}
 	}
-	least, most := abs(s.High), abs(s.Low)
-	if s.Change > 0 {
-		least, most = most, least
+	text = fmt.Sprintf(text+" (99 %% interval %+.1f to %+.1f %% with sampling noise and the days' variation", 100*s.Change, day, 100*s.NoiseLow, 100*s.NoiseHigh)
+	if s.rounded() {
+		text += fmt.Sprintf("; %+.1f to %+.1f %% with the rounding of itemCount too", 100*s.Low, 100*s.High)
 	}
-	return fmt.Sprintf("%s %s by %.1f %% %s (95 %% interval %.1f to %.1f %%; %s).",
-		what, direction, 100*abs(s.Change), since, 100*least, 100*most, confidence(s.P))
+	return text + ")."
 }
-
-// confidence returns the probability that it was not chance, as text.
-func confidence(p float64) string {
-	if p < 0.0002 {
-		return "confidence above 99.98 %"
-	}
-	return fmt.Sprintf("confidence %.2f %%", 100*(1-p))
-}
-
-func abs(x float64) float64 { return max(x, -x) }

@@ -9,9 +9,13 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/sluice-go/sluice/internal/textfile"
 )
 
 // Filter says which items of an export count.
@@ -34,15 +38,14 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns Err.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Read reads an export, CSV with a header or JSON lines, and calls add with the
-// items that count. The first character shows which format it is. CSV may have
-// semicolons or tabs instead of commas. Read stops at the first row that can't be
-// parsed ([*RowError]) and at add's first error. It ignores columns that it doesn't
-// know.
+// Read reads an export, CSV with a header or JSON lines, and calls add with the items that count.
+// The first character shows which format it is. CSV may have semicolons or tabs instead of commas,
+// and either may be compressed with gzip or zstd. Read stops at the first row that can't be parsed
+// ([*RowError]) and at add's first error. It ignores columns that it doesn't know.
 func Read(r io.Reader, filter Filter, add func(Item) error) error {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if mark, _ := in.Peek(3); bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
-		_, _ = in.Discard(3) // the portal's exports begin with a byte order mark
+	in, err := textfile.Open(r, textfile.UTF8)
+	if err != nil {
+		return err
 	}
 	for {
 		c, err := in.ReadByte()
@@ -57,12 +60,17 @@ func Read(r io.Reader, filter Filter, add func(Item) error) error {
 		if err := in.UnreadByte(); err != nil {
 			return err
 		}
-		if c == '{' {
+		switch c {
+		case '{':
 			return readLines(in, filter, add)
+		case '[':
+			return errors.New("a JSON array: write one object to a line, for example with jq -c '.[]'")
 		}
 		return readCSV(in, filter, add)
 	}
 }
+
+var errNotUTF8 = errors.New("not UTF-8: convert the export")
 
 func readLines(r io.Reader, filter Filter, add func(Item) error) error {
 	lines := bufio.NewScanner(r)
@@ -74,6 +82,9 @@ func readLines(r io.Reader, filter Filter, add func(Item) error) error {
 			continue
 		}
 		row++
+		if !utf8.Valid(line) {
+			return &RowError{row, errNotUTF8}
+		}
 		var object map[string]any
 		if err := json.Unmarshal(line, &object); err != nil {
 			return &RowError{row, fmt.Errorf("not a JSON object: %w", err)}
@@ -112,6 +123,9 @@ func readCSV(r *bufio.Reader, filter Filter, add func(Item) error) error {
 		}
 		if err != nil {
 			return &RowError{row, err}
+		}
+		if slices.ContainsFunc(record, func(value string) bool { return !utf8.ValidString(value) }) {
+			return &RowError{row, errNotUTF8}
 		}
 		f := fields{}
 		for i, value := range record {
@@ -165,7 +179,9 @@ var names = map[string]string{
 	"custommeasurements": "measurements", "measurements": "measurements",
 	"customdimensions": "properties", "properties": "properties",
 	"value": "value", "valuesum": "value",
-	"items": "items", "raw": "raw", "weight": "weight", "weighted": "weighted", "suspect": "suspect",
+	"microsoft.sample_rate": "rate",
+	"items":                 "items", "raw": "raw", "weight": "weight", "weighted": "weighted", "suspect": "suspect",
+	"low": "low", "high": "high", "squares": "squares",
 }
 
 // set keeps a value whose column is known, if it is there; of the name also
@@ -203,29 +219,43 @@ func (f fields) yield(filter Filter, add func(Item) error) error {
 	switch {
 	case err != nil:
 		return err
-	case count < 1 && rate <= 0:
+	case count < 1 && !(rate > 0 && rate <= 100):
 		return errors.New("it has no itemCount of 1 or more: without one, sampling looks like loss")
 	}
 	return add(single(at, value, count, rate, sdk))
 }
 
-// summed is a row that sums items up.
+// summed is a row that sums items up. Of low, high and squares there are all or none.
 func (f fields) summed(at time.Time, sdk string, add func(Item) error) error {
-	var n [5]float64
-	for i, name := range []string{"items", "raw", "weight", "weighted", "suspect"} {
-		fallback := math.NaN()
-		if name == "suspect" {
-			fallback = 0
-		}
-		var err error
-		if n[i], err = f.number(name, fallback); err != nil {
+	n := map[string]float64{}
+	for _, name := range []string{"items", "raw", "weight", "weighted", "suspect", "low", "high", "squares"} {
+		value, err := f.number(name, math.NaN())
+		if err != nil {
 			return err
 		}
-		if math.IsNaN(n[i]) {
+		n[name] = value
+	}
+	for _, name := range []string{"items", "raw", "weight", "weighted"} {
+		if math.IsNaN(n[name]) {
 			return fmt.Errorf("column %s is missing: rows that sum items up have items, raw, weight and weighted", name)
 		}
 	}
-	return add(Item{Time: at, Items: int64(n[0]), Raw: n[1], Weight: n[2], Weighted: n[3], Suspect: int64(n[4]), SDK: sdk})
+	it := Item{
+		Time: at, Items: int64(n["items"]), Raw: n["raw"], Weight: n["weight"], Weighted: n["weighted"],
+		Low: n["low"], High: n["high"], Squares: n["squares"], SDK: sdk,
+	}
+	if _, found := f["suspect"]; found {
+		it.Suspect = int64(n["suspect"])
+	}
+	switch sum := it.Low + it.High + it.Squares; {
+	case math.IsNaN(it.Low) && math.IsNaN(it.High) && math.IsNaN(it.Squares):
+		it.roughly()
+	case math.IsNaN(sum):
+		return errors.New("of the columns low, high and squares there are some: return all three, or none")
+	case it.Low > it.Weighted*(1+1e-9) || it.High < it.Weighted*(1-1e-9):
+		return fmt.Errorf("weighted %v is not between low %v and high %v", it.Weighted, it.Low, it.High)
+	}
+	return add(it)
 }
 
 // value is the measurement, and whether the item has it.
@@ -252,13 +282,20 @@ func (f fields) value(measurement string) (float64, bool, error) {
 	return n, true, nil
 }
 
-// rate is the rate that the exporter left in the properties, 0 if it didn't.
+// rate is the rate that the exporter left in the properties or in a column, 0 if it didn't.
 func (f fields) rate() (float64, error) {
 	list, err := f.object("properties")
-	if err != nil || list["microsoft.sample_rate"] == nil {
+	if err != nil {
 		return 0, err
 	}
-	rate, err := number(list["microsoft.sample_rate"])
+	recorded := list["microsoft.sample_rate"]
+	if recorded == nil {
+		recorded = f["rate"]
+	}
+	if recorded == nil {
+		return 0, nil
+	}
+	rate, err := number(recorded)
 	if err != nil {
 		return 0, fmt.Errorf("microsoft.sample_rate: %w", err)
 	}

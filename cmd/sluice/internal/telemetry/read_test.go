@@ -52,7 +52,7 @@ func TestReadBothSchemas(t *testing.T) {
 `,
 	} {
 		items, err := read(t, text, filter)
-		want := telemetry.Item{Time: at, Items: 1, Raw: 20, Weight: 4, Weighted: 80, SDK: "dotnet:2.22.0"}
+		want := telemetry.Item{Time: at, Items: 1, Raw: 20, Weight: 4, Weighted: 80, Low: 70, High: 90, Squares: 6400, SDK: "dotnet:2.22.0"}
 		if err != nil || len(items) != 1 || !items[0].Time.Equal(at) {
 			t.Errorf("%s: %+v, %v", name, items, err)
 			continue
@@ -63,21 +63,50 @@ func TestReadBothSchemas(t *testing.T) {
 	}
 }
 
-// TestReadRateBesideItemCountOne is what exporters write that sample and say
-// itemCount 1.
-func TestReadRateBesideItemCountOne(t *testing.T) {
-	text := `{"timestamp": "2025-04-21", "itemCount": 1, "customDimensions": {"microsoft.sample_rate": "25"}}
-{"timestamp": "2025-04-21", "itemCount": 4, "customDimensions": {"microsoft.sample_rate": 25}}
-{"timestamp": "2025-04-21", "customDimensions": "{\"microsoft.sample_rate\": 100}"}
-`
-	items, err := read(t, text, telemetry.Filter{})
-	if err != nil || len(items) != 3 {
-		t.Fatalf("%v: %v", items, err)
-	}
-	for i, want := range []struct{ weight, suspect int64 }{{4, 1}, {4, 0}, {1, 0}} {
-		if items[i].Weight != float64(want.weight) || items[i].Suspect != want.suspect || items[i].Weighted != items[i].Weight {
-			t.Errorf("item %d: %+v", i, items[i])
+// TestReadWeighsByTheRate: the exact rate counts where itemCount does not contradict it, or is left
+// at 1 by an exporter that does not write it. Else itemCount counts, which is a whole number.
+func TestReadWeighsByTheRate(t *testing.T) {
+	for _, c := range []struct {
+		text              string
+		weight, low, high float64
+		suspect           int64
+	}{
+		{`"itemCount": 4`, 4, 3.5, 4.5, 0},
+		{`"itemCount": 1`, 1, 1, 1.5, 0},
+		{`"itemCount": 3, "customDimensions": {"microsoft.sample_rate": 40}`, 2.5, 2.5, 2.5, 0},
+		{`"itemCount": 3, "customDimensions": {"microsoft.sample_rate": "32"}`, 3.125, 3.125, 3.125, 0},
+		{`"itemCount": 3, "microsoft.sample_rate": 32`, 3.125, 3.125, 3.125, 0},
+		{`"itemCount": 1, "customDimensions": {"microsoft.sample_rate": 80}`, 1.25, 1.25, 1.25, 0},
+		{`"itemCount": 1, "customDimensions": {"microsoft.sample_rate": "25"}`, 4, 4, 4, 1},
+		{`"customDimensions": "{\"microsoft.sample_rate\": 25}"`, 4, 4, 4, 0},
+		{`"customDimensions": {"microsoft.sample_rate": 100}`, 1, 1, 1, 0},
+		{`"itemCount": 2, "customDimensions": {"microsoft.sample_rate": 25}`, 2, 1.5, 4, 1},
+		{`"itemCount": 4, "customDimensions": {"microsoft.sample_rate": 100}`, 4, 1, 4.5, 1},
+		{`"itemCount": 4, "customDimensions": {"microsoft.sample_rate": 0}`, 4, 3.5, 4.5, 0},
+		{`"itemCount": 4, "customDimensions": {"microsoft.sample_rate": 400}`, 4, 3.5, 4.5, 0},
+	} {
+		items, err := read(t, `{"timestamp": "2025-04-21", `+c.text+`, "customMeasurements": {"n": 10}}`, telemetry.Filter{Measurement: "n"})
+		if err != nil || len(items) != 1 {
+			t.Errorf("%s: %v, %v", c.text, items, err)
+			continue
 		}
+		want := telemetry.Item{
+			Time: items[0].Time, Items: 1, Raw: 10, Weight: c.weight, Weighted: 10 * c.weight,
+			Low: 10 * c.low, High: 10 * c.high, Squares: 100 * c.weight * c.weight, Suspect: c.suspect,
+		}
+		if items[0] != want {
+			t.Errorf("%s: %+v, want %+v", c.text, items[0], want)
+		}
+	}
+}
+
+// TestReadSums: rows that sum items up may say between which limits the sum is.
+func TestReadSums(t *testing.T) {
+	items, err := read(t, "time,items,raw,weight,weighted,low,high,squares,suspect\n2025-04-21,2,20,5,50,50,60,1300,1\n", telemetry.Filter{})
+	if want := (telemetry.Item{Items: 2, Raw: 20, Weight: 5, Weighted: 50, Low: 50, High: 60, Squares: 1300, Suspect: 1}); err != nil || len(items) != 1 {
+		t.Errorf("%+v, %v", items, err)
+	} else if want.Time = items[0].Time; items[0] != want {
+		t.Errorf("%+v, want %+v", items[0], want)
 	}
 }
 
@@ -97,6 +126,10 @@ func TestReadMistakes(t *testing.T) {
 		{"timestamp,customMeasurements\n2025-04-21,{x\n", "row 1: measurements: not a JSON object"},
 		{`{"timestamp": "2025-04-21", "customMeasurements": {"flights": "many"}}`, "row 1: measurement flights: many is not a number that can be summed"},
 		{"{\"timestamp\": \"2025-04-21\"}\n[1]\n", "row 2: not a JSON object"},
+		{"timestamp,itemCount,microsoft.sample_rate,value\n2025-04-21,0,400,1\n", "row 1: it has no itemCount of 1 or more"},
+		{"timestamp,itemCount,microsoft.sample_rate,value\n2025-04-21,0,some,1\n", "row 1: microsoft.sample_rate: some is not a number that can be summed"},
+		{"time,items,raw,weight,weighted,low\n2025-04-21,1,1,1,1,1\n", "row 1: of the columns low, high and squares there are some"},
+		{"time,items,raw,weight,weighted,low,high,squares\n2025-04-21,1,1,1,2,3,4,5\n", "row 1: weighted 2 is not between low 3 and high 4"},
 		{"timestamp,items,weighted\n2025-04-21,1,1\n", "row 1: column raw is missing"},
 		{"timestamp\n2025-04-21,1,1\n", "row 1: record on line 2: wrong number of fields"},
 		{"{\"a\":\"" + strings.Repeat("x", 1<<20) + "\"}", "row 1: longer than 1048576 bytes"},
@@ -146,4 +179,29 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReadRefusesWhatIsNotUnderstood names the input's format, or the row that is not text: a name
+// in another encoding would not count for its event.
+func TestReadRefusesWhatIsNotUnderstood(t *testing.T) {
+	header := "timestamp,name,itemCount\n"
+	row := "2025-04-21T08:00:00Z,imported,4\n"
+	far := strings.Repeat(row, 5000)
+	for _, c := range []struct{ name, in, want string }{
+		{"UTF-16", "\xff\xfet\x00i\x00m\x00e\x00", "UTF-16 (by its byte order mark)"},
+		{"workbook", "PK\x03\x04xl/workbook.xml", "an Excel workbook (.xlsx), which cannot be read"},
+		{"JSON array", `[{"timestamp":"2025-04-21","itemCount":1}]`, "a JSON array: write one object to a line"},
+		{"Latin-1", header + "2025-04-21,Gr\xf6\xdfe,4\n", "not UTF-8 (byte 0xF6 in line 2)"},
+		{"Latin-1 far behind", header + far + "2025-04-21,Gr\xf6\xdfe,4\n", "row 5001: not UTF-8"},
+		{"Latin-1 in a line", strings.Repeat("{\"timestamp\":\"2025-04-21\",\"itemCount\":4}\n", 5000) + "{\"name\":\"\xf6\",\"timestamp\":\"2025-04-21\",\"itemCount\":4}\n", "row 5001: not UTF-8"},
+	} {
+		if _, err := read(t, c.in, telemetry.Filter{Event: "imported"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
+	}
+	// A file that is too large was cut off, so that the last count had fewer digits.
+	long := "day,count\n" + strings.Repeat("2026-01-01,1000\n", 70_000)
+	if _, err := telemetry.ReadReference(strings.NewReader(long), time.UTC); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+		t.Errorf("a long reference: %v", err)
+	}
 }

@@ -31,15 +31,11 @@ func (r *Report) WriteHTML(w io.Writer, title string) error {
 	}{Title: title, Headline: sentences[0], Sentences: sentences[1:], Days: r.rows()}
 	for _, c := range Charts {
 		var b bytes.Buffer
-		if err := r.Draw(&b, c, "svg"); err != nil {
+		if err := r.Draw(&b, c); err != nil {
 			return err
 		}
 		// Only numbers and dates of our own are in the drawing.
-		svg := b.Bytes()
-		if i := bytes.Index(svg, []byte("<svg")); i > 0 {
-			svg = svg[i:]
-		}
-		data.Figures = append(data.Figures, figure{c.Title(), template.HTML(svg)})
+		data.Figures = append(data.Figures, figure{c.Title(), template.HTML(b.String())})
 	}
 	return report.Execute(w, data)
 }
@@ -52,6 +48,8 @@ type row struct {
 	Raw      float64  `json:"raw"`
 	Rate     float64  `json:"sampling_rate"`
 	Weighted float64  `json:"weighted"`
+	Low      float64  `json:"weighted_low"`
+	High     float64  `json:"weighted_high"`
 	SDKs     []string `json:"sdks,omitempty"`
 	LeftOut  string   `json:"left_out,omitempty"`
 }
@@ -65,7 +63,7 @@ func (r *Report) rows() []row {
 	for _, d := range r.Days {
 		x := row{
 			Day: d.Start.Format(time.DateOnly), Weekday: d.Start.Format("Mon"), Items: d.Items,
-			Raw: d.Raw, Rate: d.Rate(), Weighted: d.Weighted, LeftOut: why[d.Start],
+			Raw: d.Raw, Rate: d.Rate(), Weighted: d.Weighted, Low: d.Low, High: d.High, LeftOut: why[d.Start],
 		}
 		for name := range d.SDKs {
 			x.SDKs = append(x.SDKs, name)
@@ -83,13 +81,14 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Change float64 `json:"change"`
 		Low    float64 `json:"low"`
 		High   float64 `json:"high"`
-		P      float64 `json:"p"`
+		// Without the rounding of itemCount.
+		NoiseLow  float64 `json:"noise_low"`
+		NoiseHigh float64 `json:"noise_high"`
 	}
 	type change struct {
 		Day    string   `json:"day"`
 		Before float64  `json:"before"`
 		After  float64  `json:"after"`
-		P      float64  `json:"p"`
 		Came   []string `json:"sdk_came,omitempty"`
 		Went   []string `json:"sdk_went,omitempty"`
 	}
@@ -98,27 +97,25 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Change float64 `json:"change"`
 	}
 	data := struct {
-		Verdict  Verdict   `json:"verdict"`
-		Changes  []change  `json:"rate_changes"`
-		Step     *step     `json:"step,omitempty"`
-		Short    []short   `json:"days_short_of_the_reference,omitempty"`
-		Beyond   int       `json:"reference_days_after_the_last_item,omitempty"`
-		Unseen   float64   `json:"largest_loss_not_excluded"`
-		Found    float64   `json:"loss_found_nine_times_in_ten"`
-		Spread   float64   `json:"spread"`
-		Weekdays []float64 `json:"weekday_factors_from_sunday,omitempty"`
-		Suspect  int64     `json:"items_with_rate_but_item_count_1"`
-		Explain  []string  `json:"explanation"`
-		Days     []row     `json:"days"`
+		Verdict Verdict  `json:"verdict"`
+		Changes []change `json:"rate_changes"`
+		Step    *step    `json:"step,omitempty"`
+		Short   []short  `json:"days_short_of_the_reference,omitempty"`
+		Beyond  int      `json:"reference_days_after_the_last_item,omitempty"`
+		Unseen  float64  `json:"largest_loss_not_excluded"`
+		Spread  float64  `json:"spread"`
+		Suspect int64    `json:"items_whose_item_count_contradicts_their_rate"`
+		Explain []string `json:"explanation"`
+		Days    []row    `json:"days"`
 	}{
-		Verdict: r.Verdict, Changes: []change{}, Beyond: r.Beyond, Unseen: max(r.Unseen, 0), Found: r.Found, Spread: r.Spread, Weekdays: r.Weekdays,
+		Verdict: r.Verdict, Changes: []change{}, Beyond: r.Beyond, Unseen: max(r.Unseen, 0), Spread: r.Spread,
 		Suspect: r.Suspect, Explain: r.Explain(), Days: r.rows(),
 	}
 	for _, c := range r.Changes {
-		data.Changes = append(data.Changes, change{c.Day.Format(time.DateOnly), c.Before, c.After, c.P, c.Came, c.Went})
+		data.Changes = append(data.Changes, change{c.Day.Format(time.DateOnly), c.Before, c.After, c.Came, c.Went})
 	}
 	if s := r.Step; s != nil {
-		data.Step = &step{Change: s.Change, Low: s.Low, High: s.High, P: s.P}
+		data.Step = &step{Change: s.Change, Low: s.Low, High: s.High, NoiseLow: s.NoiseLow, NoiseHigh: s.NoiseHigh}
 		if !s.Day.IsZero() {
 			data.Step.Day = s.Day.Format(time.DateOnly)
 		}
@@ -127,7 +124,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		data.Short = append(data.Short, short{s.Day.Format(time.DateOnly), s.Change})
 	}
 	if r.Drift {
-		data.Unseen, data.Found = 1, 1
+		data.Unseen = 1
 	}
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

@@ -3,7 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"encoding/json"
-	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,15 +13,34 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
 )
 
-// TestReport writes the published case. With REPORT_DIR it leaves the files
-// there to be looked at.
+// TestReport writes what is found where sampling begins and a fifth is lost. With REPORT_DIR it
+// leaves the files there to be looked at.
 func TestReport(t *testing.T) {
-	r := published{volume: 50_000, spread: 0.05, sampled: true, loss: 0.2, holiday: 18}.judge(t, 7, false)
+	s, err := telemetry.NewSeries(24*time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 22 {
+		n, weight, sdk := 5000+float64(i*31%100), 1.0, "dotnet:2.21.0"
+		if i >= 14 {
+			n, weight, sdk = n*0.8/4, 4, "dotnet:2.22.0"
+		}
+		if i == 18 {
+			n /= 2
+		}
+		if err := s.Add(stored(time.Date(2025, 4, 7+i, 0, 0, 0, 0, time.UTC), math.Floor(n), weight, sdk)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := s.Evaluate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := strings.Join(r.Explain(), "\n")
 	for _, want := range []string{
-		"% of the events are missing (99.5 % interval ", "; sampling explains the rest of the change.",
-		"from 100 % to 30 % on 2025-04-21", "SDK dotnet:2.22.0 came that day, in place of dotnet:2.21.0.",
-		"The weighted sum fell by", "2025-04-25 is left out of the verdict: stands out alone",
+		"About 25.2 % of the events are missing (99 % interval ", "; sampling explains the rest of the change (from 100 % to 25 % on 2025-04-21).",
+		"The recorded sampling rate went from 100 % to 25 % on 2025-04-21 (-75 %). SDK dotnet:2.22.0 came that day, in place of dotnet:2.21.0.",
+		"The weighted sum changed by -25.2 % on 2025-04-21 (99 % interval ", "2025-04-25 differs from its weekday by -37 %: if it was a holiday, leave it out with --holiday 2025-04-25.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -42,21 +61,21 @@ func TestReport(t *testing.T) {
 		Days    []struct{ Day string }
 		Changes []struct{ Day string } `json:"rate_changes"`
 	}
-	if err := json.Unmarshal(plain.Bytes(), &back); err != nil || back.Verdict != "both" || len(back.Days) != setDays || len(back.Changes) != 1 {
+	if err := json.Unmarshal(plain.Bytes(), &back); err != nil || back.Verdict != "both" || len(back.Days) != 22 || len(back.Changes) != 1 {
 		t.Errorf("%v: %+v", err, back)
 	}
 	for _, c := range telemetry.Charts {
 		var b bytes.Buffer
-		if err := r.Draw(&b, c, "png"); err != nil {
+		if err := r.Draw(&b, c); err != nil {
 			t.Fatal(err)
 		}
 		if dir := os.Getenv("REPORT_DIR"); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, string(c)+".png"), b.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, string(c)+".svg"), b.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := png.Decode(&b); err != nil {
-			t.Errorf("%s: %v", c, err)
+		if !strings.Contains(b.String(), c.Title()) {
+			t.Errorf("%s is\n%.2000s", c, b.String())
 		}
 	}
 	if dir := os.Getenv("REPORT_DIR"); dir != "" {
@@ -80,7 +99,7 @@ func TestChartsGoByTheZonesDays(t *testing.T) {
 		}
 		for d := range 5 {
 			at := time.Date(2025, 7, 1+d, 12, 0, 0, 0, zone)
-			if err := s.Add(telemetry.Item{Time: at, Items: 10, Raw: 10, Weight: 10, Weighted: 10}); err != nil {
+			if err := s.Add(stored(at, 10, 1, "")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -89,7 +108,7 @@ func TestChartsGoByTheZonesDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b bytes.Buffer
-		if err := r.Draw(&b, telemetry.ChartRaw, "svg"); err != nil {
+		if err := r.Draw(&b, telemetry.ChartRaw); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

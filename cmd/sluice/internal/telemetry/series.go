@@ -13,8 +13,10 @@ type Bin struct {
 	Raw      float64
 	Weight   float64
 	Weighted float64
-	Suspect  int64
-	SDKs     map[string]int64 // items by the version of the SDK
+	// Low and High limit Weighted, and Squares are for its noise, as in an [Item].
+	Low, High, Squares float64
+	Suspect            int64
+	SDKs               map[string]int64 // items by the version of the SDK
 	// First and Last are the times of the first and the last item.
 	First, Last time.Time
 }
@@ -25,6 +27,36 @@ func (b *Bin) Rate() float64 {
 		return 0
 	}
 	return 100 * float64(b.Items) / b.Weight
+}
+
+// sum adds the sums of another bin.
+func (b *Bin) sum(o *Bin) {
+	b.Items += o.Items
+	b.Raw += o.Raw
+	b.Weight += o.Weight
+	b.Weighted += o.Weighted
+	b.Low += o.Low
+	b.High += o.High
+	b.Squares += o.Squares
+	b.Suspect += o.Suspect
+}
+
+// unit is the variance of Weighted by Weighted itself: an item that stands for w items adds w², as
+// events come at random (Poisson) and are kept at random.
+func (b *Bin) unit() float64 {
+	if !(b.Weighted > 0) {
+		return 0
+	}
+	return b.Squares / b.Weighted
+}
+
+// sampled is the part of that variance that sampling makes, where it is known how many events there
+// were: w² × (1-1/w) for an item (binomial).
+func (b *Bin) sampled() float64 {
+	if !(b.Weight > 0) {
+		return 0
+	}
+	return max(0, 1-float64(b.Items)/b.Weight)
 }
 
 const (
@@ -70,11 +102,10 @@ func (s *Series) Add(it Item) error {
 }
 
 func (b *Bin) add(it Item) {
-	b.Items += it.Items
-	b.Raw += it.Raw
-	b.Weight += it.Weight
-	b.Weighted += it.Weighted
-	b.Suspect += it.Suspect
+	b.sum(&Bin{
+		Items: it.Items, Raw: it.Raw, Weight: it.Weight, Weighted: it.Weighted,
+		Low: it.Low, High: it.High, Squares: it.Squares, Suspect: it.Suspect,
+	})
 	if it.Time.Before(b.First) {
 		b.First = it.Time
 	}
@@ -143,15 +174,14 @@ func (s *Series) days() []*Bin {
 
 // join adds what another bin holds.
 func (b *Bin) join(o *Bin) {
-	sdks := b.SDKs
-	b.add(Item{Time: o.First, Items: o.Items, Raw: o.Raw, Weight: o.Weight, Weighted: o.Weighted, Suspect: o.Suspect})
+	b.sum(o)
 	if o.Last.After(b.Last) {
 		b.Last = o.Last
 	}
 	for name, n := range o.SDKs {
-		if _, known := sdks[name]; !known && len(sdks) >= maxSDKs {
+		if _, known := b.SDKs[name]; !known && len(b.SDKs) >= maxSDKs {
 			name = "others"
 		}
-		sdks[name] += n
+		b.SDKs[name] += n
 	}
 }

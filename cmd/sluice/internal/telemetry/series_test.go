@@ -22,7 +22,7 @@ func TestBinsAreOfTheZone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Add(telemetry.Item{Time: when, Items: 1, Raw: 1, Weight: 1, Weighted: 1}); err != nil {
+		if err := s.Add(stored(when, 1, 1, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestPartialDaysAreLeftOut(t *testing.T) {
 		if at.Day() == 12 {
 			continue // an outage
 		}
-		if err := s.Add(telemetry.Item{Time: at, Items: 1, Raw: 1, Weight: 1, Weighted: 1}); err != nil {
+		if err := s.Add(stored(at, 20, 1, "")); err != nil {
 			t.Fatal(err)
 		}
 	}

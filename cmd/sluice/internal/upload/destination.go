@@ -3,6 +3,7 @@
 package upload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/sender"
@@ -53,13 +55,15 @@ type Destination struct {
 	ClaimOver int `json:"claim_check_over,omitempty"`
 	// WebSocket is how to connect. It is not in a report.
 	WebSocket WebSocket `json:"-"`
+	// Input says how the files are read.
+	Input records.Config `json:"input,omitzero"`
 	Properties
 }
 
 // DestinationFlags are the flags that say where and how records are sent, and that a report holds.
 var DestinationFlags = []string{"hub", "queue", "topic", "create", "key-field", "session-field",
 	"subject", "subject-field", "reply-to", "ttl", "scheduled-field", "correlation-field",
-	"claim-check", "claim-check-over"}
+	"content-type", "property", "property-field", "header", "claim-check", "claim-check-over", "encoding", "delimiter"}
 
 // Withheld stands for a connection string in a report, which would hold a key.
 const Withheld = "withheld"
@@ -305,9 +309,11 @@ func senderConfig() *sender.Config {
 	return &sender.Config{Spread: true, MaxWait: 50 * time.Millisecond, Attempts: 6, RetryMax: 5 * time.Second, DrainTimeout: 3 * time.Second}
 }
 
+const jsonType = "application/json"
+
 // message makes the message of a record.
 func (d *Destination) message(key string, body []byte) (sender.Message, error) {
-	m := sender.Message{Key: key, ContentType: "application/json", Body: body}
+	m := sender.Message{Key: key, ContentType: cmp.Or(d.ContentType, jsonType), Body: body}
 	if d.SessionField != "" {
 		m.Key, m.SessionID = "", key
 	}

@@ -3,7 +3,6 @@ package upload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 
@@ -19,8 +18,9 @@ type FeedConfig struct {
 	LongKeys bool
 	// Rate limits how many records are yielded per second. Default: no limit.
 	Rate float64
-	// TooLarge is called for each record that is too large to read, with its number. It is left out.
-	TooLarge func(*records.TooLargeError, int64)
+	// Rejected is called for each record that cannot be sent as it is, or has no key, with its
+	// number. It is left out.
+	Rejected func(*records.RejectedError, int64)
 	// Skip reports whether a record is left out, by its number. Default: none is.
 	Skip func(number int64) bool
 }
@@ -88,28 +88,28 @@ func (f *Feed) Records(ctx context.Context, in *records.Reader) iter.Seq2[Record
 func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) error {
 	for {
 		r, err := in.Next()
-		var large *records.TooLargeError
-		switch {
-		case errors.As(err, &large):
-			f.count++
-			if f.cfg.TooLarge != nil {
-				f.cfg.TooLarge(large, f.count)
+		var rejected *records.RejectedError
+		if err != nil && !errors.As(err, &rejected) {
+			if errors.Is(err, io.EOF) {
+				return nil
 			}
-			continue
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
 			return err
 		}
 		f.count++
-		if f.cfg.Skip != nil && f.cfg.Skip(f.count) {
-			continue
-		}
 		keyed := Record{Record: r, Position: f.count}
-		if f.cfg.KeyField != "" {
-			if keyed.Key, err = key(r.Body, f.cfg.KeyField, f.cfg.LongKeys); err != nil {
-				return fmt.Errorf("%s: %w", r.Place, err)
+		if rejected == nil {
+			if f.cfg.Skip != nil && f.cfg.Skip(f.count) {
+				continue
 			}
+			if keyed.Key, err = f.key(r.Body); err != nil {
+				rejected = &records.RejectedError{Place: r.Place, Reason: err.Error()}
+			}
+		}
+		if rejected != nil {
+			if f.cfg.Rejected != nil {
+				f.cfg.Rejected(rejected, f.count)
+			}
+			continue
 		}
 		if err := f.pace.Wait(ctx); err != nil {
 			return err
@@ -120,4 +120,11 @@ func (f *Feed) read(ctx context.Context, in *records.Reader, out chan<- Record) 
 			return ctx.Err()
 		}
 	}
+}
+
+func (f *Feed) key(body []byte) (string, error) {
+	if f.cfg.KeyField == "" {
+		return "", nil
+	}
+	return key(body, f.cfg.KeyField, f.cfg.LongKeys)
 }

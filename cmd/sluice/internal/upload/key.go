@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // maxKey is the length limit of a partition key of Event Hubs, and of a session id of Service
@@ -21,7 +24,7 @@ func key(body []byte, field string, long bool) (string, error) {
 	k, there, err := fieldText(object, field)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("key field %s %w: a key must be a string, a number or a boolean", field, err)
+		return "", fmt.Errorf("key field %s %w", field, err)
 	case !there:
 		return "", fmt.Errorf("key field %s is missing", field)
 	case k == "":
@@ -48,10 +51,50 @@ func fieldText(object map[string]json.RawMessage, field string) (text string, th
 	}
 	switch raw[0] {
 	case '{', '[':
-		return "", true, errors.New("is an object or an array")
+		return "", true, errors.New("is an object or an array: it must be a string, a number or a boolean")
 	case '"':
+		if unpaired(raw) {
+			return "", true, errors.New("has half of a surrogate pair, which is no character")
+		}
 		err := json.Unmarshal(raw, &text)
 		return text, true, err
 	}
 	return string(raw), true, nil
+}
+
+// unpaired reports whether a JSON string has an escaped half of a surrogate pair alone. The decoder
+// replaces each by the same character, so that different texts would become one.
+func unpaired(quoted []byte) bool {
+	for i := 0; i < len(quoted); i++ {
+		if quoted[i] != '\\' {
+			continue
+		}
+		i++
+		first, ok := escaped(quoted[i:])
+		if !ok {
+			continue
+		}
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		var second rune
+		if i+2 < len(quoted) && quoted[i+1] == '\\' {
+			second, _ = escaped(quoted[i+2:])
+		}
+		if utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// escaped returns the code unit of an escape like u00e4 at the beginning of a text.
+func escaped(text []byte) (unit rune, ok bool) {
+	if len(text) < 5 || text[0] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[1:5]), 16, 16)
+	return rune(n), err == nil
 }

@@ -201,7 +201,6 @@ func resumeReport(path string, to *Destination, names []string) (_ *sendReport, 
 		return nil, usage.Errorf("--resume %s: the report is of %d files, and not of %d", path, len(begin.Files), len(names))
 	}
 	r := &sendReport{path: path, lock: lock, begin: reportBegin{Time: time.Now().UTC(), ID: begin.ID, To: to.withoutSecrets()}}
-	var size int64
 	for i, name := range names {
 		f, err := identify(name)
 		if err != nil {
@@ -212,10 +211,9 @@ func resumeReport(path string, to *Destination, names []string) (_ *sendReport, 
 				name, f.Size, f.SHA256, was.Size, was.SHA256)
 		}
 		r.begin.Files = append(r.begin.Files, f)
-		size += f.Size
 	}
 	whole := bytes.LastIndexByte(rest, '\n') + 1 // a kill may have cut the last line
-	open, err := r.known.read(rest[:whole], size)
+	open, err := r.known.read(rest[:whole])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -306,14 +304,13 @@ func (r *sendReport) close() error { return errors.Join(r.file.Close(), r.lock.U
 // known is what a report says of the records.
 type known struct{ sent, unknown recordSet }
 
-// read reads the lines of a report after its first. Numbers are at most most. Open says that the last run
-// has no end: what it was sending is unknown then.
-func (k *known) read(text []byte, most int64) (open bool, err error) {
+// read reads the lines of a report after its first. Open says that the last run has no end: what it
+// was sending is unknown then.
+func (k *known) read(text []byte) (open bool, err error) {
 	// Of the last run, unless it has an end.
 	var rejected recordSet
 	var sending []numbers
-	// A record that is announced may be beyond the end of the input.
-	most += announceAhead
+	var limits reportLimits
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxReportLine)
 	open = true
@@ -330,7 +327,7 @@ func (k *known) read(text []byte, most int64) (open bool, err error) {
 			open = true
 			continue
 		}
-		list, err := parseNumbers(line.Records, most)
+		list, err := limits.parse(&line)
 		if err != nil {
 			return false, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -359,6 +356,42 @@ func (k *known) read(text []byte, most int64) (open bool, err error) {
 	}
 	k.unknown = unknown
 	return open, nil
+}
+
+// reportLimits bounds what the lines of a damaged report can name. How many records the input has
+// is not known from its size, which may be that of compressed text. But each record is announced
+// before it is sent, a few with each line.
+type reportLimits struct {
+	announced int64 // records, those that were announced twice counted twice
+	last      int64 // the highest of them
+}
+
+// maxNumber is the highest number that a record can have.
+const maxNumber = 1 << 53
+
+// parse returns the records of a line.
+func (l *reportLimits) parse(line *reportLine) ([]numbers, error) {
+	most, width := l.last, l.announced
+	switch line.Outcome {
+	case outcomeSending, outcomeRejected:
+		most, width = maxNumber, announceAhead
+	case outcomeNotSent:
+		most, width = maxNumber, maxNumber
+	}
+	list, err := parseNumbers(line.Records, most)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range list {
+		count := (n.last-n.first)/n.step + 1
+		if count > width {
+			return nil, errors.New("more records than were announced")
+		}
+		if line.Outcome == outcomeSending {
+			l.announced, l.last = l.announced+max(count, 0), max(l.last, n.last)
+		}
+	}
+	return list, nil
 }
 
 // withoutRecords returns the records of a list that are not in a set.

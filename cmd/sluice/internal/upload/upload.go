@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -36,8 +36,8 @@ type Uploader struct {
 // Files sends the records of files, one file after the other. The name "-" is standard input.
 func (u *Uploader) Files(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if err := checkReadable(name); name != "-" && err != nil {
-			return fmt.Errorf("%s: cannot be read: %w", name, err)
+		if err := u.check(name); err != nil {
+			return err
 		}
 	}
 	to, err := u.To.connect(ctx, 1, 0)
@@ -53,8 +53,8 @@ func (u *Uploader) Files(ctx context.Context, names []string) error {
 	if err := f.openReport(names); err != nil {
 		return err
 	}
-	feed := &FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, TooLarge: f.tooLarge}
-	cfg.OnRejected = f.rejected
+	feed := &FeedConfig{KeyField: u.To.KeyField + u.To.SessionField, LongKeys: u.To.IsKafka(), Rate: u.Rate, Rejected: f.rejected}
+	cfg.OnRejected = f.refused
 	if r := f.record; r != nil {
 		feed.Skip = r.sent.has
 		cfg.OnAccepted = func(indices []sender.IndexRange) {
@@ -86,6 +86,26 @@ func (f *files) openReport(names []string) (err error) {
 	return err
 }
 
+// check returns why a file is refused, before the first record of any file is sent. What can be
+// read only once, such as a pipe, is checked while it is sent.
+func (u *Uploader) check(name string) error {
+	if name == "-" {
+		return nil
+	}
+	if err := checkReadable(name); err != nil {
+		return fmt.Errorf("%s: cannot be read: %w", name, err)
+	}
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return records.Check(in, name, &u.To.Input)
+}
+
 // checkReadable returns why a file cannot be read.
 func checkReadable(name string) error {
 	info, err := os.Stat(name)
@@ -110,8 +130,11 @@ type files struct {
 
 	mu         sync.Mutex
 	largeCount int // records that were too large
-	otherCount int // records that were refused for another reason
+	otherCount int // records that were rejected for another reason
 }
+
+// maxLogged is how many rejected records are logged. The report has all of them.
+const maxLogged = 100
 
 func (f *files) send(ctx context.Context, s *sender.Sender, names []string) error {
 	whole := true // the input was yielded to its end
@@ -151,7 +174,7 @@ func (f *files) failure(err error) error {
 	case f.err != nil:
 		return f.err
 	case f.otherCount > 0:
-		return fmt.Errorf("%s by the %s: all others were sent", humanize.Plural(f.largeCount+f.otherCount, "record was refused", "records were refused"), f.To.kind())
+		return fmt.Errorf("%s: all others were sent", humanize.Plural(f.largeCount+f.otherCount, "record was rejected", "records were rejected"))
 	case f.largeCount > 0:
 		return fmt.Errorf("%s too large for the %s: all others were sent", humanize.Plural(f.largeCount, "record was", "records were"), f.To.kind())
 	}
@@ -172,14 +195,14 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 		defer file.Close()
 		in = file
 	}
-	for r, err := range f.feed.Records(ctx, records.NewReader(in, name)) {
+	for r, err := range f.feed.Records(ctx, records.NewReader(in, name, &f.To.Input)) {
 		if f.err = err; err != nil {
 			return false
 		}
 		m, err := f.To.message(r.Key, r.Body)
 		if err != nil {
-			f.err = fmt.Errorf("%s: %w", r.Place, err)
-			return false
+			f.rejected(&records.RejectedError{Place: r.Place, Reason: err.Error()}, r.Position)
+			continue
 		}
 		f.places.add(r.Place, r.Position)
 		if f.record != nil {
@@ -195,32 +218,35 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 	return true
 }
 
-// tooLarge logs and counts a record that is too large to be read or sent.
-func (f *files) tooLarge(e *records.TooLargeError, number int64) {
+// rejected logs and counts a record that cannot be sent as it is.
+func (f *files) rejected(e *records.RejectedError, number int64) {
 	f.mu.Lock()
-	f.largeCount++
+	if e.TooLarge {
+		f.largeCount++
+	} else {
+		f.otherCount++
+	}
+	logged := f.largeCount + f.otherCount
 	f.mu.Unlock()
-	f.notSent(e.Place, number, fmt.Sprintf("too large (%d bytes)", e.Size))
+	switch {
+	case logged <= maxLogged:
+		f.Log.Error("record not sent", "error", e.Error())
+	case logged == maxLogged+1:
+		f.Log.Warn("more records are not sent, and not logged: --report lists all of them")
+	}
+	if f.record != nil {
+		f.record.rejected(number, e.Place, e.Reason)
+	}
 }
 
-// rejected logs and counts a record that cannot be sent.
-func (f *files) rejected(e *sender.RejectedError) {
+// refused is rejected for a message that the service does not take.
+func (f *files) refused(e *sender.RejectedError) {
 	place, number := f.places.of(e.Index)
 	if errors.Is(e, sender.ErrTooLarge) {
-		f.tooLarge(&records.TooLargeError{Place: place, Size: e.Body}, number)
+		f.rejected(&records.RejectedError{Place: place, Reason: fmt.Sprintf("too large (%d bytes)", e.Body), TooLarge: true}, number)
 		return
 	}
-	f.mu.Lock()
-	f.otherCount++
-	f.mu.Unlock()
-	f.notSent(place, number, e.Err.Error())
-}
-
-func (f *files) notSent(place records.Place, number int64, reason string) {
-	f.Log.Error("record not sent", "error", fmt.Sprintf("%s: %s", place, reason))
-	if f.record != nil {
-		f.record.rejected(number, place, reason)
-	}
+	f.rejected(&records.RejectedError{Place: place, Reason: e.Err.Error()}, number)
 }
 
 // Generated says what documents are generated, and how they are sent.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func startCosmos(t *testing.T, ru int) *emulator.Cosmos {
@@ -77,6 +78,7 @@ func documents(t *testing.T, srv *emulator.Cosmos, container string) int {
 }
 
 func TestCosmosHolds(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	srv := startCosmos(t, 3000)
 	for _, container := range []string{"docs", "tree"} {
@@ -226,6 +228,7 @@ var brokenCosmos = []broken[*cosmosSystem]{
 }
 
 func TestBrokenCosmos(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	every(t, "cosmos", brokenCosmos)
 	eachRow(t, brokenCosmos, func(t *testing.T, c broken[*cosmosSystem]) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -64,6 +65,7 @@ func files(t *testing.T, dir string) (names []string) {
 }
 
 func TestSQLiteHolds(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "flights.db"), nil, 0o600); err != nil {
@@ -77,6 +79,7 @@ func TestSQLiteHolds(t *testing.T) {
 
 // Each interruption leaves nothing.
 func TestInterruptedSQLite(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	for at := range databaseChecks {
 		dir := t.TempDir()
@@ -360,6 +363,7 @@ var brokenDatabases = []broken[*databaseSystem]{
 }
 
 func TestBrokenDatabases(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	every(t, "database", brokenDatabases)
 	eachRow(t, brokenDatabases, func(t *testing.T, c broken[*databaseSystem]) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 func startHub(t *testing.T, cfg *emulator.Config) *emulator.Server {
@@ -78,12 +79,14 @@ func allHold(t *testing.T, s System, except map[string]Verdict) *Report {
 }
 
 func TestHubHolds(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	allHold(t, openHub(t, startHub(t, nil), Options{Send: 60, Load: true}), nil)
 }
 
 // A hub that is as inexact as Azure's differs only in what Sluice allows for.
 func TestHubAsAzure(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	h := openHub(t, startHub(t, &emulator.Config{AsAzure: emulator.AllAsAzure(1)}), Options{Send: 60, Load: true})
 	report, err := (&Runner{Systems: []System{h}}).Run(t.Context())
@@ -100,6 +103,7 @@ func TestHubAsAzure(t *testing.T) {
 
 // An empty hub decides nothing about positions.
 func TestEmptyHub(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	undecided := map[string]Verdict{"hub.send": Skipped, "hub.key": Skipped, "hub.size": Skipped, "hub.throttle": Skipped}
 	for _, name := range []string{"hub.numbers", "hub.next", "hub.last", "hub.offset", "hub.earliest", "hub.runtime"} {
@@ -372,6 +376,7 @@ func (refusing) runtime(context.Context, string) (runtimeInfo, error) {
 }
 
 func TestBrokenHubs(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	every(t, "hub", brokenHubs)
 	eachRow(t, brokenHubs, func(t *testing.T, c broken[*hub]) {
@@ -387,6 +392,7 @@ func TestBrokenHubs(t *testing.T) {
 
 // The emulator's own faults are named too.
 func TestThrottledHub(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	for _, c := range []struct {
 		fault emulator.Fault

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -88,6 +89,7 @@ func (f *fakeTopic) open(t *testing.T, name, more string, opts Options) *topic {
 }
 
 func TestKafkaHolds(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	f := startKafka(t)
 	f.create(t, "flights", 3, nil)
@@ -101,6 +103,7 @@ func TestKafkaHolds(t *testing.T) {
 
 // TestKafkaDiffers: what is set up in another way is reported, and what to do.
 func TestKafkaDiffers(t *testing.T) {
+	need.RealTime(t)
 	t.Parallel()
 	f := startKafka(t)
 	f.create(t, "unclean", 3, map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true")})

@@ -1,5 +1,3 @@
-//go:build mariadb
-
 package verify
 
 import (
@@ -9,8 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 )
-
-func init() { servers = append(servers, mariadbtest.Around) }
 
 // mariaRemains finds databases of a run, and tables in the user's database.
 const mariaRemains = "SELECT schema_name FROM information_schema.schemata WHERE schema_name IN ('sluice_verify_holds', 'sluice_verify_interrupted') " +

@@ -1,5 +1,3 @@
-//go:build postgres
-
 package verify
 
 import (
@@ -12,8 +10,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
-
-func init() { servers = append(servers, pgtest.Around) }
 
 // postgresRemains finds what is in a database besides the system's own.
 const postgresRemains = `

@@ -1,5 +1,3 @@
-//go:build postgres || mariadb || sqlserver
-
 package verify
 
 import (

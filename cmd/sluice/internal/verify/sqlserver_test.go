@@ -1,5 +1,3 @@
-//go:build sqlserver
-
 package verify
 
 import (
@@ -9,8 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
-
-func init() { servers = append(servers, sqlservertest.Around) }
 
 // sqlServerRemains finds the tables of a database.
 const sqlServerRemains = "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES ORDER BY TABLE_NAME"

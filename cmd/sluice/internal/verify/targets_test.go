@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // The password of a server's address is a secret, and its names are left out of the report that is sent.
@@ -47,6 +49,7 @@ func TestServerTargets(t *testing.T) {
 // A system that cannot be reached is one line with the cause and the next step, and so is each other one,
 // which is not checked then.
 func TestUnreachable(t *testing.T) {
+	need.RealTime(t)
 	for _, address := range []string{
 		"postgres://app:secret@127.0.0.1:1/flights", "mysql://app:secret@127.0.0.1:1/flights", "sqlserver://app:secret@127.0.0.1:1?database=flights",
 		"http://127.0.0.1:1/devstoreaccount1/container", "http://127.0.0.1:1/dbs/flights/colls/aircraft", "postgres://app:secret@nowhere.invalid/flights",
