@@ -1,0 +1,202 @@
+package examples
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/mssqldialect"
+	"github.com/uptrace/bun/dialect/mysqldialect"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/driver/sqlite"
+	"gorm.io/driver/sqlserver"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
+	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
+	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/sqlstore"
+)
+
+// database is a store, and what libraries must know of its database.
+type database struct {
+	open        func(t *testing.T) (*sqlstore.Store, error)
+	placeholder int // of sqlx
+	gorm        func(db *sql.DB) gorm.Dialector
+	bun         schema.Dialect
+}
+
+var databases = map[string]database{
+	"SQLite": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.OpenSQLite(filepath.Join(t.TempDir(), "orders.db"), nil)
+		}, sqlx.QUESTION,
+		func(db *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: db} }, sqlitedialect.New(),
+	},
+	"PostgreSQL": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.OpenPostgres(t.Context(), pgtest.Database(t), nil)
+		}, sqlx.DOLLAR,
+		func(db *sql.DB) gorm.Dialector { return postgres.New(postgres.Config{Conn: db}) }, pgdialect.New(),
+	},
+	"MariaDB": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.OpenMySQL(t.Context(), mariadbtest.Database(t), nil)
+		}, sqlx.QUESTION,
+		func(db *sql.DB) gorm.Dialector { return mysql.New(mysql.Config{Conn: db}) }, mysqldialect.New(),
+	},
+	"SQL Server": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.OpenSQLServer(t.Context(), sqlservertest.Database(t), nil)
+		}, sqlx.AT,
+		func(db *sql.DB) gorm.Dialector { return sqlserver.New(sqlserver.Config{Conn: db}) }, mssqldialect.New(),
+	},
+}
+
+// library writes an order, and executes a statement, by the means of a library.
+type library struct {
+	insert func(ctx context.Context, tx *sqlstore.Tx, o Order) error
+	exec   func(ctx context.Context, tx *sqlstore.Tx, statement string) error
+}
+
+const insertOrder = "INSERT INTO orders (id, total) VALUES (:id, :total)"
+
+func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]library {
+	g, err := gorm.Open(d.gorm(store.DB()), &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func(ctx context.Context, tx *sqlstore.Tx) *gorm.DB {
+		s := g.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
+		s.Statement.ConnPool = tx
+		return s
+	}
+	b := bun.NewDB(store.DB(), d.bun)
+	named := func(o Order) (string, []any, error) {
+		query, args, err := sqlx.Named(insertOrder, map[string]any{"id": o.ID, "total": o.Total})
+		return sqlx.Rebind(d.placeholder, query), args, err
+	}
+	execute := func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
+		_, err := tx.ExecContext(ctx, statement)
+		return err
+	}
+	prepared := func(ctx context.Context, tx *sqlstore.Tx, query string, args ...any) error {
+		statement, err := tx.PrepareContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		_, err = statement.ExecContext(ctx, args...)
+		return errors.Join(err, statement.Close())
+	}
+	return map[string]library{
+		"sqlx": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			query, args, err := named(o)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, query, args...)
+			}
+			return err
+		}, execute},
+		"prepared": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			query, args, err := named(o)
+			if err != nil {
+				return err
+			}
+			return prepared(ctx, tx, query, args...)
+		}, func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
+			return prepared(ctx, tx, statement)
+		}},
+		"gorm": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			return session(ctx, tx).Create(&o).Error
+		}, func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
+			return session(ctx, tx).Exec(statement).Error
+		}},
+		"bun": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			_, err := b.NewInsert().Conn(tx).Model(&o).Exec(ctx)
+			return err
+		}, func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
+			_, err := b.NewRaw(statement).Conn(tx).Exec(ctx)
+			return err
+		}},
+	}
+}
+
+// TestLibraries: what a library writes commits together with the checkpoint, on each store. A
+// handler that has the library end the transaction, which is refused, and drops the error: what it
+// wrote is committed as a whole, or it has failed as a whole.
+func TestLibraries(t *testing.T) {
+	for name, d := range databases {
+		t.Run(name, func(t *testing.T) {
+			store, err := d.open(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			for library, l := range libraries(t, d, store) {
+				for _, ending := range []string{"", "COMMIT", "ROLLBACK"} {
+					t.Run(fmt.Sprint(library, " ", ending), func(t *testing.T) {
+						if _, err := store.DB().Exec("DROP TABLE IF EXISTS orders"); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := store.DB().Exec("CREATE TABLE orders (id VARCHAR(9) PRIMARY KEY, total FLOAT)"); err != nil {
+							t.Fatal(err)
+						}
+						handler := sluice.Typed(func(ctx context.Context, tx *sqlstore.Tx, _ *sluice.Event, o Order) error {
+							err := l.insert(ctx, tx, o)
+							switch {
+							case err != nil || o.Total > 0:
+								return err
+							case ending == "":
+								return sluice.Reject(errors.New("no total"))
+							}
+							_ = l.exec(ctx, tx, ending)
+							return nil
+						})
+						result := sluicetest.Run(t, store, handler, sluicetest.Bodies(
+							`{"ID": "A-1", "Total": 12.5}`, `{"ID": "A-2"}`, `{"ID": "A-3", "Total": 7}`), nil)
+						if list := result.Checkpoints; len(list) != 1 || list[0].Position.Sequence != 2 {
+							t.Errorf("checkpoints: %+v, want one at 2", list)
+						}
+						rows, dead := orders(t, store.DB()), len(result.DeadLetters)
+						if whole := rows == "A-1 A-2 A-3" && dead == 0; !whole && (rows != "A-1 A-3" || dead != 1) || whole && ending == "" {
+							t.Errorf("rows %q, %d dead letters", rows, dead)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// orders returns the ids of the orders.
+func orders(t *testing.T, db *sql.DB) string {
+	rows, err := db.Query("SELECT id FROM orders ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(ids, " ")
+}
