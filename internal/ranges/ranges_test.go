@@ -2,13 +2,13 @@ package ranges_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
 
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/ranges"
 )
 
@@ -35,12 +35,13 @@ func TestEncode(t *testing.T) {
 }
 
 func TestRoundTrip(t *testing.T) {
+	rng := need.Rand(t)
 	for range 100 {
-		after := rand.Int64N(1<<rand.IntN(50)) - 2
+		after := rng.Int64N(1<<rng.IntN(50)) - 2
 		var list []driver.SequenceRange
 		for last := after; len(list) < 100; last = list[len(list)-1].Last {
-			first := last + 2 + rand.Int64N(1<<rand.IntN(40))
-			list = append(list, driver.SequenceRange{First: first, Last: first + rand.Int64N(1<<rand.IntN(40))})
+			first := last + 2 + rng.Int64N(1<<rng.IntN(40))
+			list = append(list, driver.SequenceRange{First: first, Last: first + rng.Int64N(1<<rng.IntN(40))})
 		}
 		text, err := ranges.Encode(after, list)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // model is the work list at its simplest: every arrival there ever was, and
@@ -206,7 +208,7 @@ func TestMemory(t *testing.T) {
 // share every word of the ring.
 func TestConcurrent(t *testing.T) {
 	const events, size, workers = 400_000, 5_000, 8
-	l := New[uint64](size)
+	l, rng := New[uint64](size), need.Rand(t)
 	var done sync.WaitGroup
 	var work [workers]chan uint64
 	for w := range work {
@@ -227,7 +229,7 @@ func TestConcurrent(t *testing.T) {
 		if slot != at {
 			t.Fatalf("arrival %d got slot %d", at, slot)
 		}
-		work[rand.IntN(workers)] <- slot
+		work[rng.IntN(workers)] <- slot
 		if at++; at%100 > 0 {
 			continue
 		}
