@@ -53,7 +53,7 @@ var (
 
 	// ErrRejected marks a handler's error as final: the event becomes a dead
 	// letter without another attempt. See [Reject].
-	ErrRejected = errors.New("rejected")
+	ErrRejected = driver.ErrRejected
 	// ErrOutage marks an error as that of something which every event needs, such as a
 	// store, an API or the network. See [Outage].
 	ErrOutage = errors.New("outage")

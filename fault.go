@@ -52,3 +52,14 @@ func statedWait(err error) time.Duration {
 	}
 	return 0
 }
+
+// unproved reports whether an event was rejected by a mapping that has mapped no event since the
+// process began, so that the mapping itself may be wrong. Such a mapping's error says so by a method
+// Unproved. A mapping has no effects: it can be tried on the events that wait.
+func unproved(err error) bool {
+	mapping, ok := errors.AsType[interface {
+		error
+		Unproved() bool
+	}](err)
+	return ok && mapping.Unproved()
+}

@@ -139,8 +139,14 @@ func consumer(t *testing.T, hub driver.Source, leases driver.LeaseStore, store *
 	if h == nil {
 		h = nothing
 	}
+	return running(t, hub, leases, sluice.Transactional(store, h), n, cfg)
+}
+
+// running runs a consumer with a delivery.
+func running(t *testing.T, hub driver.Source, leases driver.LeaseStore, d sluice.Delivery, n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
+	t.Helper()
 	cfg.Partitions = n
-	c, err := sluice.New(hub, leases, sluice.Transactional(store, h), &cfg)
+	c, err := sluice.New(hub, leases, d, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -50,18 +51,23 @@ func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 			return err
 		}
 	}
+	for _, c := range bad {
+		if unproved(c.Err) {
+			w.brake.note(events[c.Index])
+		}
+	}
 	first := bad[0]
 	if err := w.apply(events[:first.Index]); err != nil {
 		return err
 	}
-	return w.applyOne(events[first.Index], first.Err)
+	return w.applyOne(events[first.Index], &driver.HandlerError{Err: first.Err, Statements: failure.Statements, Advice: failure.Advice})
 }
 
-// rejections makes dead letters of the culprits if all of them are rejected. It returns
-// how many events they and the events before them are.
+// rejections makes dead letters of the culprits if all of them are rejected, and by a mapping that
+// maps other events. It returns how many events they and the events before them are.
 func (w *batchWorker[Tx]) rejections(events []*Event, culprits []*EventError) (dead []DeadLetter, n int) {
 	for _, c := range culprits {
-		if faultOf(c.Err) != faultRejected {
+		if faultOf(c.Err) != faultRejected || unproved(c.Err) {
 			return nil, 0
 		}
 		e := events[c.Index]
@@ -73,20 +79,29 @@ func (w *batchWorker[Tx]) rejections(events []*Event, culprits []*EventError) (d
 
 // trial is an event that is applied alone, until it is committed or a dead letter.
 type trial struct {
-	event     *Event
-	failure   error // of the last attempt; nil if the next one is to be made
-	attempt   int   // its number
-	confirmed bool  // the failure is the event's own: see doubt
-	wait      *clock.Backoff
+	event      *Event
+	failure    error    // of the last attempt; nil if the next one is to be made
+	statements []string // that it is about, and what to do: see driver.HandlerError
+	advice     string
+	attempt    int  // its number
+	confirmed  bool // the failure is the event's own: see doubt
+	witnesses  int  // how often it failed in a row between two successes of others
+	wait       *clock.Backoff
 }
 
 // fail takes the failure of an attempt.
-func (t *trial) fail(failure error, attempt int) {
+func (t *trial) fail(failure *driver.HandlerError, attempt int) {
+	t.failure, t.statements, t.advice, t.attempt = failure.Err, failure.Statements, failure.Advice, attempt
 	var each *EventError
 	if errors.As(failure, &each) {
-		failure = each.Err
+		t.failure = each.Err
 	}
-	t.failure, t.attempt = failure, attempt
+}
+
+// open reports whether the failure may be every event's, so that only another event's success shows
+// that it is this one's: a statement that the database refused, or a time limit.
+func (t *trial) open() bool {
+	return len(t.statements) > 0 || errors.Is(t.failure, driver.ErrTimeLimit)
 }
 
 // retry has another attempt made.
@@ -94,7 +109,7 @@ func (t *trial) retry() { t.failure = nil }
 
 // applyOne brings one event to its end: it is committed, or becomes a dead letter
 // after its attempts. A failure that is already known counts as an attempt.
-func (w *batchWorker[Tx]) applyOne(e *Event, failure error) error {
+func (w *batchWorker[Tx]) applyOne(e *Event, failure *driver.HandlerError) error {
 	t := &trial{event: e, attempt: w.attempts(e), wait: w.a.c.backoff(w.a.rand)}
 	if failure != nil {
 		t.fail(failure, t.attempt+1)
@@ -114,7 +129,7 @@ func (w *batchWorker[Tx]) applyOne(e *Event, failure error) error {
 // makeAttempt makes one attempt at an event.
 func (w *batchWorker[Tx]) makeAttempt(t *trial) error {
 	if killer := w.killer(t.event); killer != nil {
-		t.fail(killer, w.attempts(t.event))
+		t.fail(&driver.HandlerError{Err: killer}, w.attempts(t.event))
 		return nil
 	}
 	failure, err := failureOf(w.try(t.event))
@@ -128,7 +143,9 @@ func (w *batchWorker[Tx]) makeAttempt(t *trial) error {
 func (w *batchWorker[Tx]) decide(t *trial) error {
 	last := t.attempt >= w.a.c.cfg.Attempts
 	switch {
-	case faultOf(t.failure) == faultRejected, last && t.confirmed:
+	case faultOf(t.failure) == faultRejected && unproved(t.failure):
+		return w.doubtMapping(t)
+	case faultOf(t.failure) == faultRejected, last && t.confirmed && !t.open():
 		return w.park(t)
 	case last:
 		return w.doubt(t)

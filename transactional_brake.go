@@ -20,16 +20,33 @@ import (
 // broken: the partition is held at once. Nothing has succeeded yet: an event has heldAttempts
 // more.
 
+// Where the database refuses a statement for a reason that may be every event's, such as a missing
+// table or right, no number of failures shows whose fault it is, and no success before them does: the
+// table may have been dropped since. Only an event that runs the same statements now does. So the
+// event becomes a dead letter when it has failed witnessesNeeded times in a row between two
+// successes of others; until then the partition is held. So it is after a time limit.
+
 // brakeAfter is how many events in a row fail, without one success, until the partition
 // is held.
 const brakeAfter = 20
 
 // While the partition is held, a round tries up to samples events besides the first, and no more
-// once they have taken sampleFor: each of a handler that always times out takes long.
+// once they have taken sampleFor: a handler that times out makes every sample slow.
 const (
 	samples   = 3
 	sampleFor = time.Second
 )
+
+// searchFor bounds the search for the first witness in the same way.
+const searchFor = 5 * time.Second
+
+// witnessesNeeded is how often the event in doubt must fail between two successes of others, where
+// one may be chance: of a table that comes and goes, or of one of two servers behind an address.
+const witnessesNeeded = 5
+
+// mappingFor is how long events wait that a mapping has rejected which has mapped none yet, if fewer
+// than brakeAfter wait.
+const mappingFor = 30 * time.Second
 
 // filteredAhead is how many events after a batch are looked at with a filter, to find others that
 // are handled.
@@ -40,6 +57,8 @@ type brake struct {
 	failed  map[int64]bool // numbers of the events that failed in a row, without one success
 	witness *Event         // the last event that succeeded in a dry run; see witnesses
 	held    bool           // no event succeeds, or is known to have: see eventDone
+	stuck   bool           // no event was seen to run the statements that the database refuses
+	mapping time.Duration  // when a mapping that has mapped nothing first rejected an event; 0: it has not
 }
 
 // note counts an event that fails, once.
@@ -53,27 +72,35 @@ func (b *brake) note(e *Event) {
 // release begins to count again, because an event has succeeded.
 func (b *brake) release() {
 	clear(b.failed)
-	b.held = false
+	b.held, b.stuck = false, false
 }
 
-func (b *brake) tripped() bool { return b.held || len(b.failed) >= brakeAfter }
+func (b *brake) tripped() bool { return b.held || b.stuck || len(b.failed) >= brakeAfter }
 
 // doubt decides about an event that has used up its attempts. If another event succeeds,
 // the failure is its own if one more attempt fails. It is also its own if there is no
-// other event to try and few have failed in a row.
+// other event to try and few have failed in a row, unless the failure may be every event's.
 func (w *batchWorker[Tx]) doubt(t *trial) error {
 	w.brake.note(t.event)
 	w.returned()
-	found, err := w.findWitness(t.event)
+	found, all, err := w.findWitness(t)
 	switch {
 	case err != nil:
 		return err
 	case found:
+		if t.confirmed { // by a witness before the attempt that failed
+			t.witnesses++
+		}
+		if t.witnesses >= witnessesNeeded {
+			return w.park(t)
+		}
 		t.confirmed = true
 		t.retry()
 		return nil
 	}
+	t.confirmed, t.witnesses = false, 0
 	w.policy.witnesses.missing()
+	w.brake.stuck = t.open() || !all
 	if w.brake.tripped() {
 		return w.hold(t)
 	}
@@ -81,35 +108,76 @@ func (w *batchWorker[Tx]) doubt(t *trial) error {
 	return nil
 }
 
-// findWitness reports whether an event other than e succeeds.
-func (w *batchWorker[Tx]) findWitness(e *Event) (bool, error) {
-	for _, other := range w.policy.witnesses.candidates(e, brakeAfter) {
+// doubtMapping decides about an event that a mapping has rejected which has mapped none yet. If it
+// maps another, the event becomes a dead letter. If it maps none of brakeAfter, the partition is held.
+// If fewer wait, they become dead letters after mappingFor: one bad event does not hold an idle
+// partition.
+func (w *batchWorker[Tx]) doubtMapping(t *trial) error {
+	w.brake.note(t.event)
+	found, _, err := w.findWitness(t)
+	switch {
+	case err != nil:
+		return err
+	case found, !unproved(t.failure): // mapped, whatever became of it in the database
+		return w.park(t)
+	case w.brake.tripped():
+		return w.hold(t)
+	}
+	now := w.a.c.cfg.Clock.Elapsed()
+	if w.brake.mapping == 0 {
+		w.brake.mapping = now
+		w.failed(w.batchOf([]*Event{t.event}), fmt.Errorf("the mapping has mapped no event yet; the event waits up to %v for one that it maps, then it becomes a dead letter: %w", mappingFor, t.failure))
+	}
+	if now-w.brake.mapping >= mappingFor {
+		return w.park(t)
+	}
+	t.retry()
+	return w.a.pause(time.Second)
+}
+
+// findWitness reports whether an event other than the one in doubt succeeds, and runs the statements
+// that failed for that one. If none does, all reports whether each that waits was tried. Once one has
+// succeeded, only that one is tried: a second one that succeeds where the first now fails would show
+// that success is chance.
+func (w *batchWorker[Tx]) findWitness(t *trial) (found, all bool, err error) {
+	elapsed := w.a.c.cfg.Clock.Elapsed
+	began, most := elapsed(), brakeAfter
+	if t.confirmed {
+		most = 1
+	}
+	for _, other := range w.policy.witnesses.candidates(t.event, most) {
 		if w.brake.tripped() || w.a.idle.Err() != nil {
 			break
 		}
-		if found, err := w.dryRun(other); found || err != nil {
-			return found, err
+		if elapsed()-began >= searchFor {
+			return false, false, nil
+		}
+		if found, err := w.dryRun(other, t.statements); found || err != nil {
+			return found, true, err
 		}
 	}
 	if w.a.idle.Err() != nil { // not all were tried
-		return false, w.a.ended()
+		return false, false, w.a.ended()
 	}
-	return false, nil
+	return false, true, nil
 }
 
-// dryRun reports whether the handler succeeds with an event, in a transaction that is
-// rolled back.
-func (w *batchWorker[Tx]) dryRun(e *Event) (bool, error) {
-	err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true}, w.batchOf([]*Event{e}))
+// dryRun reports whether the handler succeeds with an event and runs statements of these shapes, in
+// a transaction that is rolled back.
+func (w *batchWorker[Tx]) dryRun(e *Event, statements []string) (bool, error) {
+	step := driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true, Witness: statements}
+	err := w.commit(step, w.batchOf([]*Event{e}))
 	var failed *driver.HandlerError
 	switch {
 	case err == nil:
 		w.brake.witness = e
 		w.brake.release()
 		return true, nil
+	case errors.Is(err, driver.ErrNotRun):
+		return false, nil
 	case errors.As(err, &failed):
 		own := faultOf(failed.Err) == faultEvent
-		if own {
+		if own || unproved(failed.Err) {
 			w.brake.note(e)
 		}
 		w.policy.witnesses.failed(own)
@@ -127,18 +195,22 @@ func (w *batchWorker[Tx]) hold(t *trial) error {
 		if w.policy.witnesses.exhausted(n) {
 			break
 		}
-		w.failed(w.batchOf([]*Event{t.event}), w.brake.heldError(t.failure))
+		w.failed(w.batchOf([]*Event{t.event}), w.brake.heldError(t))
 		if err := w.a.pause(wait.Next()); err != nil {
 			return err
 		}
+		open := t.open()
 		if err := w.makeAttempt(t); err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
-		if w.done(t.event) || faultOf(t.failure) == faultRejected {
+		if w.done(t.event) || faultOf(t.failure) == faultRejected && !unproved(t.failure) {
 			return nil
 		}
+		if open && !t.open() {
+			w.brake.stuck = false // the statement works again: now it is the values
+		}
 		w.returned()
-		if err := w.sample(t.event); err != nil && !errors.Is(err, errReclaimed) {
+		if err := w.sample(t); err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
 	}
@@ -147,14 +219,14 @@ func (w *batchWorker[Tx]) hold(t *trial) error {
 	return nil
 }
 
-// sample tries events after e, drawn at random, until one succeeds. More than one, because the
+// sample tries events after the one in doubt, drawn at random, until one succeeds. More than one, because the
 // first may fail by its own fault: the next round is up to RetryMax away.
-func (w *batchWorker[Tx]) sample(e *Event) error {
+func (w *batchWorker[Tx]) sample(t *trial) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
-	began, others := elapsed(), w.policy.witnesses.candidates(e, 2*w.a.c.cfg.MaxBatch)
+	began, others := elapsed(), w.policy.witnesses.candidates(t.event, 2*w.a.c.cfg.MaxBatch)
 	for range min(samples, len(others)) {
 		i := w.a.rand.IntN(len(others))
-		found, err := w.dryRun(others[i])
+		found, err := w.dryRun(others[i], t.statements)
 		if found || err != nil || elapsed()-began >= sampleFor {
 			return err
 		}
@@ -164,8 +236,16 @@ func (w *batchWorker[Tx]) sample(e *Event) error {
 }
 
 // heldError is reported while a partition is held.
-func (b *brake) heldError(last error) error {
+func (b *brake) heldError(t *trial) error {
+	last := t.failure
+	if t.advice != "" {
+		last = fmt.Errorf("%w: %s", last, t.advice)
+	}
 	switch {
+	case b.stuck:
+		return fmt.Errorf("partition is held: the event fails for a reason that may be every event's, and no other event that waits was seen to succeed in the same way: repair what the error names; events wait and none becomes a dead letter; last error: %w", last)
+	case !b.held && unproved(last):
+		return fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter, one at a time is tried until one is mapped; last error: %w", len(b.failed), last)
 	case !b.held:
 		return fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", len(b.failed), last)
 	case b.witness == nil:

@@ -136,6 +136,8 @@ func (w *batchWorker[Tx]) commit(step driver.Step, b Batch) error {
 		return w.halt(b, err)
 	case errors.As(err, &failed) && w.a.work.Err() == nil:
 		return w.handlerFailed(b, failed)
+	case errors.Is(err, driver.ErrNotRun):
+		return err
 	}
 	if err := w.storeFailed(step, b, err); err != nil {
 		return err
@@ -233,11 +235,10 @@ func (w *batchWorker[Tx]) failed(b Batch, err error) {
 // failureOf returns the failure of an event that an error of commit carries. If there is
 // none, end is the reason why the assignment must end; nil if the step was done or is to
 // be tried again.
-func failureOf(err error) (failure, end error) {
-	var failed *driver.HandlerError
+func failureOf(err error) (failure *driver.HandlerError, end error) {
 	switch {
-	case errors.As(err, &failed):
-		return failed.Err, nil
+	case errors.As(err, &failure):
+		return failure, nil
 	case errors.Is(err, errReclaimed):
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ type laterEvents[Tx any] struct{ w *batchWorker[Tx] }
 func (l laterEvents[Tx]) candidates(e *Event, n int) []*Event {
 	w := l.w
 	var list []*Event
-	from := max(e.Sequence, w.suspectUpTo)
+	from := max(e.Sequence, w.pos.Sequence, w.suspectUpTo)
 	cfg := &w.a.c.cfg
 	if cfg.Filter != nil {
 		defer w.a.delivery.doing(activityFilter, e.Sequence, 1).done()
@@ -58,7 +58,14 @@ func (l laterEvents[Tx]) candidates(e *Event, n int) []*Event {
 		add([]*Event{witness})
 	}
 	add(w.batch)
-	if last := w.batch[len(w.batch)-1]; !enough() {
+	if w.buffer == nil {
+		return list // redrives before the log is open
+	}
+	last := e
+	if len(w.batch) > 0 {
+		last = w.batch[len(w.batch)-1]
+	}
+	if !enough() {
 		ahead := n
 		if cfg.Filter != nil { // it may leave out most of them
 			ahead = max(n, filteredAhead)

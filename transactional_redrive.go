@@ -218,12 +218,27 @@ func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 		if errors.As(failure, &each) {
 			failure = each.Err
 		}
-		if faultOf(failure).counts() {
+		own := faultOf(failure).counts()
+		if own && len(failed.Statements) > 0 {
+			if own, err = w.isOwn(&e, failed); err != nil {
+				return err
+			}
+		}
+		if own {
 			return w.storeRedriveFailure(d, failure)
 		}
 		return w.postpone(d, failure)
 	}
 	return err
+}
+
+// isOwn reports whether a redrive has failed by its event's own fault, though the database refused a
+// statement for a reason that may be every event's: an event that waits runs that statement.
+func (w *batchWorker[Tx]) isOwn(e *Event, failure *driver.HandlerError) (bool, error) {
+	t := &trial{event: e}
+	t.fail(failure, 1)
+	found, _, err := w.findWitness(t)
+	return found, err
 }
 
 // postpone has a dead letter redriven later, because what its handler needs is not
@@ -237,7 +252,7 @@ func (w *batchWorker[Tx]) postpone(d *DeadLetter, failure error) error {
 	}
 	w.clearRedrive(d)
 	w.returned()
-	if faultOf(failure) == faultEnvironment {
+	if faultOf(failure) != faultRetry {
 		return errReclaimed
 	}
 	return nil

@@ -17,6 +17,11 @@ var (
 	// ErrTimeLimit means that a time limit ended the transaction while the handler was at work, and
 	// that nothing was written. See [TxStore.Commit].
 	ErrTimeLimit = errors.New("time limit passed")
+	// ErrRejected means that a handler or a sink declared the event itself as the cause: another
+	// attempt would not help.
+	ErrRejected = errors.New("rejected")
+	// ErrNotRun means that a handler succeeded in a dry run without the statements of [Step].Witness.
+	ErrNotRun = errors.New("statements were not run")
 	// ErrHandlerEnded means that a handler ended the transaction that it was given. What it wrote
 	// may be committed; the checkpoint has not moved. See [TxStore.Commit].
 	ErrHandlerEnded = errors.New("handler ended its transaction")
@@ -224,9 +229,23 @@ func (e *PromotedError) Is(target error) bool { return target == ErrRecreated }
 
 // HandlerError is a failure of the handler, as [TxStore.Commit] returns it: the database works, so
 // the cause is the event or the handler.
-type HandlerError struct{ Err error }
+type HandlerError struct {
+	Err error
+	// Statements are what the database refused for a reason that may be every event's, such as a
+	// missing table or right, or one for which these values alone are the reason. An event that can
+	// run them decides which it is: see [Step].Witness. Empty: the reason is no statement, or it is
+	// the values.
+	Statements []string
+	// Advice is what to do if it is every event's: a clause. It may be empty.
+	Advice string
+}
 
-func (e *HandlerError) Error() string { return e.Err.Error() }
+func (e *HandlerError) Error() string {
+	if e.Advice != "" {
+		return e.Err.Error() + ": " + e.Advice
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the handler's own error.
 func (e *HandlerError) Unwrap() error { return e.Err }

@@ -29,6 +29,9 @@ type Step struct {
 
 	// DryRun has the step rolled back where it would commit, after the checks that a commit makes.
 	DryRun bool
+	// Witness are the statements of a [HandlerError]. In a dry run the error is [ErrNotRun] if the
+	// handler succeeds without having run each of them.
+	Witness []string
 }
 
 // DedupState is the part of a partition's deduplication state that one step adds for one origin (a
@@ -68,9 +71,9 @@ type TxStore[Tx any] interface {
 	// happen: the caller must Claim again.
 	Begin(ctx context.Context, lease Lease, from, to Position) error
 
-	// Commit runs one transaction. In this order it   - checks that the checkpoint has the lease's
-	// owner and epoch and is at step.From, and locks it
-	//     until the transaction ends;
+	// Commit runs one transaction. In this order it
+	//   - checks that the checkpoint has the lease's owner and epoch and is at step.From, and locks
+	//     it until the transaction ends;
 	//   - calls fn, if it is not nil, with the transaction;
 	//   - checks that the transaction is still the one that holds the lock;
 	//   - stores the dead letters, removes the redriven ones and updates those that failed again,
@@ -94,14 +97,16 @@ type TxStore[Tx any] interface {
 	//   - [ErrUnknown]: the commit was sent and no answer arrived. The caller must Claim again to
 	//     learn the outcome before it repeats anything;
 	//   - a [*HandlerError]: fn failed, or the database refused at the commit what fn wrote. Nothing
-	//     was written, and afterwards the database was found to work;
+	//     was written, and afterwards the database was found to work. It has Statements unless the
+	//     database's error is one of the values (a constraint, a value that does not fit), or fn's
+	//     error is an [ErrRejected]: what fn says of the event counts more than the database's code;
+	//   - [ErrNotRun]: fn succeeded, in a dry run, without the statements of step.Witness;
 	//   - [ErrTimeLimit]: a limit on the time of a statement or a transaction passed in fn: the
 	//     database's, or that of a context of fn's own. Nothing was written. One event may be the
 	//     cause, or too many at once: the engine repeats the step with fewer, and counts it as the
 	//     event's failure if there is only one;
 	//   - [ErrHandlerEnded]: fn ended the transaction, whatever it returned. What fn wrote may be
-	//     committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts
-	// the
+	//     committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts the
 	//     partition. It is not this error if what fn wrote is known to be rolled back;
 	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock, a
 	//     serialization failure). Nothing was written, and the caller may repeat the step.

@@ -57,6 +57,7 @@ type step struct {
 	tx    pgx.Tx
 	xid   string // of the transaction
 	ended bool   // the handler was seen to end it
+	watch *watch // of the handler; nil: there is none
 }
 
 // Commit implements [driver.TxStore]. The handler gets a real transaction; nested transactions are
@@ -81,6 +82,9 @@ func (s *Store) Commit(ctx context.Context, todo driver.Step, fn func(ctx contex
 		err = s.roundTrip(ctx, st.dryRun)
 	default:
 		err = s.roundTrip(ctx, st.commit)
+	}
+	if err == nil && st.DryRun && len(st.Witness) > 0 && !st.watch.ran.Has(st.Witness) {
+		err = driver.ErrNotRun
 	}
 	if err != nil {
 		return fmt.Errorf("commit partition %s: %w", todo.Lease.Partition, err)
@@ -156,6 +160,7 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 		return fn(ctx, &handlerTx{scope{Tx: st.tx, watch: w}})
 	}()
 	took := time.Since(began)
+	st.watch = w
 	st.ended = w.ended.Load()
 	pg := st.conn.PgConn()
 	if pg.TxStatus() == 'T' && pg.ParameterStatus("standard_conforming_strings") == "off" {
@@ -217,10 +222,10 @@ func (st *step) stillThere(ctx context.Context, took time.Duration) error {
 	})
 }
 
-// undo rolls back after the handler's error, or after one of PostgreSQL's
-// that the handler has dropped. It is the handler's fault if the database is
-// well enough to say that it has done so, and the error is not about the
-// database's state or about the statement.
+// undo rolls back after the handler's error, or after one of PostgreSQL's that the handler has
+// dropped. It is the handler's failure if the database is well enough to say that it has done so, and
+// the error is not about the database's state. A rejection counts more than an error about a
+// statement, or a time limit.
 func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	cause := w.outage(err)
 	if err == nil {
@@ -232,10 +237,15 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	if failure := st.undone(ctx, err); failure != nil {
 		return failure
 	}
-	if cause == nil {
+	rejected := errors.Is(err, driver.ErrRejected) && w.unsafe == nil
+	if cause != nil && !(rejected && postgres.TimeLimit(cause)) {
+		return explain("handler", err, cause)
+	}
+	refused, shapes := w.refused(err)
+	if refused == nil || rejected {
 		return &driver.HandlerError{Err: err}
 	}
-	return explain("handler", err, cause)
+	return &driver.HandlerError{Err: err, Statements: shapes, Advice: postgres.Advice(refused)}
 }
 
 // handlerEnded is the error for a handler that has ended the transaction, by SQL or by a connection
@@ -383,9 +393,19 @@ func (st *step) dryRun(ctx context.Context) error {
 		st.rollback(ctx)
 		return handlerEnded(nil)
 	case err != nil:
-		return st.undo(ctx, &watch{}, err)
+		return st.undo(ctx, st.deferred(err), err)
 	}
 	return st.rollback(ctx)
+}
+
+// deferred returns the watch of an error that came after the handler, at the commit or in place of
+// it. Any of the handler's statements may be the cause.
+func (st *step) deferred(err error) *watch {
+	w := &watch{}
+	if st.watch != nil {
+		w.note(err, st.watch.ran.Shapes()...)
+	}
+	return w
 }
 
 // settle sends the batch that stores dead letters, removes those that the handler has redriven and
@@ -433,11 +453,14 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 	if cause := postgres.OutageIn(err); cause != nil {
 		return explain("COMMIT", err, cause)
 	}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return &driver.HandlerError{Err: err} // a deferred constraint or trigger
+	if !errors.As(err, new(*pgconn.PgError)) {
+		return err
 	}
-	return err
+	// A deferred constraint or trigger.
+	if refused, shapes := st.deferred(err).refused(err); refused != nil {
+		return &driver.HandlerError{Err: err, Statements: shapes, Advice: postgres.Advice(refused)}
+	}
+	return &driver.HandlerError{Err: err}
 }
 
 func unknown(err error) error { return fmt.Errorf("%w: %w", driver.ErrUnknown, err) }

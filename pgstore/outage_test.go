@@ -123,10 +123,10 @@ func TestBrokenForEveryEvent(t *testing.T) {
 		report            []string
 	}{
 		"missing table": {sluice.Each(insertRow), ``, `ALTER TABLE rows RENAME TO elsewhere`, `ALTER TABLE elsewhere RENAME TO rows`,
-			[]string{`relation "rows" does not exist`, "a table is missing: create it", "events wait, none is a dead letter"}},
+			[]string{`relation "rows" does not exist`, "a table is missing: create it", "events wait and none becomes a dead letter"}},
 		"missing right": {asWriter, `DO $$ BEGIN CREATE ROLE outage_writer; EXCEPTION WHEN duplicate_object THEN END $$; GRANT INSERT ON rows TO outage_writer`,
 			`REVOKE INSERT ON rows FROM outage_writer`, `GRANT INSERT ON rows TO outage_writer`,
-			[]string{"permission denied", "lacks a right: grant it"}},
+			[]string{"permission denied", "lacks a right, or a row-level policy"}},
 		"no partition": {sluice.Each(insertRow), `DROP TABLE rows; CREATE TABLE rows (n bigint) PARTITION BY RANGE (n); CREATE TABLE rows_1 PARTITION OF rows FOR VALUES FROM (0) TO (100)`,
 			``, `CREATE TABLE rows_2 PARTITION OF rows DEFAULT`,
 			[]string{"no partition of relation", "no partition for this row: create it"}},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/postgres"
+	"github.com/sluice-go/sluice/internal/sqlshape"
 )
 
 // Errors for a handler that tries to end the transaction.
@@ -57,6 +59,8 @@ type watch struct {
 	ended  atomic.Bool     // the connection was given to the handler, and has ended the transaction
 	over   atomic.Bool     // the handler has returned
 	failed *pgconn.PgError // the last error, without those that follow from it
+	texts  []string        // the statement that failed so, or those of which one did
+	ran    sqlshape.Log    // those that succeeded
 	unsafe error           // a table that must not be written to
 	open   closer          // what was opened last, and may have been left open
 }
@@ -66,11 +70,17 @@ type closer interface{ close() }
 // aborted is the code of all errors in a transaction after the first.
 const aborted = "25P02"
 
-// note records an error and returns it.
-func (w *watch) note(err error) error {
+// note records the outcome of a statement, or of one of several, and returns it.
+func (w *watch) note(err error, texts ...string) error {
 	var e *pgconn.PgError
-	if errors.As(err, &e) && e.Code != aborted && !w.over.Load() {
-		w.failed = e
+	switch {
+	case w.over.Load():
+	case err == nil:
+		for _, text := range texts {
+			w.ran.Note(text)
+		}
+	case errors.As(err, &e) && e.Code != aborted:
+		w.failed, w.texts = e, texts
 	}
 	return err
 }
@@ -82,6 +92,26 @@ func (w *watch) outage(err error) *pgconn.PgError {
 		return e
 	}
 	return postgres.OutageIn(w.failed)
+}
+
+// refused returns PostgreSQL's error that may be every event's, if a handler has failed with err
+// because of one, and the shapes of the statements that it is about; else nil.
+func (w *watch) refused(err error) (*pgconn.PgError, []string) {
+	e, _ := errors.AsType[*pgconn.PgError](err)
+	if e == nil || !postgres.StatementFault(e) {
+		if e = w.failed; e == nil || !postgres.StatementFault(e) {
+			return nil, nil
+		}
+	}
+	if e != w.failed { // the handler's own connection, or an error that it has kept
+		return e, []string{sqlshape.Of(sqlshape.Unseen)}
+	}
+	shapes := make([]string, len(w.texts))
+	for i, text := range w.texts {
+		shapes[i] = sqlshape.Of(text)
+	}
+	slices.Sort(shapes)
+	return e, slices.Compact(shapes)
 }
 
 // admit refuses statements after the handler's end, and those that would end
@@ -112,6 +142,7 @@ func (w *watch) finish() {
 // it is.
 func (s *scope) Conn() *pgx.Conn {
 	if !s.watch.over.Load() {
+		s.watch.ran.Note(sqlshape.Unseen)
 		s.watch.conn.Frontend().Trace(endings{s.watch}, pgproto3.TracerOptions{SuppressTimestamps: true})
 	}
 	return s.Tx.Conn()
@@ -149,7 +180,7 @@ func (s *scope) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comma
 		return pgconn.CommandTag{}, err
 	}
 	tag, err := s.Tx.Exec(ctx, sql, args...)
-	return tag, s.watch.note(err)
+	return tag, s.watch.note(err, sql)
 }
 
 func (s *scope) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -157,14 +188,18 @@ func (s *scope) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, e
 		return failed(err).Query()
 	}
 	r, err := s.Tx.Query(ctx, sql, args...)
-	return s.watch.rows(r), s.watch.note(err)
+	watched := s.watch.rows(r, sql)
+	if err != nil {
+		s.watch.note(err, sql)
+	}
+	return watched, err
 }
 
 func (s *scope) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := s.watch.admit(sql); err != nil {
 		return failed(err).QueryRow()
 	}
-	return &row{s.Tx.QueryRow(ctx, sql, args...), s.watch}
+	return &row{s.Tx.QueryRow(ctx, sql, args...), s.watch, sql}
 }
 
 func (s *scope) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
@@ -172,7 +207,7 @@ func (s *scope) Prepare(ctx context.Context, name, sql string) (*pgconn.Statemen
 		return nil, err
 	}
 	sd, err := s.Tx.Prepare(ctx, name, sql)
-	return sd, s.watch.note(err)
+	return sd, s.watch.note(err, sql)
 }
 
 // CopyFrom sends text, as [Insert] does. pgx would send the bytes of the types that the columns had
@@ -198,16 +233,18 @@ func (s *scope) CopyText(ctx context.Context, c *postgres.Copy) (int64, error) {
 	if errors.Is(err, driver.ErrUnsafeTable) {
 		s.watch.unsafe = err
 	}
-	return n, s.watch.note(err)
+	return n, s.watch.note(err, "COPY "+c.Table.Sanitize()+" "+pgx.Identifier(c.Columns).Sanitize())
 }
 
 func (s *scope) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	for _, q := range b.QueuedQueries {
+	texts := make([]string, len(b.QueuedQueries))
+	for i, q := range b.QueuedQueries {
 		if err := s.watch.admit(q.SQL); err != nil {
 			return failed(err)
 		}
+		texts[i] = q.SQL
 	}
-	r := &results{s.Tx.SendBatch(ctx, b), s.watch}
+	r := &results{s.Tx.SendBatch(ctx, b), s.watch, texts}
 	s.watch.open = r
 	return r
 }
@@ -219,10 +256,11 @@ func failed(err error) pgx.BatchResults { return pgx.FailedBatchResults(&pgx.Bat
 type rows struct {
 	pgx.Rows
 	watch *watch
+	text  string
 }
 
-func (w *watch) rows(r pgx.Rows) *rows {
-	watched := &rows{r, w}
+func (w *watch) rows(r pgx.Rows, text string) *rows {
+	watched := &rows{r, w, text}
 	w.open = watched
 	return watched
 }
@@ -231,13 +269,13 @@ func (r *rows) Next() bool {
 	if r.Rows.Next() {
 		return true
 	}
-	r.watch.note(r.Rows.Err())
+	r.watch.note(r.Rows.Err(), r.text)
 	return false
 }
 
 func (r *rows) Close() {
 	r.Rows.Close()
-	r.watch.note(r.Rows.Err())
+	r.watch.note(r.Rows.Err(), r.text)
 }
 
 func (r *rows) close() { r.Rows.Close() }
@@ -245,26 +283,43 @@ func (r *rows) close() { r.Rows.Close() }
 type row struct {
 	pgx.Row
 	watch *watch
+	text  string
 }
 
-func (r *row) Scan(dest ...any) error { return r.watch.note(r.Row.Scan(dest...)) }
+func (r *row) Scan(dest ...any) error { return r.watch.note(r.Row.Scan(dest...), r.text) }
 
 // results are those of a handler's batch, watched.
 type results struct {
 	pgx.BatchResults
 	watch *watch
+	texts []string // of the statements whose results were not asked for
+}
+
+// next returns the text of the statement whose result is asked for.
+func (r *results) next() (text string) {
+	if len(r.texts) > 0 {
+		text, r.texts = r.texts[0], r.texts[1:]
+	}
+	return text
 }
 
 func (r *results) Exec() (pgconn.CommandTag, error) {
 	tag, err := r.BatchResults.Exec()
-	return tag, r.watch.note(err)
+	return tag, r.watch.note(err, r.next())
 }
 
 func (r *results) Query() (pgx.Rows, error) {
 	q, err := r.BatchResults.Query()
-	return &rows{q, r.watch}, r.watch.note(err)
+	text := r.next()
+	if err != nil {
+		r.watch.note(err, text)
+	}
+	return &rows{q, r.watch, text}, err
 }
 
-func (r *results) QueryRow() pgx.Row { return &row{r.BatchResults.QueryRow(), r.watch} }
-func (r *results) Close() error      { return r.watch.note(r.BatchResults.Close()) }
-func (r *results) close()            { r.BatchResults.Close() }
+func (r *results) QueryRow() pgx.Row {
+	return &row{r.BatchResults.QueryRow(), r.watch, r.next()}
+}
+
+func (r *results) Close() error { return r.watch.note(r.BatchResults.Close(), r.texts...) }
+func (r *results) close()       { r.BatchResults.Close() }

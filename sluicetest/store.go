@@ -115,9 +115,12 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		// The end of the context, not the event, made the handler fail.
 		return fmt.Errorf("commit partition %s: %w", step.Lease.Partition, context.Cause(ctx))
 	case err != nil:
-		return &driver.HandlerError{Err: err}
+		return handlerError(err)
 	}
 	if step.DryRun {
+		if !tx.ran.Has(step.Witness) {
+			return driver.ErrNotRun
+		}
 		return s.dryRun(tx.writes)
 	}
 	return s.send(step, claim, tx.writes)

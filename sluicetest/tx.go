@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/sqlshape"
 )
 
 // Tx is a transaction of a [Store]. What is inserted through it takes effect
@@ -19,6 +21,29 @@ type Tx struct {
 	over   bool
 	broken error // an outage during the transaction
 	writes []write
+	ran    sqlshape.Log // a table's name for each insert that succeeded
+}
+
+// StatementError is what a handler returns to have [Store] fail as a database that refuses a
+// statement about a table for a reason that may be every event's: the table is missing, or may not
+// be written to. The engine then looks for an event that inserts into that table.
+type StatementError struct {
+	Table string
+	Err   error
+}
+
+func (e *StatementError) Error() string { return fmt.Sprintf("table %s: %v", e.Table, e.Err) }
+
+// Unwrap returns the cause.
+func (e *StatementError) Unwrap() error { return e.Err }
+
+// handlerError is what a handler's error means.
+func handlerError(err error) error {
+	failed := &driver.HandlerError{Err: err}
+	if refused, ok := errors.AsType[*StatementError](err); ok && !errors.Is(err, driver.ErrRejected) {
+		failed.Statements = []string{sqlshape.Of(refused.Table)}
+	}
+	return failed
 }
 
 // write is a row to be inserted.
@@ -74,6 +99,7 @@ func (tx *Tx) insert(w write) error {
 		}
 	}
 	tx.writes = append(tx.writes, w)
+	tx.ran.Note(w.table)
 	return nil
 }
 

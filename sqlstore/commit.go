@@ -8,7 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/postgres"
+	"github.com/sluice-go/sluice/internal/sqlshape"
 )
 
 // errEnded is the error for a handler that ends its own transaction.
@@ -78,6 +82,11 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	}
 	if err == nil && step.DryRun {
 		err = s.checkDeferred(ctx, t, step)
+	}
+	if err == nil && len(step.Witness) > 0 {
+		if ran, _ := t.watch.statements(); !ran.Has(step.Witness) {
+			err = driver.ErrNotRun
+		}
 	}
 	if err != nil || step.DryRun {
 		return err
@@ -156,13 +165,14 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		err = tx.failure()
 	}
 	took := time.Since(began)
+	t.watch.handled()
 	over, outage := t.watch.state()
 	switch {
 	case outage != nil:
 		return s.handlerLost(ctx, took, outage)
 	case errors.Is(tx.failure(), driver.ErrUnsafeTable): // the handler may drop it, or keep its text alone
 		return s.outage(ctx, "handler", tx.failure())
-	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil:
+	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil && !errors.Is(err, driver.ErrRejected):
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
 	case over:
 		err = cmp.Or(err, errEnded)
@@ -188,20 +198,30 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		case errUndone:
 			err = cmp.Or(err, ended)
 		default:
-			if s.dialect.fault(err) == faultMissing {
-				ended = err // the handler's own words say more
-			}
 			return s.handlerLost(ctx, took, ended)
 		}
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case s.dialect.fault(err) == faultMissing:
-		return s.outage(ctx, "handler", err)
 	}
 	t.end()
-	return s.handlerFailed(ctx, step, err)
+	return s.handlerFailed(ctx, step, err, s.refused(t, err))
+}
+
+// refused returns the shape of the statement that the database refused for a reason that may be every
+// event's, if a handler has failed with err because of it. A handler may keep only the text of the
+// database's error. What it says itself of the event counts more.
+func (s *Store) refused(t *transaction, err error) []string {
+	_, text := t.watch.statements()
+	switch f := s.dialect.fault(err); {
+	case errors.Is(err, driver.ErrRejected):
+		return nil
+	case f.open():
+		return []string{sqlshape.Of(cmp.Or(text, sqlshape.Unseen))}
+	case f == faultStatement && text != "":
+		return []string{sqlshape.Of(text)}
+	}
+	return nil
 }
 
 // handlerLost returns why a handler's transaction was lost: a time limit of the database has passed, among
@@ -227,7 +247,7 @@ func (s *Store) moveFailed(ctx context.Context, step driver.Step, took time.Dura
 // handlerFailed returns a failure as the handler's, if the database works: it must be able to write
 // and to bring that to disk, for which the checkpoint's time is set; and the checkpoint must still
 // be this lease's.
-func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure error) error {
+func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure error, refused []string) error {
 	if ctx.Err() != nil {
 		return s.outage(ctx, "handler's transaction", failure)
 	}
@@ -238,7 +258,11 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 	case n != 1:
 		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
-	return &driver.HandlerError{Err: failure}
+	failed := &driver.HandlerError{Err: failure, Statements: refused}
+	if len(refused) > 0 {
+		failed.Advice = s.dialect.hint(failure)
+	}
+	return failed
 }
 
 // checkDeferred checks in a dry run what a commit would check.
@@ -252,7 +276,10 @@ func (s *Store) checkDeferred(ctx context.Context, t *transaction, step driver.S
 		return nil
 	case s.dialect.fault(err) == faultConstraint:
 		t.end()
-		return s.handlerFailed(ctx, step, err)
+		return s.handlerFailed(ctx, step, err, nil)
+	case s.dialect.fault(err) == faultOpen:
+		t.end()
+		return s.handlerFailed(ctx, step, err, t.ran())
 	}
 	return s.outage(ctx, "check deferred constraints", err)
 }
@@ -329,8 +356,14 @@ func (s *Store) commit(ctx context.Context, t *transaction, step driver.Step) er
 	switch s.dialect.fault(err) {
 	case faultConstraint:
 		t.end()
-		return s.handlerFailed(ctx, step, err)
-	case faultBusy, faultRefused, faultMissing:
+		return s.handlerFailed(ctx, step, err, nil)
+	case faultOpen:
+		if errors.As(err, new(*pgconn.PgError)) && postgres.Uncertain(err) {
+			break
+		}
+		t.end()
+		return s.handlerFailed(ctx, step, err, t.ran())
+	case faultBusy, faultRefused:
 		return s.outage(context.WithoutCancel(ctx), "commit", err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnknown, s.outage(context.WithoutCancel(ctx), "commit", err))

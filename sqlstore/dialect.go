@@ -70,20 +70,24 @@ type dialect interface {
 type fault uint8
 
 const (
-	// faultStatement: the statement is wrong.
+	// faultStatement: it is no error of the database, or one by which a trigger or the store itself
+	// refuses what was written.
 	faultStatement fault = iota
 	// faultVetoed: the watch refused the commit.
 	faultVetoed
-	// faultConstraint: what was written violates a constraint.
+	// faultConstraint: what was written violates a constraint, or does not fit.
 	faultConstraint
+	// faultOpen: the statement names something that is missing or may not be used, or cannot be
+	// understood. It may fail with any values, or with these alone.
+	faultOpen
+	// faultUnknown: an error of the database that is not known here. It counts as faultOpen, except in
+	// a commit.
+	faultUnknown
 	// faultBusy: another process holds the database, or has won a deadlock. The same transaction
 	// can succeed at once.
 	faultBusy
 	// faultRefused: the database could not do it now, and did nothing.
 	faultRefused
-	// faultMissing: the statement names something that is missing, or may not be used. It fails
-	// with any values.
-	faultMissing
 	// faultTimeLimit: a limit of the database on the time of a statement passed.
 	faultTimeLimit
 	// faultBroken: the database failed; the outcome of a commit is unknown.
@@ -91,4 +95,7 @@ const (
 )
 
 // outage reports whether the database failed, and not the statement.
-func (f fault) outage() bool { return f >= faultBusy && f != faultMissing && f != faultTimeLimit }
+func (f fault) outage() bool { return f >= faultBusy && f != faultTimeLimit }
+
+// open reports whether only another event shows whether the event or the statement is the cause.
+func (f fault) open() bool { return f == faultOpen || f == faultUnknown }

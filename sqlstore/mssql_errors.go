@@ -103,7 +103,7 @@ func mssqlFault(e mssql.Error) fault {
 		544, 1088, 1934, 2812, 4104, 4121, 8102, 8116, 8117, 8144, 8145, 8178, // names, types, syntax
 		229, 230, 262, 297, 300, 916, // rights
 		911, 4063, 4064, 18452, 18456, 18470, 18486, 18487, 18488: // login
-		return faultMissing
+		return faultOpen
 	case 596, 617, 823, 824, 825, 832, 984, 1236, 3314, 5011, 6005, 6006, 9001, 17142, 17197, // shutdown, KILL, disk
 		40143, 40166, 40197, 40540, 40545, 40549, 40550, 40551, 40552, 40553, 40613, 40627, 40642, 40648, 40671, 40675: // Azure: failover, session ended
 		return faultBroken
@@ -114,7 +114,7 @@ func mssqlFault(e mssql.Error) fault {
 	case e.Class == 17, e.Class == 19: // no resources
 		return faultRefused
 	}
-	return faultStatement
+	return faultUnknown
 }
 
 // babelfishFault goes by the text of PostgreSQL, because Babelfish gives these errors no number.
@@ -129,7 +129,7 @@ func babelfishFault(text string) fault {
 	}
 	switch {
 	case has("does not exist", "syntax error", "permission denied", "not currently supported"):
-		return faultMissing
+		return faultOpen
 	case has("invalid input syntax", "out of range", "too long"):
 		return faultConstraint
 	case has("read-only transaction", "No space left", "remaining connection slots"):
@@ -137,7 +137,7 @@ func babelfishFault(text string) fault {
 	case has("terminating connection", "shutting down", "starting up", "could not read", "could not write"):
 		return faultBroken
 	}
-	return faultStatement
+	return faultUnknown
 }
 
 func (d mssqlDialect) hint(err error) string {
@@ -148,8 +148,8 @@ func (d mssqlDialect) hint(err error) string {
 	if hint, found := mssqlHints[e.Number]; found {
 		return hint
 	}
-	if d.fault(err) == faultMissing {
-		return "create what is missing, grant the right, or correct the statement; events wait, none is a dead letter"
+	if d.fault(err) == faultOpen {
+		return "create what is missing, grant the right, or correct the statement"
 	}
 	return ""
 }

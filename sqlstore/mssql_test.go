@@ -146,7 +146,7 @@ func TestSQLServerFaults(t *testing.T) {
 		faultConstraint: {2601, 2627, 547, 515, 2628, 8152, 8115, 245, 3930},
 		faultBusy:       {1205, 3960, 41302},
 		faultRefused:    {1222, 9002, 1105, 3906, 4060, 40501, 49918, 49919, 49920, 10928, 10929, 40544},
-		faultMissing:    {207, 208, 229, 2812, 18456, 102},
+		faultOpen:       {207, 208, 229, 2812, 18456, 102},
 		faultBroken:     {596, 40197, 40613, 40143, 6005},
 		faultStatement:  {50000, 51000, 3998},
 	} {
@@ -164,7 +164,7 @@ func TestSQLServerFaults(t *testing.T) {
 		},
 		faultRefused:   {mssql.Error{Number: 1, Class: 17}},
 		faultBusy:      {mssql.Error{Number: 50000, All: []mssql.Error{{Number: 1205}, {Number: 50000}}}},
-		faultMissing:   {mssql.Error{Number: mssqlBabelfish, Message: `relation "nowhere" does not exist`}},
+		faultOpen:      {mssql.Error{Number: mssqlBabelfish, Message: `relation "nowhere" does not exist`}},
 		faultStatement: {context.Canceled, errors.New("the handler's own"), nil, mssql.Error{Number: 50000, Class: 16}},
 	} {
 		for _, err := range errs {

@@ -229,6 +229,7 @@ func (mysqlDialect) intact(ctx context.Context, t *transaction) error {
 const (
 	mysqlDuplicate   = 1062
 	mysqlUnknown     = 1105 // its text says what has failed
+	mysqlSignal      = 1644 // SIGNAL in a trigger or procedure
 	mysqlNoSavepoint = 1305
 )
 
@@ -265,13 +266,15 @@ func (mysqlDialect) fault(err error) fault {
 		return faultTimeLimit
 	case 1044, 1045, 1049, 1142, 1143, 1144, 1227, 1370, // rights
 		1051, 1054, 1064, 1091, 1103, 1109, 1136, 1146, 1149, 1305, 1318, 1356, 1526: // names, syntax, no partition of the table
-		return faultMissing
+		return faultOpen
+	case mysqlSignal:
+		return faultStatement
 	case 1053, 1077, 1079, 1080, 1094, 1180, 1181, 1317, 1927, // shutdown, KILL, an error in the commit
 		1158, 1159, 1160, 1161, 1189, 1190, 1152, 1184, // network
 		1030, 1034, 1035, 1194, 1195, mysqlUnknown, 1815, 4031, 1296: // the storage engine
 		return faultBroken
 	}
-	return faultStatement
+	return faultUnknown
 }
 
 func (d mysqlDialect) hint(err error) string {
@@ -282,8 +285,8 @@ func (d mysqlDialect) hint(err error) string {
 	if hint := mysqlHints[e.Number]; hint != "" {
 		return hint
 	}
-	if d.fault(err) == faultMissing {
-		return "create what is missing, grant the right, or correct the statement; events wait, none is a dead letter"
+	if d.fault(err) == faultOpen {
+		return "create what is missing, grant the right, or correct the statement"
 	}
 	return ""
 }
@@ -300,7 +303,7 @@ var mysqlHints = map[uint16]string{
 	1206: "raise innodb_buffer_pool_size, or lock fewer rows in a transaction",
 	1205: "another transaction holds the row: look for a paused process or a long transaction (SHOW ENGINE INNODB STATUS)",
 	1290: "it accepts no writes: check whether it is a replica",
-	1526: "the table has no partition for this row: create it; events wait, none is a dead letter",
+	1526: "the table has no partition for this row: create it",
 	1792: "it accepts no writes: check whether it is a replica",
 	1836: "it accepts no writes: check whether it is a replica",
 	3159: "add tls=true to the URL",

@@ -351,7 +351,7 @@ func (c *mysqlConn) loadChunk(ctx context.Context, l mysqlLoad, rows [][]any) (l
 }
 
 // mysqlRefused are the faults of a statement that has changed nothing, in a transaction that goes on.
-var mysqlRefused = map[fault]bool{faultStatement: true, faultConstraint: true, faultMissing: true}
+var mysqlRefused = map[fault]bool{faultStatement: true, faultConstraint: true, faultOpen: true, faultUnknown: true}
 
 // undo removes the rows that were loaded. It fails if the table keeps them, because an INSERT would write
 // them a second time.

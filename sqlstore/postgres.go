@@ -172,8 +172,10 @@ func postgresFault(e *pgconn.PgError) fault {
 		return faultRefused
 	case postgres.TimeLimit(e):
 		return faultTimeLimit
+	case e.Code == postgresAborted:
+		return faultStatement
 	case postgres.StatementFault(e):
-		return faultMissing
+		return faultOpen
 	case postgres.Uncertain(e):
 		return faultBroken
 	}
@@ -182,8 +184,6 @@ func postgresFault(e *pgconn.PgError) fault {
 		return faultBusy
 	case "55P03", "25006", "57P03": // lock time-out, read-only, starting up
 		return faultRefused
-	case postgresAborted:
-		return faultStatement
 	}
 	switch {
 	case e.Code[:min(2, len(e.Code))] == "53": // no resources

@@ -567,8 +567,8 @@ func TestPostgresLostCommits(t *testing.T) {
 func TestPostgresFaults(t *testing.T) {
 	for code, want := range map[string]fault{
 		"40001": faultBusy, "40P01": faultBusy, "55P03": faultRefused, "25006": faultRefused, "53100": faultRefused, "57P03": faultRefused,
-		"57014": faultTimeLimit, "25P03": faultTimeLimit, "42P01": faultMissing, "42501": faultMissing, "23505": faultConstraint, "22001": faultConstraint,
-		"P0001": faultConstraint, "57P01": faultBroken, "40003": faultBroken, "XX001": faultBroken, "08006": faultBroken, postgresAborted: faultStatement,
+		"57014": faultTimeLimit, "25P03": faultTimeLimit, "42P01": faultOpen, "42501": faultOpen, "23505": faultConstraint, "22001": faultConstraint,
+		"P0001": faultConstraint, "57P01": faultBroken, "40003": faultBroken, "XX001": faultOpen, "08006": faultBroken, postgresAborted: faultStatement,
 	} {
 		e := &pgconn.PgError{Code: code, ConstraintName: "x"}
 		if got := (&postgresDialect{}).fault(fmt.Errorf("wrapped: %w", e)); got != want {

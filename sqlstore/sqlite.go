@@ -301,21 +301,32 @@ func (sqliteDialect) fault(err error) fault {
 		return faultVetoed
 	}
 	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_CONSTRAINT:
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return faultConstraint
 	case sqlite3.SQLITE_BUSY:
 		return faultBusy
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA:
 		return faultRefused
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_AUTH:
-		if isMissing(e.Error()) {
-			return faultMissing
+		if isValue(e.Error()) {
+			return faultStatement
 		}
+		return faultOpen
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_INTERNAL:
 		return faultBroken
 	}
-	return faultStatement
+	return faultUnknown
+}
+
+// isValue reports whether SQLite says that a function refuses a value.
+func isValue(text string) bool {
+	for _, words := range []string{"malformed JSON", "JSON path", "integer overflow"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // isMissing reports whether SQLite says that a statement names something that is missing, or cannot be
@@ -335,7 +346,7 @@ func (sqliteDialect) hint(err error) string {
 		return ""
 	}
 	if isMissing(e.Error()) {
-		return "create what is missing, or correct the statement; events wait, none is a dead letter"
+		return "create what is missing, or correct the statement"
 	}
 	return sqliteHints[e.Code()&0xff]
 }

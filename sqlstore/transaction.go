@@ -83,6 +83,13 @@ func (t *transaction) undone(ctx context.Context) error {
 	return errUndone
 }
 
+// ran returns the shapes of the statements that the handler ran. One that was checked at the commit
+// is among them.
+func (t *transaction) ran() []string {
+	ran, _ := t.watch.statements()
+	return ran.Shapes()
+}
+
 // end rolls back what was not committed, and returns when the transaction is over. It may be called
 // more than once.
 func (t *transaction) end() {

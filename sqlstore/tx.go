@@ -100,7 +100,8 @@ func (e *RowError) Unwrap() error { return e.Err }
 // some of the rows may have been written; the transaction then fails even if the handler returns
 // nil.
 func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
-	err := t.insert(ctx, table, columns, rows)
+	text := insertText(t.dialect, "INSERT", table, columns)(1)
+	err := t.insert(context.WithValue(ctx, textKey{}, text), table, columns, rows)
 	if err == nil {
 		t.safe.Store(table, true) // not before: it may have been missing
 		return nil

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sqlshape"
 )
 
 // watch observes one physical connection while a handler uses its transaction. It refuses every
@@ -29,6 +31,9 @@ type watch struct {
 	ended    bool
 	outage   error
 	open     *watchedRows // if oneResult
+	handling bool
+	ran      sqlshape.Log // the handler's statements that succeeded
+	refused  string       // the last one that failed for a reason that may be every event's; empty: none did
 }
 
 // guard begins to watch.
@@ -36,6 +41,14 @@ func (w *watch) guard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.guarding, w.ended, w.outage, w.open = true, false, nil, nil
+	w.handling, w.ran, w.refused = true, sqlshape.Log{}, ""
+}
+
+// handled notes that the handler has returned: the statements that follow are the store's.
+func (w *watch) handled() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handling = false
 }
 
 // release stops watching.
@@ -95,22 +108,45 @@ func (w *watch) rowsOpen() bool {
 }
 
 // after records the outcome of a statement.
-func (w *watch) after(err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
-		return err
-	}
-	f := w.fault(err)
+func (w *watch) after(err error, text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case !w.guarding:
+	if !w.guarding {
 		return err
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		if w.handling {
+			w.ran.Note(text)
+		}
+		return err
+	}
+	switch f := w.fault(err); {
 	case f == faultVetoed:
 		return errEnded
 	case f.outage() && w.outage == nil:
 		w.outage = err
+	case f.open() && w.handling:
+		w.refused = text
 	}
 	return err
+}
+
+// statements returns the statements that the handler ran, by shape, and the one that was refused.
+func (w *watch) statements() (ran *sqlshape.Log, refused string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &w.ran, w.refused
+}
+
+// textKey is the key of the text that stands for what the store runs for a handler, in the context of that.
+type textKey struct{}
+
+// textOf returns the text under which a statement is recorded.
+func textOf(ctx context.Context, query string) string {
+	if text, ok := ctx.Value(textKey{}).(string); ok {
+		return text
+	}
+	return query
 }
 
 // fullConn, fullStmt and fullRows are the optional interfaces that the driver implements and that
@@ -152,7 +188,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 		return nil, err
 	}
 	result, err := c.fullConn.ExecContext(ctx, query, args)
-	return result, c.watch.after(err)
+	return result, c.watch.after(err, textOf(ctx, query))
 }
 
 func (c *watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -160,7 +196,7 @@ func (c *watchedConn) QueryContext(ctx context.Context, query string, args []dri
 		return nil, err
 	}
 	rows, err := c.fullConn.QueryContext(ctx, query, args)
-	return c.watch.rows(rows, err)
+	return c.watch.rows(rows, err, textOf(ctx, query))
 }
 
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -168,10 +204,11 @@ func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.
 		return nil, err
 	}
 	stmt, err := c.fullConn.PrepareContext(ctx, query)
+	text := textOf(ctx, query)
 	if err != nil {
-		return nil, c.watch.after(err)
+		return nil, c.watch.after(err, text)
 	}
-	return &watchedStmt{stmt.(fullStmt), c.watch}, nil
+	return &watchedStmt{stmt.(fullStmt), c.watch, text}, nil
 }
 
 // BeginTx begins a transaction, whose end is bounded: it has no context.
@@ -224,6 +261,7 @@ func (t *boundedTx) bounded(end func() error) error {
 type watchedStmt struct {
 	fullStmt
 	watch *watch
+	text  string
 }
 
 func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
@@ -231,7 +269,7 @@ func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue)
 		return nil, err
 	}
 	result, err := s.fullStmt.ExecContext(ctx, args)
-	return result, s.watch.after(err)
+	return result, s.watch.after(err, s.text)
 }
 
 func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -239,7 +277,7 @@ func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue
 		return nil, err
 	}
 	rows, err := s.fullStmt.QueryContext(ctx, args)
-	return s.watch.rows(rows, err)
+	return s.watch.rows(rows, err, s.text)
 }
 
 // CheckNamedValue is as that of the connection.
@@ -252,14 +290,16 @@ func (s *watchedStmt) CheckNamedValue(v *driver.NamedValue) error {
 
 type watchedRows struct {
 	fullRows
-	watch *watch
+	watch  *watch
+	text   string
+	failed bool
 }
 
-func (w *watch) rows(rows driver.Rows, err error) (driver.Rows, error) {
+func (w *watch) rows(rows driver.Rows, err error, text string) (driver.Rows, error) {
 	if err != nil {
-		return nil, w.after(err)
+		return nil, w.after(err, text)
 	}
-	watched := &watchedRows{rows.(fullRows), w}
+	watched := &watchedRows{fullRows: rows.(fullRows), watch: w, text: text}
 	if w.oneResult {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -271,6 +311,9 @@ func (w *watch) rows(rows driver.Rows, err error) (driver.Rows, error) {
 // Close closes the rows.
 func (r *watchedRows) Close() error {
 	err := r.fullRows.Close()
+	if !r.failed {
+		_ = r.watch.after(nil, r.text)
+	}
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
 	if r.watch.open == r {
@@ -299,9 +342,17 @@ func (r *watchedRows) NextResultSet() error {
 	if !has {
 		return io.EOF
 	}
-	return r.watch.after(rows.NextResultSet())
+	return r.after(rows.NextResultSet())
 }
 
 func (r *watchedRows) Next(dest []driver.Value) error {
-	return r.watch.after(r.fullRows.Next(dest))
+	return r.after(r.fullRows.Next(dest))
+}
+
+func (r *watchedRows) after(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	r.failed = true
+	return r.watch.after(err, r.text)
 }

@@ -194,17 +194,36 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			untouched(t, h, a)
 		}},
 		{Name: "MissingTable", Run: func(t testing.TB, h TxHarness[Tx]) {
-			// It is missing for every event, so it is no event's fault.
+			// It may be missing for every event, or for one: another event that runs the statement
+			// decides. A handler's own word on the event counts more.
 			a := h.begin(t)
 			if h.Missing == nil {
 				return
 			}
-			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
-				return fmt.Errorf("write: %w", errors.Join(h.Put(ctx, tx, "bad"), h.Missing(ctx, tx)))
-			})
-			wantOutage(t, "write to a table that is missing", err)
-			if err != nil && !strings.Contains(err.Error(), "events wait") {
-				t.Errorf("write to a table that is missing: %v does not say that events wait", err)
+			step := driver.Step{Lease: a, From: at(9), To: at(10)}
+			refused := errors.New("decoded wrongly")
+			for name, handler := range map[string]func(error) error{
+				"an error":        func(err error) error { return fmt.Errorf("write: %w", errors.Join(err, refused)) },
+				"its text":        func(err error) error { return fmt.Errorf("write: %v: %w", err, refused) },
+				"a rejected one":  func(err error) error { return &rejected{errors.Join(err, refused)} },
+				"a rejected text": func(err error) error { return &rejected{fmt.Errorf("%v: %w", err, refused)} },
+			} {
+				err := h.Store.Commit(suite.Context(t), step, func(ctx context.Context, tx Tx) error {
+					return handler(errors.Join(h.Put(ctx, tx, "bad"), h.Missing(ctx, tx)))
+				})
+				what := "write to a table that is missing, and return " + name
+				wantHandlerError(t, what, err, refused)
+				failed, _ := errors.AsType[*driver.HandlerError](err)
+				if isRejected := strings.Contains(name, "rejected"); failed != nil && (len(failed.Statements) == 0) != isRejected {
+					t.Errorf("%s: statements %q", what, failed.Statements)
+				}
+				if failed == nil || len(failed.Statements) == 0 {
+					continue
+				}
+				trial := driver.Step{Lease: a, From: at(9), To: at(9), DryRun: true, Witness: failed.Statements}
+				suite.ErrorIs(t, "dry run without the statement", h.Store.Commit(suite.Context(t), trial, h.put("10")), driver.ErrNotRun)
+				trial.Witness = nil
+				h.commit(t, trial, h.put("10"))
 			}
 			untouched(t, h, a)
 		}},
@@ -312,3 +331,9 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 		}},
 	}
 }
+
+// rejected is the error of a handler that rejects an event.
+type rejected struct{ error }
+
+func (r *rejected) Unwrap() error        { return r.error }
+func (r *rejected) Is(target error) bool { return target == driver.ErrRejected }

@@ -75,6 +75,7 @@ const (
 	datatypeMismatch = "42804"
 	invalidText      = "22P02"
 	unsafeTable      = "SLU01" // of Sluice's own
+	unfitColumn      = "SLU02" // likewise
 )
 
 // Changed is the error of a [Copy.Check] that has noticed changes, and has found that the columns

@@ -111,7 +111,7 @@ func (c *Copy) Run(ctx context.Context, conn *pgx.Conn) (taken int64, err error)
 			if _, said := errors.AsType[*ColumnsError](err); said {
 				return 0, err
 			}
-			return 0, &ColumnsError{Err: err, cause: &pgconn.PgError{Severity: "ERROR", Code: datatypeMismatch, Message: err.Error()}}
+			return 0, &ColumnsError{Err: err, cause: &pgconn.PgError{Severity: "ERROR", Code: unfitColumn, Message: err.Error()}}
 		}
 	}
 	rows := &copyRows{copy: c, types: conn.TypeMap(), known: known, buffer: copyBuffers.Get().(*[]byte), encode: (*copyRows).text}
