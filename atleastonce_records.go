@@ -259,6 +259,9 @@ func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent, more []*inFlightEve
 func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFlightEvent) []*inFlightEvent {
 	e.left.Store(1)
 	unmade := w.queue.unmadeBefore(e)
+	if faultOf(err).counts() && unproved(err) && e.redrive == nil {
+		err = w.doubtMapping(e, err, more)
+	}
 	switch {
 	case faultOf(err).counts():
 		err = Reject(fmt.Errorf("make records: %w", err))

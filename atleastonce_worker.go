@@ -62,6 +62,7 @@ type atLeastOnceWorker[R any] struct {
 	// of the clock.
 	reread, rereadAfter time.Duration
 	rereadWaits         bool // some wait for that time
+	mapping             mappingTrial
 
 	doneTwice sync.Once // reports a sink that completes a record more than once
 

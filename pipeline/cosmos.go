@@ -334,7 +334,7 @@ func (t *cosmosTarget) outlet(ctx context.Context, p *Pipeline, parts *Parts) (o
 	if err := sink.Check(ctx); err != nil {
 		return nil, err
 	}
-	return &outletOf[document]{t.documents, sink, keyOf}, nil
+	return &outletOf[document]{records: t.documents, sink: sink, key: keyOf}, nil
 }
 
 // check checks that the container can be read.

@@ -20,7 +20,7 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 			return h(ctx, tx, b)
 		}
 		for events, first := b.Events, 0; len(events) > first; {
-			part, err := decodeSome(ctx, p.wholeEvent, events[first:], maxDecodedBatch)
+			part, err := decodeSome(ctx, p.deliveredEvent, events[first:], maxDecodedBatch)
 			if err == nil {
 				b.Events = part
 				err = h(ctx, tx, b)
@@ -79,7 +79,7 @@ func shifted(err error, by int) error {
 // decodedRecords makes a function that makes records get events with decoded bodies.
 func decodedRecords[R any](p *Pipeline, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		e, err := p.wholeEvent(ctx, e)
+		e, err := p.deliveredEvent(ctx, e)
 		if err != nil {
 			return nil, err
 		}

@@ -220,7 +220,7 @@ func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &httpOutlet{outletOf[*webhook.Message]{webhookMessages, sink, nil}, t, sink}, nil // in the order of the events' own keys
+	return &httpOutlet{outletOf[*webhook.Message]{records: webhookMessages, sink: sink}, t, sink}, nil // in the order of the events' own keys
 }
 
 // httpOutlet is an open endpoint.

@@ -80,7 +80,7 @@ func TestLoad(t *testing.T) {
 	}
 	if p.Name != "flights" || p.Table != "flights" || p.Partitions != sluice.AllPartitions || p.String() != "flights" ||
 		p.Group != (sluice.Group{Namespace: "contoso.servicebus.windows.net", Topic: "flights", Name: "$Default"}) {
-		t.Errorf("got %+v", *p)
+		t.Errorf("got %+v", p)
 	}
 	want := sluice.Config{
 		LeaseFor: 30 * time.Second, RenewEvery: 10 * time.Second, MaxBatch: 1000, Attempts: 3,
@@ -142,7 +142,7 @@ func TestLoadVariations(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !c.check(p) {
-				t.Errorf("got %+v", *p)
+				t.Errorf("got %+v", p)
 			}
 		})
 	}
@@ -376,7 +376,7 @@ func FuzzParse(f *testing.F) {
 					whole = whole && (p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil || p.http != nil && p.http.url != "")
 				}
 				if p.keyNodes.partitions == nil || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
-					t.Fatalf("incomplete: %+v", *p)
+					t.Fatalf("incomplete: %+v", p)
 				}
 			}
 			if len(all.Stages) == 0 {

@@ -18,6 +18,7 @@ type mapping struct {
 	picker  *jsonpick.Picker // nil if no value is in the body's JSON
 	paths   int
 	raw     bool // the log is Kafka: keys and headers are bytes, and bodies may be null
+	proof   proof
 }
 
 // column is one value of a mapping.
@@ -90,7 +91,7 @@ func (m *mapping) rejections(events []*sluice.Event, g guards, first int) error 
 	picked := make([]jsonpick.Value, m.paths)
 	for i := first; i < len(events); i++ {
 		if err := m.fillBy(boxedShared, g, row, picked, events[i]); err != nil {
-			all = append(all, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
+			all = append(all, &sluice.EventError{Index: i, Err: sluice.Reject(m.proof.of(err))})
 		}
 	}
 	return errors.Join(all...)
@@ -122,7 +123,7 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 		}
 		row[i] = box(i, v)
 	}
-	return nil
+	return m.proof.of(nil)
 }
 
 // cell returns the column's value of an event; raw is as in mapping. An error's text continues the

@@ -315,5 +315,7 @@ func (t *messageTarget) outlet(ctx context.Context, parts *Parts, to telemetry) 
 	if t.claim != nil {
 		messages = t.claim.Messages(messages)
 	}
-	return &outletOf[*sender.Message]{messages, sink, func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) }}, nil
+	return &outletOf[*sender.Message]{
+		records: messages, sink: sink, key: func(m *sender.Message) string { return cmp.Or(m.SessionID, m.Key) },
+	}, nil
 }

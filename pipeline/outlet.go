@@ -19,6 +19,7 @@ type outletOf[R any] struct {
 	records func(context.Context, *sluice.Event) ([]R, error)
 	sink    sluice.Sink[R]
 	key     func(R) string // nil: the event's own
+	proof   proof          // of records
 }
 
 func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
@@ -28,14 +29,20 @@ func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.
 // taken makes the records of the events that the pipeline takes.
 func (o *outletOf[R]) taken(p *Pipeline) func(context.Context, *sluice.Event) ([]R, error) {
 	if !p.selective() {
-		return o.records
+		return o.made
 	}
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		if to, err := p.route(e); to == leftOut {
+		if to, err := p.deliveredTo(e); to == leftOut {
 			return nil, err
 		}
-		return o.records(ctx, e)
+		return o.made(ctx, e)
 	}
+}
+
+// made makes the records of an event. The errors say whether records of any were made before.
+func (o *outletOf[R]) made(ctx context.Context, e *sluice.Event) ([]R, error) {
+	records, err := o.records(ctx, e)
+	return records, o.proof.of(err)
 }
 
 // routedRecord is a record of one of several targets.
@@ -45,7 +52,7 @@ type routedRecord struct {
 }
 
 func (o *outletOf[R]) routedRecords(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
-	records, err := o.records(ctx, e)
+	records, err := o.made(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +79,7 @@ func (routedSink) Submit(ctx context.Context, r routedRecord, done func(sluice.W
 // order also if they are of different targets.
 func (p *Pipeline) routedDelivery(parts *Parts, outlets []outlet, to telemetry) (sluice.Delivery, error) {
 	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
-		i, err := p.route(e)
+		i, err := p.deliveredTo(e)
 		if i == leftOut {
 			return nil, err
 		}

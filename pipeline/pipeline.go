@@ -61,6 +61,8 @@ type Pipeline struct {
 	atLeastOnce  atLeastOnceOptions
 	copies       *copyTarget // of dead letters; nil: they are not copied
 	stage        bool        // of a file with stages
+	bodies       proof       // of reading them
+	choices      proof       // of the routes and of only
 	places       struct{ source, format, database, target strictyaml.Place }
 	keyNodes     struct{ start, progressGroup, progressBlobs, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
 }

@@ -152,6 +152,15 @@ func (p *Pipeline) route(e *sluice.Event) (int, error) {
 	return leftOut, errNoRoute
 }
 
+// deliveredTo is route for the delivery, whose errors say whether events have had a target before.
+func (p *Pipeline) deliveredTo(e *sluice.Event) (int, error) {
+	to, err := p.route(e)
+	if err != nil || to != leftOut {
+		err = p.choices.of(err)
+	}
+	return to, err
+}
+
 // Filter returns which events the pipeline handles, as [sluice.Config] has it; nil: every one. An
 // event for which that cannot be decided is handled, and becomes a dead letter.
 func (p *Pipeline) Filter() func(*sluice.Event) bool {
@@ -256,7 +265,7 @@ func (p *Pipeline) divide(events []*sluice.Event, apart bool) ([]part, error) {
 	var parts []part
 	var rejected []error
 	for i, e := range events {
-		to, err := p.route(e)
+		to, err := p.deliveredTo(e)
 		if err != nil {
 			rejected = append(rejected, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
 			continue

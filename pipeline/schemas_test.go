@@ -95,8 +95,9 @@ func (e *testedEngine) testFormats(t *testing.T, address string, db *sql.DB) {
 		"      number: body.number\n      delay: {from: body.delay, type: integer}\n      date: body.date\n      price: {from: body.price, type: numeric}\n      id: body.id\n")
 	p, parts := formatted(t, file, "DATABASE_URL="+address)
 	consume(t, p, parts,
-		&sluice.Event{Body: []byte(avroFlight("AA 7", 3))}, &sluice.Event{Body: []byte("\xffno flight")},
-		&sluice.Event{Body: gzipped(avroFlight("AA 8", 3)), Properties: map[string]any{"content-encoding": "gzip"}})
+		&sluice.Event{Body: []byte(avroFlight("AA 7", 3))},
+		&sluice.Event{Body: gzipped(avroFlight("AA 8", 3)), Properties: map[string]any{"content-encoding": "gzip"}},
+		&sluice.Event{Body: []byte("\xffno flight")})
 	if got := query(t, db, "SELECT number, id FROM flights WHERE delay = 3 AND date = '2026-01-31' AND price = '12.30' ORDER BY number"); got != "AA 7 00010203-0405-0607-0809-0a0b0c0d0e0f\nAA 8 00010203-0405-0607-0809-0a0b0c0d0e0f" {
 		t.Errorf("rows %q", got)
 	}
