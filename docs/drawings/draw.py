@@ -119,7 +119,7 @@ d.box(24, 90, 130, 50, "bad", "42 fails")
 d.arrow(154, 104, 216, 60).arrow(154, 115, 216, 115).arrow(154, 126, 216, 172)
 d.box(220, 34, 240, 50, "log", "rejected, or it alone fails", "other events succeed")
 d.box(220, 92, 240, 50, "fly", "20 in a row fail", "none succeeds")
-d.box(220, 150, 240, 50, "fly", "no connection, deadlock,", "missing table, outage")
+d.box(220, 150, 240, 50, "fly", "no connection, deadlock,", "no witness, outage")
 for y in (59, 117, 175):
     d.arrow(460, y, 506, y)
 d.box(510, 34, 166, 50, "bad", "dead letter", "after its attempts")
