@@ -11,6 +11,7 @@ import (
 type mappingTrial struct {
 	rejected map[int64]bool // numbers of the events that it has rejected
 	since    time.Duration  // when it rejected the first, by Clock.Elapsed
+	reported bool           // that the event waits
 }
 
 // doubtMapping decides about an event that a mapping has rejected which has mapped none yet, and
@@ -43,7 +44,8 @@ func (w *atLeastOnceWorker[R]) doubtMapping(e *inFlightEvent, err error, waiting
 		return Outage(fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter, one at a time is tried until one is mapped; event %d: %w",
 			n, e.event.Sequence, err))
 	case now-t.since < mappingFor:
-		if now == t.since {
+		if now != t.since && !t.reported { // another partition may have one that it maps
+			t.reported = true
 			w.a.failed(fmt.Errorf("event %d: the mapping has mapped no event yet; the event waits up to %v for one that it maps, then it becomes a dead letter: %w", e.event.Sequence, mappingFor, err))
 		}
 		return RetryAfter(err, time.Second)

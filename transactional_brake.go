@@ -54,11 +54,12 @@ const filteredAhead = 10_000
 
 // brake counts events that fail. Its zero value is ready to use.
 type brake struct {
-	failed  map[int64]bool // numbers of the events that failed in a row, without one success
-	witness *Event         // the last event that succeeded in a dry run; see witnesses
-	held    bool           // no event succeeds, or is known to have: see eventDone
-	stuck   bool           // no event was seen to run the statements that the database refuses
-	mapping time.Duration  // when a mapping that has mapped nothing first rejected an event; 0: it has not
+	failed   map[int64]bool // numbers of the events that failed in a row, without one success
+	witness  *Event         // the last event that succeeded in a dry run; see witnesses
+	held     bool           // no event succeeds, or is known to have: see eventDone
+	stuck    bool           // no event was seen to run the statements that the database refuses
+	mapping  time.Duration  // when a mapping that has mapped nothing first rejected an event; 0: it has not
+	reported bool           // that the event waits
 }
 
 // note counts an event that fails, once.
@@ -124,8 +125,11 @@ func (w *batchWorker[Tx]) doubtMapping(t *trial) error {
 		return w.hold(t)
 	}
 	now := w.a.c.cfg.Clock.Elapsed()
-	if w.brake.mapping == 0 {
-		w.brake.mapping = now
+	switch since := w.brake.mapping; {
+	case since == 0:
+		w.brake.mapping = now // another partition may have one that it maps: reported after a second
+	case !w.brake.reported:
+		w.brake.reported = true
 		w.failed(w.batchOf([]*Event{t.event}), fmt.Errorf("the mapping has mapped no event yet; the event waits up to %v for one that it maps, then it becomes a dead letter: %w", mappingFor, t.failure))
 	}
 	if now-w.brake.mapping >= mappingFor {

@@ -210,7 +210,7 @@ func TestSQLLedgerReadsTheBeginning(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "flights.db")
 	writeLedger(t, path, group, topic, 2)
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

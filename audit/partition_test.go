@@ -213,7 +213,7 @@ func TestMissingColumns(t *testing.T) {
 		{Name: `"flights"`, Partition: `"nowhere?"`, Sequence: `"sequence_number"`},
 		{Name: `"flights"`, Partition: `"hub_partition"`, Sequence: `"nowhere?"`},
 	} {
-		db, err := sql.Open("sqlite", path)
+		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func TestScale(t *testing.T) {
 	reading.Wait()
 	read := time.Since(began)
 
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func writeLedger(t *testing.T, path string, group sluice.Group, topic sluice.Top
 		t.Fatal(err)
 	}
 	defer store.Close()
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func ExampleParse_mistake() {
 }
 
 func printRows(database string) {
-	db, err := sql.Open("sqlite", database)
+	db, err := sql.Open("sqlite", "file:"+database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		err = s.checkDeferred(ctx, t, step)
 	}
 	if err == nil && len(step.Witness) > 0 {
-		if ran, _ := t.watch.statements(); !ran.Has(step.Witness) {
+		if ran, _, _ := t.watch.statements(); !ran.Has(step.Witness) {
 			err = driver.ErrNotRun
 		}
 	}
@@ -196,6 +196,9 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		case errNested:
 			err = ended
 		case errUndone:
+			if _, _, why := t.watch.statements(); err == nil && why != nil {
+				ended = fmt.Errorf("%w: %w", ended, why)
+			}
 			err = cmp.Or(err, ended)
 		default:
 			return s.handlerLost(ctx, took, ended)
@@ -212,7 +215,7 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 // event's, if a handler has failed with err because of it. A handler may keep only the text of the
 // database's error. What it says itself of the event counts more.
 func (s *Store) refused(t *transaction, err error) []string {
-	_, text := t.watch.statements()
+	_, text, _ := t.watch.statements()
 	switch f := s.dialect.fault(err); {
 	case errors.Is(err, driver.ErrRejected):
 		return nil

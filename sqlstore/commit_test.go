@@ -215,7 +215,7 @@ func TestUnknownTable(t *testing.T) {
 		_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
 		return err
 	})
-	mustNotBlame(t, "commit", err)
+	mustNameStatement(t, "commit", err)
 	saysAll(t, "commit", err, "no such table: nowhere")
 	untouched(t, "unknown table", s, l)
 }

@@ -205,7 +205,7 @@ func TestMariaDBLostSession(t *testing.T) {
 	if err == nil {
 		t.Fatal("put writes `key` without quotes, which MariaDB refuses")
 	}
-	mustNotBlame(t, "syntax", err)
+	mustNameStatement(t, "syntax", err)
 }
 
 // TestMariaDBDeadlockIsIgnored: a deadlock rolls the transaction back, and MariaDB would commit by

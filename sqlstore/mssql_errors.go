@@ -87,6 +87,8 @@ func mssqlFault(e mssql.Error) fault {
 		return faultStatement
 	}
 	switch e.Number {
+	case 0, 3998, 3999: // of the driver, or of a transaction that another error has doomed
+		return faultStatement
 	case mssqlUniqueIndex, mssqlUniqueConstraint, 515, 547, 548, 550, 513, // keys, NULL, checks, views, rules
 		220, 232, 241, 242, 245, 248, 295, 296, 511, 1946, 2628, 3930, 8114, 8115, 8134, 8152, 8169, 8170, 9803: // values that do not fit
 		return faultConstraint

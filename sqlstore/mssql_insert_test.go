@@ -98,7 +98,7 @@ func TestSQLServerInsert(t *testing.T) {
 	err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "nowhere", columns, rowsOf(300, func(int, []any) {}))
 	})
-	mustNotBlame(t, "missing table", err)
+	mustNameStatement(t, "missing table", err)
 }
 
 // TestSQLServerCopyCutOff: a copy that fails on the client has left the server waiting for rows. The

@@ -147,7 +147,7 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 	for statement, blamed := range map[string]bool{
 		"INSERT INTO children (small) VALUES (10)": true,
 		"SELECT 1/0":                                    true,
-		"INSERT INTO nowhere VALUES (1)":                false,
+		"INSERT INTO nowhere VALUES (1)":                true,
 		"DO 'BEGIN RAISE deadlock_detected; END'":       false,
 		"DO 'BEGIN RAISE serialization_failure; END'":   false,
 		"SELECT pg_terminate_backend(pg_backend_pid())": false,
@@ -166,7 +166,12 @@ func TestPostgresIgnoredErrors(t *testing.T) {
 				}
 				return nil
 			})
-			if blamed {
+			if statement == "INSERT INTO nowhere VALUES (1)" {
+				mustNameStatement(t, statement+", then "+after, err)
+				if after == "nothing" {
+					saysAll(t, statement, err, `relation "nowhere" does not exist`)
+				}
+			} else if blamed {
 				mustBlame(t, statement+", then "+after, err)
 			} else {
 				mustNotBlame(t, statement+", then "+after, err)
@@ -424,8 +429,8 @@ func TestPostgresInsert(t *testing.T) {
 		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
 			return tx.Insert(ctx, c.table, []string{c.column}, [][]any{{"x"}})
 		})
-		mustNotBlame(t, c.table, err)
-		saysAll(t, c.table, err, "insert into "+c.table, "events wait, none is a dead letter")
+		mustNameStatement(t, c.table, err)
+		saysAll(t, c.table, err, "insert into "+c.table, "is missing: create it")
 	}
 }
 

@@ -232,7 +232,16 @@ func mustBlame(t testing.TB, what string, err error) *driver.HandlerError {
 	return failed
 }
 
+// mustNameStatement wants an error that only another event can attribute to an event.
+func mustNameStatement(t testing.TB, what string, err error) {
+	t.Helper()
+	if failed, _ := errors.AsType[*driver.HandlerError](err); failed == nil || len(failed.Statements) == 0 {
+		t.Fatalf("%s: got %T: %v; want an error of a statement", what, err, err)
+	}
+}
+
 // mustNotBlame fails the test unless err is one that a step may be repeated after.
+
 func mustNotBlame(t testing.TB, what string, err error) {
 	t.Helper()
 	if _, blames := errors.AsType[*driver.HandlerError](err); err == nil || blames || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrUnknown) {

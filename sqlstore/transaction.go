@@ -86,7 +86,7 @@ func (t *transaction) undone(ctx context.Context) error {
 // ran returns the shapes of the statements that the handler ran. One that was checked at the commit
 // is among them.
 func (t *transaction) ran() []string {
-	ran, _ := t.watch.statements()
+	ran, _, _ := t.watch.statements()
 	return ran.Shapes()
 }
 

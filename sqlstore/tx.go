@@ -100,7 +100,7 @@ func (e *RowError) Unwrap() error { return e.Err }
 // some of the rows may have been written; the transaction then fails even if the handler returns
 // nil.
 func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows [][]any) error {
-	text := insertText(t.dialect, "INSERT", table, columns)(1)
+	text := "INSERT INTO " + quoteTable(t.dialect, table) + " (" + strings.Join(columns, ", ") + ")"
 	err := t.insert(context.WithValue(ctx, textKey{}, text), table, columns, rows)
 	if err == nil {
 		t.safe.Store(table, true) // not before: it may have been missing

@@ -34,6 +34,7 @@ type watch struct {
 	handling bool
 	ran      sqlshape.Log // the handler's statements that succeeded
 	refused  string       // the last one that failed for a reason that may be every event's; empty: none did
+	why      error        // how
 }
 
 // guard begins to watch.
@@ -41,7 +42,7 @@ func (w *watch) guard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.guarding, w.ended, w.outage, w.open = true, false, nil, nil
-	w.handling, w.ran, w.refused = true, sqlshape.Log{}, ""
+	w.handling, w.ran, w.refused, w.why = true, sqlshape.Log{}, "", nil
 }
 
 // handled notes that the handler has returned: the statements that follow are the store's.
@@ -126,16 +127,17 @@ func (w *watch) after(err error, text string) error {
 	case f.outage() && w.outage == nil:
 		w.outage = err
 	case f.open() && w.handling:
-		w.refused = text
+		w.refused, w.why = text, err
 	}
 	return err
 }
 
-// statements returns the statements that the handler ran, by shape, and the one that was refused.
-func (w *watch) statements() (ran *sqlshape.Log, refused string) {
+// statements returns the statements that the handler ran, by shape, and the one that was refused, and
+// why.
+func (w *watch) statements() (ran *sqlshape.Log, refused string, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &w.ran, w.refused
+	return &w.ran, w.refused, w.why
 }
 
 // textKey is the key of the text that stands for what the store runs for a handler, in the context of that.

@@ -112,7 +112,7 @@ func (s *Scenario) AuditBy(ctx context.Context, written func(*Audit, Effect) err
 // auditRows counts the rows and compares them with what was sent under their
 // partition and sequence number.
 func (d *Demo) auditRows(ctx context.Context, a *Audit, effect Effect) error {
-	db, err := sql.Open("sqlite", d.files.database)
+	db, err := sql.Open("sqlite", "file:"+d.files.database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (d *Stages) createTable(ctx context.Context) error {
 	if err := datadir.CreateFile(d.database); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", d.database)
+	db, err := sql.Open("sqlite", "file:"+d.database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		return err
 	}

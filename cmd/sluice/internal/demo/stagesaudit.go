@@ -168,7 +168,7 @@ func readAll(ctx context.Context, source driver.Source, partition string, epoch 
 }
 
 func (d *Stages) compare(ctx context.Context, a *StagesAudit, want map[slot]figures) error {
-	db, err := sql.Open("sqlite", d.database)
+	db, err := sql.Open("sqlite", "file:"+d.database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		return err
 	}

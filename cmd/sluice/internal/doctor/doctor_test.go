@@ -226,7 +226,7 @@ func TestNewerSchema(t *testing.T) {
 	if err := open(t, variables).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (w *world) says(r *audit.Report, want string) {
 // exec executes statements in a database.
 func exec(t *testing.T, database string, statements ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", database)
+	db, err := sql.Open("sqlite", "file:"+database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -583,7 +583,7 @@ func (l *diskCase) checkSQLite(ctx context.Context, began time.Time) (*DiskRepor
 	if behind {
 		l.find("the consumer did not catch up: %s", tail(p.stderr()))
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(l.disk(), "flights.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(l.disk(), "flights.db")+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		return nil, err
 	}

@@ -208,7 +208,7 @@ func TestAudit(t *testing.T) {
 	url := start(t, env, "run", config)
 	browse(t, "audit", url, map[string]string{"verdict": "Nothing lost, nothing duplicated: 2,006 events, 2,000 written, 6 dead letters, 0 waiting.", "level": "good", "faults": "0", "once": "yes"})
 
-	db, err := sql.Open("sqlite", filepath.Join(filepath.Dir(config), "flights.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(filepath.Dir(config), "flights.db")+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

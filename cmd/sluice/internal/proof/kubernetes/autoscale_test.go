@@ -57,7 +57,7 @@ state: {sqlite: %s/state.db}
 		}
 	}
 	round(1, 1, "orders: metric waiting could not be read: ") // there is no such database yet
-	db, err := sql.Open("sqlite", database)
+	db, err := sql.Open("sqlite", "file:"+database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
