@@ -1,31 +1,21 @@
 package sluice
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
 
-// mappingTrial is what is known of a records function that has made no record yet. The worker's
-// goroutine alone uses it.
-type mappingTrial struct {
-	rejected map[int64]bool // numbers of the events that it has rejected
-	since    time.Duration  // when it rejected the first, by Clock.Elapsed
-	reported bool           // that the event waits
-}
-
 // doubtMapping decides about an event that a mapping has rejected which has mapped none yet, and
 // returns the error to treat it with: the event's own if the mapping maps another that waits, an
-// outage if it maps none of brakeAfter. If fewer wait, the event is tried again for mappingFor, and
-// then becomes a dead letter. A mapping has no effects, so it can be tried on events out of turn.
+// outage if it is probably wrong. If too few wait to know, the event is tried again for mappingFor,
+// and then becomes a dead letter. The records function has no effects, so it can be called with
+// events out of turn.
 func (w *atLeastOnceWorker[R]) doubtMapping(e *inFlightEvent, err error, waiting []*inFlightEvent) error {
-	t, now := &w.mapping, w.a.c.cfg.Clock.Elapsed()
-	if t.rejected == nil {
-		t.rejected, t.since = map[int64]bool{}, now
-	}
-	t.rejected[e.event.Sequence] = true
+	elapsed := w.a.c.cfg.Clock.Elapsed
+	t, began := &w.mapping, elapsed()
+	t.note(e.event.Sequence, began)
 	for _, other := range slices.Concat(waiting, w.queue.unmade) {
-		if len(t.rejected) >= brakeAfter || w.a.idle.Err() != nil || w.a.c.cfg.Clock.Elapsed()-now >= searchFor {
+		if t.wrong() || w.a.idle.Err() != nil || elapsed()-began >= searchFor {
 			break
 		}
 		if t.rejected[other.event.Sequence] || !w.a.c.cfg.handles(other.event) {
@@ -36,19 +26,17 @@ func (w *atLeastOnceWorker[R]) doubtMapping(e *inFlightEvent, err error, waiting
 			return err
 		}
 		if unproved(failure) {
-			t.rejected[other.event.Sequence] = true
+			t.note(other.event.Sequence, began)
 		}
 	}
-	switch n := len(t.rejected); {
-	case n >= brakeAfter:
-		return Outage(fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter, one at a time is tried until one is mapped; event %d: %w",
-			n, e.event.Sequence, err))
-	case now-t.since < mappingFor:
-		if now != t.since && !t.reported { // another partition may have one that it maps
-			t.reported = true
-			w.a.failed(fmt.Errorf("event %d: the mapping has mapped no event yet; the event waits up to %v for one that it maps, then it becomes a dead letter: %w", e.event.Sequence, mappingFor, err))
-		}
-		return RetryAfter(err, time.Second)
+	switch {
+	case t.wrong():
+		return Outage(t.heldError(err))
+	case began-t.since >= mappingFor:
+		return err
+	case began > t.since && !t.reported:
+		t.reported = true
+		w.a.failed(t.waitError(err))
 	}
-	return err
+	return RetryAfter(err, time.Second)
 }

@@ -342,6 +342,43 @@ func TestMappingThatMapsNothing(t *testing.T) {
 	}
 }
 
+// Events that another mapping maps show nothing about one that maps none.
+func TestMappingBesideAnother(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		var orders, customers mapper
+		orders.wrong.Store(true)
+		var bodies []string
+		for range 1000 {
+			bodies = append(bodies, "customers", "orders")
+		}
+		s.send("0", bodies...)
+		_, end := s.consume("a", func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+			var failed []error
+			for i, e := range b.Events {
+				m := &orders
+				if string(e.Body) == "customers" {
+					m = &customers
+				}
+				if err := m.of(e); err != nil {
+					failed = append(failed, &sluice.EventError{Index: i, Err: err})
+				} else if err := tx.Insert("rows", e.Sequence); err != nil {
+					return err
+				}
+			}
+			return errors.Join(failed...)
+		}, sluice.Config{})
+		defer end()
+		time.Sleep(30 * time.Minute)
+		if n := len(s.letters()); n != 0 {
+			t.Errorf("%d dead letters", n)
+		}
+		orders.wrong.Store(false)
+		if !s.movesWithin(time.Minute, 1999) || len(s.letters()) != 0 {
+			t.Errorf("at %d, %d dead letters", s.position("0"), len(s.letters()))
+		}
+	})
+}
+
 // A few events that are not mapped become dead letters: at once if another is mapped, else after
 // half a minute.
 func TestEventsThatAreNotMapped(t *testing.T) {

@@ -82,7 +82,7 @@ func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partiti
 
 func (d *transactional[Tx]) newWorker(a *assignment) *batchWorker[Tx] {
 	w := newBatchWorker(a, d.store, d.handler)
-	w.policy = workerPolicy{stamps: true, report: a.observe, witnesses: laterEvents[Tx]{w}}
+	w.policy = workerPolicy{stamps: true, trials: true, report: a.observe, witnesses: laterEvents[Tx]{w}}
 	return w
 }
 

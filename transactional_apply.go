@@ -53,7 +53,7 @@ func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 	}
 	for _, c := range bad {
 		if unproved(c.Err) {
-			w.brake.note(events[c.Index])
+			w.brake.unmapped.note(events[c.Index].Sequence, w.a.c.cfg.Clock.Elapsed())
 		}
 	}
 	first := bad[0]

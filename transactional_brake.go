@@ -44,10 +44,6 @@ const searchFor = 5 * time.Second
 // one may be chance: of a table that comes and goes, or of one of two servers behind an address.
 const witnessesNeeded = 5
 
-// mappingFor is how long events wait that a mapping has rejected which has mapped none yet, if fewer
-// than brakeAfter wait.
-const mappingFor = 30 * time.Second
-
 // filteredAhead is how many events after a batch are looked at with a filter, to find others that
 // are handled.
 const filteredAhead = 10_000
@@ -58,8 +54,7 @@ type brake struct {
 	witness  *Event         // the last event that succeeded in a dry run; see witnesses
 	held     bool           // no event succeeds, or is known to have: see eventDone
 	stuck    bool           // no event was seen to run the statements that the database refuses
-	mapping  time.Duration  // when a mapping that has mapped nothing first rejected an event; 0: it has not
-	reported bool           // that the event waits
+	unmapped mappingTrial
 }
 
 // note counts an event that fails, once.
@@ -109,36 +104,6 @@ func (w *batchWorker[Tx]) doubt(t *trial) error {
 	return nil
 }
 
-// doubtMapping decides about an event that a mapping has rejected which has mapped none yet. If it
-// maps another, the event becomes a dead letter. If it maps none of brakeAfter, the partition is held.
-// If fewer wait, they become dead letters after mappingFor: one bad event does not hold an idle
-// partition.
-func (w *batchWorker[Tx]) doubtMapping(t *trial) error {
-	w.brake.note(t.event)
-	found, _, err := w.findWitness(t)
-	switch {
-	case err != nil:
-		return err
-	case found, !unproved(t.failure): // mapped, whatever became of it in the database
-		return w.park(t)
-	case w.brake.tripped():
-		return w.hold(t)
-	}
-	now := w.a.c.cfg.Clock.Elapsed()
-	switch since := w.brake.mapping; {
-	case since == 0:
-		w.brake.mapping = now // another partition may have one that it maps: reported after a second
-	case !w.brake.reported:
-		w.brake.reported = true
-		w.failed(w.batchOf([]*Event{t.event}), fmt.Errorf("the mapping has mapped no event yet; the event waits up to %v for one that it maps, then it becomes a dead letter: %w", mappingFor, t.failure))
-	}
-	if now-w.brake.mapping >= mappingFor {
-		return w.park(t)
-	}
-	t.retry()
-	return w.a.pause(time.Second)
-}
-
 // findWitness reports whether an event other than the one in doubt succeeds, and runs the statements
 // that failed for that one. If none does, all reports whether each that waits was tried. Once one has
 // succeeded, only that one is tried: a second one that succeeds where the first now fails would show
@@ -181,7 +146,7 @@ func (w *batchWorker[Tx]) dryRun(e *Event, statements []string) (bool, error) {
 		return false, nil
 	case errors.As(err, &failed):
 		own := faultOf(failed.Err) == faultEvent
-		if own || unproved(failed.Err) {
+		if own {
 			w.brake.note(e)
 		}
 		w.policy.witnesses.failed(own)
@@ -207,7 +172,7 @@ func (w *batchWorker[Tx]) hold(t *trial) error {
 		if err := w.makeAttempt(t); err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
-		if w.done(t.event) || faultOf(t.failure) == faultRejected && !unproved(t.failure) {
+		if w.done(t.event) || faultOf(t.failure) == faultRejected {
 			return nil
 		}
 		if open && !t.open() {
@@ -223,8 +188,8 @@ func (w *batchWorker[Tx]) hold(t *trial) error {
 	return nil
 }
 
-// sample tries events after the one in doubt, drawn at random, until one succeeds. More than one, because the
-// first may fail by its own fault: the next round is up to RetryMax away.
+// sample tries events after the one in doubt, drawn at random, until one succeeds. More than one,
+// because the first may fail by its own fault: the next round is up to RetryMax away.
 func (w *batchWorker[Tx]) sample(t *trial) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
 	began, others := elapsed(), w.policy.witnesses.candidates(t.event, 2*w.a.c.cfg.MaxBatch)
@@ -248,8 +213,6 @@ func (b *brake) heldError(t *trial) error {
 	switch {
 	case b.stuck:
 		return fmt.Errorf("partition is held: the event fails for a reason that may be every event's, and no other event that waits was seen to succeed in the same way: repair what the error names; events wait and none becomes a dead letter; last error: %w", last)
-	case !b.held && unproved(last):
-		return fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter, one at a time is tried until one is mapped; last error: %w", len(b.failed), last)
 	case !b.held:
 		return fmt.Errorf("partition is held: %d events in a row failed and none succeeded, so probably something that every event needs is broken: repair it; events wait and none becomes a dead letter, one at a time is tried until one succeeds; last error: %w", len(b.failed), last)
 	case b.witness == nil:

@@ -62,6 +62,20 @@ func TestBlame(t *testing.T) {
 	blame.Undone(t, store, "type", insert, `ALTER TABLE effects ALTER n TYPE date USING NULL`, `ALTER TABLE effects ALTER n TYPE int USING NULL`)
 
 	// As a user whom rights and policies bind.
+	// A handler that uses savepoints, and one that gets over an error of its own.
+	inSavepoint := store
+	inSavepoint.Exec = func(ctx context.Context, tx pgx.Tx, statement, value string) error {
+		_ = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT 1 FROM not_there_yet`)
+			return err
+		})
+		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statement, value)
+			return err
+		})
+	}
+	blame.OneBadEvent(t, inSavepoint, []blame.Case{{Name: "savepoint", Statement: refusals[0].Statement, Good: "a", Bad: "a b"}, {Name: "value in a savepoint", Statement: `SELECT CAST(CAST($1 AS text) AS int)`, Good: "1", Bad: "x"}})
+
 	role := "plain_" + strings.ToLower(rand.Text()) // roles belong to the server, not to the database
 	if err := do(t.Context(), `CREATE ROLE `+role+`; GRANT ALL ON effects TO `+role); err != nil {
 		t.Fatal(err)

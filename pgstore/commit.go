@@ -180,11 +180,11 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // closing the connection undoes it all
 	case pg.TxStatus() == 'E':
-		return st.undo(ctx, w, err)
+		return st.undo(ctx, w, err, true)
 	case w.unsafe != nil: // also where the handler drops it: PostgreSQL does not know of it
-		return st.undo(ctx, &watch{}, w.unsafe)
+		return st.undo(ctx, w, w.unsafe, false)
 	case err != nil:
-		return st.undo(ctx, &watch{}, err)
+		return st.undo(ctx, w, err, false)
 	case took >= st.store.cfg.LeaseFor:
 		return st.stillThere(ctx, took)
 	}
@@ -196,7 +196,7 @@ func (st *step) handle(ctx context.Context, fn func(context.Context, pgx.Tx) err
 func (st *step) lost(ctx context.Context, took time.Duration, w *watch, err error) error {
 	const what = "connection lost in the handler"
 	limited := took >= st.store.cfg.LeaseFor || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if e := w.outage(err); e != nil && postgres.TimeLimit(e) {
+	if e := w.outage(err, true); e != nil && postgres.TimeLimit(e) {
 		limited = true
 	}
 	if limited && ctx.Err() == nil {
@@ -226,8 +226,8 @@ func (st *step) stillThere(ctx context.Context, took time.Duration) error {
 // dropped. It is the handler's failure if the database is well enough to say that it has done so, and
 // the error is not about the database's state. A rejection counts more than an error about a
 // statement, or a time limit.
-func (st *step) undo(ctx context.Context, w *watch, err error) error {
-	cause := w.outage(err)
+func (st *step) undo(ctx context.Context, w *watch, err error, aborted bool) error {
+	cause := w.outage(err, aborted)
 	if err == nil {
 		err = errDropped
 		if w.failed != nil {
@@ -241,7 +241,7 @@ func (st *step) undo(ctx context.Context, w *watch, err error) error {
 	if cause != nil && !(rejected && postgres.TimeLimit(cause)) {
 		return explain("handler", err, cause)
 	}
-	refused, shapes := w.refused(err)
+	refused, shapes := w.refused(err, aborted)
 	if refused == nil || rejected {
 		return &driver.HandlerError{Err: err}
 	}
@@ -393,7 +393,7 @@ func (st *step) dryRun(ctx context.Context) error {
 		st.rollback(ctx)
 		return handlerEnded(nil)
 	case err != nil:
-		return st.undo(ctx, st.deferred(err), err)
+		return st.undo(ctx, st.deferred(err), err, true)
 	}
 	return st.rollback(ctx)
 }
@@ -457,7 +457,7 @@ func (st *step) committed(tag pgconn.CommandTag, err error) error {
 		return err
 	}
 	// A deferred constraint or trigger.
-	if refused, shapes := st.deferred(err).refused(err); refused != nil {
+	if refused, shapes := st.deferred(err).refused(err, true); refused != nil {
 		return &driver.HandlerError{Err: err, Statements: shapes, Advice: postgres.Advice(refused)}
 	}
 	return &driver.HandlerError{Err: err}

@@ -59,16 +59,21 @@ type watch struct {
 	ended  atomic.Bool     // the connection was given to the handler, and has ended the transaction
 	over   atomic.Bool     // the handler has returned
 	failed *pgconn.PgError // the last error, without those that follow from it
-	texts  []string        // the statement that failed so, or those of which one did
-	ran    sqlshape.Log    // those that succeeded
-	unsafe error           // a table that must not be written to
-	open   closer          // what was opened last, and may have been left open
+	// texts has for each error the statement that failed so, or those of which one did; of many
+	// errors, which a handler has got over by savepoints, the first.
+	texts  map[*pgconn.PgError][]string
+	ran    sqlshape.Log // those that succeeded
+	unsafe error        // a table that must not be written to
+	open   closer       // what was opened last, and may have been left open
 }
 
 type closer interface{ close() }
 
 // aborted is the code of all errors in a transaction after the first.
 const aborted = "25P02"
+
+// mostFailures bounds the errors of a handler whose statements are remembered.
+const mostFailures = 256
 
 // note records the outcome of a statement, or of one of several, and returns it.
 func (w *watch) note(err error, texts ...string) error {
@@ -80,15 +85,21 @@ func (w *watch) note(err error, texts ...string) error {
 			w.ran.Note(text)
 		}
 	case errors.As(err, &e) && e.Code != aborted:
-		w.failed, w.texts = e, texts
+		w.failed = e
+		if w.texts == nil {
+			w.texts = map[*pgconn.PgError][]string{}
+		}
+		if len(w.texts) < mostFailures {
+			w.texts[e] = texts
+		}
 	}
 	return err
 }
 
 // outage returns PostgreSQL's error that is not the event's fault, if a handler has failed with err
-// because of one; else nil.
-func (w *watch) outage(err error) *pgconn.PgError {
-	if e := postgres.OutageIn(err); e != nil || w.failed == nil {
+// because of one; else nil. One that aborted the transaction is the cause, whatever err says.
+func (w *watch) outage(err error, aborted bool) *pgconn.PgError {
+	if e := postgres.OutageIn(err); e != nil || w.failed == nil || !aborted {
 		return e
 	}
 	return postgres.OutageIn(w.failed)
@@ -96,18 +107,19 @@ func (w *watch) outage(err error) *pgconn.PgError {
 
 // refused returns PostgreSQL's error that may be every event's, if a handler has failed with err
 // because of one, and the shapes of the statements that it is about; else nil.
-func (w *watch) refused(err error) (*pgconn.PgError, []string) {
+func (w *watch) refused(err error, aborted bool) (*pgconn.PgError, []string) {
 	e, _ := errors.AsType[*pgconn.PgError](err)
 	if e == nil || !postgres.StatementFault(e) {
-		if e = w.failed; e == nil || !postgres.StatementFault(e) {
+		if e = w.failed; e == nil || !aborted || !postgres.StatementFault(e) {
 			return nil, nil
 		}
 	}
-	if e != w.failed { // the handler's own connection, or an error that it has kept
-		return e, []string{sqlshape.Of(sqlshape.Unseen)}
+	texts, seen := w.texts[e]
+	if !seen {
+		texts = []string{sqlshape.Unseen}
 	}
-	shapes := make([]string, len(w.texts))
-	for i, text := range w.texts {
+	shapes := make([]string, len(texts))
+	for i, text := range texts {
 		shapes[i] = sqlshape.Of(text)
 	}
 	slices.Sort(shapes)

@@ -2,6 +2,8 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,6 +69,17 @@ func TestBlame(t *testing.T) {
 	blame.OneBadEvent(t, s, cases)
 	blame.Alone(t, s, cases[0])
 	blame.Rejected(t, s, cases[0])
+	recovering := s
+	recovering.Exec = func(ctx context.Context, tx *Tx, statement, value string) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO not_there_yet VALUES (1)`); err == nil {
+			return errors.New("there is such a table")
+		}
+		if err := s.Exec(ctx, tx, statement, value); err != nil {
+			return fmt.Errorf("of its own: %v", err)
+		}
+		return nil
+	}
+	blame.OneBadEvent(t, recovering, []blame.Case{{Name: "after another error", Statement: `SELECT json_extract(?, '$.a')`, Good: "{}", Bad: "{"}})
 	undone(t, s, `INSERT INTO counts (n) VALUES (?)`, map[string][2]string{
 		"rename": {`ALTER TABLE counts RENAME n TO m`, `ALTER TABLE counts RENAME m TO n`},
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -166,6 +167,7 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	}
 	took := time.Since(began)
 	t.watch.handled()
+	aborted := false
 	over, outage := t.watch.state()
 	switch {
 	case outage != nil:
@@ -196,6 +198,7 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		case errNested:
 			err = ended
 		case errUndone:
+			aborted = true
 			if _, _, why := t.watch.statements(); err == nil && why != nil {
 				ended = fmt.Errorf("%w: %w", ended, why)
 			}
@@ -208,23 +211,23 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 		return nil
 	}
 	t.end()
-	return s.handlerFailed(ctx, step, err, s.refused(t, err))
+	return s.handlerFailed(ctx, step, err, s.refused(t, err, aborted))
 }
 
 // refused returns the shape of the statement that the database refused for a reason that may be every
-// event's, if a handler has failed with err because of it. A handler may keep only the text of the
-// database's error. What it says itself of the event counts more.
-func (s *Store) refused(t *transaction, err error) []string {
-	_, text, _ := t.watch.statements()
+// event's, if a handler has failed with err because of it, or the transaction was aborted. A handler
+// may keep only the text of the database's error. What it says itself of the event counts more.
+func (s *Store) refused(t *transaction, err error, aborted bool) []string {
+	_, text, why := t.watch.statements()
 	switch f := s.dialect.fault(err); {
 	case errors.Is(err, driver.ErrRejected):
 		return nil
 	case f.open():
 		return []string{sqlshape.Of(cmp.Or(text, sqlshape.Unseen))}
-	case f == faultStatement && text != "":
+	case f == faultStatement && why != nil && (aborted || strings.Contains(err.Error(), why.Error())):
 		return []string{sqlshape.Of(text)}
 	}
-	return nil
+	return nil // among them the errors of a handler that has got over such a failure
 }
 
 // handlerLost returns why a handler's transaction was lost: a time limit of the database has passed, among
