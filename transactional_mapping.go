@@ -3,6 +3,7 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -82,33 +83,39 @@ func (w *batchWorker[Tx]) doubtMapping(t *trial) error {
 	}
 }
 
-// tryMapping tries events that wait, in transactions that are rolled back, until the mapping has mapped
-// one or is probably wrong; then a few more each time. Events that another mapping maps show nothing.
+// tryMapping tries the events that wait, many at a time, in transactions that are rolled back, until
+// the mapping has mapped one or time is up. Events that another mapping maps show nothing.
 func (w *batchWorker[Tx]) tryMapping(t *trial) error {
 	if !w.policy.trials {
 		return nil
 	}
-	elapsed := w.a.c.cfg.Clock.Elapsed
-	began, trial, tried := elapsed(), &w.brake.unmapped, 0
-	for _, other := range w.policy.witnesses.candidates(t.event, 2*w.a.c.cfg.MaxBatch) {
-		switch {
-		case w.a.idle.Err() != nil:
+	elapsed, most := w.a.c.cfg.Clock.Elapsed, w.a.c.cfg.MaxBatch
+	began, trial := elapsed(), &w.brake.unmapped
+	others := slices.DeleteFunc(w.policy.witnesses.candidates(t.event, 2*most), func(e *Event) bool { return trial.rejected[e.Sequence] })
+	for len(others) > 0 && unproved(t.failure) {
+		if w.a.idle.Err() != nil {
 			return w.a.ended()
-		case !unproved(t.failure), elapsed()-began >= searchFor, trial.wrong() && tried >= samples:
-			return nil
-		case trial.rejected[other.Sequence]:
-			continue
 		}
-		tried++
-		err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true}, w.batchOf([]*Event{other}))
+		if took := elapsed() - began; took >= searchFor || took >= sampleFor && trial.wrong() {
+			return nil
+		}
+		some := others[:min(most, len(others))]
+		err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, DryRun: true}, w.batchOf(some))
+		tried := len(some)
 		var failed *driver.HandlerError
 		switch {
 		case err == nil:
 		case !errors.As(err, &failed):
 			return err
-		case unproved(failed.Err):
-			trial.note(other.Sequence, elapsed())
+		default:
+			for _, c := range blamed(failed, len(some)) { // it may be the first alone that the handler names
+				tried = c.Index + 1
+				if unproved(c.Err) {
+					trial.note(some[c.Index].Sequence, elapsed())
+				}
+			}
 		}
+		others = others[tried:]
 	}
 	return nil
 }

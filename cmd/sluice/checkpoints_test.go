@@ -120,13 +120,18 @@ func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
 		must(t, "", g.env, "deadletters", "retry", "--config", g.strict, "--where", "partition=1", "--no-wait")
 		out := must(t, "", g.env, "checkpoints", "set", "--config", g.mended, "--all", "--to", "earliest")
 		for _, c := range checkpoints(t, g.env, g.strict) {
-			want := fmt.Sprintf("partition %s: %d → origin: %d events are repeated, %[3]d dead letters of these are replaced by the outcome\n", c.Partition, c.DeadLetters-1, c.DeadLetters)
+			events := c.DeadLetters
+			if c.Partition == g.good.partition {
+				events++
+			}
+			want := fmt.Sprintf("partition %s: %d → origin: %d events are repeated, %d dead letters of these are replaced by the outcome\n", c.Partition, events-1, events, c.DeadLetters)
 			if !strings.Contains(out, want) {
 				t.Errorf("it says %s, want %s", out, want)
 			}
 		}
 		must(t, "", g.env, "run", g.mended, "--until-caught-up")
 		must(t, "", g.env, "deadletters", "retry", "--config", g.mended, "--all")
+		g.events = append(g.events, g.good)
 		g.applied(t)
 		must(t, "", g.env, "audit", "hub", "--config", g.mended)
 	})

@@ -12,14 +12,15 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// graveyard is a hub all of whose events are dead letters in a database.
+// graveyard is a hub whose events are dead letters in a database, all but one.
 type graveyard struct {
 	hub    *emulator.Server
 	env    []string
 	strict string // pipeline for which they failed
 	mended string // pipeline for which they don't
 	db     *sql.DB
-	events []event
+	events []event // that are dead letters
+	good   event   // shows that the mapping works; its row was removed
 }
 
 // bury makes n dead letters, with options that go into both pipelines.
@@ -30,11 +31,22 @@ func bury(t *testing.T, url string, n int, replacements ...string) *graveyard {
 	replacements = append(replacements, shortLease(url)...) // another lease among the options counts
 	g.strict = changed(t, replacements...)
 	g.mended = changed(t, append(replacements, "{from: body.delay, type: integer}", "{from: body.delay, type: integer, required: false}")...)
-	must(t, "", g.env, "send", "--hub", "flights", writeLines(t, spoiled(n)))
+	must(t, "", g.env, "send", "--hub", "flights", writeLines(t, append(spoiled(n), sane)))
 	must(t, "", g.env, "run", g.strict, "--until-caught-up", "--log-level", "error")
-	g.events = lookAt(t, connection).events()
-	if _, dead := deadLetters(t, g.env, g.strict); len(dead) != n || len(g.events) != n {
+	_, dead := deadLetters(t, g.env, g.strict)
+	for _, e := range lookAt(t, connection).events() {
+		if slices.Contains(dead, e) {
+			g.events = append(g.events, e)
+		} else {
+			g.good = e
+		}
+	}
+	exactlyOnce(t, []event{g.good}, rows(t, g.db))
+	if len(dead) != n || len(g.events) != n {
 		t.Fatalf("%d events, %d dead letters", len(g.events), len(dead))
+	}
+	if _, err := g.db.ExecContext(t.Context(), "DELETE FROM flights"); err != nil {
+		t.Fatal(err)
 	}
 	return g
 }

@@ -49,7 +49,7 @@ func TestEntraPostgres(t *testing.T) {
 	}
 	env := identity("header")
 	config := example(t)
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, append(spoiled(1), `{"date":"2001/01/14 21:55","delay":5,"distance":480,"origin":"SAN","destination":"SMF"}`)))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, append(spoiled(1), sane)))
 	file, instances := autoscaler(t)
 	file = changedFile(t, file, "database: sqlite:"+filepath.Join(filepath.Dir(file), "orders.db"), "database: ${DATABASE_URL}")
 	for _, args := range [][]string{

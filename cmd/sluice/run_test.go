@@ -277,7 +277,7 @@ func TestLogs(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 1)
 	env := environment(connection, databases["sqlite"](t))
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, spoiled(1)))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, append(spoiled(1), sane)))
 	code, out, errs := invoke(t, "", env, "run", example(t), "--until-caught-up", "--log-format", "json")
 	if code != 0 || out != "" {
 		t.Errorf("exit code %d, printed %q", code, out)

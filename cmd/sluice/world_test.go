@@ -413,6 +413,9 @@ func spoiled(n int) []string {
 	return lines
 }
 
+// sane is a record with all that a pipeline needs.
+const sane = `{"date":"2001/01/14 21:55","delay":5,"distance":480,"origin":"SAN","destination":"SMF"}`
+
 // sum adds up the numbers in a column.
 func sum(t testing.TB, db *sql.DB, column string) int64 {
 	t.Helper()
