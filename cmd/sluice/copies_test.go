@@ -27,7 +27,7 @@ func TestCaughtUpWithCopies(t *testing.T) {
 	_, connection := serve(t, 2)
 	env := environment(connection, url, "COPIES="+srv.URL)
 	config := changed(t, slices.Concat(longLease, []string{"\ndatabase:", "\ndead_letters: {copy_to: {http: {url: \"${COPIES}\"}}}\ndatabase:"})...)
-	must(t, "", env, "send", "--hub", "flights", writeLines(t, []string{`{"origin":"SAN"}`, `{"origin":"LAX"}`, `{"origin":"SFO"}`}))
+	must(t, "", env, "send", "--hub", "flights", writeLines(t, []string{`{"origin":"SAN"}`, `{"origin":"LAX"}`, `{"origin":"SFO"}`, sane}))
 	status.Store(http.StatusServiceUnavailable)
 	code, _, errs := invoke(t, "", env, "run", config, "--until-caught-up", "--within", "5s")
 	if code != 1 || !strings.Contains(errs, "not caught up within 5s: 3 dead letters are not copied: check the target of dead_letters.copy_to") {

@@ -108,7 +108,7 @@ func (s *scanner) next() (word string, more bool) {
 			s.skipString(word)
 			return "", true
 		}
-		return strings.ToLower(word), true
+		return lower(word), true
 	default:
 		s.take(1)
 	}
@@ -159,6 +159,18 @@ func (s *scanner) upTo(from int, end string) string {
 
 // skipPast removes everything to an end, and the end.
 func (s *scanner) skipPast(from int, end string) { s.take(from + len(s.upTo(from, end)) + len(end)) }
+
+// lower returns a word with its letters of ASCII in lower case. The others are left alone, as they are
+// not understood: the word may be in another encoding.
+func lower(word string) string {
+	out := []byte(word)
+	for i, c := range out {
+		if c >= 'A' && c <= 'Z' {
+			out[i] = c | 0x20
+		}
+	}
+	return string(out)
+}
 
 func wordLen(text string) int {
 	n := 0
