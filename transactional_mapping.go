@@ -37,7 +37,7 @@ func (t *mappingTrial) wrong() bool { return len(t.rejected) >= brakeAfter }
 
 // heldError is reported while a partition is held because its mapping is probably wrong.
 func (t *mappingTrial) heldError(last error) error {
-	return fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter, one at a time is tried until one is mapped; last error: %w", len(t.rejected), last)
+	return fmt.Errorf("partition is held: the mapping has mapped none of %d events, so it is probably wrong: correct it; events wait and none becomes a dead letter; they are tried until one is mapped; last error: %w", len(t.rejected), last)
 }
 
 // waitError is reported once if an event has waited for a second: until then another partition may

@@ -73,7 +73,8 @@ func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Eve
 	return p.format.Event(ctx, e)
 }
 
-// deliveredEvent is wholeEvent for the delivery, whose errors say whether bodies have been read before.
+// deliveredEvent is wholeEvent for the delivery, whose errors say whether bodies have been read
+// before.
 func (p *Pipeline) deliveredEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	whole, err := p.wholeEvent(ctx, e)
 	return whole, p.bodies.of(err)

@@ -140,7 +140,7 @@ func (w *watch) statements() (ran *sqlshape.Log, refused string, why error) {
 	return &w.ran, w.refused, w.why
 }
 
-// textKey is the key of the text that stands for what the store runs for a handler, in the context of that.
+// textKey is the key, in a context, of the text that stands for what the store runs for a handler.
 type textKey struct{}
 
 // textOf returns the text under which a statement is recorded.

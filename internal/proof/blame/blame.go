@@ -173,7 +173,8 @@ func Undone[Tx any](t *testing.T, s Store[Tx], name, statement, broken, mended s
 	})
 }
 
-// Alone proves that an event with no other beside it waits until one comes that shows whose fault it is.
+// Alone proves that an event with no other beside it waits until one comes that shows whose fault
+// it is.
 func Alone[Tx any](t *testing.T, s Store[Tx], c Case) {
 	t.Run(c.Name+" alone", func(t *testing.T) {
 		sc := start(t, s, func(ctx context.Context, tx Tx, e *sluice.Event) error {
