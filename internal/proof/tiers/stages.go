@@ -76,10 +76,6 @@ var tiers = map[string][]stage{
 	},
 	"soak": soak,
 	"proof": {
-		// These need nothing, and run while servers are installed. Go interrupts a goroutine after
-		// 10 ms, also if the process had no CPU, and then the traces differ.
-		{name: "trace", budget: time.Minute, alone: true, env: []string{"GODEBUG=tracebacklabels=1"}, again: true,
-			commands: commands("go test -timeout 20m -run OneTrace$ " + simulated)},
 		// It waits more than it computes, and needs the computing lane beside it, not other tests.
 		{name: "attack", needs: attacked, budget: 5 * time.Minute, alone: true,
 			commands: commands("go test -timeout 30m -parallel 4 " + proof + "/attack")},
@@ -103,6 +99,10 @@ var tiers = map[string][]stage{
 		{name: "interop", needs: []string{"clients", "cosmos-server", "chromium", "postgres", "azurite"}, budget: 6 * time.Minute,
 			commands: commands("go test -p 1 -timeout 10m " + proof + "/interop/... " + proof + "/chromium")},
 		{name: "kubernetes", needs: []string{"kubernetes"}, budget: time.Minute, commands: commands("go test -timeout 10m " + proof + "/kubernetes")},
+		// Last, when least else runs: Go interrupts a goroutine after 10 ms, also if the process had no
+		// CPU, and then the traces differ.
+		{name: "trace", budget: time.Minute, alone: true, env: []string{"GODEBUG=tracebacklabels=1"}, again: true,
+			commands: commands("go test -timeout 20m -run OneTrace$ " + simulated)},
 
 		{name: "staticcheck", budget: 3 * time.Minute, lane: computing, commands: commands("make --no-print-directory staticcheck")},
 		{name: "vulnerabilities", budget: 2 * time.Minute, lane: computing, commands: commands("scripts/check-vulnerabilities")},
