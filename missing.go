@@ -8,7 +8,7 @@ import (
 )
 
 // A partition whose checkpoint was deleted looks like one that was never begun. To begin it again
-// would repeat or skip events, so the two are told apart by what else remembers the checkpoint:
+// would repeat or skip events, so what else remembers the checkpoint decides which it is:
 // this process, the lease, and the dead letters. A checkpoint that an operator has set to no
 // position begins again.
 

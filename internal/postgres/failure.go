@@ -48,7 +48,8 @@ func sessionEnded(e *pgconn.PgError) bool {
 // cause too: a bad search term is a syntax error, a trigger may write to a table that its values
 // name. The code does not say which.
 //
-// Only codes that PostgreSQL itself has count, https://www.postgresql.org/docs/current/errcodes-appendix.html:
+// Only codes that PostgreSQL itself has count,
+// https://www.postgresql.org/docs/current/errcodes-appendix.html:
 // others are those of a trigger or function that refuses the values.
 func StatementFault(e *pgconn.PgError) bool {
 	switch class(e) {

@@ -92,7 +92,7 @@ func foreign(head []byte) error {
 	return nil
 }
 
-// zipped tells the formats apart that are ZIP archives.
+// zipped returns which of the formats that are ZIP archives a file has.
 func zipped(head []byte, archive signature) signature {
 	for _, office := range []struct{ mark, name string }{
 		{"xl/", "an Excel workbook (.xlsx)"},

@@ -53,7 +53,7 @@ func TestEncodingNames(t *testing.T) {
 	}
 }
 
-// What UTF-16 is decoded to is what package utf16 makes of it, but for halves of pairs.
+// UTF-16 is decoded as package utf16 decodes it, except halves of pairs.
 func FuzzUTF16(f *testing.F) {
 	f.Add("a,b\n1,é😀\n", true, false)
 	f.Add("\xd8\x3d\xde\x00\xd8\x3d\n\x00", false, true)

@@ -10,7 +10,7 @@
 //	SLUICE_NEED=none              every such test skips: make test
 //	SLUICE_NEED=postgres,kafka    a test of these fails without them; one of others skips
 //	SLUICE_NEED=all               none skips: a missing thing is a failure
-//	SLUICE_NEED=all,-kubernetes   the same but for those: make proof on a machine without them
+//	SLUICE_NEED=all,-kubernetes   all except these: make proof on a machine without them
 //
 // A test also states its needs as attributes (see [testing.TB.Attr]), from which make proof knows
 // which failures it may repeat: those of tests that depend on a server or on time, never a

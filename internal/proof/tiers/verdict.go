@@ -29,7 +29,7 @@ type flake struct {
 
 func (f flake) name() string { return short(f.Package) + "." + f.Test }
 
-// judge decides what becomes of a package's tests. A failure is red at once, but for that of a test
+// judge decides what becomes of a package's tests. A failure is red at once, except that of a test
 // that depends on real time or on a server and that is no verdict (see package need): such a test
 // runs again, alone, and if it passes within [repeats] times it is flaky.
 func (r *run) judge(ctx context.Context, s stage, o *outcome, log io.Writer, command []string, path string, p *packageResult) {
