@@ -255,7 +255,8 @@ func (s *sinkWindow) look(now time.Duration) {
 		s.adapt(now, max(time.Duration(latency/measured), 1))
 	case n >= firstWindow && n < size && now-time.Duration(s.began.Load()) > overdue:
 		s.before.size = 0
-		s.adapt(now, now-time.Duration(s.began.Load())) // at least
+		s.adapt(now, now-time.Duration(s.began.Load()))
+		s.before.size = 0 // the latency is longer than that: the next one is not to be compared with it
 	}
 }
 
