@@ -45,6 +45,7 @@ type assignment struct {
 	endWatch   context.CancelFunc // ends that
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	lag        lagTracker
+	progress   progress
 	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
 	tracks                             // what the goroutines are doing
 	reading    atomic.Pointer[reading] // nil: no reader is open
@@ -241,7 +242,7 @@ func (a *assignment) ended() error {
 // the observer and to the error hook.
 func (a *assignment) observe(o Observation) {
 	o.Partition, o.Epoch = a.lease.Partition, a.lease.Epoch
-	a.lag.note(&o)
+	a.progress.note(&o, a.lag.note(&o))
 	if o.Kind == KindParked {
 		a.parked.Store(true)
 	}
@@ -360,8 +361,8 @@ func (l *lagTracker) init() {
 // restart forgets what was done: the next reading starts from the beginning.
 func (l *lagTracker) restart() { l.done.Store(driver.Unset.Sequence) }
 
-// note takes from an observation how far the partition has got.
-func (l *lagTracker) note(o *Observation) {
+// note takes from an observation how far the partition has got. It returns true if more is done.
+func (l *lagTracker) note(o *Observation) bool {
 	switch at := o.To.Sequence; o.Kind {
 	case KindClaimed:
 		l.done.Store(at)
@@ -370,8 +371,11 @@ func (l *lagTracker) note(o *Observation) {
 		l.done.CompareAndSwap(driver.Unset.Sequence, at)
 		l.read.Store(at)
 	case KindCommitted, KindWritten:
-		l.done.Store(max(at, l.done.Load()))
+		before := l.done.Load()
+		l.done.Store(max(at, before))
+		return at > before
 	}
+	return false
 }
 
 // behind returns the lag at a position, or -1 if the log has not been asked.

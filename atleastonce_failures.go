@@ -39,7 +39,9 @@ func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
 	case w.a.work.Err() != nil:
 		// Whether the event or the cancellation caused the error is unknown.
 	case fault == faultRetry:
-		w.retry(t, cmp.Or(statedWait(err), w.cfg.RetryAfter), err)
+		wait := cmp.Or(statedWait(err), w.cfg.RetryAfter)
+		w.a.progress.ask(w.a.c.cfg.Clock.Elapsed(), wait)
+		w.retry(t, wait, err)
 	case fault == faultEnvironment:
 		w.outage(err)
 		w.queue.retryNow(t) // the records of its key stay blocked, so the order is kept

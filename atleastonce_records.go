@@ -338,6 +338,7 @@ func (w *atLeastOnceWorker[R]) submit() error {
 	if w.cfg.Rate != nil {
 		var err error
 		w.stats.waitBegins()
+		w.a.progress.every.Store(int64(w.cfg.Rate.turn(len(w.a.topic.Partitions))))
 		waiting := w.a.delivery.doing(activityRate, 0, 0)
 		n, err = w.cfg.Rate.wait(w.a.idle, w.a.c.cfg.Clock, n)
 		waiting.done()

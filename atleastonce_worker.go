@@ -102,6 +102,7 @@ func (w *atLeastOnceWorker[R]) startBackground() {
 	w.a.sink.polled(activitySink, func() (changes uint64, busy bool) {
 		return uint64(w.window.finished.Load()), w.window.atSink() > 0
 	})
+	w.a.progress.written.Store(&w.stats.written)
 	w.background.Go(func() { w.a.survive(func() { w.storeAndReport(ctx) }) })
 	w.background.Go(func() { w.timer.run(ctx, w.a.c.cfg.Clock, w.wakeup) })
 }

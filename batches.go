@@ -90,6 +90,7 @@ func (d *batches) redriveDue(ctx context.Context, group Group, partition string)
 func (d *batches) newWorker(a *assignment) *batchWorker[struct{}] {
 	s := &batchStore{AtLeastOnceStore: d.store, a: a, every: d.cfg.CheckpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b Batch) error { return d.handler(ctx, b) }
+	a.progress.every.Store(int64(d.cfg.CheckpointEvery)) // steps are reported with their checkpoint
 	w := newBatchWorker[struct{}](a, s, handler)
 	w.policy = workerPolicy{saveEvery: s.every, report: s.report, witnesses: eventDone{&w.brake}}
 	return w

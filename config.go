@@ -115,8 +115,10 @@ type Config struct {
 	// The partition's owner copies beside the delivery, which never waits for it: at most 16 dead
 	// letters at a time, of one of the consumer's partitions at a time.
 	CopyDeadLetters func(ctx context.Context, dead []DeadLetter) error
-	// StallAfter is how long a call of the user's code or of a driver may last before
-	// the partition is reported as stalled ([KindStalled]). Default: LeaseFor.
+	// StallAfter is how long a call of the user's code or of a driver may last, and how long events
+	// may wait with none done, before the partition is reported as stalled ([KindStalled]). Waits
+	// that are asked for do not count: for a Rate, by [RetryAfter], between two checkpoints of
+	// Batches, and while a reader is paused. Default: LeaseFor.
 	StallAfter time.Duration
 	// SilentAfter is how long a reader may return nothing although the log holds
 	// further events, before it is replaced. The log is asked for that, which takes

@@ -90,7 +90,8 @@ const (
 	KindRedriven
 	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, Err.
 	KindRedriveFailed
-	// KindStopped: the partition is halted until an operator acts; Err says how.
+	// KindStopped: the partition is halted until an operator acts; Err says how. To is the position.
+	// Its end is KindResumed: that the log is opened again ends nothing.
 	KindStopped
 	// KindFailed: a dependency (log, database, lease store, or one that a handler names
 	// by Outage) returned an error and is retried; Err. If Events is not 0, so many
@@ -108,13 +109,14 @@ const (
 	// KindListed: the leases were listed, to acquire or to divide partitions: the lease
 	// store answers. Partition and Epoch are empty.
 	KindListed
-	// KindStalled: something that holds the partition up has lasted longer than
-	// [Config].StallAfter, or a stop waits for it; Duration so far, Err says what it is
-	// and what to look for. Events and To, the first of them, if it is about events. It
-	// is reported again each time when it has lasted twice as long.
+	// KindStalled: a call that holds the partition up has lasted longer than
+	// [Config].StallAfter, or a stop waits for it, or no event was done for that time although
+	// some wait; Duration so far, Err says what it is and what to look for. Events and To, the
+	// first of them, if it is about events. It is reported again each time when it has lasted
+	// twice as long.
 	KindStalled
-	// KindResumed: all that had stalled has ended, or moves on; Duration since the first
-	// of it began.
+	// KindResumed: the stall or the halt has ended: something was done, or nothing waits.
+	// Another attempt ends neither. Duration since it began.
 	KindResumed
 	// KindCopied: Events dead letters were copied, and are marked so ([Config].CopyDeadLetters);
 	// Duration.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/limiter"
 )
@@ -118,6 +119,13 @@ func (r *Rate) now() int {
 		sum += limiter.Share(r.perSecond, s.of, s.index)
 	}
 	return sum
+}
+
+// turn returns in what time each of so many partitions can send a record.
+func (r *Rate) turn(partitions int) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Duration(partitions) * time.Second / time.Duration(max(1, r.now()))
 }
 
 // wait waits until at least one record may be sent, and returns how many may be sent,

@@ -7,150 +7,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"github.com/sluice-go/sluice/driver"
 )
 
-// activity is something that can hold a partition up, in words.
-type activity struct {
-	what  string // what has not happened yet
-	check string // what an operator should look for
-}
-
-// The activities. A request to a log or a store has one of its own: see
-// assignment.request.
-var (
-	activityHandler   = &activity{"handler has not returned", "look for a lock or a call without a time limit"}
-	activityCommit    = &activity{"commit has not returned", "look for locks in the database, and for a connection that gets no answer"}
-	activityFilter    = &activity{"filter has not returned", "look for a lock or a call without a time limit"}
-	activityRecords   = &activity{"records function has not returned", "look for a lock or a call without a time limit"}
-	activityReplayer  = &activity{"replayer has not returned", "look for a lock or a call without a time limit"}
-	activityRate      = &activity{"rate has admitted no record", "check the configured rate against the number of partitions"}
-	activitySink      = &activity{"sink has completed no record", "check the sink's store; a sink must call done for each record"}
-	activitySuspect   = &activity{"an event that may have ended the process has waited", "another partition tries such an event: look at the one whose handler has not returned"}
-	activityHold      = &activity{"no event succeeds", "the first ones are tried one at a time: look at what all events need: a table, a right, a service"}
-	activityStore     = &activity{"request to store checkpoint or dead letters has not returned", "the driver ignores the time limit of its context"}
-	activityAssigned  = &activity{"hook Assigned has not returned", "look for a lock or a call without a time limit"}
-	activityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
-	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
-	activityHookQueue = &activity{"hook Renewed or Error has not returned", "look for a lock or a call without a time limit; later calls wait and are dropped"}
-	activityCopy      = &activity{"CopyDeadLetters has not returned", "look for a lock or a call without a time limit; dead letters wait for it, the partition itself continues"}
-	activityRead      = &activity{"reader has not returned", ""}                     // which is normal while no events come: see silenceWatch
-	activityHeld      = &activity{"the log has held back events", "look at the log"} // see driver.HeldBack
-	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
-)
-
-// track is one line of activity of an assignment: mostly what one goroutine is doing.
-// One goroutine changes it, any may read it. Changing it takes no lock and no memory.
-type track struct {
-	changes atomic.Uint64 // increases when an activity begins, moves on or ends
-	current atomic.Pointer[activity]
-	first   atomic.Int64 // sequence number of the first event that it is about
-	events  atomic.Int64 // how many events it is about; 0: none in particular
-	poll    atomic.Pointer[func() (changes uint64, busy bool)]
-}
-
-// span is an activity in progress. It ends by a call of done.
-type span struct {
-	track         *track
-	outer         *activity
-	first, events int64
-}
-
-// doing begins an activity about a number of events from the first one on. An
-// activity may begin within another one, which continues when this one is done.
-func (t *track) doing(what *activity, first int64, events int) span {
-	s := span{t, t.current.Load(), t.first.Load(), t.events.Load()}
-	t.set(what, first, int64(events))
-	return s
-}
-
-// done ends the activity.
-func (s span) done() { s.track.set(s.outer, s.first, s.events) }
-
-func (t *track) set(what *activity, first, events int64) {
-	t.current.Store(what)
-	t.first.Store(first)
-	t.events.Store(events)
-	t.changes.Add(1)
-}
-
-// moveTo says that the activity continues with the event of a sequence number.
-func (t *track) moveTo(sequence int64) {
-	t.first.Store(sequence)
-	t.changes.Add(1)
-}
-
-// polled has the watcher ask fn instead: whether the activity is in progress, and a
-// number that changes with any progress. It costs nothing between two questions.
-func (t *track) polled(what *activity, fn func() (changes uint64, busy bool)) {
-	t.current.Store(what)
-	t.poll.Store(&fn)
-}
-
-// load returns what the track is doing, nil if nothing or if that changes just now.
-func (t *track) load() (what *activity, changes uint64, first, events int64) {
-	if poll := t.poll.Load(); poll != nil {
-		changes, busy := (*poll)()
-		if !busy {
-			return nil, changes, 0, 0
-		}
-		return t.current.Load(), changes, 0, 0
-	}
-	changes = t.changes.Load()
-	what, first, events = t.current.Load(), t.first.Load(), t.events.Load()
-	if now := t.changes.Load(); now != changes {
-		return nil, now, 0, 0 // it moves
-	}
-	return what, changes, first, events
-}
-
-// tracks are the lines of activity of one assignment.
-type tracks struct {
-	delivery  track // the delivery's goroutine
-	waiting   track // what the delivery waits for over several attempts: the hold of the brake
-	storing   track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
-	sink      track // the records that the sink has
-	hookQueue track // the goroutine that runs the hooks Renewed and Error
-	copying   track // the goroutine that copies dead letters
-	reader    track // the goroutine that fetches: driver.Reader.Read
-	held      track // what the log holds back from the reader
-}
-
-// delaying returns the tracks whose activities end. That of the reader does not: it waits
-// for events.
-func (t *tracks) delaying() []*track {
-	return []*track{&t.delivery, &t.waiting, &t.storing, &t.sink, &t.hookQueue, &t.copying}
-}
-
-// watchHeld has the track of what the log holds back follow the lag: it moves if the end that readers
-// can reach does.
-func (t *tracks) watchHeld(lag *lagTracker) {
-	t.held.polled(activityHeld, func() (changes uint64, busy bool) {
-		b := lag.bounds.Load()
-		if b == nil || b.Held == nil || lag.read.Load() < b.Last.Sequence {
-			return 0, false
-		}
-		return uint64(b.Last.Sequence), true
-	})
-}
-
-// setHeld says what the log holds back.
-func (t *tracks) setHeld(held *driver.HeldBack) {
-	if held != nil {
-		t.held.current.Store(&activity{held.What, held.Check})
-	}
-}
-
-// stallWatch watches the tracks of one assignment. Only the watching goroutine uses it.
+// stallWatch watches one assignment: its tracks, and whether events are done while some wait. Only
+// the watching goroutine uses it.
 type stallWatch struct {
-	a       *assignment
-	tracks  []watchedTrack
-	stalled int           // how many tracks have stalled
-	since   time.Duration // when the first of them began, by Clock.Elapsed
-	ending  time.Duration // when the assignment was first seen to end, likewise; 0: it is not
+	a        *assignment
+	tracks   []watchedTrack
+	stalled  int           // how many tracks have stalled
+	reported bool          // a stall that has not ended
+	since    time.Duration // when that began, by Clock.Elapsed
+	ending   time.Duration // when the assignment was first seen to end, likewise; 0: it is not
+
+	done     uint64        // what the progress was
+	doneAt   time.Duration // when it was first seen so, or when events began to wait, by Clock.Elapsed
+	reportAt time.Duration // how long nothing must be done to be reported, again
+	until    time.Duration // when waits end that were asked for before that, by Clock.Elapsed
+	halted   bool          // the partition, at the last look
+	open     *reading      // what was open then
+	openAt   time.Duration // when that was first seen, by Clock.Elapsed
 }
 
 // watchedTrack is what the watcher has seen of a track.
@@ -165,11 +41,17 @@ type watchedTrack struct {
 // stopReportAfter is how long a stop waits before it reports what it waits for.
 const stopReportAfter = 5 * time.Second
 
+// progressAfter is how long nothing must be done to be reported as a stall: a little longer than
+// StallAfter, so that a single long call is reported by its name.
+func (c *Config) progressAfter() time.Duration {
+	return c.StallAfter + min(c.StallAfter/10, 2*time.Second)
+}
+
 // watchStalls reports what lasts longer than StallAfter, and replaces a reader that is
 // silent, until ctx ends.
 func (a *assignment) watchStalls(ctx context.Context) {
 	cfg := &a.c.cfg
-	w := stallWatch{a: a}
+	w := stallWatch{a: a, doneAt: cfg.Clock.Elapsed(), reportAt: cfg.progressAfter()}
 	a.tracks.watchHeld(&a.lag)
 	for _, t := range append(a.tracks.delaying(), &a.tracks.held) {
 		w.tracks = append(w.tracks, watchedTrack{track: t, since: cfg.Clock.Elapsed(), reportAt: cfg.StallAfter})
@@ -182,7 +64,7 @@ func (a *assignment) watchStalls(ctx context.Context) {
 	}
 }
 
-// look compares each track with what it was at the last look.
+// look compares each track, and the progress, with what they were at the last look.
 func (w *stallWatch) look(now time.Duration) {
 	if w.ending == 0 && w.a.idle.Err() != nil {
 		w.ending = now
@@ -192,40 +74,104 @@ func (w *stallWatch) look(now time.Duration) {
 		what, changes, first, events := t.load()
 		if what == nil || changes != t.changes {
 			t.changes, t.since, t.reportAt = changes, now, w.a.c.cfg.StallAfter
-			w.resumed(t, now)
+			if t.stalled {
+				t.stalled = false
+				w.stalled--
+			}
 			continue
 		}
 		took := now - t.since
+		if what == activityRate {
+			took -= time.Duration(w.a.progress.every.Load())
+		}
 		if took >= t.reportAt || !t.stalled && w.ending > 0 && min(took, now-w.ending) >= stopReportAfter {
 			t.reportAt = 2 * took
-			w.report(t, what, took, first, events)
+			if !t.stalled {
+				t.stalled = true
+				w.stalled++
+			}
+			w.report(now, took, int(events), first, w.a.stallError(what, took, first, events))
 		}
 	}
+	w.lookAtProgress(now)
 }
 
-func (w *stallWatch) report(t *watchedTrack, what *activity, took time.Duration, first, events int64) {
-	if !t.stalled {
-		t.stalled = true
-		if w.stalled++; w.stalled == 1 {
-			w.since = t.since
+// lookAtProgress reports that nothing is done, unless a track has been reported, which says why. The
+// partition moves again once no track is stalled, and something is done or nothing waits.
+func (w *stallWatch) lookAtProgress(now time.Duration) {
+	p := &w.a.progress
+	halted, waiting, done := w.isHalted(now), w.a.eventsWait(), p.count()
+	switch took := now - w.doneAt; {
+	case halted: // which was reported
+		if w.done, w.doneAt = done, now; !w.reported {
+			w.reported, w.since = true, now
 		}
+	case done != w.done || waiting == 0 || w.halted:
+		w.done, w.doneAt, w.reportAt = done, now, w.a.c.cfg.progressAfter()
+		w.until = time.Duration(p.until.Load())
+		p.asked.Store(0)
+		if w.reported && w.stalled == 0 {
+			w.reported = false
+			w.a.observe(Observation{Kind: KindResumed, Duration: now - w.since})
+		}
+	case took >= w.reportAt+w.allowed() && w.stalled == 0:
+		w.report(now, took, 0, 0, w.a.standstillError(took, waiting))
 	}
-	o := Observation{Kind: KindStalled, Duration: took, Events: int(events), Err: w.a.stallError(what, took, first, events)}
+	w.halted = halted
+}
+
+// allowed returns how much longer nothing may be done, because something asks for waits.
+func (w *stallWatch) allowed() time.Duration {
+	p := &w.a.progress
+	return time.Duration(p.every.Load()) + max(time.Duration(p.asked.Load()), w.until-w.doneAt)
+}
+
+// isHalted reports whether the partition is halted still.
+func (w *stallWatch) isHalted(now time.Duration) bool {
+	if open := w.a.reading.Load(); open != w.open {
+		w.open, w.openAt = open, now
+	}
+	cfg, p := &w.a.c.cfg, &w.a.progress
+	h := p.halt.Load()
+	if h != nil && (p.count() > h.done || w.open != nil && now-w.openAt > cfg.SilentAfter+haltedEvery) {
+		p.halt.CompareAndSwap(h, nil)
+	}
+	return p.halt.Load() != nil
+}
+
+func (w *stallWatch) report(now, took time.Duration, events int, first int64, err error) {
+	w.reportAt = 2 * (now - w.doneAt)
+	if !w.reported {
+		w.reported, w.since = true, now-took
+	}
+	o := Observation{Kind: KindStalled, Duration: now - w.since, Events: events, Err: err}
 	if events > 0 {
 		o.To = Position{Sequence: first}
 	}
 	w.a.observe(o)
 }
 
-// resumed notes that a track moves. The partition moves again if all do.
-func (w *stallWatch) resumed(t *watchedTrack, now time.Duration) {
-	if !t.stalled {
-		return
+// standstillError says that nothing is done, for how long, and why as far as is known.
+func (a *assignment) standstillError(took time.Duration, waiting int64) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no event done for %v", took.Truncate(time.Second))
+	if waiting > 0 {
+		fmt.Fprintf(&b, " while %d wait", waiting)
 	}
-	t.stalled = false
-	if w.stalled--; w.stalled == 0 {
-		w.a.observe(Observation{Kind: KindResumed, Duration: now - w.since})
+	failure := a.progress.failure.Load()
+	for _, t := range a.tracks.delaying() {
+		if what, _, _, _ := t.load(); what != nil {
+			fmt.Fprintf(&b, "; now %s", what.what)
+			if failure == nil {
+				fmt.Fprintf(&b, ": %s", what.check)
+			}
+			break
+		}
 	}
+	if failure != nil {
+		return fmt.Errorf("%s; last failure: %w", b.String(), *failure)
+	}
+	return errors.New(b.String())
 }
 
 // stallError says what has not happened, for how long, and what to look for.

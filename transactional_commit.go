@@ -208,7 +208,7 @@ func (w *batchWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) e
 	w.returned()
 	w.failed(b, failure)
 	wait := statedWait(failure)
-	if wait == 0 {
+	if w.a.progress.ask(w.a.c.cfg.Clock.Elapsed(), wait); wait == 0 {
 		wait = w.outage.Next()
 	}
 	if err := w.a.pause(wait); err != nil {

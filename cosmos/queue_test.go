@@ -95,7 +95,7 @@ func TestFlush(t *testing.T) {
 		<-release
 		return false
 	}
-	s := f.open(t, &Config{FlushAfter: flushAfter})
+	s := f.open(t, &Config{FlushAfter: flushAfter, Timeout: time.Minute}) // the first request stays
 	defer close(release)
 	if err := s.lookUpOnce(t); err != nil {
 		t.Fatal(err)

@@ -21,12 +21,12 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-func startIssuer(t *testing.T, cfg *emulator.IssuerConfig) *emulator.Issuer {
+func startIssuer(t *testing.T, cfg *emulator.IssuerConfig, principals ...emulator.Principal) *emulator.Issuer {
 	t.Helper()
-	issuer, err := emulator.StartIssuer([]emulator.Principal{
+	issuer, err := emulator.StartIssuer(append(principals, []emulator.Principal{
 		{ID: "all", Secret: "all-secret"}, {ID: "reader", Secret: "reader-secret", Rights: emulator.Listen},
 		{ID: "writer", Secret: "writer-secret", Rights: emulator.Send},
-	}, cfg)
+	}...), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,12 +84,13 @@ func sendWith(t *testing.T, srv *emulator.Server, credential azcore.TokenCredent
 // DefaultAzureCredential works with a server that knows the issuer, within the principal's
 // rights, besides keys; tokens of another issuer, and expired ones, are refused.
 func TestEntraTokens(t *testing.T) {
-	issuer := startIssuer(t, nil)
+	all := fmt.Sprint("all-", time.Now().UnixNano()) // the client library keeps tokens by id in the whole process
+	issuer := startIssuer(t, nil, emulator.Principal{ID: all, Secret: all}, emulator.Principal{ID: "reader of " + all, Secret: all + "r", Rights: emulator.Listen})
 	srv := start(t, one("h", 1), &emulator.Config{TLSListen: "127.0.0.1:0", Keys: []emulator.Key{{Name: "root", Secret: "cm9vdA=="}}, Issuer: issuer})
-	if err := sendWith(t, srv, credentialOf(t, issuer, "all")); err != nil {
+	if err := sendWith(t, srv, credentialOf(t, issuer, all)); err != nil {
 		t.Error(err)
 	}
-	if err := sendWith(t, srv, credentialOf(t, issuer, "reader")); err == nil {
+	if err := sendWith(t, srv, credentialOf(t, issuer, "reader of "+all)); err == nil {
 		t.Error("sent with the right to listen")
 	} else {
 		wantText(t, err, "'Send' claim(s) are required")
@@ -105,7 +106,7 @@ func TestEntraTokens(t *testing.T) {
 	send(t, producer(t, srv, "h"), to0(), "by key")
 
 	alone := start(t, one("h", 1), &emulator.Config{TLSListen: "127.0.0.1:0", Issuer: issuer})
-	if err := sendWith(t, alone, credentialOf(t, issuer, "all")); err != nil {
+	if err := sendWith(t, alone, credentialOf(t, issuer, all)); err != nil {
 		t.Error(err)
 	}
 	if _, err := producer(t, alone, "h").GetEventHubProperties(within(t), nil); err == nil {

@@ -57,7 +57,9 @@ func TestProbes(t *testing.T) {
 
 	h.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: errors.New("retention has passed")})
 	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
-	h.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "0"})
+	h.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "0"}) // which ends nothing
+	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
+	h.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0"})
 
 	// A partition that is held up is named, and costs readiness once it lasts.
 	hang := errors.New("handler has not returned for 30s")

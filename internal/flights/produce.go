@@ -96,12 +96,31 @@ func (p *Producer) id() string { return strconv.Itoa(p.partition) }
 
 // resume asks the log how far the sending has come.
 func (p *Producer) resume(ctx context.Context) error {
-	b, err := p.log.Bounds(ctx, p.id())
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		b, err := p.log.Bounds(ctx, p.id())
+		switch {
+		case err == nil:
+			p.next = b.Last.Sequence + 1
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case try == sendTries:
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
 	}
-	p.next = b.Last.Sequence + 1
-	return nil
+}
+
+// pause waits for what is under way to arrive.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(time.Second):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // SendShare sends this partition's share of the first n records, and returns how many it has sent
@@ -130,10 +149,8 @@ func (p *Producer) more(ctx context.Context, n int64) error {
 		if try == sendTries {
 			return fmt.Errorf("send to partition %d: %w", p.partition, err)
 		}
-		select {
-		case <-time.After(time.Second): // what is under way arrives by then
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx); err != nil {
+			return err
 		}
 		if err := p.resume(ctx); err != nil {
 			return err

@@ -238,7 +238,9 @@ func released(p Partition) Partition {
 func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
 	switch o.Kind {
 	case sluice.KindOpened:
-		p.Stopped, p.Failure = nil, Failure{}
+		if p.Lag <= 0 { // otherwise it is not over before something is done
+			p.Failure = Failure{}
+		}
 	case sluice.KindCommitted:
 		p.Failure = Failure{}
 	case sluice.KindFailed:
@@ -251,7 +253,7 @@ func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
 		}
 		p.Stall.Err = o.Err
 	case sluice.KindResumed:
-		p.Stall = Stall{}
+		p.Stopped, p.Stall = nil, Stall{}
 	}
 }
 

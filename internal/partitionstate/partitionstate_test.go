@@ -46,8 +46,23 @@ func TestStateOfAPartition(t *testing.T) {
 		t.Errorf("stopped: %+v", p)
 	}
 	// What was read and is not done is read again, and nothing but that.
-	if p = observe(sluice.Observation{Kind: sluice.KindOpened, To: at(19)}); p.Stopped != nil || !p.Oldest.Equal(began.Add(-time.Minute)) {
+	if p = observe(sluice.Observation{Kind: sluice.KindOpened, To: at(19)}); p.Stopped != broken || !p.Oldest.Equal(began.Add(-time.Minute)) {
 		t.Errorf("opened again: %+v", p)
+	}
+	if p = observe(sluice.Observation{Kind: sluice.KindResumed}); p.Stopped != nil {
+		t.Errorf("resumed: %+v", p)
+	}
+	// A failure is over when something is done; that the log is open does not show it while events wait.
+	observe(sluice.Observation{Kind: sluice.KindFailed, Err: broken})
+	if p = observe(sluice.Observation{Kind: sluice.KindOpened, To: at(19)}); !p.Failure.Failing() {
+		t.Errorf("opened with a lag of %d: no failure", p.Lag)
+	}
+	if p = observe(sluice.Observation{Kind: sluice.KindCommitted, To: at(49), Events: 30}); p.Failure.Failing() {
+		t.Errorf("committed: %+v", p.Failure)
+	}
+	observe(sluice.Observation{Kind: sluice.KindFailed, Err: broken})
+	if p = observe(sluice.Observation{Kind: sluice.KindOpened, To: at(49)}); p.Failure.Failing() {
+		t.Errorf("opened with nothing that waits: %+v", p.Failure)
 	}
 	// What holds it up, since when; a report of something shorter does not change since when.
 	observe(sluice.Observation{Kind: sluice.KindStalled, Duration: time.Minute, Err: errors.New("handler")})
