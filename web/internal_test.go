@@ -213,6 +213,49 @@ func TestGivenCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
+// Where most events become dead letters, events do not flow.
+func TestShareOfDeadLetters(t *testing.T) {
+	for _, c := range []struct {
+		done, dead  int64
+		atLeastOnce bool
+		want        string
+	}{
+		{0, 0, false, ""}, {2000, 0, false, ""}, {2000, 2000, false, "bad"}, {0, 2000, true, "bad"}, {0, 2000, false, "bad"},
+		{4, 4, false, ""}, {10_000, 20, false, ""}, {100, 20, false, "warn"}, {80, 20, true, "warn"}, {20, 20, true, "bad"},
+	} {
+		// The checkpoint passes dead letters later than they are stored.
+		s := shareOf([]sample{{DeadLetters: c.dead}, {Done: c.done}}, c.atLeastOnce)
+		if got := s.level(); got != c.want {
+			t.Errorf("%d done, %d dead, at least once %v: %q, want %q", c.done, c.dead, c.atLeastOnce, got, c.want)
+		}
+	}
+}
+
+// The hub was recreated: what was done says nothing about the events of the new one.
+func TestLagOfARecreatedHub(t *testing.T) {
+	m := NewMeter()
+	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
+	m.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 1999}})
+	m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 1999}, Events: 1})
+	m.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: sluice.ErrRecreated})
+	stats := m.stats()
+	now := time.Now().Add(time.Second)
+	k := &known{
+		at: now, described: now, topic: sluice.Topic{Incarnation: "new", Partitions: []string{"0"}},
+		leases:   map[string]leased{"0": {until: now.Add(time.Minute)}},
+		progress: map[string]sluice.Checkpoint{"0": {Partition: "0", Incarnation: "old", Position: sluice.Position{Sequence: 1999}}},
+		bounds:   map[string]bounds{"0": {driver.Bounds{Last: driver.Position{Sequence: 1999}}, now}},
+	}
+	rows := k.rows(&Pipeline{Meter: m}, &stats, now)
+	if rows[0].State != "stopped" || rows[0].Lag != 2000 || m.stats().Lag != 2000 {
+		t.Errorf("%+v, all together %d, want 2000 that wait", rows[0], m.stats().Lag)
+	}
+	k.progress["0"] = sluice.Checkpoint{Partition: "0", Incarnation: "new", Position: sluice.Position{Sequence: 1999}}
+	if rows := k.rows(&Pipeline{Meter: m}, &stats, now); rows[0].Lag != 0 {
+		t.Errorf("after the checkpoint was set: %+v", rows[0])
+	}
+}
+
 func TestTroubles(t *testing.T) {
 	k := &known{failed: map[string]string{"lease store": "connection refused"}}
 	rows := []row{{ID: "0", State: "stopped", Error: "the hub was recreated"}, {ID: "5", State: "reading"}, {ID: "6", State: "paused"}, {ID: "7", State: "elsewhere"}, {ID: "8", State: "stalled", Error: "handler has not returned for 30s"}}
@@ -223,7 +266,7 @@ func TestTroubles(t *testing.T) {
 		{Kind: health.WarningExpired, Partitions: []string{"9"}, Text: "events are lost"},
 	}
 	var got []string
-	for _, x := range troubles(k, rows, warnings) {
+	for _, x := range troubles(k, rows, warnings, share{dead: 30, all: 400}) {
 		got = append(got, x.Level+": "+x.Text)
 	}
 	want := []string{
@@ -231,6 +274,7 @@ func TestTroubles(t *testing.T) {
 		"bad: The lease store did not answer: connection refused",
 		"bad: events are lost",
 		"warn: Partition 8 stalled: handler has not returned for 30s",
+		"warn: 30 of 400 events of the last minute became dead letters: look at the newest ones.",
 		"warn: nobody reads them",
 		"warn: it stands",
 		"note: Partition 6 is paused here, until resumed or until this process ends.",

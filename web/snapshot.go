@@ -150,7 +150,12 @@ func (v *view) render(s *shown, now time.Time) {
 			t.Here++
 		}
 	}
-	t.Trouble = troubles(&k, rows, v.warnings())
+	var recent share
+	if s.Meter != nil {
+		last, _ := s.Meter.past(60)
+		recent = shareOf(last, stats.AtLeastOnce)
+	}
+	t.Trouble = troubles(&k, rows, v.warnings(), recent)
 	text, err := json.Marshal(t)
 	if err != nil { // plain data always can be
 		panic(err)
@@ -234,7 +239,11 @@ func (k *known) rows(p *Pipeline, stats *meterStats, now time.Time) []row {
 		default:
 			r.Owner = ""
 		}
-		if r.Position != unknown {
+		switch {
+		case c.Partition != "" && !k.described.IsZero() && c.Incarnation != k.topic.Incarnation:
+			// What was done is of a topic that is gone: all that this one holds waits.
+			r.Lag = k.lag(id, driver.Unset.Sequence, &h, false, p.Meter)
+		case r.Position != unknown:
 			r.Lag = k.lag(id, r.Position, &h, held && !paused[id], p.Meter)
 		}
 		rows[i] = r

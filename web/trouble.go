@@ -19,7 +19,7 @@ type trouble struct {
 const named = 8
 
 // troubles returns all conditions that an operator should know of, the worst first.
-func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
+func troubles(k *known, rows []row, warnings []health.Warning, recent share) []trouble {
 	list := []trouble{}
 	say := func(level, format string, args ...any) {
 		list = append(list, trouble{level, fmt.Sprintf(format, args...)})
@@ -34,6 +34,9 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 		case "paused":
 			paused = append(paused, r.ID)
 		}
+	}
+	if level := recent.level(); level != "" {
+		say(level, "%d of %d events of the last minute became dead letters: look at the newest ones.", recent.dead, recent.all)
 	}
 	for _, what := range slices.Sorted(maps.Keys(k.failed)) {
 		say("bad", "The %s did not answer: %s", what, k.failed[what])
@@ -53,6 +56,41 @@ func troubles(k *known, rows []row, warnings []health.Warning) []trouble {
 	}
 	slices.SortStableFunc(list, func(a, b trouble) int { return rank[a.Level] - rank[b.Level] })
 	return list
+}
+
+// share is how many of the newest events became dead letters.
+type share struct{ dead, all int64 }
+
+// Of so many events, dead letters are more than a few bad events: something is wrong with the
+// pipeline, or with what is sent to it.
+const (
+	fewDead  = 10
+	manyDead = 0.05 // of all: a warning
+	mostDead = 0.5  // of all: action required
+)
+
+// shareOf returns the share of some seconds of a meter. The events of a delivery at least once that
+// are done do not include its dead letters.
+func shareOf(seconds []sample, atLeastOnce bool) (s share) {
+	for i := range seconds {
+		s.dead += seconds[i].DeadLetters
+		s.all += seconds[i].Done
+	}
+	if atLeastOnce {
+		s.all += s.dead
+	}
+	s.all = max(s.all, s.dead) // they are reported before the checkpoint moves
+	return s
+}
+
+func (s share) level() string {
+	switch part := float64(s.dead) / float64(max(s.all, 1)); {
+	case s.dead >= fewDead && part >= mostDead:
+		return "bad"
+	case s.dead >= fewDead && part >= manyDead:
+		return "warn"
+	}
+	return ""
 }
 
 // rank orders levels, the worst first.

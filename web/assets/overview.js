@@ -148,7 +148,8 @@ function tiles(t) {
 function until(t) {
   const all = total(t);
   if (t.lag >= 0 && t.seen < all) return `in ${count(t.seen)} of ${plural(all, "partition", "partitions")}`;
-  if (t.lag <= 0 || t.rate <= 0) return t.lag === 0 ? "caught up" : "";
+  const halted = t.trouble.some((x) => x.level === "bad");
+  if (t.lag <= 0 || t.rate <= 0) return t.lag === 0 && !halted ? "caught up" : "";
   const s = t.lag / t.rate;
   if (s < 2) return "keeping up";
   return `about ${s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`} at this rate`;
