@@ -28,6 +28,10 @@ type Config struct {
 	// Listen is the address for connections without TLS. Default "127.0.0.1:0", a free
 	// port. "-" is none.
 	Listen string
+	// Listener, if set, is what the server accepts connections without TLS from, in place of
+	// Listen. In memory, over [net.Pipe], a server works in a bubble of testing/synctest. Close
+	// closes it.
+	Listener net.Listener
 	// TLSListen is the address for TLS connections, with a self-signed certificate made
 	// on start. Default: none.
 	TLSListen string
@@ -106,7 +110,7 @@ func (s *Server) start(hubs []Hub, cfg *Config) error {
 	}
 	s.azure = newHubsAsAzure(cfg.AsAzure)
 	common := &namespaceConfig{
-		listen: cfg.Listen, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys, issuer: cfg.Issuer,
+		listen: cfg.Listen, listener: cfg.Listener, tlsListen: cfg.TLSListen, tlsCertOut: cfg.TLSCertOut, keys: cfg.Keys, issuer: cfg.Issuer,
 		idleTimeout: cfg.IdleTimeout, authTimeout: cfg.AuthTimeout, maxMessage: cfg.MaxMessageBytes, log: cfg.Log,
 		connections: s.azure.Connections, idleLink: s.azure.IdleLink, idleConnection: s.azure.IdleConnection, idleOrigin: "AmqpEventHub",
 	}

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -40,6 +41,7 @@ type namespace struct {
 // documented there.
 type namespaceConfig struct {
 	listen, tlsListen, tlsCertOut string
+	listener                      net.Listener // nil: at listen
 	keys                          []Key
 	issuer                        *Issuer
 	idleTimeout                   time.Duration
@@ -56,7 +58,7 @@ type namespaceConfig struct {
 
 func (c *namespaceConfig) check() error {
 	switch {
-	case c.listen == "-" && c.tlsListen == "":
+	case c.listen == "-" && c.listener == nil && c.tlsListen == "":
 		return errors.New("no address to listen on: neither a plain nor a TLS address is configured")
 	case c.tlsCertOut != "" && c.tlsListen == "":
 		return fmt.Errorf("a file for the certificate, %s, but no TLS address to listen on", c.tlsCertOut)
@@ -95,12 +97,11 @@ func (f *namespace) prepare(cfg *namespaceConfig, newPeer func(*amqp.Conn) amqp.
 }
 
 func (f *namespace) listen(cfg *namespaceConfig) error {
-	if cfg.listen != "-" {
-		at := cfg.listen
-		if at == "" {
-			at = "127.0.0.1:0"
+	if cfg.listen != "-" || cfg.listener != nil {
+		l, err := cfg.listener, error(nil)
+		if l == nil {
+			l, err = listen(cmp.Or(cfg.listen, "127.0.0.1:0"))
 		}
-		l, err := listen(at)
 		if err != nil {
 			return err
 		}
