@@ -227,6 +227,36 @@ func TestDryRunLeavesTheOwnerAlone(t *testing.T) {
 	})
 }
 
+// A reader is left alone that has no lease: one whose lease has expired, or of another event
+// processor.
+func TestDryRunLeavesAReaderWithoutALeaseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.table.DryRun = true
+		hourAgo := sluice.Ago(time.Hour)
+		if m, err := w.table.Plan(t.Context(), "0", hourAgo, false); err != nil || m.To.Sequence != 1 {
+			t.Errorf("without a reader: %+v, %v; want 1", m, err)
+		}
+		r, err := w.hub.Open(t.Context(), "0", sluice.Position{Sequence: 5}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := w.table.Plan(t.Context(), "0", sluice.Earliest(), false); err != nil || m.To.Sequence != 1 || m.Repeated != 4 {
+			t.Errorf("earliest: %+v, %v; want 1 and 4 events repeated", m, err)
+		}
+		if _, err := w.table.Plan(t.Context(), "0", hourAgo, false); err == nil || !strings.Contains(err.Error(), "while another process owns the partition") {
+			t.Errorf("a time: %v", err)
+		}
+		offset := checkpoint.Foreign{Partition: "0", Sequence: -1, Offset: "100"}
+		if _, err := w.table.PlanImport(t.Context(), offset, true); err == nil || !strings.Contains(err.Error(), "while another process owns the partition") {
+			t.Errorf("an import of an offset: %v", err)
+		}
+		if events, err := r.Read(t.Context(), 10); err != nil || len(events) != 4 {
+			t.Errorf("the reader has %d events, %v; want 4", len(events), err)
+		}
+	})
+}
+
 func TestSetOnARecreatedHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

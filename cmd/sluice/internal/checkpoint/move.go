@@ -89,7 +89,7 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	if s.holder.Live() {
 		reader = s.holder.Owner
 	}
-	if t.DryRun && reader != "" && !t.ManyReaders {
+	if t.DryRun && !t.ManyReaders {
 		quiet := *t
 		quiet.Source = quietSource{t.Source, reader}
 		t = &quiet
@@ -97,14 +97,23 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
 }
 
-// quietSource is a source that seeks by a partition's bounds, over no link of its own: one with a
-// higher epoch would end the owner's.
+// quietSource is a source whose seeks end no other reader's link. A partition without a lease may
+// have a reader all the same: one whose lease has expired while its store does not answer, another
+// event processor, or an owner since a moment ago. So links have no epoch, and where the log refuses
+// one, or the owner is known, the partition's bounds are used instead.
 type quietSource struct {
 	driver.Source
-	owner string
+	owner string // empty if none is known
 }
 
 func (q quietSource) Seek(ctx context.Context, partition string, start sluice.Start, _ int64) (sluice.Position, error) {
+	if q.owner == "" {
+		at, err := q.Source.Seek(ctx, partition, start, driver.NoEpoch)
+		if !errors.Is(err, driver.ErrStolen) {
+			return at, err
+		}
+		q.owner = "another process"
+	}
 	b, err := q.Bounds(ctx, partition)
 	if err != nil {
 		return sluice.Position{}, err
