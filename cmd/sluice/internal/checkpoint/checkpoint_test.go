@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,33 +113,74 @@ func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
 	}
 }
 
-// What becomes of the dead letters among the events depends on the delivery.
+// What becomes of the dead letters among the events depends on the delivery. At least once they are
+// retried, because their events are not read again. Nobody retries what was discarded.
 func TestSetCountsDeadLetters(t *testing.T) {
-	for _, atLeastOnce := range []bool{false, true} {
+	for _, c := range []struct {
+		atLeastOnce, inBatches bool
+		repeated               int64
+		retried                []int64 // the events
+	}{
+		{false, false, 2, nil},
+		{true, false, 0, []int64{4}},
+		{false, true, 2, nil},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.table.AtLeastOnce = atLeastOnce
+			w.table.AtLeastOnce, w.table.InBatches = c.atLeastOnce, c.inBatches
 			of := func(partition, incarnation string, sequence int64, status sluice.DeadLetterStatus) sluice.DeadLetter {
 				return sluice.DeadLetter{Group: group, Incarnation: incarnation, Status: status, Event: sluice.Event{Partition: partition, Sequence: sequence}}
 			}
 			here := w.at(t, "0").Incarnation
 			if err := w.store.Park(t.Context(), []sluice.DeadLetter{
 				of("0", here, 4, sluice.StatusDead), of("0", here, 5, sluice.StatusDiscarded), // these
-				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusRedrive),
+				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusDead),
 				of("1", here, 5, sluice.StatusDead), of("0", "another", 5, sluice.StatusDead),
 			}); err != nil {
 				t.Fatal(err)
 			}
+			expect := func(m checkpoint.Move, err error, retried []int64) {
+				t.Helper()
+				if err != nil || m.DeadLetters != 1 || m.Discarded != 1 || m.Repeated != c.repeated || m.AtLeastOnce != c.atLeastOnce || m.InBatches != c.inBatches {
+					t.Errorf("%+v: %+v, %v; want 1 dead letter, 1 discarded and %d events repeated", c, m, err, c.repeated)
+				}
+				letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+				var got []int64
+				for i := range letters {
+					got = append(got, letters[i].Event.Sequence)
+				}
+				if err != nil || !slices.Equal(got, retried) {
+					t.Errorf("%+v: the dead letters of events %v are retried, want %v", c, got, retried)
+				}
+			}
 			m, err := w.table.Plan(t.Context(), "0", sluice.FromSequence(4), false)
-			want := int64(2)
-			if atLeastOnce {
-				want = 0
-			}
-			if err != nil || m.DeadLetters != 2 || m.Repeated != want || m.AtLeastOnce != atLeastOnce {
-				t.Errorf("at least once %v: %+v, %v; want 2 dead letters and %d events repeated", atLeastOnce, m, err, want)
-			}
+			expect(m, err, nil)
+			m, err = w.table.Set(t.Context(), "0", sluice.FromSequence(4), false)
+			expect(m, err, c.retried)
 		})
 	}
+}
+
+// unmarked are dead letters that cannot be marked.
+type unmarked struct{ driver.DeadLetterStore }
+
+func (unmarked) Redrive(context.Context, sluice.Group, sluice.DeadLetterFilter, time.Time) (int64, error) {
+	return 0, errors.New("no answer")
+}
+
+func TestSetCannotMarkDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 4}}
+		if err := w.store.Park(t.Context(), []sluice.DeadLetter{letter}); err != nil {
+			t.Fatal(err)
+		}
+		w.table.AtLeastOnce, w.table.DeadLetters = true, unmarked{w.store}
+		want := "the checkpoint of partition 0 is set, but not all of its 1 dead letters are marked for a retry: no answer: mark them with `sluice deadletters retry`"
+		if _, err := w.table.Set(t.Context(), "0", sluice.Earliest(), false); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
 }
 
 func TestSetWhereNothingWasRead(t *testing.T) {
