@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,61 @@ func TestSetCountsDeadLetters(t *testing.T) {
 			expect(m, err, c.retried)
 		})
 	}
+}
+
+// A checkpoint is set back over an event that is parked: after it the event is written, though the
+// consumer passes over it in the log.
+func TestSetBackWritesParkedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.table.AtLeastOnce = true
+		var mu sync.Mutex
+		var written []int64
+		mended := false
+		write := func(_ context.Context, e *sluice.Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Sequence == 7 && !mended {
+				return sluice.Reject(errors.New("no"))
+			}
+			written = append(written, e.Sequence)
+			return nil
+		}
+		run := func() []int64 {
+			t.Helper()
+			sink, err := sluice.Workers(4, write)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := sluice.New(w.hub, w.leases, sluice.AtLeastOnce(w.store, sluice.EventAsRecord, sink, nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written = nil
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(t.Context()) }()
+			time.Sleep(time.Minute)
+			if err := errors.Join(c.Stop(t.Context()), <-ran); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(written)
+			return written
+		}
+		if got := run(); !slices.Equal(got, []int64{6, 8, 9}) {
+			t.Fatalf("events %v were written, want 6, 8 and 9", got)
+		}
+		m, err := w.table.Set(t.Context(), "0", sluice.FromSequence(7), false)
+		if err != nil || m.Repeated != 2 || m.DeadLetters != 1 {
+			t.Fatalf("set: %+v, %v; want 2 events repeated and 1 dead letter", m, err)
+		}
+		mended = true
+		if got := run(); !slices.Equal(got, []int64{7, 8, 9}) {
+			t.Errorf("events %v were written after the checkpoint was set back, want 7 to 9", got)
+		}
+		if letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{}); err != nil || len(letters) > 0 {
+			t.Errorf("%d dead letters are left, %v", len(letters), err)
+		}
+	})
 }
 
 // unmarked are dead letters that cannot be marked.
