@@ -13,20 +13,41 @@ import (
 // to it. The worker's goroutine alone uses it.
 type circuitBreaker struct {
 	tripped bool
-	probing bool          // one record is out to test whether the outage is over
+	probes  int           // records that are out to test whether the outage is over
+	refused int           // probes that were rejected since the last that failed otherwise
 	until   time.Duration // when the next probe may go, by Clock.Elapsed
 	since   time.Duration // when it last tripped, likewise
 	wait    *clock.Backoff
 }
 
-// allows reports whether a record may be sent: any record, or one probe.
+// allows reports whether a record may be sent: any record, or a probe.
 func (b *circuitBreaker) allows(now time.Duration) bool {
-	return !b.tripped || !b.probing && now >= b.until
+	return !b.tripped || b.hasProbe() && now >= b.until
+}
+
+// hasProbe reports whether another probe may be out: one, and one more for each that was rejected.
+// A rejection does not end the outage, because a sink can reject a record without asking its store.
+// But it does not show either that the store is down, and nothing else may come for long: after
+// an outage thousands of records that are all rejected must not go one by one.
+func (b *circuitBreaker) hasProbe() bool { return b.probes <= b.refused }
+
+// probed takes the result of a probe.
+func (b *circuitBreaker) probed(err error) {
+	b.probes--
+	switch {
+	case err == nil:
+		b.reset()
+	case faultOf(err) == faultRejected:
+		b.refused++
+	default:
+		b.refused = 0
+	}
 }
 
 // trip starts an outage or prolongs it. It returns false if nothing changes: the
 // records that were sent before the outage was noticed all fail at once.
 func (b *circuitBreaker) trip(now time.Duration) bool {
+	b.refused = 0
 	if b.tripped && now < b.until {
 		return false
 	}
@@ -38,7 +59,7 @@ func (b *circuitBreaker) trip(now time.Duration) bool {
 	return true
 }
 
-func (b *circuitBreaker) reset() { b.tripped = false }
+func (b *circuitBreaker) reset() { b.tripped, b.refused = false, 0 }
 
 const never = time.Duration(math.MaxInt64)
 

@@ -246,3 +246,80 @@ func TestStreamStartsAgainInARecreatedTopic(t *testing.T) {
 		<-ran
 	})
 }
+
+// After an outage, records that the sink rejects are worked off as fast as without one. Nothing is
+// written meanwhile, so that only rejections show that the sink answers.
+func TestStreamRejectsAfterAnOutage(t *testing.T) {
+	const n = 5000
+	took := func(outage bool) (took time.Duration) {
+		stage(t, 1, func(s *scene) {
+			s.keyed("0", n, noKey)
+			w := newWarehouse(s.t)
+			w.takes = func(*sluice.Event) time.Duration { return 10 * time.Millisecond }
+			w.says = func(e *sluice.Event, attempt int) error {
+				if outage && e.Sequence == 0 && attempt == 1 {
+					return sluice.Outage(errors.New("no connection"))
+				}
+				return sluice.Reject(errors.New("no"))
+			}
+			began := time.Now()
+			_, stop := s.pour(w, nil, sluice.Config{})
+			for s.count(sluice.KindParked) < n && time.Since(began) < 10*time.Minute {
+				time.Sleep(100 * time.Millisecond)
+			}
+			took = time.Since(began)
+			if err := stop(); err != nil {
+				s.t.Fatal(err)
+			}
+			if got := len(s.letters()); got != n {
+				s.t.Errorf("%d dead letters, want %d", got, n)
+			}
+		})
+		return took
+	}
+	without := took(false)
+	with := took(true)
+	t.Logf("%d rejections take %v, after an outage %v", n, without, with)
+	if with > without+3*time.Second {
+		t.Errorf("after an outage %d rejections take %v, want little more than the %v without", n, with, without)
+	}
+}
+
+// A sink that rejects some records without a look at its store does not end an outage: the others are
+// still tried by one at a time, or few.
+func TestStreamOutageBesideRejections(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.t
+		const n = 2000
+		s.keyed("0", n, noKey)
+		w := newWarehouse(t)
+		w.takes = func(*sluice.Event) time.Duration { return 10 * time.Millisecond }
+		began := time.Now()
+		var refused atomic.Int64
+		w.says = func(e *sluice.Event, _ int) error {
+			switch {
+			case e.Sequence%2 == 0:
+				return sluice.Reject(errors.New("no"))
+			case time.Since(began) < 5*time.Minute:
+				refused.Add(1)
+				return sluice.Outage(errors.New("no connection"))
+			}
+			return nil
+		}
+		_, stop := s.pour(w, nil, sluice.Config{})
+		time.Sleep(5 * time.Minute)
+		if got := refused.Load(); got > 200 {
+			t.Errorf("%d records were tried in 5 minutes of outage: it was not held back", got)
+		}
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(w.rows()), n/2; got != want {
+			t.Errorf("%d rows written, want %d", got, want)
+		}
+		if got, want := len(s.letters()), n/2; got != want {
+			t.Errorf("%d dead letters, want %d", got, want)
+		}
+	})
+}

@@ -364,7 +364,8 @@ func (w *atLeastOnceWorker[R]) submit() error {
 				continue
 			}
 			if w.breaker.tripped {
-				w.breaker.probing, t.probe = true, true
+				t.probe = true
+				w.breaker.probes++
 			}
 			t.measured = 0
 			if !measured { // one of them is enough
@@ -457,9 +458,8 @@ func (q *resultQueue[R]) any() bool {
 func (w *atLeastOnceWorker[R]) takeResults() {
 	for _, t := range w.results.takeAll() {
 		if t.probe {
-			t.probe, w.breaker.probing = false, false
-			if t.result.Err == nil {
-				w.breaker.reset()
+			t.probe = false
+			if w.breaker.probed(t.result.Err); t.result.Err == nil {
 				w.doubts.released()
 			}
 		}
@@ -486,7 +486,7 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 	}
 	if w.draining {
 		at = never // nothing more is sent
-	} else if b := &w.breaker; b.tripped && !b.probing && !w.queue.empty() && b.until > w.a.c.cfg.Clock.Elapsed() {
+	} else if b := &w.breaker; b.tripped && b.hasProbe() && !w.queue.empty() && b.until > w.a.c.cfg.Clock.Elapsed() {
 		// A probe whose time has come waits for room at the sink: a result wakes the worker.
 		at = min(at, b.until)
 	}

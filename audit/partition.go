@@ -59,7 +59,7 @@ func newPartition(a *auditor, id string) *partitionAudit {
 
 func (p *partitionAudit) run(ctx context.Context) error {
 	// By Seek, because Bounds may be out of date.
-	first, err := p.source.Seek(ctx, p.ID, sluice.Earliest(), 0)
+	first, err := p.source.Seek(ctx, p.ID, sluice.Earliest(), driver.NoEpoch)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *partitionAudit) run(ctx context.Context) error {
 	// Every event of the view was in the log when the view was opened, so it is
 	// not after the log's end as it is now. What retention has removed since was
 	// still in the log then.
-	last, err := p.source.Seek(ctx, p.ID, sluice.Latest(), 0)
+	last, err := p.source.Seek(ctx, p.ID, sluice.Latest(), driver.NoEpoch)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ const (
 // readLog reads up to the last event. readErr is a failure of the log, after which
 // another attempt may help; err ends the audit.
 func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
-	reader, readErr := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.lastRead}, 0)
+	reader, readErr := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.lastRead}, driver.NoEpoch)
 	if readErr != nil {
 		return readErr, nil
 	}
@@ -319,7 +319,7 @@ func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*slu
 	if err == nil || ctx.Err() != nil || bound.Err() == nil {
 		return events, err
 	}
-	oldest, seekErr := p.source.Seek(ctx, p.ID, sluice.Earliest(), 0)
+	oldest, seekErr := p.source.Seek(ctx, p.ID, sluice.Earliest(), driver.NoEpoch)
 	if seekErr == nil && oldest.Sequence > p.lastRead {
 		return nil, &sluice.RetentionError{Partition: p.ID, After: p.lastRead, First: oldest.Sequence + 1}
 	}

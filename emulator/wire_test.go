@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-go/sluice/emulator"
@@ -226,6 +228,38 @@ func TestRefusedMessages(t *testing.T) {
 	}
 	if m := next(t, receiver(t, s, fromZero, nil)); string(m.GetData()) != "good" || m.Annotations["x-opt-sequence-number"] != int64(0) {
 		t.Errorf("the first event is %v", m)
+	}
+}
+
+// nested is a value that is nested that deep.
+func nested(depth int) any {
+	var v any = "x"
+	for range depth {
+		v = map[string]any{"a": v}
+	}
+	return v
+}
+
+// Azure's clients give a message up that is nested too deep. They repeat what was a decoding error
+// until their time is up.
+func TestNestedTooDeep(t *testing.T) {
+	srv := start(t, one("h", 1), nil)
+	bus := startBus(t, emulator.ServiceBusQueue{}, nil)
+	for _, depth := range []int{50, 6000} {
+		annotations := map[any]any{"x-deep": nested(depth)}
+		p := producer(t, srv, "h")
+		batch, err := p.NewEventDataBatch(within(t), to0())
+		must(t, err)
+		must(t, batch.AddAMQPAnnotatedMessage(&azeventhubs.AMQPAnnotatedMessage{MessageAnnotations: annotations}, nil))
+		err = p.SendEventDataBatch(within(t), batch, nil)
+		if condition(err) != amqp.ErrCondNotAllowed || !strings.Contains(err.Error(), "values nested deeper than 32") {
+			t.Errorf("an event nested %d deep: %v", depth, err)
+		}
+		s := busSender(t, busClient(t, bus.ConnectionString()), "orders")
+		err = s.SendAMQPAnnotatedMessage(within(t), &azservicebus.AMQPAnnotatedMessage{MessageAnnotations: annotations}, nil)
+		if condition(err) != amqp.ErrCondNotAllowed || !strings.Contains(err.Error(), "values nested deeper than 32") {
+			t.Errorf("a message nested %d deep: %v", depth, err)
+		}
 	}
 }
 

@@ -200,10 +200,11 @@ var statusPrefix = regexp.MustCompile(`^rpc: failed, status code \d+ and descrip
 // amqpErrorText matches the text of an [sdk.Error].
 var amqpErrorText = regexp.MustCompile(`(?s)\*Error\{Condition: ([^,]*), Description: (.*), Info: `)
 
-// higherEpoch matches the epoch that won, in both of Event Hubs' messages: "New
-// receiver 'X' with higher epoch of '7' is created hence …" and "Receiver 'X'
-// with a higher epoch '7' already exists …".
-var higherEpoch = regexp.MustCompile(`higher epoch (?:of )?'(\d{1,19})'`)
+// higherEpoch matches the epoch that won, in each of Event Hubs' messages: "New
+// receiver 'X' with higher epoch of '7' is created hence …", "Receiver 'X'
+// with a higher epoch '7' already exists …", and of a reader without one "At least
+// one receiver for the endpoint is created with epoch of '7' …".
+var higherEpoch = regexp.MustCompile(`(?:higher epoch (?:of )?|created with epoch of )'(\d{1,19})'`)
 
 // epochIn returns the epoch in a message about a stolen link, 0 if there is none.
 func epochIn(text string) int64 {

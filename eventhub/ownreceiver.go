@@ -40,15 +40,16 @@ func (r *ownReceiver) open(ctx context.Context, start azeventhubs.StartPosition,
 		return nil, r.explain(err)
 	}
 	owner := r.link.source.cfg.Owner
+	properties := amqp.Map{{Key: amqp.Symbol("com.microsoft:receiver-name"), Value: owner}}
+	if epoch != driver.NoEpoch {
+		properties = append(properties, amqp.Pair{Key: amqp.Symbol("com.microsoft:epoch"), Value: epoch})
+	}
 	receiver, err := client.Attach(ctx, &amqp.ReceiverConfig{
-		Source: r.link.path,
-		Target: owner,
-		Filter: amqp.Map{{Key: selectorName, Value: amqp.Described{Descriptor: selectorCode, Value: selector(start)}}},
-		Properties: amqp.Map{
-			{Key: amqp.Symbol("com.microsoft:receiver-name"), Value: owner},
-			{Key: amqp.Symbol("com.microsoft:epoch"), Value: epoch},
-		},
-		Desired: []amqp.Symbol{"com.microsoft:georeplication"},
+		Source:     r.link.path,
+		Target:     owner,
+		Filter:     amqp.Map{{Key: selectorName, Value: amqp.Described{Descriptor: selectorCode, Value: selector(start)}}},
+		Properties: properties,
+		Desired:    []amqp.Symbol{"com.microsoft:georeplication"},
 	})
 	if err != nil {
 		return nil, r.explain(err)

@@ -35,9 +35,11 @@ func newSDKReceiver(l *link) (*sdkReceiver, error) {
 func (r *sdkReceiver) open(ctx context.Context, start azeventhubs.StartPosition, epoch int64, credit int) ([]*driver.Event, error) {
 	// Prefetching by the SDK is off, because it counts events and not bytes: take
 	// grants the credit.
-	partition, err := r.client.NewPartitionClient(r.link.partition, &azeventhubs.PartitionClientOptions{
-		StartPosition: start, OwnerLevel: &epoch, Prefetch: -1,
-	})
+	options := &azeventhubs.PartitionClientOptions{StartPosition: start, Prefetch: -1}
+	if epoch != driver.NoEpoch {
+		options.OwnerLevel = &epoch
+	}
+	partition, err := r.client.NewPartitionClient(r.link.partition, options)
 	if err != nil {
 		return nil, fmt.Errorf("receiver: %w", err)
 	}

@@ -235,6 +235,33 @@ func TestSeekUnderEpoch(t *testing.T) {
 	})
 }
 
+// Whoever only looks ends no link, not even one of the lowest epoch, which other processors have.
+func TestNoEpoch(t *testing.T) {
+	receivers(t, func(t *testing.T) {
+		b := newBroker(t, nil)
+		s := b.source(nil)
+		b.send("0", 0, 2, 0)
+		hourAgo := sluice.Ago(time.Hour)
+		if at, err := s.Seek(b.now, "0", hourAgo, driver.NoEpoch); err != nil || at.Sequence != -1 {
+			t.Errorf("seek where nobody reads: %v, %v", at, err)
+		}
+		r := b.open(s, "0", driver.Origin, 0)
+		b.read(r, 1, 1)
+		_, err := s.Seek(b.now, "0", hourAgo, driver.NoEpoch)
+		if !errors.Is(err, driver.ErrStolen) {
+			t.Errorf("seek where a reader has an epoch: %v", err)
+		}
+		err = b.refusal(s, "0", driver.Origin, driver.NoEpoch)
+		if !errors.Is(err, driver.ErrStolen) {
+			t.Errorf("open where a reader has an epoch: %v", err)
+		}
+		b.read(r, 1, 1)
+		r.Close(b.now)
+		plain := b.openLower(s, "0", driver.Origin, driver.NoEpoch)
+		b.read(plain, 2, 2)
+	})
+}
+
 func TestEpochs(t *testing.T) {
 	receivers(t, func(t *testing.T) {
 		brokers(t, func(t *testing.T, b *broker, open func(*Config) *Source) {

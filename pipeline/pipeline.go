@@ -74,6 +74,9 @@ func (p *Pipeline) AtLeastOnce() bool {
 	return t.cosmos != nil || t.messages != nil || t.http != nil
 }
 
+// InBatches reports whether the delivery is [sluice.Batches].
+func (p *Pipeline) InBatches() bool { return p.http != nil && p.http.inBatches(p) }
+
 // LoadFile reads a pipeline file, with variables from the environment, and checks
 // everything that can be checked without a connection. The error has one line for
 // each problem, with file, line, column, key, and what to do.

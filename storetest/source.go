@@ -497,6 +497,32 @@ var epochChecks = []suite.Check[SourceHarness]{
 			return r.Close(suite.Context(t)) == nil
 		})
 	}},
+	{Name: "NoEpoch", Run: func(t testing.TB, h SourceHarness) {
+		s, p, _ := h.filled(t)
+		other := h.Connect(t)
+		from := start(t, s, p, sluice.Earliest())
+		r := open(t, s, p, from, 0)
+		if !h.Features.NoEpochs {
+			if err := openAndRead(t, other, p, from, driver.NoEpoch); !errors.Is(err, driver.ErrStolen) {
+				t.Errorf("open without an epoch against a reader of 0: %v, want a StolenError", err)
+			}
+		}
+		if _, err := other.Seek(suite.Context(t), p, sluice.At(time.Now().Add(-time.Hour)), driver.NoEpoch); err != nil {
+			suite.ErrorIs(t, "seek without an epoch against a reader of 0", err, driver.ErrStolen)
+		}
+		if got := bodies(t, r, 5); got != "abcde" {
+			t.Errorf("the reader of epoch 0 read %q", got)
+		}
+		suite.NoError(t, "close", r.Close(suite.Context(t)))
+		suite.Eventually(t, "a reader without an epoch opens after that of 0 has closed", func() bool {
+			r, err := other.Open(suite.Context(t), p, from, driver.NoEpoch)
+			if err != nil {
+				suite.ErrorIs(t, "open", err, driver.ErrStolen)
+				return false
+			}
+			return r.Close(suite.Context(t)) == nil
+		})
+	}},
 	{Name: "Evict", Run: func(t testing.TB, h SourceHarness) {
 		s := h.Connect(t)
 		p, q := h.partitions(t, s)

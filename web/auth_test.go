@@ -249,6 +249,16 @@ func TestPagesAreKeptApart(t *testing.T) {
 	if bound := public.ask("GET", "/", "", nil).Header().Get("Strict-Transport-Security"); bound != "max-age=31536000" {
 		t.Errorf("a public name is bound by %q", bound)
 	}
+	given := newWorld(t, 1, &web.Config{CertFile: "cert.pem", KeyFile: "key.pem"})
+	for host, want := range map[string]string{
+		"dashboard.example": "max-age=31536000", "dashboard.example:443": "max-age=31536000",
+		"dashboard.example:8443": "", "localhost": "", "pod.localhost": "", "192.0.2.1": "", "[2001:db8::1]": "", "machine": "",
+	} {
+		rec := given.ask("GET", "/", "", func(r *http.Request) { r.Host = host })
+		if bound := rec.Header().Get("Strict-Transport-Security"); bound != want {
+			t.Errorf("with a given certificate %s is bound by %q, want %q", host, bound, want)
+		}
+	}
 	page := rec.Body.String()
 	for _, bad := range []string{"<script>", " style=", " onclick=", "javascript:"} {
 		if strings.Contains(page, bad) {

@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"path"
 	"strconv"
@@ -85,8 +86,7 @@ func (p *page) render(w http.ResponseWriter, status int, name string, data any) 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// secured sets the headers that isolate a page from other sites. HTTPS is enforced
-// (HSTS) for a public host name only, because HSTS holds for all ports of a host.
+// secured sets the headers that isolate a page from other sites.
 func (d *Dashboard) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -97,11 +97,26 @@ func (d *Dashboard) secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 		h.Set("Cache-Control", "no-store")
-		if len(d.cfg.Hosts) > 0 {
+		if d.enforcesHTTPS(r) {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// enforcesHTTPS reports whether browsers are told to use only HTTPS for the host of a request (HSTS).
+// They then do so for all ports of the host, for a year. So this is not for a host that may serve
+// something else: for a public name of Config.Hosts, or for a name with a given certificate at
+// the port of HTTPS, but for no other port and not for this machine.
+func (d *Dashboard) enforcesHTTPS(r *http.Request) bool {
+	if len(d.cfg.Hosts) > 0 {
+		return true
+	}
+	if d.cfg.CertFile == "" && d.cfg.GetCertificate == nil {
+		return false
+	}
+	name := strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(r.Host, ":443")), ".")
+	return strings.Contains(name, ".") && !strings.Contains(name, ":") && !strings.HasSuffix(name, ".localhost") && net.ParseIP(name) == nil
 }
 
 // authenticated lets only authenticated requests pass; a browser is sent to the

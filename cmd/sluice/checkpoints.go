@@ -42,7 +42,7 @@ func withParts(ctx context.Context, open opening, config, stage string, fn func(
 	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, &checkpoint.Table{
 		Noun: p.System.Noun(), Group: parts.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
-		AtLeastOnce: p.AtLeastOnce(), ManyReaders: p.System == pipeline.Kafka,
+		AtLeastOnce: p.AtLeastOnce() && !p.InBatches(), InBatches: p.InBatches(), ManyReaders: p.System == pipeline.Kafka,
 	})
 }
 
@@ -129,9 +129,10 @@ first to be delivered; if START is after the newest event, the next new event is
 that were processed can then be delivered again, and others can be skipped: the command
 prints how many.
 
-Dead letters: a pipeline into a database delivers their events again too, and the outcome
-replaces the dead letter. Other pipelines skip them: they stay dead letters until they are
-retried (sluice deadletters retry). The command prints how many.
+Dead letters: a pipeline into a database delivers their events again too, also discarded
+ones, and the outcome replaces the dead letter. One that posts batches in order does so too,
+and the dead letters stay. Other pipelines do not read these events again: the command marks
+their dead letters for a retry, and discarded ones stay discarded. The command prints how many.
 
 The command refuses to change anything while a partition has a live owner. With --force
 the owner is fenced: it cannot commit any more. With --dry-run it is not disturbed; what is
@@ -171,15 +172,6 @@ sent a message twice, once before START and once after it, both can take effect.
 	return cmd
 }
 
-// retryCommand is the command that retries dead letters of the same pipeline, without a selection.
-func (s *setFlags) retryCommand() string {
-	command := "sluice deadletters retry --config " + s.config
-	if s.stage != "" {
-		command += " --stage " + s.stage
-	}
-	return command
-}
-
 // setCheckpoints plans all moves before it makes the first.
 func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFlags, start sluice.Start) error {
 	if s.all {
@@ -207,7 +199,7 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 			moves[i] = m
 		}
 		if !s.json {
-			fmt.Fprintln(a.out, results.Move(moves[i], s.dryRun, s.retryCommand()))
+			fmt.Fprintln(a.out, results.Move(moves[i], s.dryRun))
 		}
 	}
 	if s.json {

@@ -137,8 +137,9 @@ func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
 	})
 }
 
-// At-least-once delivery skips dead letters, and the command says how to retry them.
-func TestCheckpointsSetBackSkipsDeadLetters(t *testing.T) {
+// At-least-once delivery does not read the events of dead letters again: the command marks them for a
+// retry, so that every event after the new position is written.
+func TestCheckpointsSetBackRetriesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := cosmosServers(t, 0, 1)
 	config := w.edited("rate:\n  ru: ${COSMOS_RU}", "rate:\n  events: 8000")
@@ -146,6 +147,9 @@ func TestCheckpointsSetBackSkipsDeadLetters(t *testing.T) {
 	must(t, "", w.env, "send", "--hub", "docs", writeLines(t, spoiled(8)))
 	must(t, "", w.env, "run", config, "--until-caught-up", "--log-level", "error")
 	out := must(t, "", w.env, "checkpoints", "set", "--config", config, "--all", "--to", "earliest", "--dry-run")
+	if letters, _ := deadLetters(t, w.env, config, "--where", "status=retry"); len(letters) != 0 {
+		t.Errorf("a dry run has marked %d dead letters", len(letters))
+	}
 	var moves []struct {
 		Repeated    int64
 		DeadLetters int64 `json:"dead_letters"`
@@ -158,8 +162,16 @@ func TestCheckpointsSetBackSkipsDeadLetters(t *testing.T) {
 	if repeated != 20 || letters != 8 {
 		t.Errorf("%d events are repeated, %d dead letters, want 20 and 8", repeated, letters)
 	}
-	if !strings.Contains(out, " not repeated: to retry use sluice deadletters retry --config "+config+` --where "partition=`) {
+	if !strings.Contains(out, " retried\n") {
 		t.Errorf("it says %s", out)
+	}
+	if letters, _ := deadLetters(t, w.env, config, "--where", "status=retry"); len(letters) != 8 {
+		t.Errorf("%d dead letters are marked for a retry, want 8", len(letters))
+	}
+	must(t, "", w.env, "deadletters", "discard", "--config", config, "--all")
+	out = must(t, "", w.env, "checkpoints", "set", "--config", config, "--all", "--to", "earliest")
+	if strings.Contains(out, "retried") || strings.Contains(out, "replaced") {
+		t.Errorf("after all were discarded it says %s", out)
 	}
 }
 

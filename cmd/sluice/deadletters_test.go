@@ -78,6 +78,22 @@ func TestRetryWhereNobodyOwns(t *testing.T) {
 	})
 }
 
+// A retry whose target cannot be opened changes no dead letter: marked ones would be redriven by
+// whatever process owns the partition next.
+func TestRetryWithoutTheTargetMarksNothing(t *testing.T) {
+	t.Parallel()
+	url := databases["sqlite"](t)
+	g := bury(t, url, 5)
+	without := changed(t, append(shortLease(url), "table: flights\n    create: true", "table: nowhere")...)
+	code, out, errs := invoke(t, "", g.env, "deadletters", "retry", "--config", without, "--all")
+	if code != 1 || !strings.Contains(errs, "nowhere") {
+		t.Fatalf("exit code %d:\n%s%s", code, out, errs)
+	}
+	if letters, _ := deadLetters(t, g.env, g.strict, "--where", "status=dead"); len(letters) != 5 {
+		t.Errorf("%d dead letters are dead as before, want 5", len(letters))
+	}
+}
+
 func TestRetryWhereAnOwnerLives(t *testing.T) {
 	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 100, longLease...)

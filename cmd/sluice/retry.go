@@ -48,19 +48,17 @@ always only marked: this command cannot apply them, the program does.
 			if err != nil {
 				return err
 			}
-			mark := func(ctx context.Context, d *deadletters.Admin) (letters []sluice.DeadLetter, marked int64, err error) {
-				if letters, err = r.selected(ctx, d, f); err == nil {
-					marked, err = d.Mark(ctx, letters, at)
-				}
-				return letters, marked, err
-			}
 			stored, err := r.store.given(r.config, r.stage)
 			if err != nil {
 				return err
 			}
 			if stored || r.noWait || !at.IsZero() {
 				return r.withAdmin(ctx, func(ctx context.Context, d *deadletters.Admin) error {
-					_, marked, err := mark(ctx, d)
+					letters, err := r.selected(ctx, d, f)
+					if err != nil {
+						return err
+					}
+					marked, err := d.Mark(ctx, letters, at)
 					if err != nil {
 						return err
 					}
@@ -68,14 +66,18 @@ always only marked: this command cannot apply them, the program does.
 				})
 			}
 			return r.withPipeline(ctx, func(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, d *deadletters.Admin) error {
-				letters, marked, err := mark(ctx, d)
+				letters, err := r.selected(ctx, d, f)
 				if err != nil {
 					return err
 				}
 				if len(letters) == 0 {
-					return results.Marked(a.out, r.json, marked, at)
+					return results.Marked(a.out, r.json, 0, at)
 				}
+				// Before anything is marked: if the target cannot be opened, no dead letter changes.
 				if d.Redrive, err = a.redriver(ctx, p, parts); err != nil {
+					return err
+				}
+				if _, err := d.Mark(ctx, letters, at); err != nil {
 					return err
 				}
 				return a.follow(ctx, &r, d, letters)

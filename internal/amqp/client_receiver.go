@@ -146,9 +146,12 @@ func (r *Receiver) receive(p *transfer, payload []byte) error {
 			r.complete(payload)
 			return nil
 		}
-		r.partial = &Delivery{buf: newBuffer(4 * len(payload))}
+		r.partial = &Delivery{id: p.deliveryID, tag: bytes.Clone(p.tag), buf: newBuffer(4 * len(payload))}
 	}
 	d := r.partial
+	if err := d.add(p, payload); err != nil {
+		return err
+	}
 	*d.buf = append(*d.buf, payload...)
 	if n := len(*d.buf); n > r.s.c.cfg.MaxMessageSize {
 		return Errorf(CondMessageSize, "a message of more than %d bytes", r.s.c.cfg.MaxMessageSize)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +174,61 @@ func TestMoreThanTheCredit(t *testing.T) {
 		}
 		c.Close(t.Context())
 	})
+}
+
+// Transfers that do not make up messages end the connection: those that begin another message before
+// one is complete, whose parts must not be joined, and those without payload that do not end.
+func TestTransfersThatAreNoMessages(t *testing.T) {
+	const link = "link"
+	first, empty := &transfer{hasID: true, more: true}, &transfer{more: true}
+	for name, c := range map[string]struct {
+		sent      []performative // each with a byte of payload, but empty ones
+		condition Symbol         // "": none
+		came      []string
+	}{
+		"in parts":                 {[]performative{first, &transfer{hasID: true, more: true}, &transfer{}}, "", []string{"012"}},
+		"some parts are empty":     {append(slices.Repeat([]performative{first, empty}, 50), &transfer{}), "", []string{"02468" + strings.Repeat("02468", 9) + "0"}},
+		"another begins":           {[]performative{first, &transfer{hasID: true, deliveryID: 1}}, CondInvalidField, nil},
+		"another begins, in parts": {[]performative{&transfer{hasID: true}, &transfer{hasID: true, deliveryID: 1, more: true}, &transfer{hasID: true, deliveryID: 2, more: true}}, CondInvalidField, []string{"0"}},
+		"another tag":              {[]performative{first, &transfer{tag: []byte("other")}}, CondInvalidField, nil},
+		"empty without end":        {append([]performative{first}, slices.Repeat([]performative{empty}, maxEmptyTransfers+1)...), CondNotAllowed, nil},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			near, far := pipe()
+			attached := make(chan struct{})
+			go func() {
+				answerOpen(far, &open{maxFrameSize: 512})
+				go func() { _, _ = io.Copy(io.Discard, far) }()
+				<-attached
+				for _, p := range []performative{&begin{hasRemote: true, incomingWindow: 10}, &attach{name: link, source: &terminus{}}} {
+					_, _ = far.Write(encoded(p))
+				}
+				for i, p := range c.sent {
+					b, at := beginFrame(nil, frameAMQP, 0)
+					if b = p.encode(b); p != empty {
+						b = append(b, byte('0'+i%10))
+					}
+					_, _ = far.Write(endFrame(b, at))
+				}
+			}()
+			client, r := receiverOf(t, near, link)
+			close(attached)
+			synctest.Wait()
+			if c.condition == "" && client.Err() != nil {
+				t.Errorf("the connection has ended: %v", client.Err())
+			} else if c.condition != "" {
+				wantCondition(t, client.Err(), c.condition)
+			}
+			var came []string
+			for _, m := range r.Take(nil) {
+				came = append(came, string(m))
+			}
+			if !slices.Equal(came, c.came) {
+				t.Errorf("%q came, want %q", came, c.came)
+			}
+			client.Close(endedContext)
+		})
+	}
 }
 
 func wantCondition(t testing.TB, err error, condition Symbol) {

@@ -24,6 +24,8 @@ type decoder struct {
 	off   int
 	depth int
 	err   *Error
+	// tooDeep is set if err is that values nest too deep.
+	tooDeep bool
 	// received is set for a [Reader].
 	received bool
 }
@@ -144,6 +146,7 @@ func (d *decoder) descend() bool {
 		limit = maxDepthReceived
 	}
 	if d.depth++; d.depth > limit {
+		d.tooDeep = d.err == nil
 		d.fail("values nested deeper than %d", limit)
 	}
 	return d.err == nil

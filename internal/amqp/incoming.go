@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"bytes"
 	"context"
 	"time"
 )
@@ -33,9 +34,36 @@ type Delivery struct {
 	Payload []byte
 
 	id      uint32
+	tag     []byte
 	size    int // as received, including bytes that were not kept
+	empty   int // transfers without payload
 	settled bool
 	buf     *[]byte
+}
+
+// maxEmptyTransfers is how many transfers of one message may have no payload and be followed by
+// others. They carry nothing, so that no size limits them, and a peer could send them without end: it
+// would keep a processor busy, and the link would wait for its message for ever. A peer needs none of
+// them; a few may come of how it cuts messages.
+const maxEmptyTransfers = 100
+
+// add notes a transfer of the delivery, and checks that it is one: it must not begin another one
+// before this is complete, and one delivery has one delivery-tag (section 2.7.5).
+func (d *Delivery) add(p *transfer, payload []byte) *Error {
+	switch {
+	case p.hasID && p.deliveryID != d.id:
+		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, d.id)
+	case len(p.tag) > 0 && !bytes.Equal(p.tag, d.tag):
+		return Errorf(CondInvalidField, "a transfer of message %d has another delivery-tag than its first", d.id)
+	}
+	d.size += len(payload)
+	if len(payload) == 0 && p.more {
+		d.empty++
+	}
+	if d.empty > maxEmptyTransfers {
+		return Errorf(CondNotAllowed, "message %d has more than %d transfers without payload", d.id, maxEmptyTransfers)
+	}
+	return nil
 }
 
 // LimitCredit sets how many messages may be in flight on the link, if that is less than
@@ -95,12 +123,13 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 		case l.credit == 0:
 			return Errorf(CondTransferLimit, "more messages than the link's credit")
 		}
-		l.partial = &Delivery{Format: p.format, id: p.deliveryID, buf: newBuffer(c.bufferSize(p.more, len(payload)))}
+		l.partial = &Delivery{Format: p.format, id: p.deliveryID, tag: bytes.Clone(p.tag), buf: newBuffer(c.bufferSize(p.more, len(payload)))}
 		c.partialBytes += cap(*l.partial.buf)
-	} else if p.hasID && p.deliveryID != l.partial.id {
-		return Errorf(CondInvalidField, "message %d begins before message %d is complete", p.deliveryID, l.partial.id)
 	}
 	d := l.partial
+	if err := d.add(p, payload); err != nil {
+		return err
+	}
 	if p.aborted {
 		l.dropPartial()
 		l.credit--
@@ -109,7 +138,7 @@ func (l *Incoming) receive(p *transfer, payload []byte) *Error {
 		return nil
 	}
 	d.settled = d.settled || p.settled
-	if d.size += len(payload); d.size > c.cfg.MaxMessageSize {
+	if d.size > c.cfg.MaxMessageSize {
 		payload = nil // the rest is read, but not kept
 		*d.buf = (*d.buf)[:0]
 	}

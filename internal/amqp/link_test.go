@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -242,6 +243,28 @@ func TestReceivedMessages(t *testing.T) {
 		c.send(0, &disposition{first: 0, settled: true})
 		c.nothing()
 	})
+	for name, refused := range map[string]struct {
+		sent      []*transfer
+		condition Symbol
+	}{
+		"another begins before the end":   {[]*transfer{frame(0, true), frame(1, false)}, CondInvalidField},
+		"another tag before the end":      {[]*transfer{frame(0, true), {tag: []byte("other")}}, CondInvalidField},
+		"empty transfers do not end":      {append([]*transfer{frame(0, true)}, slices.Repeat([]*transfer{{more: true}}, maxEmptyTransfers)...), CondNotAllowed},
+		"a message that begins with none": {[]*transfer{{}}, CondInvalidField},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			c, target := begin(t, nil)
+			expect[*flow](c)
+			for _, p := range refused.sent {
+				c.queue(0, p)
+			}
+			c.flush()
+			if p := expect[*detach](c); p.err == nil || p.err.Condition != refused.condition {
+				t.Errorf("detached with %v, want %s", p.err, refused.condition)
+			}
+			target.check(t)
+		})
+	}
 	bubble(t, "aborted", func(t *testing.T) {
 		c, target := begin(t, &Config{Credit: 2})
 		if p := expect[*flow](c); p.credit != 2 {

@@ -26,6 +26,11 @@ func NextSection(b []byte) (s Section, rest []byte, err error) {
 		return s, nil, Errorf(CondDecode, "format code %#02x in section %#02x of a message", code, s.Code)
 	}
 	d.skipOf(code)
+	if d.tooDeep {
+		// No decoding error: it is well-formed, and Azure's clients would connect again and repeat it
+		// until their time is up.
+		d.err.Condition = CondNotAllowed
+	}
 	if d.err != nil {
 		return s, nil, d.err
 	}

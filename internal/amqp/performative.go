@@ -300,7 +300,7 @@ func (p *transfer) decode(d *decoder) {
 }
 
 // encode uses the delivery-id as the delivery-tag if there is none: tags must be unique among the
-// unsettled deliveries of a link.
+// unsettled deliveries of a link. A later transfer of a delivery has neither.
 func (p *transfer) encode(b []byte) []byte {
 	b = appendDescriptor(b, descTransfer)
 	b = append(b, codeList8, 0)
@@ -312,10 +312,13 @@ func (p *transfer) encode(b []byte) []byte {
 	} else {
 		b = appendNull(b)
 	}
-	if id := p.deliveryID; p.tag == nil {
-		b = append(b, codeBin8, 4, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
-	} else {
+	switch id := p.deliveryID; {
+	case p.tag != nil:
 		b = AppendBinary(b, p.tag)
+	case p.hasID:
+		b = append(b, codeBin8, 4, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	default:
+		b = appendNull(b)
 	}
 	b = appendUint(b, p.format)
 	b = appendBool(b, p.settled)

@@ -35,14 +35,14 @@ func Dial(ctx context.Context, address string, config *tls.Config, proxy *url.UR
 		transport.Proxy = http.ProxyURL(proxy)
 	}
 	ws, response, err := websocket.Dial(ctx, address, &websocket.DialOptions{
-		HTTPClient:   &http.Client{Transport: transport},
+		HTTPClient:   &http.Client{Transport: limitedTransport{transport}},
 		Subprotocols: []string{"amqp"},
 	})
 	if err != nil {
 		transport.CloseIdleConnections() // else an answer that refuses keeps one open
 		return nil, dialError(response, err)
 	}
-	ws.SetReadLimit(-1) // AMQP's frames have a limit of their own
+	ws.SetReadLimit(-1) // AMQP has limits of its own, and limitedTransport those of frames
 	return websocket.NetConn(context.WithoutCancel(ctx), ws, websocket.MessageBinary), nil
 }
 

@@ -358,3 +358,26 @@ func TestPingAfterWriteDeadline(t *testing.T) {
 		pong.Wait()
 	})
 }
+
+// A frame that declares 2^62 bytes, and frames without payload that do not end, are refused at once,
+// though no deadline is set.
+func TestRefusedFrames(t *testing.T) {
+	huge := binary.BigEndian.AppendUint64([]byte{final | opBinary, masked | 127}, 1<<62)
+	for want, sent := range map[string][]byte{
+		"declares 4611686018427387904 bytes": append(huge, 1, 2, 3, 4),
+		"WebSocket frames in a row without":  bytes.Repeat(frame(final|opBinary, nil), 1000),
+	} {
+		var got error
+		addr, wait := serve(t, endpoint, func(nc net.Conn) {
+			_, got = nc.Read(make([]byte, 8))
+		})
+		nc, _ := opened(t, addr)
+		if _, err := nc.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+		if got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("got %v, want that it %s", got, want)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/sluice-go/sluice/emulator/internal/webpage"
+	"github.com/sluice-go/sluice/internal/websocketdial"
 )
 
 // maxRequest bounds the request that opens a WebSocket, in bytes.
@@ -86,7 +87,7 @@ func (c *conn) open() error {
 	if err != nil {
 		return err
 	}
-	ws.SetReadLimit(-1) // messages are read as a stream, which the protocol above bounds
+	ws.SetReadLimit(-1) // messages are read as a stream, which the protocol above bounds; Hijack limits frames
 	c.ws = ws
 	return nil
 }
@@ -145,7 +146,17 @@ func (r *response) Write(b []byte) (int, error) {
 	return r.conn.Conn.Write(b)
 }
 
-// Hijack hands the connection over to [websocket.Accept].
+// Hijack hands the connection over to [websocket.Accept]. What it reads are frames from here on.
 func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return r.conn.Conn, bufio.NewReadWriter(r.conn.r, bufio.NewWriter(r.conn.Conn)), r.err
+	r.conn.input.N = math.MaxInt64
+	framed := framedConn{r.conn.Conn, websocketdial.LimitFrames(r.conn.r)}
+	return framed, bufio.NewReadWriter(bufio.NewReader(framed), bufio.NewWriter(framed)), r.err
 }
+
+// framedConn is a connection whose frames are limited.
+type framedConn struct {
+	net.Conn
+	frames io.Reader
+}
+
+func (c framedConn) Read(b []byte) (int, error) { return c.frames.Read(b) }

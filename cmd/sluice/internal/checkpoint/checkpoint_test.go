@@ -3,7 +3,9 @@ package checkpoint_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,33 +114,129 @@ func TestSetCountsWhatIsRepeatedAndSkipped(t *testing.T) {
 	}
 }
 
-// What becomes of the dead letters among the events depends on the delivery.
+// What becomes of the dead letters among the events depends on the delivery. At least once they are
+// retried, because their events are not read again. Nobody retries what was discarded.
 func TestSetCountsDeadLetters(t *testing.T) {
-	for _, atLeastOnce := range []bool{false, true} {
+	for _, c := range []struct {
+		atLeastOnce, inBatches bool
+		repeated               int64
+		retried                []int64 // the events
+	}{
+		{false, false, 2, nil},
+		{true, false, 0, []int64{4}},
+		{false, true, 2, nil},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.table.AtLeastOnce = atLeastOnce
+			w.table.AtLeastOnce, w.table.InBatches = c.atLeastOnce, c.inBatches
 			of := func(partition, incarnation string, sequence int64, status sluice.DeadLetterStatus) sluice.DeadLetter {
 				return sluice.DeadLetter{Group: group, Incarnation: incarnation, Status: status, Event: sluice.Event{Partition: partition, Sequence: sequence}}
 			}
 			here := w.at(t, "0").Incarnation
 			if err := w.store.Park(t.Context(), []sluice.DeadLetter{
 				of("0", here, 4, sluice.StatusDead), of("0", here, 5, sluice.StatusDiscarded), // these
-				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusRedrive),
+				of("0", here, 3, sluice.StatusDead), of("0", here, 6, sluice.StatusDead),
 				of("1", here, 5, sluice.StatusDead), of("0", "another", 5, sluice.StatusDead),
 			}); err != nil {
 				t.Fatal(err)
 			}
+			expect := func(m checkpoint.Move, err error, retried []int64) {
+				t.Helper()
+				if err != nil || m.DeadLetters != 1 || m.Discarded != 1 || m.Repeated != c.repeated || m.AtLeastOnce != c.atLeastOnce || m.InBatches != c.inBatches {
+					t.Errorf("%+v: %+v, %v; want 1 dead letter, 1 discarded and %d events repeated", c, m, err, c.repeated)
+				}
+				letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+				var got []int64
+				for i := range letters {
+					got = append(got, letters[i].Event.Sequence)
+				}
+				if err != nil || !slices.Equal(got, retried) {
+					t.Errorf("%+v: the dead letters of events %v are retried, want %v", c, got, retried)
+				}
+			}
 			m, err := w.table.Plan(t.Context(), "0", sluice.FromSequence(4), false)
-			want := int64(2)
-			if atLeastOnce {
-				want = 0
-			}
-			if err != nil || m.DeadLetters != 2 || m.Repeated != want || m.AtLeastOnce != atLeastOnce {
-				t.Errorf("at least once %v: %+v, %v; want 2 dead letters and %d events repeated", atLeastOnce, m, err, want)
-			}
+			expect(m, err, nil)
+			m, err = w.table.Set(t.Context(), "0", sluice.FromSequence(4), false)
+			expect(m, err, c.retried)
 		})
 	}
+}
+
+// A checkpoint is set back over an event that is parked: after it the event is written, though the
+// consumer passes over it in the log.
+func TestSetBackWritesParkedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.table.AtLeastOnce = true
+		var mu sync.Mutex
+		var written []int64
+		mended := false
+		write := func(_ context.Context, e *sluice.Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Sequence == 7 && !mended {
+				return sluice.Reject(errors.New("no"))
+			}
+			written = append(written, e.Sequence)
+			return nil
+		}
+		run := func() []int64 {
+			t.Helper()
+			sink, err := sluice.Workers(4, write)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := sluice.New(w.hub, w.leases, sluice.AtLeastOnce(w.store, sluice.EventAsRecord, sink, nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written = nil
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(t.Context()) }()
+			time.Sleep(time.Minute)
+			if err := errors.Join(c.Stop(t.Context()), <-ran); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(written)
+			return written
+		}
+		if got := run(); !slices.Equal(got, []int64{6, 8, 9}) {
+			t.Fatalf("events %v were written, want 6, 8 and 9", got)
+		}
+		m, err := w.table.Set(t.Context(), "0", sluice.FromSequence(7), false)
+		if err != nil || m.Repeated != 2 || m.DeadLetters != 1 {
+			t.Fatalf("set: %+v, %v; want 2 events repeated and 1 dead letter", m, err)
+		}
+		mended = true
+		if got := run(); !slices.Equal(got, []int64{7, 8, 9}) {
+			t.Errorf("events %v were written after the checkpoint was set back, want 7 to 9", got)
+		}
+		if letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{}); err != nil || len(letters) > 0 {
+			t.Errorf("%d dead letters are left, %v", len(letters), err)
+		}
+	})
+}
+
+// unmarked are dead letters that cannot be marked.
+type unmarked struct{ driver.DeadLetterStore }
+
+func (unmarked) Redrive(context.Context, sluice.Group, sluice.DeadLetterFilter, time.Time) (int64, error) {
+	return 0, errors.New("no answer")
+}
+
+func TestSetCannotMarkDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		letter := sluice.DeadLetter{Group: group, Incarnation: w.at(t, "0").Incarnation, Status: sluice.StatusDead, Event: sluice.Event{Partition: "0", Sequence: 4}}
+		if err := w.store.Park(t.Context(), []sluice.DeadLetter{letter}); err != nil {
+			t.Fatal(err)
+		}
+		w.table.AtLeastOnce, w.table.DeadLetters = true, unmarked{w.store}
+		want := "the checkpoint of partition 0 is set, but not all of its 1 dead letters are marked for a retry: no answer: mark them with `sluice deadletters retry`"
+		if _, err := w.table.Set(t.Context(), "0", sluice.Earliest(), false); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
 }
 
 func TestSetWhereNothingWasRead(t *testing.T) {
@@ -223,6 +321,36 @@ func TestDryRunLeavesTheOwnerAlone(t *testing.T) {
 		}
 		if _, err := dry.Plan(t.Context(), "0", sluice.FromSequence(1), true); err == nil || !strings.Contains(err.Error(), "the oldest event is 2") {
 			t.Errorf("an event that is gone: %v", err)
+		}
+	})
+}
+
+// A reader is left alone that has no lease: one whose lease has expired, or of another event
+// processor.
+func TestDryRunLeavesAReaderWithoutALeaseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.table.DryRun = true
+		hourAgo := sluice.Ago(time.Hour)
+		if m, err := w.table.Plan(t.Context(), "0", hourAgo, false); err != nil || m.To.Sequence != 1 {
+			t.Errorf("without a reader: %+v, %v; want 1", m, err)
+		}
+		r, err := w.hub.Open(t.Context(), "0", sluice.Position{Sequence: 5}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := w.table.Plan(t.Context(), "0", sluice.Earliest(), false); err != nil || m.To.Sequence != 1 || m.Repeated != 4 {
+			t.Errorf("earliest: %+v, %v; want 1 and 4 events repeated", m, err)
+		}
+		if _, err := w.table.Plan(t.Context(), "0", hourAgo, false); err == nil || !strings.Contains(err.Error(), "while another process owns the partition") {
+			t.Errorf("a time: %v", err)
+		}
+		offset := checkpoint.Foreign{Partition: "0", Sequence: -1, Offset: "100"}
+		if _, err := w.table.PlanImport(t.Context(), offset, true); err == nil || !strings.Contains(err.Error(), "while another process owns the partition") {
+			t.Errorf("an import of an offset: %v", err)
+		}
+		if events, err := r.Read(t.Context(), 10); err != nil || len(events) != 4 {
+			t.Errorf("the reader has %d events, %v; want 4", len(events), err)
 		}
 	})
 }

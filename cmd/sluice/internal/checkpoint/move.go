@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,14 +21,19 @@ type Move struct {
 	From, To  sluice.Position
 	Recreated bool  // From belongs to an earlier incarnation of the hub
 	Repeated  int64 // events that will be delivered again
-	// DeadLetters is how many of the events between To and From are dead letters. With
-	// [Table.AtLeastOnce] they are not in Repeated: they stay dead letters. Otherwise they are:
-	// what becomes of the event replaces its dead letter.
+	// DeadLetters is how many of the events between To and From are dead letters that are not
+	// discarded. With AtLeastOnce they are not in Repeated: they are marked for a retry. Otherwise
+	// they are: what becomes of the event replaces its dead letter, or with InBatches leaves it as
+	// it is.
 	DeadLetters int64
-	AtLeastOnce bool   // the table is one of at-least-once delivery
-	Skipped     int64  // events that will not be delivered
-	Fenced      string // the live owner that was fenced
-	Epoch       int64  // of the checkpoint from now on; 0 if only planned
+	// Discarded is how many are discarded dead letters. With AtLeastOnce they are not in Repeated.
+	Discarded int64
+	// AtLeastOnce and InBatches are those of the [Table].
+	AtLeastOnce, InBatches bool
+
+	Skipped int64  // events that will not be delivered
+	Fenced  string // the live owner that was fenced
+	Epoch   int64  // of the checkpoint from now on; 0 if only planned
 }
 
 // HeldError is returned for a partition with a live owner. It is a [sluice.ErrHeld].
@@ -89,22 +95,32 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 	if s.holder.Live() {
 		reader = s.holder.Owner
 	}
-	if t.DryRun && reader != "" && !t.ManyReaders {
+	if t.DryRun && !t.ManyReaders {
 		quiet := *t
 		quiet.Source = quietSource{t.Source, reader}
 		t = &quiet
 	}
-	return t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
+	m, _, err := t.plan(ctx, s, to, max(s.progress.Epoch, s.holder.Epoch)+1)
+	return m, err
 }
 
-// quietSource is a source that seeks by a partition's bounds, over no link of its own: one with a
-// higher epoch would end the owner's.
+// quietSource is a source whose seeks end no other reader's link. A partition without a lease may
+// have a reader all the same: one whose lease has expired while its store does not answer, another
+// event processor, or an owner since a moment ago. So links have no epoch, and where the log refuses
+// one, or the owner is known, the partition's bounds are used instead.
 type quietSource struct {
 	driver.Source
-	owner string
+	owner string // empty if none is known
 }
 
 func (q quietSource) Seek(ctx context.Context, partition string, start sluice.Start, _ int64) (sluice.Position, error) {
+	if q.owner == "" {
+		at, err := q.Source.Seek(ctx, partition, start, driver.NoEpoch)
+		if !errors.Is(err, driver.ErrStolen) {
+			return at, err
+		}
+		q.owner = "another process"
+	}
 	b, err := q.Bounds(ctx, partition)
 	if err != nil {
 		return sluice.Position{}, err
@@ -145,7 +161,7 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	case !force:
 		return Move{}, t.held(ctx, partition)
 	}
-	m, err := t.plan(ctx, s, to, epoch)
+	m, letters, err := t.plan(ctx, s, to, epoch)
 	if err != nil {
 		return Move{}, err
 	}
@@ -153,7 +169,23 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	if err != nil {
 		return Move{}, fmt.Errorf("set checkpoint of partition %s: %w", partition, err)
 	}
+	if t.AtLeastOnce {
+		if err := t.retry(ctx, letters); err != nil {
+			return Move{}, fmt.Errorf("the checkpoint of partition %s is set, but not all of its %d dead letters are marked for a retry: %w: mark them with `sluice deadletters retry`", partition, len(letters), err)
+		}
+	}
 	return m, nil
+}
+
+// retry marks dead letters. At-least-once delivery passes over their events when it reads them again,
+// because after a restart they count as done.
+func (t *Table) retry(ctx context.Context, letters []int64) error {
+	for ids := range slices.Chunk(letters, markPage) {
+		if _, err := t.DeadLetters.Redrive(ctx, t.Group, sluice.DeadLetterFilter{IDs: ids}, time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // release releases a lease of ours. If it fails, the lease expires.
@@ -225,19 +257,20 @@ func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo,
 	return driver.LeaseInfo{}, nil
 }
 
-// plan finds the position that a checkpoint moves to, and the consequences.
-func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, error) {
-	m := Move{Partition: s.partition, AtLeastOnce: t.AtLeastOnce, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
+// plan finds the position that a checkpoint moves to, the consequences, and the IDs of the dead letters
+// in [Move].DeadLetters.
+func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (m Move, letters []int64, err error) {
+	m = Move{Partition: s.partition, AtLeastOnce: t.AtLeastOnce, InBatches: t.InBatches, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
 	if s.holder.Live() {
 		m.Fenced = s.holder.Owner
 	}
 	m.Recreated = s.progress.Incarnation != "" && s.progress.Incarnation != s.topic.Incarnation
 	b, err := t.bounds(ctx, s.partition, epoch)
 	if err != nil {
-		return m, err
+		return m, nil, err
 	}
 	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
-		return m, err
+		return m, nil, err
 	}
 	oldest := b.First - 1
 	from := oldest
@@ -245,16 +278,17 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (Move, e
 		from = max(m.From.Sequence, oldest)
 		last := min(from, b.Last.Sequence)
 		if m.Repeated = max(last-m.To.Sequence, 0); m.Repeated > 0 {
-			if m.DeadLetters, err = t.countDeadLetters(ctx, s, m.To.Sequence+1, last); err != nil {
-				return m, err
+			if letters, m.Discarded, err = t.lettersBetween(ctx, s, m.To.Sequence+1, last); err != nil {
+				return m, nil, err
 			}
+			m.DeadLetters = int64(len(letters))
 		}
 		if t.AtLeastOnce {
-			m.Repeated -= m.DeadLetters
+			m.Repeated -= m.DeadLetters + m.Discarded
 		}
 	}
 	m.Skipped = max(m.To.Sequence-from, 0)
-	return m, nil
+	return m, letters, nil
 }
 
 // bounds returns a partition's bounds with the end that the log itself gives, because Bounds may
@@ -274,25 +308,32 @@ func (t *Table) bounds(ctx context.Context, partition string, epoch int64) (driv
 	return b, nil
 }
 
-// countPage is how many dead letters are read at a time to be counted.
-const countPage = 1000
+const (
+	// listPage is how many dead letters are listed in one request, markPage how many are marked.
+	listPage = 1000
+	markPage = 500
+)
 
-// countDeadLetters returns how many of the partition's events between two are dead letters of any
-// status.
-func (t *Table) countDeadLetters(ctx context.Context, s state, first, last int64) (n int64, err error) {
-	filter := sluice.DeadLetterFilter{Partition: s.partition, FirstSequence: &first, LastSequence: &last, Limit: countPage}
+// lettersBetween returns the IDs of the dead letters of the partition's events between two, and how many
+// others are discarded.
+func (t *Table) lettersBetween(ctx context.Context, s state, first, last int64) (ids []int64, discarded int64, err error) {
+	filter := sluice.DeadLetterFilter{Partition: s.partition, FirstSequence: &first, LastSequence: &last, Limit: listPage}
 	for {
 		page, err := t.DeadLetters.List(ctx, t.Group, filter)
 		if err != nil {
-			return n, fmt.Errorf("count the dead letters of partition %s: %w", s.partition, err)
+			return nil, 0, fmt.Errorf("list the dead letters of partition %s: %w", s.partition, err)
 		}
 		for i := range page {
-			if page[i].Incarnation == s.topic.Incarnation {
-				n++
+			switch {
+			case page[i].Incarnation != s.topic.Incarnation:
+			case page[i].Status == sluice.StatusDiscarded:
+				discarded++
+			default:
+				ids = append(ids, page[i].ID)
 			}
 		}
-		if len(page) < countPage {
-			return n, nil
+		if len(page) < listPage {
+			return ids, discarded, nil
 		}
 		filter.AfterID = page[len(page)-1].ID
 	}

@@ -26,7 +26,10 @@ type Table struct {
 	Leases      driver.LeaseStore
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
-	AtLeastOnce bool // the delivery: it skips events that are dead letters
+	// AtLeastOnce says that the delivery is [sluice.AtLeastOnce], which passes over events that are
+	// dead letters, InBatches that it is [sluice.Batches], which handles them again and leaves their
+	// dead letters as they are.
+	AtLeastOnce, InBatches bool
 	// ManyReaders says that a reader of the log ends no other reader's link.
 	ManyReaders bool
 	// DryRun says that nothing will be set: what is planned leaves live owners alone.

@@ -12,7 +12,7 @@ import (
 )
 
 // Move is the line that says what a move does, or would do if it is only planned.
-func Move(m checkpoint.Move, planned bool, retry string) string {
+func Move(m checkpoint.Move, planned bool) string {
 	from := "no checkpoint"
 	if m.Begun {
 		from = m.From.String()
@@ -27,17 +27,26 @@ func Move(m checkpoint.Move, planned bool, retry string) string {
 	switch {
 	case m.Repeated > 0:
 		parts = append(parts, humanize.Plural(m.Repeated, "event is repeated", "events are repeated"))
-		if m.DeadLetters > 0 && !m.AtLeastOnce {
+		switch {
+		case m.DeadLetters == 0 || m.AtLeastOnce:
+		case m.InBatches:
+			parts = append(parts, humanize.Plural(m.DeadLetters, "of these is a dead letter, which stays", "of these are dead letters, which stay"))
+		default:
 			parts = append(parts, humanize.Plural(m.DeadLetters, "dead letter of these is replaced by the outcome", "dead letters of these are replaced by the outcome"))
+		}
+		if m.Discarded > 0 && !m.AtLeastOnce {
+			parts = append(parts, humanize.Plural(m.Discarded, "of these was discarded and is handled again", "of these were discarded and are handled again"))
 		}
 	case m.Skipped > 0:
 		parts = append(parts, humanize.Plural(m.Skipped, "event is skipped", "events are skipped"))
-	case m.DeadLetters == 0:
+	case m.DeadLetters+m.Discarded == 0:
 		parts = append(parts, "nothing is repeated or skipped")
 	}
 	if m.DeadLetters > 0 && m.AtLeastOnce {
-		parts = append(parts, fmt.Sprintf("%s not repeated: to retry use %s --where \"partition=%s, sequence=%d..%d\"",
-			humanize.Plural(m.DeadLetters, "event is a dead letter and is", "events are dead letters and are"), retry, m.Partition, m.To.Sequence+1, m.From.Sequence))
+		parts = append(parts, humanize.Plural(m.DeadLetters, "dead letter is retried", "dead letters are retried"))
+	}
+	if m.Discarded > 0 && m.AtLeastOnce {
+		parts = append(parts, humanize.Plural(m.Discarded, "event was discarded and is not repeated", "events were discarded and are not repeated"))
 	}
 	text := fmt.Sprintf("partition %s: %s → %s: %s", m.Partition, from, m.To, strings.Join(parts, ", "))
 	if planned {
@@ -111,8 +120,10 @@ type move struct {
 	From      *int64 `json:"from"` // null if there was no checkpoint
 	To        int64  `json:"to"`
 	Repeated  int64  `json:"repeated"`
-	// DeadLetters are events between to and from; of at-least-once delivery they are not repeated.
+	// DeadLetters are events between to and from that are dead letters. Under at-least-once delivery they
+	// are retried and not among the repeated ones.
 	DeadLetters int64  `json:"dead_letters"`
+	Discarded   int64  `json:"discarded"`
 	Skipped     int64  `json:"skipped"`
 	Recreated   bool   `json:"recreated"`
 	Fenced      string `json:"fenced,omitempty"`
@@ -123,7 +134,7 @@ type move struct {
 func DescribeMoves(moves []checkpoint.Move) []move {
 	list := make([]move, len(moves))
 	for i, m := range moves {
-		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, DeadLetters: m.DeadLetters, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
+		list[i] = move{Partition: m.Partition, To: m.To.Sequence, Repeated: m.Repeated, DeadLetters: m.DeadLetters, Discarded: m.Discarded, Skipped: m.Skipped, Recreated: m.Recreated, Fenced: m.Fenced, Epoch: m.Epoch}
 		if m.Begun {
 			list[i].From = &moves[i].From.Sequence
 		}

@@ -128,11 +128,11 @@ func (a *runner) oldest(ctx context.Context) (time.Time, error) {
 	}
 	at := time.Now()
 	for _, partition := range topic.Partitions {
-		first, err := a.source.Seek(ctx, partition, sluice.Earliest(), 0)
+		first, err := a.source.Seek(ctx, partition, sluice.Earliest(), driver.NoEpoch)
 		if err != nil {
 			return at, err
 		}
-		last, err := a.source.Seek(ctx, partition, sluice.Latest(), 0)
+		last, err := a.source.Seek(ctx, partition, sluice.Latest(), driver.NoEpoch)
 		if err != nil {
 			return at, err
 		}
@@ -151,15 +151,15 @@ func (a *runner) oldest(ctx context.Context) (time.Time, error) {
 
 // readPartition reads a partition of the target, from a time to its present end.
 func (m *messages) readPartition(ctx context.Context, log pipeline.Source, partition string, since time.Time, progress func(int64)) error {
-	first, err := log.Seek(ctx, partition, sluice.Earliest(), 0)
+	first, err := log.Seek(ctx, partition, sluice.Earliest(), driver.NoEpoch)
 	if err != nil {
 		return err
 	}
-	from, err := log.Seek(ctx, partition, driver.Start{Kind: driver.StartTime, Time: since}, 0)
+	from, err := log.Seek(ctx, partition, driver.Start{Kind: driver.StartTime, Time: since}, driver.NoEpoch)
 	if err != nil {
 		return err
 	}
-	last, err := log.Seek(ctx, partition, sluice.Latest(), 0)
+	last, err := log.Seek(ctx, partition, sluice.Latest(), driver.NoEpoch)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func each(ctx context.Context, source driver.Source, partition string, after slu
 
 // eachRead is each with one reader. readErr is a failure of the log, after which another attempt may help.
 func eachRead(ctx context.Context, source driver.Source, partition string, after sluice.Position, last int64, yield func(*sluice.Event) (bool, error)) (reached sluice.Position, more bool, readErr, err error) {
-	reader, readErr := source.Open(ctx, partition, after, 0)
+	reader, readErr := source.Open(ctx, partition, after, driver.NoEpoch)
 	if readErr != nil {
 		return after, true, readErr, nil
 	}
