@@ -59,8 +59,8 @@ type eventHubs struct {
 
 func (b *eventHubs) protocol() protocol { return amqp{} }
 
-func (b *eventHubs) open(n *network) (source, error) {
-	cfg := &eventhub.Config{WebSocket: func(ctx context.Context, _ string) (net.Conn, error) { return n.dial(ctx, b.at) }}
+func (b *eventHubs) open(n *network, prefetchBytes int) (source, error) {
+	cfg := &eventhub.Config{PrefetchBytes: prefetchBytes, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) { return n.dial(ctx, b.at) }}
 	return eventhub.New(b.server.ConnectionString(), "hub", cfg)
 }
 

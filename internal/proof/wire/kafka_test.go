@@ -29,12 +29,12 @@ func (s kafkaSource) Close(ctx context.Context) error {
 	return errors.Join(s.Source.Close(ctx), s.client.Close(ctx))
 }
 
-func (b *kafkaBroker) open(n *network) (source, error) {
+func (b *kafkaBroker) open(n *network, prefetchBytes int) (source, error) {
 	c, err := kafka.Open(b.at, &kafka.Config{Dial: func(ctx context.Context, _, at string) (net.Conn, error) { return n.dial(ctx, at) }})
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.Source("topic", "group", nil)
+	s, err := c.Source("topic", "group", &kafka.SourceConfig{PrefetchBytes: prefetchBytes})
 	return kafkaSource{s, c}, err
 }
 

@@ -38,6 +38,7 @@ type lies struct {
 	Split  int // a message is sent in two frames (which is no lie, and rare on a network of a machine)
 	Mix    int // another message begins before that one has ended
 	Forge  int // the answer says something else
+	Topic  int // per thousand answers about the topic: see answers
 }
 
 // protocol is what a link must know of the bytes.

@@ -34,7 +34,7 @@ type source interface {
 // broker is the model of a broker.
 type broker interface {
 	// open opens a driver's source.
-	open(n *network) (source, error)
+	open(n *network, prefetchBytes int) (source, error)
 	// send appends an event to a partition.
 	send(ctx context.Context, partition int, body string) error
 	protocol() protocol
@@ -52,6 +52,7 @@ type world struct {
 	store   sluicetest.Store
 
 	mu       sync.Mutex
+	lies     lies
 	told     map[string]int
 	sent     map[string][]string  // bodies by partition, in order
 	written  map[string][]string  // by AtLeastOnce
@@ -62,8 +63,8 @@ type world struct {
 
 // themes are the lies of a world.
 var themes = []lies{
-	{Cut: 15}, {Stall: 3}, {Late: 20}, {Replay: 10}, {Empty: 100}, {Many: 2}, {Split: 300}, {Split: 100, Mix: 200}, {Forge: 30}, {Forge: 300},
-	{Cut: 5, Stall: 1, Late: 10, Replay: 3, Empty: 20, Split: 50, Mix: 50, Forge: 20},
+	{Cut: 15}, {Stall: 3}, {Late: 20}, {Replay: 10}, {Empty: 100}, {Many: 2}, {Split: 300}, {Split: 100, Mix: 200}, {Forge: 30}, {Forge: 300}, {Topic: 500},
+	{Cut: 5, Stall: 1, Late: 10, Replay: 3, Empty: 20, Split: 50, Mix: 50, Forge: 20, Topic: 100},
 }
 
 // run runs a world whose broker start returns.
@@ -75,6 +76,7 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	w.broker = start(t, w.network)
 	defer w.broker.close()
 	theme := themes[w.rand.IntN(len(themes))]
+	w.lies = theme
 	w.network.dishonest = func(l *link) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -96,6 +98,9 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	w.produce(lyingFor * 8 / 10)
 	time.Sleep(lyingFor * 2 / 10)
 	w.network.honest()
+	w.mu.Lock()
+	w.lies = lies{}
+	w.mu.Unlock()
 	if !w.finishes(streams) {
 		t.Errorf("after the lies not all events were done: %s", w.state(streams))
 	}
@@ -111,13 +116,25 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	return w.told
 }
 
+// lying returns how many answers about the topic are lies now, per thousand.
+func (w *world) lying() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lies.Topic
+}
+
 // process starts a consumer. The function it returns stops it.
 func (w *world) process(owner string, streams bool) func() {
-	src, err := w.broker.open(w.network)
+	prefetch := 0
+	if w.rand.IntN(2) == 0 {
+		prefetch = 1 + w.rand.IntN(8<<10) // a few events
+	}
+	opened, err := w.broker.open(w.network, prefetch)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.group = src.Group()
+	w.group = opened.Group()
+	src := &answers{source: opened, perMille: w.lying, rand: rand.New(rand.NewPCG(w.rand.Uint64(), 2)), known: map[string]driver.Bounds{}}
 	delivery := sluice.Transactional(&w.store, func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 		for _, e := range b.Events {
 			if err := tx.Insert("rows", b.Partition+" "+string(e.Body)); err != nil {
@@ -139,7 +156,7 @@ func (w *world) process(owner string, streams bool) func() {
 		}
 		delivery = sluice.AtLeastOnce(&w.store, sluice.EventAsRecord, sink, nil)
 	}
-	c, err := sluice.New(src, &w.leases, delivery, &sluice.Config{Owner: owner, Observer: w, Start: sluice.Earliest(), MaxBatch: 1 + w.rand.IntN(100)})
+	c, err := sluice.New(src, &w.leases, delivery, &sluice.Config{Owner: owner, Observer: w, Start: sluice.Earliest(), MaxBatch: 1 + w.rand.IntN(100), PrefetchBytes: prefetch})
 	if err != nil {
 		w.t.Fatal(err)
 	}
