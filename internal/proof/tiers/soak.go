@@ -10,6 +10,7 @@ import "time"
 var soak = []stage{
 	{name: "simulation", budget: 3 * time.Hour, commands: commands("go test -timeout 0 -run TestSeeds$|TestStreams$|TestBatchWorlds$|TestChains$|TestTruncations$ " + simulated),
 		env: []string{"GODEBUG=tracebacklabels=1", "SLUICE_SIM_SEEDS=100000", "SLUICE_SIM_STREAMS=100000", "SLUICE_SIM_BATCH_WORLDS=100000", "SLUICE_SIM_CHAINS=5000", "SLUICE_SIM_TRUNCATIONS=20000"}},
+	{name: "drivers", budget: 3 * time.Hour, env: []string{"SLUICE_WIRE_WORLDS=20000"}, commands: commands("go test -timeout 0 " + wired)},
 	{name: "mutants", needs: []string{"postgres", "mariadb", "sqlserver", "azurite"}, budget: 2 * time.Hour, env: []string{"SLUICE_MUTANTS=all"},
 		commands: commands("go test -timeout 0 ./internal/proof/mutants")},
 	{name: "attack-postgres", needs: attacked, budget: time.Hour, env: []string{attackPlan + "fenced=50"}, commands: commands("go test -timeout 0 -run ^TestAttack$ " + proof + "/attack")},

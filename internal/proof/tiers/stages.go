@@ -45,6 +45,7 @@ const (
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
 	raced     = ". ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
 	simulated = "./internal/proof/sim"
+	wired     = "./internal/proof/wire"
 )
 
 // goNext is the newer of the two Go releases that must work.
@@ -62,7 +63,7 @@ var leftToProof = []string{
 var (
 	stores    = []string{"./sqlstore/...", "./pgstore/...", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
 	pipelines = []string{"./pipeline/...", "./audit/..."}
-	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, "./internal/proof/mutants"})
+	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./internal/proof/mutants"})
 	databases = []string{"postgres", "mariadb", "sqlserver"}
 )
 
@@ -107,8 +108,8 @@ var tiers = map[string][]stage{
 		{name: "staticcheck", budget: 3 * time.Minute, lane: computing, commands: commands("make --no-print-directory staticcheck")},
 		{name: "vulnerabilities", budget: 2 * time.Minute, lane: computing, commands: commands("scripts/check-vulnerabilities")},
 		{name: "fuzz", budget: 2 * time.Minute, lane: computing, commands: commands("scripts/fuzz --brief")},
-		{name: "simulation", budget: 6 * time.Minute, lane: computing, env: []string{"GODEBUG=tracebacklabels=1"}, again: true,
-			commands: commands("go test -timeout 1h -skip OneTrace$ " + simulated)},
+		{name: "simulation", budget: 6 * time.Minute, lane: computing, env: []string{"GODEBUG=tracebacklabels=1", "SLUICE_WIRE_WORLDS=60"}, again: true,
+			commands: commands("go test -timeout 1h -skip OneTrace$ "+simulated, "go test -timeout 1h "+wired)},
 		{name: "simulation-race", budget: 2 * time.Minute, lane: computing, env: []string{"CGO_ENABLED=1"}, again: true,
 			commands: commands("go test -race -timeout 1h -run TestFree$ " + simulated)},
 		{name: "simulation-bounds", budget: time.Minute, lane: computing, again: true, // each bound is a few: its overflow must be reported

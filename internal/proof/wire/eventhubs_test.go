@@ -102,4 +102,4 @@ func startEventHubs(t *testing.T, n *network) broker {
 
 // TestEventHubs: the driver of Event Hubs, whatever the broker's answers are, loses nothing, applies
 // nothing twice, makes no dead letter and gets on when the lies end.
-func TestEventHubs(t *testing.T) { in(t, 20, startEventHubs) }
+func TestEventHubs(t *testing.T) { in(t, 12, startEventHubs) }

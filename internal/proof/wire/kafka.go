@@ -78,7 +78,8 @@ func (k *kafkaProtocol) forge(frame []byte, r *rand.Rand) []byte {
 	return forged
 }
 
-// forgeFetch makes an answer empty, or out of date, cuts its events short, or has it refuse.
+// forgeFetch makes an answer empty, or out of date, cuts its events short, leaves the first ones out,
+// or has it refuse.
 func (k *kafkaProtocol) forgeFetch(f *kmsg.FetchResponse, r *rand.Rand) *kmsg.FetchResponse {
 	stale := k.stale
 	held := false
@@ -95,7 +96,7 @@ func (k *kafkaProtocol) forgeFetch(f *kmsg.FetchResponse, r *rand.Rand) *kmsg.Fe
 		}
 		k.stale = &earlier
 	}
-	kind := r.IntN(4)
+	kind := r.IntN(6)
 	if kind == 0 && stale != nil {
 		f.Topics = stale.Topics
 		return f
@@ -107,7 +108,11 @@ func (k *kafkaProtocol) forgeFetch(f *kmsg.FetchResponse, r *rand.Rand) *kmsg.Fe
 			switch kind {
 			case 1:
 				p.RecordBatches = p.RecordBatches[:r.IntN(len(p.RecordBatches)+1)]
-			case 2:
+			case 2: // the first batches are left out
+				p.RecordBatches = p.RecordBatches[firstBatches(p.RecordBatches, r):]
+			case 3: // the ends are true
+				p.RecordBatches = nil
+			case 4:
 				p.RecordBatches, p.ErrorCode = nil, refusals[r.IntN(len(refusals))].Code
 			default:
 				p.RecordBatches = nil
@@ -117,6 +122,15 @@ func (k *kafkaProtocol) forgeFetch(f *kmsg.FetchResponse, r *rand.Rand) *kmsg.Fe
 		}
 	}
 	return f
+}
+
+// firstBatches returns the size of some batches at the beginning: a batch has its own size without
+// the first twelve bytes.
+func firstBatches(batches []byte, r *rand.Rand) (size int) {
+	for len(batches)-size > 12 && r.IntN(3) > 0 {
+		size += 12 + int(binary.BigEndian.Uint32(batches[size+8:]))
+	}
+	return min(size, len(batches))
 }
 
 // forgeOffsets has a partition end earlier, or be empty, or not be there.

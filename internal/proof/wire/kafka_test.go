@@ -62,4 +62,4 @@ func startKafka(t *testing.T, n *network) broker {
 }
 
 // TestKafka is TestEventHubs of the driver of Kafka.
-func TestKafka(t *testing.T) { in(t, 20, startKafka) }
+func TestKafka(t *testing.T) { in(t, 12, startKafka) }
