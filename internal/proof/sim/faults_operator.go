@@ -71,24 +71,22 @@ func (w *world) continueAfterHalt(partition string) {
 		return
 	}
 	incarnation, start := w.startOf(partition)
-	set := false
 	for _, c := range w.readCheckpoints() {
 		if c.Partition == partition && (c.Incarnation != incarnation || isLost(&c) || c.Position != driver.Unset && c.Position.Sequence < start.Sequence) {
 			w.reset(partition, incarnation, c, start)
 			w.count("checkpoint set after a halt")
-			set = true
 		}
 	}
-	w.looksAgain(w.group.Topic, partition, partition, set)
+	w.looksAgain(w.group.Topic, partition, partition)
 }
 
-// looksAgain has the operator come back to a partition that is still halted and was not set: its
-// checkpoint was lost and is not claimed again yet, or its log holds the next event now, and will
-// not later.
-func (w *world) looksAgain(topic, partition, halt string, set bool) {
+// looksAgain has the operator come back to a partition that is still halted: its checkpoint was lost
+// and is not claimed again yet, or its log holds the next event now, and will not later, or a failover
+// loses the checkpoint that was set before its owner has seen it.
+func (w *world) looksAgain(topic, partition, halt string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !set && w.laneOf(topic, partition).halted {
+	if w.laneOf(topic, partition).halted {
 		w.halted(halt)
 	}
 }
@@ -107,7 +105,6 @@ func (w *world) continueSecondStage(partition string) {
 	topic, _ := w.nextHub.Describe(ctx)
 	b, _ := w.nextHub.Bounds(ctx, partition)
 	list, _ := w.nextStore.Read(ctx, topic.Group)
-	set := false
 	for _, c := range list {
 		if c.Partition != partition || !isLost(&c) {
 			continue
@@ -121,9 +118,8 @@ func (w *world) continueSecondStage(partition string) {
 		w.trouble(nil, "", time.Now())
 		w.mu.Unlock()
 		w.count("checkpoint set after a halt")
-		set = true
 	}
-	w.looksAgain(topic.Group.Topic, partition, inSecondStage+partition, set)
+	w.looksAgain(topic.Group.Topic, partition, inSecondStage+partition)
 }
 
 func (w *world) readCheckpoints() []sluice.Checkpoint {
