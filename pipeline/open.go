@@ -79,13 +79,9 @@ type Options struct {
 // does not connect to the log, which the source does when it is first used, unless
 // only the log knows the namespace of the checkpoints: the id of a Kafka cluster.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
-	source, err := p.source.open("")
+	parts, err := p.OpenLog(ctx)
 	if err != nil {
-		return nil, p.problem(p.places.source, err)
-	}
-	parts := &Parts{Group: p.Group, Source: health.NewSharedSource(source), log: source, pipeline: p, close: []func(context.Context) error{source.Close}}
-	if err := parts.completeGroup(ctx); err != nil {
-		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
+		return nil, err
 	}
 	if err := p.database.open(ctx, p, parts); err != nil {
 		return nil, errors.Join(p.problem(p.places.database, err), parts.Close(ctx))
@@ -133,6 +129,23 @@ func (parts *Parts) respell(ctx context.Context) (err error) {
 // beside a database that does.
 var ErrLeasesMissing = errors.New("the container of the leases does not exist: run the pipeline first, or correct the name")
 
+// ErrDatabaseMissing is the error of [Pipeline.OpenExisting] if the database does not exist.
+var ErrDatabaseMissing = errors.New("the database does not exist: run the pipeline first, or correct the name")
+
+// OpenLog opens the log alone: the parts have no stores. It is for tools that change nothing where there
+// is no database yet.
+func (p *Pipeline) OpenLog(ctx context.Context) (*Parts, error) {
+	source, err := p.source.open("")
+	if err != nil {
+		return nil, p.problem(p.places.source, err)
+	}
+	parts := &Parts{Group: p.Group, Source: health.NewSharedSource(source), log: source, pipeline: p, close: []func(context.Context) error{source.Close}}
+	if err := parts.completeGroup(ctx); err != nil {
+		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
+	}
+	return parts, nil
+}
+
 // OpenExisting is Open for an existing database, and container of leases, for tools that
 // inspect what consumers have written. Where Open would create one, OpenExisting
 // fails, so that a wrong name is not mistaken for an empty database.
@@ -143,7 +156,7 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	}
 	done()
 	if found == nil {
-		return nil, p.problem(p.places.database, errors.New("the database does not exist: run the pipeline first, or correct the name"))
+		return nil, p.problem(p.places.database, ErrDatabaseMissing)
 	}
 	if p.leases != nil {
 		exists, err := p.leases.check(ctx)

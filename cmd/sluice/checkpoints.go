@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -20,9 +22,28 @@ func (a *app) checkpoints() *cobra.Command {
 }
 
 // withTable opens the pipeline and calls fn. It creates a database that is missing, so that checkpoints can
-// be set before the first start.
-func withTable(ctx context.Context, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
-	return withParts(ctx, (*pipeline.Pipeline).Open, config, stage, fn)
+// be set before the first start. A dry run creates none: where there is none, nothing is stored.
+func withTable(ctx context.Context, config, stage string, dryRun bool, fn func(context.Context, *checkpoint.Table) error) error {
+	open := (*pipeline.Pipeline).Open
+	if dryRun {
+		open = openDry
+	}
+	return withParts(ctx, open, config, stage, func(ctx context.Context, t *checkpoint.Table) error {
+		t.DryRun = dryRun
+		return fn(ctx, t)
+	})
+}
+
+func openDry(p *pipeline.Pipeline, ctx context.Context) (*pipeline.Parts, error) {
+	parts, err := p.OpenExisting(ctx)
+	if !errors.Is(err, pipeline.ErrDatabaseMissing) {
+		return parts, err
+	}
+	if parts, err = p.OpenLog(ctx); err != nil {
+		return nil, err
+	}
+	parts.Leases, parts.Checkpoints, parts.DeadLetters = checkpoint.NoLeases{}, checkpoint.NoCheckpoints{}, checkpoint.NoDeadLetters{}
+	return parts, nil
 }
 
 // opening is a method of a pipeline that opens it.
@@ -154,7 +175,7 @@ sent a message twice, once before START and once after it, both can take effect.
 			if err != nil {
 				return usage.Errorf("--to: %v", err)
 			}
-			return withTable(ctx, s.config, s.stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withTable(ctx, s.config, s.stage, s.dryRun, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.setCheckpoints(ctx, t, &s, start)
 			})
 		}),
@@ -172,6 +193,15 @@ sent a message twice, once before START and once after it, both can take effect.
 	return cmd
 }
 
+// afterOthers adds to an error that n checkpoints are set already: results of a command that fails are not
+// all printed.
+func afterOthers(err error, n int) error {
+	if n == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s before: see `sluice checkpoints list`)", err, humanize.Plural(n, "checkpoint was set", "checkpoints were set"))
+}
+
 // setCheckpoints plans all moves before it makes the first.
 func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFlags, start sluice.Start) error {
 	if s.all {
@@ -181,7 +211,6 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 		}
 		s.partitions = topic.Partitions
 	}
-	t.DryRun = s.dryRun
 	var moves []checkpoint.Move
 	for _, p := range s.partitions {
 		m, err := t.Plan(ctx, p, start, s.force)
@@ -194,7 +223,7 @@ func (a *app) setCheckpoints(ctx context.Context, t *checkpoint.Table, s *setFla
 		if !s.dryRun {
 			m, err := t.Set(ctx, p, start, s.force)
 			if err != nil {
-				return err
+				return afterOthers(err, i)
 			}
 			moves[i] = m
 		}

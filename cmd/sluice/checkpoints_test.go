@@ -29,6 +29,12 @@ func TestCheckpointsAreListedAndSet(t *testing.T) {
 		} else if len(unread) != 2 {
 			t.Errorf("before anything was read: %+v", unread)
 		}
+		if path, is := strings.CutPrefix(url, "sqlite:"); is {
+			out := must(t, "", env, "checkpoints", "set", "--config", config, "--partition", "0", "--to", "sequence 60", "--dry-run")
+			if _, err := os.Stat(path); out != "would set partition 0: no checkpoint → 59: 60 events are skipped\n" || !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a dry run before there is a database says %s, and there is its file: %v", out, err)
+			}
+		}
 		must(t, "", env, "run", config, "--until-caught-up")
 		set := func(more ...string) (int, string, string) {
 			return invoke(t, "", env, append([]string{"checkpoints", "set", "--config", config}, more...)...)

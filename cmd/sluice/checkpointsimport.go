@@ -114,7 +114,7 @@ runtime information, which can be seconds old.`,
 				return err
 			}
 			defer source.close()
-			return withTable(ctx, f.config, f.stage, func(ctx context.Context, t *checkpoint.Table) error {
+			return withTable(ctx, f.config, f.stage, f.dryRun, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.importCheckpoints(ctx, t, source, &f)
 			})
 		}),
@@ -144,7 +144,6 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source
 	if len(found.Checkpoints) == 0 {
 		return source.none(t.Group, found.Others)
 	}
-	t.DryRun = f.dryRun
 	moves := make([]checkpoint.Move, len(found.Checkpoints))
 	var refused []error
 	for i, c := range found.Checkpoints {
@@ -158,7 +157,7 @@ func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source
 	if !f.dryRun {
 		for i, c := range found.Checkpoints {
 			if moves[i], err = t.Import(ctx, foreign(c), f.force); err != nil {
-				return err
+				return afterOthers(err, i)
 			}
 		}
 	}

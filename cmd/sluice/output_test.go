@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,6 +17,20 @@ import (
 // hostile is what a producer may write to act on the terminal of an operator: a title, a
 // cleared screen, the clipboard, the same with 8-bit controls, reversed text, another line.
 const hostile = "a\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\u009b2J\u0090x\u009c\u202egnp\u2028\u007f\r\nid           7\tz\x9b"
+
+// A command that fails after it has set some checkpoints says so.
+func TestErrorAfterOthers(t *testing.T) {
+	failed := errors.New("no answer")
+	for n, want := range map[int]string{
+		0: "no answer",
+		1: "no answer (1 checkpoint was set before: see `sluice checkpoints list`)",
+		7: "no answer (7 checkpoints were set before: see `sluice checkpoints list`)",
+	} {
+		if err := afterOthers(failed, n); err.Error() != want || !errors.Is(err, failed) {
+			t.Errorf("after %d: %v, want %s", n, err, want)
+		}
+	}
+}
 
 // What producers send reaches the operator's terminal as text only.
 func TestOutputEscapesControls(t *testing.T) {

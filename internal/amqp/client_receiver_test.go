@@ -231,6 +231,35 @@ func TestTransfersThatAreNoMessages(t *testing.T) {
 	}
 }
 
+// A frame whose values nest too deep ends the connection at once.
+func TestFrameNestedTooDeep(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		near, far := pipe()
+		const link = "link"
+		attached := make(chan struct{})
+		var deep any = "x"
+		for range 6000 {
+			deep = List{deep}
+		}
+		go func() {
+			answerOpen(far, &open{maxFrameSize: 512})
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			<-attached
+			for _, p := range []performative{&begin{hasRemote: true, incomingWindow: 10}, &attach{name: link, source: &terminus{}, properties: Map{{Symbol("x"), deep}}}} {
+				_, _ = far.Write(encoded(p))
+			}
+		}()
+		c, r := receiverOf(t, near, link)
+		close(attached)
+		synctest.Wait()
+		wantCondition(t, c.Err(), CondDecode)
+		if err := r.Err(); err == nil || !strings.Contains(err.Error(), "values nested deeper than 32") {
+			t.Errorf("the link has ended with %v", err)
+		}
+		c.Close(endedContext)
+	})
+}
+
 func wantCondition(t testing.TB, err error, condition Symbol) {
 	t.Helper()
 	if e := new(Error); !errors.As(err, &e) || e.Condition != condition {

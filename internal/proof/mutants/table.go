@@ -345,6 +345,8 @@ var engine = []Mutant{
 		Test: worlds, Env: untilCaught},
 
 	// At least once.
+	{Name: "after an outage rejections go one by one", File: "atleastonce_breaker.go",
+		Old: "		b.refused++\n", New: "", Test: of("TestStreamRejectsAfterAnOutage", ".")},
 	{Name: "MaxBytes is ignored", File: "atleastonce_worker.go",
 		Old: "w.maxBytes-w.bytes.Load())", New: "1<<40)",
 		Test: streams, Env: untilCaught},
