@@ -53,7 +53,7 @@ func (r *registered) avro() (*AvroSchema, error) {
 	if err != nil {
 		return nil, oneLine(err, "avro: ")
 	}
-	return &AvroSchema{schema}, nil
+	return newAvroSchema(schema), nil
 }
 
 // ProtobufFrom returns the encoding of bodies in Protobuf that name their schema, which is in a registry,
