@@ -21,6 +21,7 @@ type jsonWriter struct {
 	out       []byte
 	limit     int
 	hasNoText bool
+	plain     bool // only what JSON requires is escaped in texts
 }
 
 // value appends a value. Bytes become base64, and numbers that are none the texts NaN, Infinity and
@@ -123,10 +124,10 @@ func (w *jsonWriter) escaped(s []byte) error {
 		var escape string
 		size := 1
 		if c := s[i]; c < utf8.RuneSelf {
-			escape = escapes[c]
-		} else if c < 0xe2 { // what is escaped comes after it
-			size = 2
-		} else {
+			if escape = escapes[c]; w.plain && c > ' ' && c != '"' && c != '\\' {
+				escape = ""
+			}
+		} else if !w.plain {
 			var r rune
 			if r, size = utf8.DecodeRune(s[i:]); r == '\u2028' || r == '\u2029' { // which JavaScript does not have in texts
 				escape = `\u202` + string('0'+r&0xf)
