@@ -319,7 +319,8 @@ func (w *avroWalk) field(f *avroMember) error {
 func (w *avroWalk) object(s *avroStep) error {
 	w.out = append(w.out, '{')
 	first, sorted := len(w.entries), true
-	var before []byte // the key of the entry before
+	tidy := first + fewEntries // how many entries there are when those that came again are removed
+	var before []byte          // the key of the entry before
 	for {
 		count, _, err := w.block(avroMap)
 		if err != nil {
@@ -345,28 +346,47 @@ func (w *avroWalk) object(s *avroStep) error {
 			}
 			w.out = append(w.out, ',')
 			w.entries = append(w.entries, avroEntry{uint32(start), uint32(len(w.out)), uint32(at)})
+			if len(w.entries) == tidy {
+				if !sorted {
+					w.sort(first)
+				}
+				tidy = max(first+fewEntries, 2*len(w.entries)-first)
+			}
 		}
 	}
 	empty := len(w.entries) == first
 	if !sorted {
-		w.sort(w.entries[first:])
+		w.sort(first)
 	}
 	w.entries = w.entries[:first]
 	return w.end(empty, '}')
 }
 
-// sort sorts the entries of a map, which are at the end of the output.
-func (w *avroWalk) sort(entries []avroEntry) {
+// fewEntries is how many entries of a map are always kept until it ends. Of more of them, those that
+// came again are removed before: a body may have the same one millions of times.
+const fewEntries = 4096
+
+// sort sorts the entries of a map from first on, which are at the end of the output, and removes those
+// that came again.
+func (w *avroWalk) sort(first int) {
+	entries := w.entries[first:]
 	start := entries[0].start
+	for _, e := range entries {
+		start = min(start, e.start)
+	}
 	slices.SortFunc(entries, func(a, b avroEntry) int {
 		return cmp.Or(bytes.Compare(w.key(a), w.key(b)), cmp.Compare(a.start, b.start))
 	})
 	w.scratch = w.scratch[:0]
+	kept := entries[:0]
 	for i, e := range entries {
 		if i+1 == len(entries) || !bytes.Equal(w.key(e), w.key(entries[i+1])) {
+			at := start + uint32(len(w.scratch))
 			w.scratch = append(w.scratch, w.out[e.start:e.end]...)
+			kept = append(kept, avroEntry{at, at + e.end - e.start, e.key})
 		}
 	}
+	w.entries = w.entries[:first+len(kept)]
 	w.out = append(w.out[:start], w.scratch...)
 }
 

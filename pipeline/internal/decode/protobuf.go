@@ -74,12 +74,12 @@ func (s *ProtoSchema) decode(descriptor protoreflect.MessageDescriptor, body []b
 	w := protoWalks.Get().(*protoWalk)
 	w.jsonWriter = jsonWriter{limit: limit, plain: true, out: make([]byte, 0, min(limit, 2*len(body)+64))}
 	w.schema, w.in, w.whole, w.anys = s, body[:len(body):len(body)], true, 0
-	w.spans, w.marks = append(w.spans[:0], protoSpan{0, uint32(len(body))}), w.marks[:0]
-	err := w.message(m, 0)
+	w.marks = w.marks[:0]
+	err := w.message(m, wholeBody)
 	out := w.out
 	w.schema, w.in, w.out = nil, nil, nil
 	const most = 64 << 10 // what is kept for the next body
-	if cap(w.marks) <= most/4 && cap(w.spans) <= most/8 {
+	if cap(w.marks) <= most/4 {
 		protoWalks.Put(w)
 	}
 	switch {

@@ -13,8 +13,8 @@ import (
 )
 
 // known writes one of Protobuf's own messages.
-func (w *protoWalk) known(m *protoMessage, first int) error {
-	base := w.index(m, first)
+func (w *protoWalk) known(m *protoMessage, at protoPlace) error {
+	base := w.index(m, at)
 	defer func() { w.marks = w.marks[:base] }()
 	field := func(number protowire.Number) (f *protoField, from, to int) {
 		f = m.find(number)
@@ -163,18 +163,14 @@ func (w *protoWalk) any(from, to, fromValue, toValue int) error {
 		return err
 	}
 	w.out = append(w.out, ',')
-	first := len(w.spans)
-	defer func() { w.spans = w.spans[:first] }()
-	if len(value) > 0 {
-		w.enter(value)
-	}
+	at := protoPlace{max(fromValue, toValue-1), toValue} // the last value
 	if m.known == knownNone {
-		if err := w.members(m, first); err != nil {
+		if err := w.members(m, at); err != nil {
 			return err
 		}
 	} else {
 		w.out = append(w.out, `"value":`...)
-		if err := w.known(m, first); err != nil {
+		if err := w.known(m, at); err != nil {
 			return err
 		}
 	}

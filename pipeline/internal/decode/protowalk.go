@@ -19,24 +19,27 @@ type protoWalk struct {
 	jsonWriter
 	schema *ProtoSchema
 	in     []byte
-	spans  []protoSpan // of the messages around the value that is read
-	marks  []uint32    // the same of their fields: where each is in the body
-	whole  bool        // required fields must be there
-	anys   int         // how many google.protobuf.Any are around the value
+	marks  []uint32 // where the fields are of the messages around the value that is read
+	whole  bool     // required fields must be there
+	anys   int      // how many google.protobuf.Any are around the value
 }
 
-// protoSpan is where a message is in the body. Several are merged.
-type protoSpan struct{ from, to uint32 }
+// protoPlace says where a message is in the body: in the fields that the marks from the first one to
+// before the last one are of, which are merged.
+type protoPlace struct{ from, to int }
+
+// wholeBody is where the message is that is not in another one.
+var wholeBody = protoPlace{-1, -1}
 
 var protoWalks = sync.Pool{New: func() any { return new(protoWalk) }}
 
-// message writes the message that the spans from first on have.
-func (w *protoWalk) message(m *protoMessage, first int) error {
+// message writes the message at a place.
+func (w *protoWalk) message(m *protoMessage, at protoPlace) error {
 	if m.known != knownNone {
-		return w.known(m, first)
+		return w.known(m, at)
 	}
 	w.out = append(w.out, '{')
-	if err := w.members(m, first); err != nil {
+	if err := w.members(m, at); err != nil {
 		return err
 	}
 	w.close('}')
@@ -53,8 +56,8 @@ func (w *protoWalk) close(with byte) {
 }
 
 // members writes the fields of a message, each with a comma.
-func (w *protoWalk) members(m *protoMessage, first int) error {
-	base := w.index(m, first)
+func (w *protoWalk) members(m *protoMessage, at protoPlace) error {
+	base := w.index(m, at)
 	for i, f := range m.fields {
 		from, to := int(w.marks[base+i]), int(w.marks[base+i+1])
 		if from == to {
@@ -85,13 +88,13 @@ func (w *protoWalk) members(m *protoMessage, first int) error {
 
 // index finds the fields of a message, and returns the index in marks from which on it has for each
 // field of the message where its marks begin, and where the last ones end.
-func (w *protoWalk) index(m *protoMessage, first int) int {
+func (w *protoWalk) index(m *protoMessage, place protoPlace) int {
 	base := len(w.marks)
 	count := len(m.fields) + 1
 	// Of a oneof: which field it has, and since where; others do not count.
 	w.marks = append(w.marks, make([]uint32, count+2*m.oneofs)...)
 	starts, oneofs := w.marks[base:base+count], w.marks[base+count:]
-	w.scan(m, first, func(f *protoField, at uint32) {
+	w.scan(m, place, func(f *protoField, at uint32) {
 		if f.oneof >= 0 {
 			if has := oneofs[2*f.oneof:]; has[0] != uint32(f.index)+1 {
 				if has[0] > 0 {
@@ -110,7 +113,7 @@ func (w *protoWalk) index(m *protoMessage, first int) int {
 	}
 	w.marks = slices.Grow(w.marks, int(next)-len(w.marks))[:next]
 	starts, oneofs = w.marks[base:base+count], w.marks[base+count:]
-	w.scan(m, first, func(f *protoField, at uint32) {
+	w.scan(m, place, func(f *protoField, at uint32) {
 		if f.oneof >= 0 {
 			if has := oneofs[2*f.oneof:]; has[0] != uint32(f.index)+1 || at < has[1] {
 				return
@@ -125,30 +128,36 @@ func (w *protoWalk) index(m *protoMessage, first int) int {
 }
 
 // scan calls yield with each field of a message that is in the body, and where its tag is.
-func (w *protoWalk) scan(m *protoMessage, first int, yield func(f *protoField, at uint32)) {
-	for _, span := range w.spans[first:] {
-		for at := span.from; at < span.to; {
-			number, wire, n := protowire.ConsumeTag(w.in[at:span.to])
-			if f := m.find(number); f != nil && f.takes(wire) {
-				yield(f, at)
-			}
-			at += uint32(n)
-			at += uint32(protowire.ConsumeFieldValue(number, wire, w.in[at:span.to]))
-		}
+func (w *protoWalk) scan(m *protoMessage, place protoPlace, yield func(f *protoField, at uint32)) {
+	if place == wholeBody {
+		w.scanBytes(m, w.in, yield)
+		return
+	}
+	for mark := place.from; mark < place.to; mark++ {
+		w.scanBytes(m, content(w.value(mark)), yield)
 	}
 }
+
+// scanBytes is scan of a part of the body.
+func (w *protoWalk) scanBytes(m *protoMessage, b []byte, yield func(f *protoField, at uint32)) {
+	for len(b) > 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if f := m.find(number); f != nil && f.takes(wire) {
+			yield(f, w.place(b))
+		}
+		b = b[n:]
+		b = b[protowire.ConsumeFieldValue(number, wire, b):]
+	}
+}
+
+// place returns where a part of the body begins.
+func (w *protoWalk) place(b []byte) uint32 { return uint32(cap(w.in) - cap(b)) }
 
 // value returns the wire type of the field at a mark, and its value.
 func (w *protoWalk) value(mark int) (protowire.Number, protowire.Type, []byte) {
 	b := w.in[w.marks[mark]:]
 	number, wire, n := protowire.ConsumeTag(b)
 	return number, wire, b[n:]
-}
-
-// enter adds the span of a message.
-func (w *protoWalk) enter(b []byte) {
-	from := uint32(cap(w.in) - cap(b)) // b is a part of in
-	w.spans = append(w.spans, protoSpan{from, from + uint32(len(b))})
 }
 
 // field writes the value of a field that has marks, or the value of none.
@@ -159,13 +168,7 @@ func (w *protoWalk) field(f *protoField, from, to int) error {
 	case f.list:
 		return w.array(f, from, to)
 	case f.message != nil:
-		first := len(w.spans)
-		for mark := from; mark < to; mark++ {
-			w.enter(content(w.value(mark)))
-		}
-		err := w.message(f.message, first)
-		w.spans = w.spans[:first]
-		return err
+		return w.message(f.message, protoPlace{from, to})
 	case from == to:
 		return w.scalar(f, nil)
 	}
@@ -179,10 +182,7 @@ func (w *protoWalk) array(f *protoField, from, to int) error {
 		number, wire, b := w.value(mark)
 		switch {
 		case f.message != nil:
-			first := len(w.spans)
-			w.enter(content(number, wire, b))
-			err := w.message(f.message, first)
-			if w.spans = w.spans[:first]; err != nil {
+			if err := w.message(f.message, protoPlace{mark, mark + 1}); err != nil {
 				return err
 			}
 			w.out = append(w.out, ',')
@@ -232,31 +232,32 @@ func (w *protoWalk) entry(value *protoField, at uint32) error {
 	if value.message == nil {
 		return w.scalar(value, w.last(value, at))
 	}
-	first := len(w.spans)
-	w.parts(at, func(number protowire.Number, wire protowire.Type, b []byte) {
+	first := len(w.marks)
+	w.parts(at, func(number protowire.Number, wire protowire.Type, tag, _ []byte) {
 		if number == 2 && wire == value.wire {
-			w.enter(content(number, wire, b))
+			w.marks = append(w.marks, w.place(tag))
 		}
 	})
-	err := w.message(value.message, first)
-	w.spans = w.spans[:first]
+	err := w.message(value.message, protoPlace{first, len(w.marks)})
+	w.marks = w.marks[:first]
 	return err
 }
 
 // parts calls yield with the fields of the entry of a map whose tag is at a place.
-func (w *protoWalk) parts(at uint32, yield func(number protowire.Number, wire protowire.Type, b []byte)) {
+func (w *protoWalk) parts(at uint32, yield func(number protowire.Number, wire protowire.Type, tag, b []byte)) {
 	number, wire, n := protowire.ConsumeTag(w.in[at:])
 	for b := content(number, wire, w.in[int(at)+n:]); len(b) > 0; {
 		number, wire, n := protowire.ConsumeTag(b)
+		tag := b
 		b = b[n:]
-		yield(number, wire, b)
+		yield(number, wire, tag, b)
 		b = b[protowire.ConsumeFieldValue(number, wire, b):]
 	}
 }
 
 // last returns the last key or value in an entry of a map; nil: it has none.
 func (w *protoWalk) last(f *protoField, at uint32) (found []byte) {
-	w.parts(at, func(number protowire.Number, wire protowire.Type, b []byte) {
+	w.parts(at, func(number protowire.Number, wire protowire.Type, _, b []byte) {
 		if number == f.Number() && wire == f.wire {
 			found = b
 		}
