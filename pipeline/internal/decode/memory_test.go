@@ -10,6 +10,7 @@ import (
 	"runtime/metrics"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -198,10 +199,11 @@ func TestMemory(t *testing.T) {
 		for _, c := range bodies {
 			var err error
 			d := New(Config{Encoding: c.encoding, Compression: c.compression, MaxSize: limit})
+			began := time.Now()
 			peak, total := memoryOf(func() { _, err = d.Event(context.Background(), &sluice.Event{Body: c.body}) })
 			allowed := uint64(times*(len(c.body)+limit) + constant)
-			t.Logf("%s, %s: %d bytes, peak %.1f MiB, %.2f of what is allowed, %.1f MiB in all: %.150v", format, c.name, len(c.body),
-				float64(peak)/(1<<20), float64(peak)/float64(allowed), float64(total)/(1<<20), err)
+			t.Logf("%s, %s: %d bytes, peak %.1f MiB, %.2f of what is allowed, %.1f MiB in all, %v: %.150v", format, c.name, len(c.body),
+				float64(peak)/(1<<20), float64(peak)/float64(allowed), float64(total)/(1<<20), time.Since(began).Round(time.Millisecond), err)
 			if (err != nil) != c.refused {
 				t.Errorf("%s, %s: %v", format, c.name, err)
 			}
