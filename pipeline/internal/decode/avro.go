@@ -12,7 +12,7 @@ import (
 
 // AvroSchema is a schema of Avro, with which the values of logical types are read as JSON has them.
 type AvroSchema struct {
-	schema *avro.Schema
+	schema *avro.Schema // nil of one that has been resolved
 	of     *avroType
 	step   *avroStep
 }
@@ -23,12 +23,16 @@ func ParseAvro(text string) (*AvroSchema, error) {
 	if err != nil {
 		return nil, oneLine(err, "avro: ")
 	}
-	return newAvroSchema(schema), nil
+	return newAvroSchema(schema, true)
 }
 
-func newAvroSchema(schema *avro.Schema) *AvroSchema {
-	of := typesOf(schema)
-	return &AvroSchema{schema, of, newAvroPlan().of(of)}
+// newAvroSchema returns a schema; see [typesOf].
+func newAvroSchema(schema *avro.Schema, fallbacks bool) (*AvroSchema, error) {
+	of, err := typesOf(schema, fallbacks)
+	if err != nil {
+		return nil, err
+	}
+	return &AvroSchema{schema, of, newAvroPlan().of(of)}, nil
 }
 
 // Avro returns the encoding of bodies that are a record of the schema, in Avro's binary encoding
@@ -66,7 +70,7 @@ func misfit(err error) error {
 // resolve returns a schema that reads what was written with writer. nil stands for writer itself.
 func (s *AvroSchema) resolve(writer *AvroSchema) (*AvroSchema, error) {
 	if s == nil {
-		return writer, nil
+		return &AvroSchema{step: writer.step}, nil // which is kept; the rest may be large
 	}
 	if _, err := avro.Resolve(writer.schema, s.schema); err != nil {
 		return nil, noResolution(oneLine(err, "avro: "))
@@ -78,7 +82,7 @@ func (s *AvroSchema) resolve(writer *AvroSchema) (*AvroSchema, error) {
 	if err != nil {
 		return nil, noResolution(oneLine(err, ""))
 	}
-	return &AvroSchema{s.schema, s.of, step}, nil
+	return &AvroSchema{step: step}, nil
 }
 
 func noResolution(err error) error {

@@ -72,18 +72,24 @@ type avroField struct {
 
 // avroTree makes types of a schema that the library has parsed and checked.
 type avroTree struct {
-	nodes map[string]*avro.SchemaNode // the definitions of the names
-	types map[string]*avroType
+	nodes     map[string]*avro.SchemaNode // the definitions of the names
+	types     map[string]*avroType
+	fallbacks bool   // default values are needed
+	undefined string // a name that has no definition
 }
 
-// typesOf returns the type of a schema.
-func typesOf(schema *avro.Schema) *avroType {
+// typesOf returns the type of a schema. Only of one that reads what others have written, default values
+// are needed.
+func typesOf(schema *avro.Schema, fallbacks bool) (*avroType, error) {
 	root := schema.Root()
-	t := avroTree{map[string]*avro.SchemaNode{}, map[string]*avroType{}}
+	t := avroTree{nodes: map[string]*avro.SchemaNode{}, types: map[string]*avroType{}, fallbacks: fallbacks}
 	t.define(root)
 	found := t.of(root, "")
+	if t.undefined != "" {
+		return nil, fmt.Errorf("the type %.100q is not defined", t.undefined)
+	}
 	findNoBytes(found, map[*avroType]bool{})
-	return found
+	return found, nil
 }
 
 // define notes the names that a schema defines.
@@ -167,6 +173,10 @@ func (t *avroTree) named(full string) *avroType {
 		return known
 	}
 	n := t.nodes[full]
+	if n == nil { // the library has found it, or it would have refused the schema
+		t.undefined = full
+		return &avroType{}
+	}
 	out := &avroType{kind: avroKinds[n.Type], name: full, logical: n.LogicalType, scale: n.Scale, size: n.Size,
 		symbols: n.Symbols, otherwise: n.EnumDefault, hasOther: n.HasEnumDefault}
 	t.types[full] = out
@@ -184,7 +194,7 @@ func (t *avroTree) named(full string) *avroType {
 	}
 	for _, field := range n.Fields {
 		made := avroField{name: field.Name, aliases: field.Aliases, of: t.of(&field.Type, namespace)}
-		if field.HasDefault {
+		if field.HasDefault && t.fallbacks {
 			made.fallback = sync.OnceValues(func() ([]byte, error) { return t.fallback(field, namespace) })
 		}
 		out.fields = append(out.fields, made)
