@@ -210,8 +210,8 @@ func FuzzAvro(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { (bothAvro{schema, library}).fuzz(t, body) })
 }
 
-// FuzzAvroSchemas: any body of a generated schema, and of one that reads it, becomes what the library makes
-// of it.
+// FuzzAvroSchemas: any body of a generated schema, and of one that reads it, becomes what the
+// library makes of it.
 func FuzzAvroSchemas(f *testing.F) {
 	for seed := range uint64(50) {
 		g := &avroMade{Rand: rand.New(rand.NewPCG(seed, 1))}

@@ -56,15 +56,16 @@ func (b bothAvro) resolve(t *testing.T, writer bothAvro) (bothAvro, bool) {
 	return bothAvro{ours, library}, err == nil
 }
 
-// fuzz compares what any body becomes, if it is not too large: the library may take all memory then.
+// fuzz compares what any body becomes, if it is not too large: the library may take all memory
+// then.
 func (b bothAvro) fuzz(t *testing.T, body []byte) {
 	if _, fits := decodeWithin(t, Avro(b.ours), body); fits {
 		b.check(t, body)
 	}
 }
 
-// decodeWithin decodes a body with a small limit, and checks what that allocates. It reports whether the
-// limit is kept.
+// decodeWithin decodes a body with a small limit, and checks what that allocates. It reports
+// whether the limit is kept.
 func decodeWithin(t *testing.T, e Encoding, body []byte) ([]byte, bool) {
 	t.Helper()
 	const limit = 64 << 10

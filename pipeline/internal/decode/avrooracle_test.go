@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/avro"
 )
 
-// librarySchema is a schema as the library decodes it, into values that become JSON afterwards: what
-// the decoder of this package is compared with.
+// librarySchema is a schema as the library decodes it, into values that become JSON afterwards:
+// what the decoder of this package is compared with.
 type librarySchema struct{ schema *avro.Schema }
 
 func libraryAvro(text string) (*librarySchema, error) {
@@ -138,8 +138,8 @@ func libraryObject(out []byte, members map[string]any) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// libraryLogicalTypes make JSON's values of logical types: times and dates as ISO 8601 has them, decimals with
-// all digits of their scale.
+// libraryLogicalTypes make JSON's values of logical types: times and dates as ISO 8601 has them,
+// decimals with all digits of their scale.
 var libraryLogicalTypes = []avro.SchemaOpt{
 	libraryLogical("date", func(v any, _ *avro.SchemaNode) (any, error) {
 		return libraryFormatTime(time.Unix(24*60*60*libraryWhole(v), 0), time.DateOnly)

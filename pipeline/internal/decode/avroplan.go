@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// avroStep says how a value in a body becomes JSON. The steps of a schema are those of its types, or
-// of the types that it was written with beside those that it is read with. They form a cycle if a
-// type refers to itself.
+// avroStep says how a value in a body becomes JSON. The steps of a schema are those of its types,
+// or of the types that it was written with beside those that it is read with. They form a cycle if
+// a type refers to itself.
 type avroStep struct {
 	read  avroKind // how the body has it
 	write avroKind // what it becomes; another one if the reader's type is a wider one
@@ -22,8 +22,8 @@ type avroStep struct {
 	noBytes  bool         // the items of an array take no bytes
 	branches []*avroStep  // of a union
 	fields   []avroMember // of a record, in the order of the body
-	// order are the fields that are written, sorted by name, as indexes among them; nil: they are in
-	// this order.
+	// order are the fields that are written, sorted by name, as indexes among them; nil: they are
+	// in this order.
 	order []int
 }
 

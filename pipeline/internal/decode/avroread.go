@@ -60,8 +60,8 @@ func (w *avroWalk) index(kind avroKind, count int) (int, error) {
 	return int(n), err
 }
 
-// block reads how many values follow in an array or map, 0 at its end, and how many bytes they have,
-// 0 if the body does not say that.
+// block reads how many values follow in an array or map, 0 at its end, and how many bytes they
+// have, 0 if the body does not say that.
 func (w *avroWalk) block(kind avroKind) (count, size int64, err error) {
 	count, err = w.whole(avroLong)
 	switch {
@@ -74,8 +74,8 @@ func (w *avroWalk) block(kind avroKind) (count, size int64, err error) {
 	return -count, size, err
 }
 
-// skip reads a value of a field that the reader does not have. What it does is bounded by the bytes of
-// the value: types without bytes are not looked at.
+// skip reads a value of a field that the reader does not have. What it does is bounded by the bytes
+// of the value: types without bytes are not looked at.
 func (w *avroWalk) skip(t *avroType) error {
 	if t.noBytes {
 		return nil

@@ -54,8 +54,9 @@ var promotions = map[avroKind][]avroKind{
 	avroBytes:  {avroString},
 }
 
-// matching returns the branch of the reader's union that reads what was written as writer: one of the
-// same kind and name, else one whose short name is the same, else the first one that is a wider type.
+// matching returns the branch of the reader's union that reads what was written as writer: one of
+// the same kind and name, else one whose short name is the same, else the first one that is a wider
+// type.
 func matching(branches []*avroType, writer *avroType) *avroType {
 	for _, matches := range []func(*avroType) bool{
 		func(b *avroType) bool {
@@ -91,7 +92,8 @@ func (p *avroPlan) resolveBranches(s *avroStep, reader, writer *avroType) error 
 	return nil
 }
 
-// resolveFields adds the fields of the writer's record to a step, and those that have a default value.
+// resolveFields adds the fields of the writer's record to a step, and those that have a default
+// value.
 func (p *avroPlan) resolveFields(s *avroStep, reader, writer *avroType) error {
 	found := make([]bool, len(reader.fields))
 	for _, written := range writer.fields {

@@ -78,8 +78,8 @@ type avroTree struct {
 	undefined string // a name that has no definition
 }
 
-// typesOf returns the type of a schema. Only of one that reads what others have written, default values
-// are needed.
+// typesOf returns the type of a schema. Only of one that reads what others have written, default
+// values are needed.
 func typesOf(schema *avro.Schema, fallbacks bool) (*avroType, error) {
 	root := schema.Root()
 	t := avroTree{nodes: map[string]*avro.SchemaNode{}, types: map[string]*avroType{}, fallbacks: fallbacks}
@@ -202,8 +202,8 @@ func (t *avroTree) named(full string) *avroType {
 	return out
 }
 
-// annotate gives the type of a field the logical type that is written beside it: to the first branch
-// of a union that is not null. The annotation of the type itself counts more.
+// annotate gives the type of a field the logical type that is written beside it: to the first
+// branch of a union that is not null. The annotation of the type itself counts more.
 func annotate(field *avro.SchemaField) {
 	logical, _ := field.Props["logicalType"].(string)
 	target := &field.Type
@@ -227,8 +227,8 @@ func annotate(field *avro.SchemaField) {
 	}
 }
 
-// fallback returns the default value of a field as JSON. The library decodes it: what a schema has is
-// as large as the schema.
+// fallback returns the default value of a field as JSON. The library decodes it: what a schema has
+// is as large as the schema.
 func (t *avroTree) fallback(field avro.SchemaField, namespace string) ([]byte, error) {
 	record := avro.SchemaNode{Type: "record", Name: "holder", Namespace: namespace}
 	for t.nodes[fullName(&record)] != nil {

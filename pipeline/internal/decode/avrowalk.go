@@ -20,8 +20,8 @@ const (
 	maxNoBytes = 4096
 )
 
-// avroWalk makes JSON of a body while it reads it: it takes memory for what it has written, and never
-// for what a body announces.
+// avroWalk makes JSON of a body while it reads it: it takes memory for what it has written, and
+// never for what a body announces.
 type avroWalk struct {
 	jsonWriter
 	in      []byte
@@ -41,7 +41,7 @@ var avroWalks = sync.Pool{New: func() any { return new(avroWalk) }}
 
 // decode returns the value in body as JSON of at most limit bytes.
 func (s *avroStep) decode(body []byte, limit int) ([]byte, error) {
-	if len(body) > math.MaxUint32 || limit > math.MaxInt32 {
+	if len(body) > math.MaxInt32 || limit > math.MaxInt32 {
 		return nil, fmt.Errorf("it has %d bytes, more than are supported", len(body))
 	}
 	w := avroWalks.Get().(*avroWalk)
@@ -65,7 +65,7 @@ func (s *avroStep) decode(body []byte, limit int) ([]byte, error) {
 	case noTexts && bytes.IndexByte(out, noText) >= 0:
 		return nil, errors.New("a text is not UTF-8")
 	}
-	return out, nil
+	return fitted(out), nil
 }
 
 // misfitError says in which field a body does not fit its schema.
@@ -77,7 +77,8 @@ type misfitError struct {
 func (e *misfitError) Error() string {
 	path := []byte("field ")
 	for i, name := range slices.Backward(e.fields) {
-		if path = append(path, name...); len(path) > 300 { // the error is shortened to less
+		if path = append(path, name...); len(path) > 100 { // so that the cause is not cut off
+			path = append(bytes.ToValidUTF8(path[:100], nil), "…"...)
 			break
 		}
 		if i > 0 {
@@ -314,8 +315,8 @@ func (w *avroWalk) field(f *avroMember) error {
 	return nil
 }
 
-// object reads a map. Its entries are sorted by name afterwards; of those with the same name the last
-// one counts.
+// object reads a map. Its entries are sorted by name afterwards; of those with the same name the
+// last one counts.
 func (w *avroWalk) object(s *avroStep) error {
 	w.out = append(w.out, '{')
 	first, sorted := len(w.entries), true
@@ -362,12 +363,12 @@ func (w *avroWalk) object(s *avroStep) error {
 	return w.end(empty, '}')
 }
 
-// fewEntries is how many entries of a map are always kept until it ends. Of more of them, those that
-// came again are removed before: a body may have the same one millions of times.
+// fewEntries is how many entries of a map are always kept until it ends. Of more of them, those
+// that came again are removed before: a body may have the same one millions of times.
 const fewEntries = 4096
 
-// sort sorts the entries of a map from first on, which are at the end of the output, and removes those
-// that came again.
+// sort sorts the entries of a map from first on, which are at the end of the output, and removes
+// those that came again.
 func (w *avroWalk) sort(first int) {
 	entries := w.entries[first:]
 	start := entries[0].start

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,15 @@ type jsonWriter struct {
 	limit     int
 	hasNoText bool
 	plain     bool // only what JSON requires is escaped in texts
+}
+
+// fitted returns what was written, without memory that it does not need: it is kept until its event is
+// handled.
+func fitted(out []byte) []byte {
+	if cap(out) > 2*len(out)+1024 {
+		return bytes.Clone(out)
+	}
+	return out
 }
 
 // value appends a value. Bytes become base64, and numbers that are none the texts NaN, Infinity and
@@ -94,8 +104,8 @@ func (w *jsonWriter) base64(b []byte) error {
 	return w.room()
 }
 
-// noText stands for a text that is not UTF-8 until it is known that it is not replaced: an entry of a
-// map may come again. JSON does not have this byte.
+// noText stands for a text that is not UTF-8 until it is known that it is not replaced: an entry of
+// a map may come again. JSON does not have this byte.
 const noText = 0xff
 
 // text appends a text.

@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// memoryOf returns the largest memory that live objects had while f ran, and what it allocated in all.
+// memoryOf returns the largest memory that live objects had while f ran, and what it allocated in
+// all.
 func memoryOf(f func()) (peak, total uint64) {
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // so that garbage hardly counts
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/allocs:bytes"}}

@@ -61,8 +61,9 @@ func (e protobufEncoding) json(_ context.Context, body []byte, _ string, limit i
 // maxMessageDepth is how deep messages may nest, as in Protobuf's implementations in C++ and Java.
 const maxMessageDepth = 100
 
-// decode returns the message in body as JSON of at most limit bytes, as protojson has it, with fields
-// that have their default value: none may be missing because its value is 0, or it would be for columns.
+// decode returns the message in body as JSON of at most limit bytes, as protojson has it, with
+// fields that have their default value: none may be missing because its value is 0, or it would be
+// for columns.
 func (s *ProtoSchema) decode(descriptor protoreflect.MessageDescriptor, body []byte, limit int) ([]byte, error) {
 	if len(body) > math.MaxInt32 {
 		return nil, fmt.Errorf("it has %d bytes, more than are supported", len(body))
@@ -88,7 +89,7 @@ func (s *ProtoSchema) decode(descriptor protoreflect.MessageDescriptor, body []b
 	case err != nil:
 		return nil, fmt.Errorf("the message %s has no JSON: %w", m.name, oneLine(err, ""))
 	}
-	return out, nil
+	return fitted(out), nil
 }
 
 // message returns the message that a path of indexes leads to: into the file, and then into messages. The

@@ -14,8 +14,8 @@ var (
 	errMessages = fmt.Errorf("messages nest deeper than %d levels", maxMessageDepth)
 )
 
-// check reports whether bytes are a message, whatever becomes of its fields. A field that the message
-// does not have, or whose value is of another wire type, is skipped.
+// check reports whether bytes are a message, whatever becomes of its fields. A field that the
+// message does not have, or whose value is of another wire type, is skipped.
 func (m *protoMessage) check(b []byte, depth int) error {
 	switch {
 	case depth > maxMessageDepth:

@@ -248,8 +248,8 @@ func TestProtobufAsLibrary(t *testing.T) {
 	}
 }
 
-// TestProtobufKeyTwice: an entry of a map has its key again, with another wire type, which is skipped.
-// Protobuf's own implementation panics.
+// TestProtobufKeyTwice: an entry of a map has its key again, with another wire type, which is
+// skipped. Protobuf's own implementation panics.
 func TestProtobufKeyTwice(t *testing.T) {
 	entry := field(field(nil, 1, "a"), 1, 7)
 	out, err := allEncoding(t).json(t.Context(), field(nil, 35, entry), "", 10000)

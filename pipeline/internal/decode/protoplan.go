@@ -204,8 +204,8 @@ func knownOf(d protoreflect.MessageDescriptor) knownMessage {
 	return knownNone
 }
 
-// fits reports whether a message has the fields that one of Protobuf's own has: a schema may declare
-// another one with its name.
+// fits reports whether a message has the fields that one of Protobuf's own has: a schema may
+// declare another one with its name.
 func (k knownMessage) fits(fields protoreflect.FieldDescriptors) bool {
 	is := func(number protowire.Number, list bool, kinds ...protoreflect.Kind) bool {
 		f := fields.ByNumber(number)

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// protoWalk makes JSON of a body that has been checked, while it reads it: it takes memory for what it
-// has written, and four bytes for each field that the body has.
+// protoWalk makes JSON of a body that has been checked, while it reads it: it takes memory for what
+// it has written, and four bytes for each field that the body has.
 type protoWalk struct {
 	jsonWriter
 	schema *ProtoSchema
@@ -24,8 +24,8 @@ type protoWalk struct {
 	anys   int      // how many google.protobuf.Any are around the value
 }
 
-// protoPlace says where a message is in the body: in the fields that the marks from the first one to
-// before the last one are of, which are merged.
+// protoPlace says where a message is in the body: in the fields that the marks from the first one
+// to before the last one are of, which are merged.
 type protoPlace struct{ from, to int }
 
 // wholeBody is where the message is that is not in another one.
