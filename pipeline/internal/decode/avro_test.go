@@ -160,6 +160,34 @@ func TestAvroBounds(t *testing.T) {
 	}
 }
 
+// TestAvroItemsWithoutBytes: an array may have 4,096 items that take no bytes, whether it is read or
+// skipped.
+func TestAvroItemsWithoutBytes(t *testing.T) {
+	const written = `{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"array","items":"null"}},{"name":"b","type":"int"}]}`
+	reads := mustAvro(t, written)
+	skips, err := mustAvro(t, `{"type":"record","name":"r","fields":[{"name":"b","type":"int"}]}`).resolve(reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []*AvroSchema{reads, skips} {
+		for body, ok := range map[string]bool{
+			long(4096) + long(0) + long(1):             true,
+			long(4095) + long(1) + long(0) + long(1):   true,
+			long(4097) + long(0) + long(1):             false,
+			long(4095) + long(2) + long(0) + long(1):   false,
+			long(-4097) + long(0) + long(0) + long(1):  false,
+			long(math.MaxInt64) + long(0) + long(1):    false,
+			long(1) + long(math.MaxInt64) + long(1):    false,
+			long(math.MinInt64) + long(0) + long(1):    false,
+			long(-4096) + long(0) + long(0) + long(-5): true,
+		} {
+			if out, err := schema.decode([]byte(body), 1<<20); (err == nil) != ok {
+				t.Errorf("%q: %.50s, %v", body, out, err)
+			}
+		}
+	}
+}
+
 // TestAvroResolution: what one schema has written is read as another one has it.
 func TestAvroResolution(t *testing.T) {
 	record := func(fields string) *AvroSchema {

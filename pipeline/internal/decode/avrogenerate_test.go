@@ -227,6 +227,9 @@ func (g *avroMade) reader(t *madeType, made map[*madeType]*madeType) *madeType {
 	}
 	if t.name != "" && g.oneIn(4) {
 		out.name, out.aliases = g.name("t"), []string{t.full()}
+		if g.oneIn(2) { // an alias without a namespace stands for names in any
+			out.namespace, out.aliases = "other", []string{t.name}
+		}
 	}
 	if g.oneIn(6) && t.kind != "null" {
 		return &madeType{kind: "union", branches: []*madeType{g.leaf("null"), &out}}

@@ -389,9 +389,6 @@ func (w *protoWalk) enum(f *protoField, b []byte) error {
 		w.out = strconv.AppendInt(w.out, int64(number), 10)
 		return w.room()
 	}
-	if len(value.Name()) > w.limit-len(w.out) {
-		return errTooLarge
-	}
 	w.out = append(append(append(w.out, '"'), value.Name()...), '"')
 	return w.room()
 }
