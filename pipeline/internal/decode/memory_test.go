@@ -198,15 +198,19 @@ func TestMemory(t *testing.T) {
 	)
 	for format, bodies := range map[string][]worstBody{"avro": worstAvro(t), "protobuf": worstProtobuf(t), "compressed": worstCompressed(t)} {
 		for _, c := range bodies {
+			var out *sluice.Event
 			var err error
 			d := New(Config{Encoding: c.encoding, Compression: c.compression, MaxSize: limit})
 			began := time.Now()
-			peak, total := memoryOf(func() { _, err = d.Event(context.Background(), &sluice.Event{Body: c.body}) })
+			peak, total := memoryOf(func() { out, err = d.Event(context.Background(), &sluice.Event{Body: c.body}) })
 			allowed := uint64(times*(len(c.body)+limit) + constant)
 			t.Logf("%s, %s: %d bytes, peak %.1f MiB, %.2f of what is allowed, %.1f MiB in all, %v: %.150v", format, c.name, len(c.body),
 				float64(peak)/(1<<20), float64(peak)/float64(allowed), float64(total)/(1<<20), time.Since(began).Round(time.Millisecond), err)
 			if (err != nil) != c.refused {
 				t.Errorf("%s, %s: %v", format, c.name, err)
+			}
+			if err == nil && c.encoding != nil && cap(out.Body) > 2*len(out.Body)+2048 {
+				t.Errorf("%s, %s: %d bytes of JSON keep %d", format, c.name, len(out.Body), cap(out.Body))
 			}
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("%s, %s: it takes %v", format, c.name, took)
