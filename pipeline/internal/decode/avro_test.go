@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -159,6 +160,34 @@ func TestAvroBounds(t *testing.T) {
 	}
 }
 
+// TestAvroItemsWithoutBytes: an array may have 4,096 items that take no bytes, whether it is read or
+// skipped.
+func TestAvroItemsWithoutBytes(t *testing.T) {
+	const written = `{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"array","items":"null"}},{"name":"b","type":"int"}]}`
+	reads := mustAvro(t, written)
+	skips, err := mustAvro(t, `{"type":"record","name":"r","fields":[{"name":"b","type":"int"}]}`).resolve(reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []*AvroSchema{reads, skips} {
+		for body, ok := range map[string]bool{
+			long(4096) + long(0) + long(1):             true,
+			long(4095) + long(1) + long(0) + long(1):   true,
+			long(4097) + long(0) + long(1):             false,
+			long(4095) + long(2) + long(0) + long(1):   false,
+			long(-4097) + long(0) + long(0) + long(1):  false,
+			long(math.MaxInt64) + long(0) + long(1):    false,
+			long(1) + long(math.MaxInt64) + long(1):    false,
+			long(math.MinInt64) + long(0) + long(1):    false,
+			long(-4096) + long(0) + long(0) + long(-5): true,
+		} {
+			if out, err := schema.decode([]byte(body), 1<<20); (err == nil) != ok {
+				t.Errorf("%q: %.50s, %v", body, out, err)
+			}
+		}
+	}
+}
+
 // TestAvroResolution: what one schema has written is read as another one has it.
 func TestAvroResolution(t *testing.T) {
 	record := func(fields string) *AvroSchema {
@@ -202,5 +231,45 @@ func FuzzAvro(f *testing.F) {
 	schema := mustAvro(f, everything)
 	f.Add([]byte(long(1) + long(2) + "\x00\x00\x80\x3f" + "\x00\x00\x00\x00\x00\x00\xf0\x3f" + textOf("s") + textOf("b") + long(0) + long(1) + long(1) + "\x01" + long(0) + long(0) +
 		long(1) + long(20484) + long(1769848200500) + long(5) + textOf("\x04\xd2") + "ab" + strings.Repeat("u", 16) + strings.Repeat("\x01", 12)))
-	f.Fuzz(func(t *testing.T, body []byte) { checkJSON(t, Avro(schema), body) })
+	library, err := libraryAvro(everything)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) { (bothAvro{schema, library}).fuzz(t, body) })
+}
+
+// FuzzAvroSchemas: any body of a generated schema, and of one that reads it, becomes what the
+// library makes of it.
+func FuzzAvroSchemas(f *testing.F) {
+	for seed := range uint64(50) {
+		g := &avroMade{Rand: rand.New(rand.NewPCG(seed, 1))}
+		f.Add(seed, g.body(nil, g.aType(4), 0))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, body []byte) {
+		g := &avroMade{Rand: rand.New(rand.NewPCG(seed, 1))}
+		made := g.aType(4)
+		writer, ok := parseBoth(t, made.text())
+		if !ok {
+			return
+		}
+		writer.fuzz(t, body)
+		reader, ok := parseBoth(t, g.reader(made, map[*madeType]*madeType{}).text())
+		if !ok {
+			return
+		}
+		if resolved, ok := reader.resolve(t, writer); ok {
+			resolved.fuzz(t, body)
+		}
+	})
+}
+
+// FuzzAvroText: no text of a schema fails otherwise than with an error.
+func FuzzAvroText(f *testing.F) {
+	f.Add(everything, []byte("\x02"))
+	f.Add(`{"type":"record","name":"n.r","fields":[{"name":"a","type":["null","n.r",{"type":"fixed","name":".f","size":0}],"logicalType":"decimal","precision":3}]}`, []byte("\x02"))
+	f.Fuzz(func(t *testing.T, text string, body []byte) {
+		if both, ok := parseBoth(t, text); ok {
+			both.fuzz(t, body)
+		}
+	})
 }

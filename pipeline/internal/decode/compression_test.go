@@ -3,6 +3,7 @@ package decode
 import (
 	"bytes"
 	"compress/gzip"
+	"runtime/metrics"
 	"strings"
 	"testing"
 
@@ -135,8 +136,15 @@ func FuzzDecompress(f *testing.F) {
 	const limit = 4096
 	decoders := []*Decoder{New(Config{Compression: Gzip, MaxSize: limit}), New(Config{Compression: Zstd, MaxSize: limit})}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 		for _, d := range decoders {
+			metrics.Read(sample)
+			before := sample[0].Value.Uint64()
 			out, err := d.Event(t.Context(), &sluice.Event{Body: body})
+			metrics.Read(sample)
+			if took := sample[0].Value.Uint64() - before; took > 4*leastWindow+8<<20 { // the window, and the decoder itself
+				t.Errorf("a body of %d bytes takes %d bytes", len(body), took)
+			}
 			if err == nil && len(out.Body) > limit {
 				t.Errorf("%d bytes", len(out.Body))
 			}

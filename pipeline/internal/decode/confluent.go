@@ -127,6 +127,9 @@ func (c confluent) addReferences(ctx context.Context, r *registered, s *confluen
 			return err
 		}
 		r.references = append(r.references, reference{ref.Name, *found.Schema})
+		if r.size() > maxSchemaSize {
+			return fmt.Errorf("its schema and those that it refers to have more than %d bytes", maxSchemaSize)
+		}
 	}
 	return nil
 }

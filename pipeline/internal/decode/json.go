@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,19 @@ type number string
 
 // jsonWriter writes a decoded value as JSON.
 type jsonWriter struct {
-	out   []byte
-	limit int
+	out       []byte
+	limit     int
+	hasNoText bool
+	plain     bool // only what JSON requires is escaped in texts
+}
+
+// fitted returns what was written, without memory that it does not need: it is kept until its event is
+// handled.
+func fitted(out []byte) []byte {
+	if cap(out) > 2*len(out)+1024 {
+		return bytes.Clone(out)
+	}
+	return out
 }
 
 // value appends a value. Bytes become base64, and numbers that are none the texts NaN, Infinity and
@@ -47,11 +59,9 @@ func (w *jsonWriter) value(v any) error {
 		}
 		w.out = append(w.out, v.FloatString(digits)...)
 	case string:
-		if err := w.text(v); err != nil {
-			return err
-		}
+		return w.text([]byte(v))
 	case []byte:
-		w.out = append(base64.StdEncoding.AppendEncode(append(w.out, '"'), v), '"')
+		return w.base64(v)
 	case []any:
 		return w.array(v)
 	case map[string]any:
@@ -64,10 +74,13 @@ func (w *jsonWriter) value(v any) error {
 
 func (w *jsonWriter) room() error {
 	if len(w.out) > w.limit {
-		return tooLarge(w.limit)
+		return errTooLarge
 	}
 	return nil
 }
+
+// errTooLarge stands for the error of [tooLarge].
+var errTooLarge = errors.New("it is too large")
 
 func (w *jsonWriter) float(f float64, bits int) {
 	switch {
@@ -82,20 +95,75 @@ func (w *jsonWriter) float(f float64, bits int) {
 	}
 }
 
-func (w *jsonWriter) text(s string) error {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			if !utf8.ValidString(s) {
-				return errors.New("a text is not UTF-8")
-			}
-			quoted, err := json.Marshal(s)
-			w.out = append(w.out, quoted...)
-			return err
+// base64 appends bytes.
+func (w *jsonWriter) base64(b []byte) error {
+	if base64.StdEncoding.EncodedLen(len(b)) > w.limit-len(w.out) { // before it takes memory
+		return errTooLarge
+	}
+	w.out = append(base64.StdEncoding.AppendEncode(append(w.out, '"'), b), '"')
+	return w.room()
+}
+
+// noText stands for a text that is not UTF-8 until it is known that it is not replaced: an entry of
+// a map may come again. JSON does not have this byte.
+const noText = 0xff
+
+// text appends a text.
+func (w *jsonWriter) text(s []byte) error {
+	if len(s) > w.limit-len(w.out) { // before it takes memory
+		return errTooLarge
+	}
+	for _, c := range s {
+		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return w.escaped(s)
 		}
 	}
 	w.out = append(append(append(w.out, '"'), s...), '"')
-	return nil
+	return w.room()
 }
+
+// escaped appends a text as encoding/json has it.
+func (w *jsonWriter) escaped(s []byte) error {
+	if !utf8.Valid(s) {
+		w.out, w.hasNoText = append(w.out, noText), true
+		return w.room()
+	}
+	w.out = append(w.out, '"')
+	done := 0
+	for i := 0; i < len(s); {
+		var escape string
+		size := 1
+		if c := s[i]; c < utf8.RuneSelf {
+			if escape = escapes[c]; w.plain && c > ' ' && c != '"' && c != '\\' {
+				escape = ""
+			}
+		} else if !w.plain {
+			var r rune
+			if r, size = utf8.DecodeRune(s[i:]); r == '\u2028' || r == '\u2029' { // which JavaScript does not have in texts
+				escape = `\u202` + string('0'+r&0xf)
+			}
+		}
+		if escape != "" {
+			if w.out = append(append(w.out, s[done:i]...), escape...); len(w.out) > w.limit {
+				return errTooLarge
+			}
+			done = i + size
+		}
+		i += size
+	}
+	w.out = append(append(w.out, s[done:]...), '"')
+	return w.room()
+}
+
+// escapes are those of ASCII.
+var escapes = func() (all [utf8.RuneSelf]string) {
+	for c := range all {
+		if quoted, _ := json.Marshal(string(rune(c))); len(quoted) > len(`"x"`) {
+			all[c] = string(quoted[1 : len(quoted)-1])
+		}
+	}
+	return all
+}()
 
 func (w *jsonWriter) array(list []any) error {
 	w.out = append(w.out, '[')
@@ -117,7 +185,7 @@ func (w *jsonWriter) object(members map[string]any) error {
 		if i > 0 {
 			w.out = append(w.out, ',')
 		}
-		if err := w.text(name); err != nil {
+		if err := w.text([]byte(name)); err != nil {
 			return err
 		}
 		w.out = append(w.out, ':')

@@ -3,10 +3,9 @@ package decode
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -17,7 +16,10 @@ type ProtoSchema struct {
 	files *protoregistry.Files
 	main  protoreflect.FileDescriptor // whose messages a header counts; nil for a descriptor set
 	types *dynamicpb.Types
-	sizes sync.Map // from protoreflect.FullName to int: see defaultsOf
+
+	mu         sync.Mutex
+	plans      map[protoreflect.FullName]*protoMessage
+	extensions map[protoreflect.FullName][]protoreflect.FieldDescriptor // by what they extend
 }
 
 // Messages returns the names of the messages that are not within others.
@@ -59,74 +61,35 @@ func (e protobufEncoding) json(_ context.Context, body []byte, _ string, limit i
 // maxMessageDepth is how deep messages may nest, as in Protobuf's implementations in C++ and Java.
 const maxMessageDepth = 100
 
-// decode returns the message in body as JSON, as protojson has it, with fields that have their
-// default value.
+// decode returns the message in body as JSON of at most limit bytes, as protojson has it, with
+// fields that have their default value: none may be missing because its value is 0, or it would be
+// for columns.
 func (s *ProtoSchema) decode(descriptor protoreflect.MessageDescriptor, body []byte, limit int) ([]byte, error) {
-	m := dynamicpb.NewMessage(descriptor)
-	read := proto.UnmarshalOptions{DiscardUnknown: true, Resolver: s.types, RecursionLimit: maxMessageDepth}
-	if err := read.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("it is not a message %s: %w", descriptor.FullName(), oneLine(err, "proto: "))
+	if len(body) > math.MaxInt32 {
+		return nil, fmt.Errorf("it has %d bytes, more than are supported", len(body))
 	}
-	if room := limit; !s.fits(m, &room) {
-		return nil, tooLarge(limit)
+	m := s.plan(descriptor)
+	if err := m.check(body, 1); err != nil {
+		return nil, fmt.Errorf("it is not a message %s: %w", m.name, oneLine(err, ""))
 	}
-	// No field may be missing in JSON because its value is 0: it would be for columns too.
-	write := protojson.MarshalOptions{EmitDefaultValues: true, Resolver: s.types}
-	out, err := write.Marshal(m)
+	w := protoWalks.Get().(*protoWalk)
+	w.jsonWriter = jsonWriter{limit: limit, plain: true, out: make([]byte, 0, min(limit, 2*len(body)+64))}
+	w.schema, w.in, w.whole, w.anys = s, body[:len(body):len(body)], true, 0
+	w.marks = w.marks[:0]
+	err := w.message(m, wholeBody)
+	out := w.out
+	w.schema, w.in, w.out = nil, nil, nil
+	const most = 64 << 10 // what is kept for the next body
+	if cap(w.marks) <= most/4 {
+		protoWalks.Put(w)
+	}
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("the message %s has no JSON: %w", descriptor.FullName(), oneLine(err, "proto: "))
-	case len(out) > limit:
+	case err == errTooLarge:
 		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, fmt.Errorf("the message %s has no JSON: %w", m.name, oneLine(err, ""))
 	}
-	return out, nil
-}
-
-// fits reports whether the names of the fields of a message, and of the messages in it, have room in JSON.
-// Two bytes may be a message with hundreds of fields that all have their default value.
-func (s *ProtoSchema) fits(m protoreflect.Message, room *int) bool {
-	if *room -= s.defaultsOf(m.Descriptor()); *room < 0 {
-		return false
-	}
-	ok := true
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.IsMap():
-			if field.MapValue().Message() != nil {
-				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					ok = s.fits(v.Message(), room)
-					return ok
-				})
-			}
-		case field.Message() == nil:
-		case field.IsList():
-			for i := range v.List().Len() {
-				if ok = s.fits(v.List().Get(i).Message(), room); !ok {
-					break
-				}
-			}
-		default:
-			ok = s.fits(v.Message(), room)
-		}
-		return ok
-	})
-	return ok
-}
-
-// defaultsOf returns how many bytes of JSON the fields of a message take at least that are written
-// although they are not set.
-func (s *ProtoSchema) defaultsOf(descriptor protoreflect.MessageDescriptor) int {
-	if known, ok := s.sizes.Load(descriptor.FullName()); ok {
-		return known.(int)
-	}
-	size := len("{}")
-	for i := range descriptor.Fields().Len() {
-		if field := descriptor.Fields().Get(i); !field.HasPresence() {
-			size += len(field.JSONName()) + len(`"":0,`)
-		}
-	}
-	s.sizes.Store(descriptor.FullName(), size)
-	return size
+	return fitted(out), nil
 }
 
 // message returns the message that a path of indexes leads to: into the file, and then into messages. The

@@ -34,6 +34,15 @@ type registered struct {
 	references []reference
 }
 
+// size returns how many bytes a schema has, with those that it refers to.
+func (r *registered) size() int {
+	size := len(r.text)
+	for _, ref := range r.references {
+		size += len(ref.text)
+	}
+	return size
+}
+
 type reference struct {
 	name string // as the schema that needs it calls it
 	text string

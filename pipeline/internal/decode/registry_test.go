@@ -372,6 +372,38 @@ func TestReferenceBounds(t *testing.T) {
 	}
 }
 
+// TestReferenceSize: what a schema refers to counts as a part of it.
+func TestReferenceSize(t *testing.T) {
+	f := newFakeRegistry(t, (*httptest.Server).Start)
+	f.schemas["/schemas/ids/257"] = confluentAnswer(kindAvro, `"int"`, "0", "1", "2", "3", "4")
+	for i := range 5 {
+		f.schemas[fmt.Sprintf("/subjects/%d/versions/%d", i, i+1)] = confluentAnswer(kindAvro, `"int"`+strings.Repeat(" ", 1<<20))
+	}
+	_, err := New(Config{Encoding: AvroFrom(NewConfluent(f.URL, ConfluentConfig{}), nil)}).Event(t.Context(), framed(1, ""))
+	if err == nil || errors.Is(err, sluice.ErrOutage) || !strings.Contains(err.Error(), "its schema and those that it refers to have more than 4194304 bytes") {
+		t.Errorf("got %v", err)
+	}
+	if n := f.requests.Load(); n != 5 { // the schema, and as many as have room
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestSchemaTexts: the texts of the schemas that are kept are bounded together.
+func TestSchemaTexts(t *testing.T) {
+	encoding := AvroFrom(fixed{&registered{kind: kindAvro, text: `"int"` + strings.Repeat(" ", 1<<20)}}, nil).(*avroFrom)
+	for i := range 40 {
+		if _, err := encoding.schemas.get(t.Context(), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		if encoding.schemas.kept[fmt.Sprint(i)] == nil {
+			t.Fatal("the schema that was loaded is not kept")
+		}
+	}
+	if kept, texts := len(encoding.schemas.kept), encoding.schemas.texts; kept != 15 || texts != 15*(1<<20+5) {
+		t.Errorf("%d schemas of %d bytes are kept", kept, texts)
+	}
+}
+
 func TestRegistryURL(t *testing.T) {
 	for text, ok := range map[string]bool{"https://r.example.com": true, "http://localhost:8081/path/": true, "r.example.com": false, "ftp://r": false, "https://u:p@r": false, "https://r?x=y": false, "https://r#x": false} {
 		if err := CheckRegistryURL(text); (err == nil) != ok {

@@ -53,7 +53,7 @@ func (r *registered) avro() (*AvroSchema, error) {
 	if err != nil {
 		return nil, oneLine(err, "avro: ")
 	}
-	return &AvroSchema{schema}, nil
+	return newAvroSchema(schema, false)
 }
 
 // ProtobufFrom returns the encoding of bodies in Protobuf that name their schema, which is in a registry,
@@ -118,8 +118,9 @@ func (e jsonFrom) json(_ context.Context, body []byte, contentType string, limit
 
 // Limits of the schemas of a registry that are kept.
 const (
-	maxSchemas  = 1000
-	forgetAfter = 10 * time.Second // the answer that a schema does not exist
+	maxSchemas     = 1000
+	maxSchemaTexts = 16 << 20         // their texts, which are much smaller than what is made of them
+	forgetAfter    = 10 * time.Second // the answer that a schema does not exist
 )
 
 // schemas keeps the schemas of a registry that were needed, compiled. A schema with an id never changes.
@@ -129,8 +130,9 @@ type schemas[T any] struct {
 	kind     schemaKind
 	compile  func(*registered) (T, error)
 
-	mu   sync.Mutex
-	kept map[string]*kept[T]
+	mu    sync.Mutex
+	kept  map[string]*kept[T]
+	texts int // bytes of their texts
 }
 
 // kept is a schema, or why it cannot be used.
@@ -139,6 +141,7 @@ type kept[T any] struct {
 	value T
 	err   error
 	until time.Time // when it is forgotten; zero: never
+	text  int       // how many bytes its text has
 }
 
 func newSchemas[T any](r Registry, kind schemaKind, compile func(*registered) (T, error)) *schemas[T] {
@@ -151,6 +154,9 @@ func (s *schemas[T]) get(ctx context.Context, id string) (T, error) {
 	k := s.kept[id]
 	if k == nil || k.expired() {
 		k = &kept[T]{ready: make(chan struct{})}
+		if s.kept[id] != nil {
+			s.forget(id)
+		}
 		s.makeRoom()
 		s.kept[id] = k
 		s.mu.Unlock()
@@ -182,8 +188,33 @@ func (s *schemas[T]) makeRoom() {
 		return
 	}
 	for id := range s.kept {
-		delete(s.kept, id)
+		s.forget(id)
 		return
+	}
+}
+
+// forget forgets a schema. The caller holds mu.
+func (s *schemas[T]) forget(id string) {
+	s.texts -= s.kept[id].text
+	delete(s.kept, id)
+}
+
+// charge notes the size of a schema, and forgets others if they are too large together.
+func (s *schemas[T]) charge(id string, k *kept[T], found *registered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept[id] != k { // it has been forgotten
+		return
+	}
+	k.text = found.size()
+	s.texts += k.text
+	for other := range s.kept {
+		if s.texts <= maxSchemaTexts {
+			return
+		}
+		if other != id {
+			s.forget(other)
+		}
 	}
 }
 
@@ -197,6 +228,7 @@ func (s *schemas[T]) load(ctx context.Context, id string, k *kept[T]) {
 	case found.kind != s.kind:
 		k.err = fmt.Errorf("its schema %s is not of the kind %s, but %.40s", id, s.kind, found.kind)
 	default:
+		s.charge(id, k, found)
 		if k.value, err = s.compile(found); err != nil {
 			k.err = fmt.Errorf("its schema %s: %w", id, err)
 		}
@@ -208,7 +240,7 @@ func (s *schemas[T]) load(ctx context.Context, id string, k *kept[T]) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.kept[id] == k {
-			delete(s.kept, id)
+			s.forget(id)
 		}
 	}
 }
