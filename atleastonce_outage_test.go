@@ -285,8 +285,8 @@ func TestStreamRejectsAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A sink that rejects some records without a look at its store does not end an outage: the others are
-// still tried by one at a time, or few.
+// A sink that rejects some records without a look at its store does not end an outage: the others
+// are still tried by one at a time, or few.
 func TestStreamOutageBesideRejections(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		t := s.t

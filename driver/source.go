@@ -80,22 +80,22 @@ type Source interface {
 	// is after every event whose sender had its answer before. The epoch is as in Open, because a
 	// seek may have to read.
 	Seek(ctx context.Context, partition string, start Start, epoch int64) (Position, error)
-	// Open opens a reader of the events after a position. The epoch is the lease's, or [NoEpoch]. A log with owner
-	// levels disconnects readers of a lower or the same epoch, and refuses this one with a
-	// [*StolenError] while a reader of a higher epoch is connected. This protects nothing by itself:
-	// it compares connected readers only. The error is an [ErrPastEnd] if the position is after the
-	// newest event. If events between the position and the oldest event are gone, it is a
-	// [*RetentionError], in a topic that is Sparse also if it is unknown whether there were any. It is
-	// a [*TruncatedError] if the position's offset shows that the log lost the event of the position
-	// and took its number back; a log that can lose events compares the offset in every Open. A log may
-	// notice each of these late: then the reader's first Read returns the error.
+	// Open opens a reader of the events after a position. The epoch is the lease's, or [NoEpoch]. A
+	// log with owner levels disconnects readers of a lower or the same epoch, and refuses this one
+	// with a [*StolenError] while a reader of a higher epoch is connected. This protects nothing by
+	// itself: it compares connected readers only. The error is an [ErrPastEnd] if the position is
+	// after the newest event. If events between the position and the oldest event are gone, it is a
+	// [*RetentionError], in a topic that is Sparse also if it is unknown whether there were any. It
+	// is a [*TruncatedError] if the position's offset shows that the log lost the event of the
+	// position and took its number back; a log that can lose events compares the offset in every
+	// Open. A log may notice each of these late: then the reader's first Read returns the error.
 	Open(ctx context.Context, partition string, after Position, epoch int64) (Reader, error)
 }
 
 // NoEpoch, passed to [Source].Seek or Open for an epoch, asks for a reader without one, which
-// disconnects no other reader. Where a log has owner levels, it is refused with a [*StolenError] while
-// a reader with an epoch is connected, and disconnected by the next such reader. It is for tools that
-// only look: they must not end a consumer's link.
+// disconnects no other reader. Where a log has owner levels, it is refused with a [*StolenError]
+// while a reader with an epoch is connected, and disconnected by the next such reader. It is for
+// tools that only look: they must not end a consumer's link.
 const NoEpoch int64 = -1
 
 // BoundsBudget is implemented by a [Source] whose log limits how often it is asked, as a namespace of

@@ -132,8 +132,8 @@ var ErrLeasesMissing = errors.New("the container of the leases does not exist: r
 // ErrDatabaseMissing is the error of [Pipeline.OpenExisting] if the database does not exist.
 var ErrDatabaseMissing = errors.New("the database does not exist: run the pipeline first, or correct the name")
 
-// OpenLog opens the log alone: the parts have no stores. It is for tools that change nothing where there
-// is no database yet.
+// OpenLog opens the log alone: the parts have no stores. It is for tools that change nothing where
+// there is no database yet.
 func (p *Pipeline) OpenLog(ctx context.Context) (*Parts, error) {
 	source, err := p.source.open("")
 	if err != nil {

@@ -104,10 +104,10 @@ func (d *Dashboard) secured(next http.Handler) http.Handler {
 	})
 }
 
-// enforcesHTTPS reports whether browsers are told to use only HTTPS for the host of a request (HSTS).
-// They then do so for all ports of the host, for a year. So this is not for a host that may serve
-// something else: for a public name of Config.Hosts, or for a name with a given certificate at
-// the port of HTTPS, but for no other port and not for this machine.
+// enforcesHTTPS reports whether browsers are told to use only HTTPS for the host of a request
+// (HSTS). They then do so for all ports of the host, for a year. So this is not for a host that may
+// serve something else: for a public name of Config.Hosts, or for a name with a given certificate
+// at the port of HTTPS, but for no other port and not for this machine.
 func (d *Dashboard) enforcesHTTPS(r *http.Request) bool {
 	if len(d.cfg.Hosts) > 0 {
 		return true

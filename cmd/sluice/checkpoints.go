@@ -193,8 +193,8 @@ sent a message twice, once before START and once after it, both can take effect.
 	return cmd
 }
 
-// afterOthers adds to an error that n checkpoints are set already: results of a command that fails are not
-// all printed.
+// afterOthers adds to an error that n checkpoints are set already: results of a command that fails
+// are not all printed.
 func afterOthers(err error, n int) error {
 	if n == 0 {
 		return err

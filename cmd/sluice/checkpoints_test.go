@@ -143,8 +143,8 @@ func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
 	})
 }
 
-// At-least-once delivery does not read the events of dead letters again: the command marks them for a
-// retry, so that every event after the new position is written.
+// At-least-once delivery does not read the events of dead letters again: the command marks them for
+// a retry, so that every event after the new position is written.
 func TestCheckpointsSetBackRetriesDeadLetters(t *testing.T) {
 	t.Parallel()
 	w := cosmosServers(t, 0, 1)

@@ -73,7 +73,8 @@ always only marked: this command cannot apply them, the program does.
 				if len(letters) == 0 {
 					return results.Marked(a.out, r.json, 0, at)
 				}
-				// Before anything is marked: if the target cannot be opened, no dead letter changes.
+				// Before anything is marked: if the target cannot be opened, no dead letter
+				// changes.
 				if d.Redrive, err = a.redriver(ctx, p, parts); err != nil {
 					return err
 				}

@@ -176,8 +176,9 @@ func TestMoreThanTheCredit(t *testing.T) {
 	})
 }
 
-// Transfers that do not make up messages end the connection: those that begin another message before
-// one is complete, whose parts must not be joined, and those without payload that do not end.
+// Transfers that do not make up messages end the connection: those that begin another message
+// before one is complete, whose parts must not be joined, and those without payload that do not
+// end.
 func TestTransfersThatAreNoMessages(t *testing.T) {
 	const link = "link"
 	first, empty := &transfer{hasID: true, more: true}, &transfer{more: true}

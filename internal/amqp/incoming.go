@@ -42,9 +42,9 @@ type Delivery struct {
 }
 
 // maxEmptyTransfers is how many transfers of one message may have no payload and be followed by
-// others. They carry nothing, so that no size limits them, and a peer could send them without end: it
-// would keep a processor busy, and the link would wait for its message for ever. A peer needs none of
-// them; a few may come of how it cuts messages.
+// others. They carry nothing, so that no size limits them, and a peer could send them without end:
+// it would keep a processor busy, and the link would wait for its message for ever. A peer needs
+// none of them; a few may come of how it cuts messages.
 const maxEmptyTransfers = 100
 
 // add notes a transfer of the delivery, and checks that it is one: it must not begin another one

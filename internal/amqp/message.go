@@ -27,8 +27,8 @@ func NextSection(b []byte) (s Section, rest []byte, err error) {
 	}
 	d.skipOf(code)
 	if d.tooDeep {
-		// No decoding error: it is well-formed, and Azure's clients would connect again and repeat it
-		// until their time is up.
+		// No decoding error: it is well-formed, and Azure's clients would connect again and repeat
+		// it until their time is up.
 		d.err.Condition = CondNotAllowed
 	}
 	if d.err != nil {

@@ -11,15 +11,15 @@ const (
 	// maxFrame is the largest frame that is accepted, in bytes. Azure and its clients put what they
 	// write at a time into a frame, which is far less.
 	maxFrame = 16 << 20
-	// maxEmpty is how many frames without payload may follow each other. They carry nothing of AMQP:
-	// a peer that sends them without end would only cost processor time.
+	// maxEmpty is how many frames without payload may follow each other. They carry nothing of
+	// AMQP: a peer that sends them without end would only cost processor time.
 	maxEmpty = 100
 )
 
-// LimitFrames returns what r reads, the frames of a WebSocket (RFC 6455, section 5.2). It fails at a
-// frame that declares more bytes than any peer sends, and at too many without payload.
-// github.com/coder/websocket limits only what it has read: a frame of 2^62 bytes looks to it like one
-// whose rest has not come yet, until a deadline passes.
+// LimitFrames returns what r reads, the frames of a WebSocket (RFC 6455, section 5.2). It fails at
+// a frame that declares more bytes than any peer sends, and at too many without payload.
+// github.com/coder/websocket limits only what it has read: a frame of 2^62 bytes looks to it like
+// one whose rest has not come yet, until a deadline passes.
 func LimitFrames(r io.Reader) io.Reader { return &frameLimit{r: r} }
 
 type frameLimit struct {

@@ -359,8 +359,8 @@ func TestPingAfterWriteDeadline(t *testing.T) {
 	})
 }
 
-// A frame that declares 2^62 bytes, and frames without payload that do not end, are refused at once,
-// though no deadline is set.
+// A frame that declares 2^62 bytes, and frames without payload that do not end, are refused at
+// once, though no deadline is set.
 func TestRefusedFrames(t *testing.T) {
 	huge := binary.BigEndian.AppendUint64([]byte{final | opBinary, masked | 127}, 1<<62)
 	for want, sent := range map[string][]byte{

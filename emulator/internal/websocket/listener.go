@@ -87,7 +87,8 @@ func (c *conn) open() error {
 	if err != nil {
 		return err
 	}
-	ws.SetReadLimit(-1) // messages are read as a stream, which the protocol above bounds; Hijack limits frames
+	// Messages are read as a stream, which the protocol above bounds. Hijack limits the frames.
+	ws.SetReadLimit(-1)
 	c.ws = ws
 	return nil
 }

@@ -106,8 +106,8 @@ func (t *Table) planned(ctx context.Context, partition string, to aim, force boo
 
 // quietSource is a source whose seeks end no other reader's link. A partition without a lease may
 // have a reader all the same: one whose lease has expired while its store does not answer, another
-// event processor, or an owner since a moment ago. So links have no epoch, and where the log refuses
-// one, or the owner is known, the partition's bounds are used instead.
+// event processor, or an owner since a moment ago. So links have no epoch, and where the log
+// refuses one, or the owner is known, the partition's bounds are used instead.
 type quietSource struct {
 	driver.Source
 	owner string // empty if none is known
@@ -177,8 +177,8 @@ func (t *Table) move(ctx context.Context, partition string, to aim, force bool, 
 	return m, nil
 }
 
-// retry marks dead letters. At-least-once delivery passes over their events when it reads them again,
-// because after a restart they count as done.
+// retry marks dead letters. At-least-once delivery passes over their events when it reads them
+// again, because after a restart they count as done.
 func (t *Table) retry(ctx context.Context, letters []int64) error {
 	for ids := range slices.Chunk(letters, markPage) {
 		if _, err := t.DeadLetters.Redrive(ctx, t.Group, sluice.DeadLetterFilter{IDs: ids}, time.Time{}); err != nil {
@@ -257,8 +257,8 @@ func (t *Table) holder(ctx context.Context, partition string) (driver.LeaseInfo,
 	return driver.LeaseInfo{}, nil
 }
 
-// plan finds the position that a checkpoint moves to, the consequences, and the IDs of the dead letters
-// in [Move].DeadLetters.
+// plan finds the position that a checkpoint moves to, the consequences, and the IDs of the dead
+// letters in [Move].DeadLetters.
 func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (m Move, letters []int64, err error) {
 	m = Move{Partition: s.partition, AtLeastOnce: t.AtLeastOnce, InBatches: t.InBatches, From: s.progress.Position, Begun: s.progress.Position != driver.Unset}
 	if s.holder.Live() {
@@ -314,8 +314,8 @@ const (
 	markPage = 500
 )
 
-// lettersBetween returns the IDs of the dead letters of the partition's events between two, and how many
-// others are discarded.
+// lettersBetween returns the IDs of the dead letters of the partition's events between two, and how
+// many others are discarded.
 func (t *Table) lettersBetween(ctx context.Context, s state, first, last int64) (ids []int64, discarded int64, err error) {
 	filter := sluice.DeadLetterFilter{Partition: s.partition, FirstSequence: &first, LastSequence: &last, Limit: listPage}
 	for {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// NoLeases, NoCheckpoints and NoDeadLetters are stores in which nothing is stored, for a dry run before
-// there is a database. Only what a dry run asks is implemented.
+// NoLeases, NoCheckpoints and NoDeadLetters are stores in which nothing is stored, for a dry run
+// before there is a database. Only what a dry run asks is implemented.
 type (
 	NoLeases      struct{ driver.LeaseStore }
 	NoCheckpoints struct{ Store }

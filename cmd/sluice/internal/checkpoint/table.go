@@ -27,8 +27,8 @@ type Table struct {
 	Checkpoints Store
 	DeadLetters driver.DeadLetterStore
 	// AtLeastOnce says that the delivery is [sluice.AtLeastOnce], which passes over events that are
-	// dead letters, InBatches that it is [sluice.Batches], which handles them again and leaves their
-	// dead letters as they are.
+	// dead letters, InBatches that it is [sluice.Batches], which handles them again and leaves
+	// their dead letters as they are.
 	AtLeastOnce, InBatches bool
 	// ManyReaders says that a reader of the log ends no other reader's link.
 	ManyReaders bool

@@ -120,8 +120,8 @@ type move struct {
 	From      *int64 `json:"from"` // null if there was no checkpoint
 	To        int64  `json:"to"`
 	Repeated  int64  `json:"repeated"`
-	// DeadLetters are events between to and from that are dead letters. Under at-least-once delivery they
-	// are retried and not among the repeated ones.
+	// DeadLetters are events between to and from that are dead letters. Under at-least-once
+	// delivery they are retried and not among the repeated ones.
 	DeadLetters int64  `json:"dead_letters"`
 	Discarded   int64  `json:"discarded"`
 	Skipped     int64  `json:"skipped"`
