@@ -13,7 +13,7 @@ import (
 // AvroSchema is a schema of Avro, with which the values of logical types are read as JSON has them.
 type AvroSchema struct {
 	schema *avro.Schema // nil of one that has been resolved
-	of     *avroType
+	typ    *avroType
 	step   *avroStep
 }
 
@@ -28,11 +28,11 @@ func ParseAvro(text string) (*AvroSchema, error) {
 
 // newAvroSchema returns a schema; see [typesOf].
 func newAvroSchema(schema *avro.Schema, fallbacks bool) (*AvroSchema, error) {
-	of, err := typesOf(schema, fallbacks)
+	typ, err := typesOf(schema, fallbacks)
 	if err != nil {
 		return nil, err
 	}
-	return &AvroSchema{schema, of, newAvroPlan().of(of)}, nil
+	return &AvroSchema{schema, typ, newAvroPlan().stepOf(typ)}, nil
 }
 
 // Avro returns the encoding of bodies that are a record of the schema, in Avro's binary encoding
@@ -78,7 +78,7 @@ func (s *AvroSchema) resolve(writer *AvroSchema) (*AvroSchema, error) {
 	if bytes.Equal(writer.schema.Canonical(), s.schema.Canonical()) { // but for annotations
 		return s, nil
 	}
-	step, err := newAvroPlan().resolve(s.of, writer.of)
+	step, err := newAvroPlan().resolve(s.typ, writer.typ)
 	if err != nil {
 		return nil, noResolution(oneLine(err, ""))
 	}

@@ -34,7 +34,7 @@ type madeType struct {
 type madeField struct {
 	name    string
 	aliases []string
-	of      *madeType
+	typ     *madeType
 	beside  bool // its logical type is written beside its type
 	value   any  // its default, if hasDefault
 	has     bool
@@ -72,7 +72,7 @@ func (g *avroMade) aType(depth int) *madeType {
 	case "record":
 		g.define(t)
 		for range g.IntN(6) {
-			t.fields = append(t.fields, madeField{name: g.name("f"), of: g.aType(depth - 1), beside: g.oneIn(4)})
+			t.fields = append(t.fields, madeField{name: g.name("f"), typ: g.aType(depth - 1), beside: g.oneIn(4)})
 		}
 	case "union":
 		g.unite(t, depth)
@@ -171,9 +171,9 @@ func (t *madeType) schema(seen map[*madeType]bool, annotated bool) any {
 		fields := []any{}
 		for _, f := range t.fields {
 			field := map[string]any{"name": f.name, "aliases": append([]string{}, f.aliases...)}
-			beside := f.beside && f.of.logical != "" && !seen[f.of]
-			if field["type"] = f.of.schema(seen, !beside); beside {
-				field["logicalType"], field["precision"], field["scale"] = f.of.logical, f.of.precision, f.of.scale
+			beside := f.beside && f.typ.logical != "" && !seen[f.typ]
+			if field["type"] = f.typ.schema(seen, !beside); beside {
+				field["logicalType"], field["precision"], field["scale"] = f.typ.logical, f.typ.precision, f.typ.scale
 			}
 			if f.has {
 				field["default"] = f.value
@@ -248,12 +248,12 @@ func (g *avroMade) readFields(out, t *madeType, made map[*madeType]*madeType) {
 		if g.oneIn(4) {
 			f.name, f.aliases = g.name("f"), []string{f.name}
 		}
-		f.of = g.reader(f.of, made)
+		f.typ = g.reader(f.typ, made)
 		out.fields = append(out.fields, f)
 	}
 	for range g.IntN(3) {
-		f := madeField{name: g.name("f"), of: g.aType(1), has: true}
-		f.value = g.fallback(f.of, 0)
+		f := madeField{name: g.name("f"), typ: g.aType(1), has: true}
+		f.value = g.fallback(f.typ, 0)
 		out.fields = append(out.fields, f)
 	}
 }
@@ -298,7 +298,7 @@ func (g *avroMade) fallback(t *madeType, depth int) any {
 		return value
 	}
 	for _, f := range t.fields {
-		value[f.name] = g.fallback(f.of, depth+1)
+		value[f.name] = g.fallback(f.typ, depth+1)
 	}
 	return value
 }
@@ -364,7 +364,7 @@ func (g *avroMade) body(out []byte, t *madeType, depth int) []byte {
 		return g.body(binary.AppendVarint(out, int64(i)), t.branches[i], depth+1)
 	case "record":
 		for _, f := range t.fields {
-			out = g.body(out, f.of, depth+1)
+			out = g.body(out, f.typ, depth+1)
 		}
 	}
 	return out

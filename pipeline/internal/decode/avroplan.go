@@ -47,8 +47,8 @@ func newAvroPlan() *avroPlan {
 	return &avroPlan{map[*avroType]*avroStep{}, map[[2]*avroType]*avroStep{}}
 }
 
-// of returns the step of a type that is read as it was written.
-func (p *avroPlan) of(t *avroType) *avroStep {
+// stepOf returns the step of a type that is read as it was written.
+func (p *avroPlan) stepOf(t *avroType) *avroStep {
 	if known := p.direct[t]; known != nil {
 		return known
 	}
@@ -60,14 +60,14 @@ func (p *avroPlan) of(t *avroType) *avroStep {
 			s.symbols = append(s.symbols, quoted(symbol))
 		}
 	case avroArray, avroMap:
-		s.item, s.noBytes = p.of(t.item), t.item.noBytes
+		s.item, s.noBytes = p.stepOf(t.item), t.item.noBytes
 	case avroUnion:
 		for _, branch := range t.branches {
-			s.branches = append(s.branches, p.of(branch))
+			s.branches = append(s.branches, p.stepOf(branch))
 		}
 	case avroRecord:
 		for _, field := range t.fields {
-			s.fields = append(s.fields, avroMember{name: field.name, key: quoted(field.name) + ":", step: p.of(field.of)})
+			s.fields = append(s.fields, avroMember{name: field.name, key: quoted(field.name) + ":", step: p.stepOf(field.typ)})
 		}
 		s.sort()
 	}

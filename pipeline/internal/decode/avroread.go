@@ -118,7 +118,7 @@ func (w *avroWalk) skipMade(t *avroType) error {
 		return w.skip(t.branches[n])
 	case avroRecord:
 		for i := range t.fields {
-			if err := w.skip(t.fields[i].of); err != nil {
+			if err := w.skip(t.fields[i].typ); err != nil {
 				return err
 			}
 		}

@@ -102,13 +102,13 @@ func (p *avroPlan) resolveFields(s *avroStep, reader, writer *avroType) error {
 			i = slices.IndexFunc(reader.fields, func(f avroField) bool { return slices.Contains(f.aliases, written.name) })
 		}
 		if i < 0 {
-			if !written.of.noBytes {
-				s.fields = append(s.fields, avroMember{name: written.name, skip: written.of})
+			if !written.typ.noBytes {
+				s.fields = append(s.fields, avroMember{name: written.name, skip: written.typ})
 			}
 			continue
 		}
 		found[i] = true
-		step, err := p.resolve(reader.fields[i].of, written.of)
+		step, err := p.resolve(reader.fields[i].typ, written.typ)
 		if err != nil {
 			return err
 		}

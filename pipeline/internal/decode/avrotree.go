@@ -66,7 +66,7 @@ type avroType struct {
 type avroField struct {
 	name     string
 	aliases  []string
-	of       *avroType
+	typ      *avroType
 	fallback func() ([]byte, error) // its default value as JSON; nil: it has none
 }
 
@@ -84,7 +84,7 @@ func typesOf(schema *avro.Schema, fallbacks bool) (*avroType, error) {
 	root := schema.Root()
 	t := avroTree{nodes: map[string]*avro.SchemaNode{}, types: map[string]*avroType{}, fallbacks: fallbacks}
 	t.define(root)
-	found := t.of(root, "")
+	found := t.typeOf(root, "")
 	if t.undefined != "" {
 		return nil, fmt.Errorf("the type %.100q is not defined", t.undefined)
 	}
@@ -137,8 +137,8 @@ func namespaceOf(name string) string { return name[:max(0, strings.LastIndexByte
 // shortName returns a full name without its namespace.
 func shortName(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// of returns the type of a node within a namespace.
-func (t *avroTree) of(n *avro.SchemaNode, namespace string) *avroType {
+// typeOf returns the type of a node within a namespace.
+func (t *avroTree) typeOf(n *avro.SchemaNode, namespace string) *avroType {
 	kind, known := avroKinds[n.Type]
 	if !known {
 		return t.named(t.resolve(n.Type, namespace))
@@ -148,12 +148,12 @@ func (t *avroTree) of(n *avro.SchemaNode, namespace string) *avroType {
 	case avroFixed, avroEnum, avroRecord:
 		return t.named(fullName(n))
 	case avroArray:
-		out.item = t.of(n.Items, namespace)
+		out.item = t.typeOf(n.Items, namespace)
 	case avroMap:
-		out.item = t.of(n.Values, namespace)
+		out.item = t.typeOf(n.Values, namespace)
 	case avroUnion:
 		for i := range n.Branches {
-			out.branches = append(out.branches, t.of(&n.Branches[i], namespace))
+			out.branches = append(out.branches, t.typeOf(&n.Branches[i], namespace))
 		}
 	}
 	return out
@@ -193,7 +193,7 @@ func (t *avroTree) named(full string) *avroType {
 		out.aliases = append(out.aliases, alias)
 	}
 	for _, field := range n.Fields {
-		made := avroField{name: field.Name, aliases: field.Aliases, of: t.of(&field.Type, namespace)}
+		made := avroField{name: field.Name, aliases: field.Aliases, typ: t.typeOf(&field.Type, namespace)}
 		if field.HasDefault && t.fallbacks {
 			made.fallback = sync.OnceValues(func() ([]byte, error) { return t.fallback(field, namespace) })
 		}
@@ -265,7 +265,7 @@ func findNoBytes(t *avroType, seen map[*avroType]bool) bool {
 	seen[t] = true
 	noBytes := t.kind == avroNull || t.kind == avroFixed && t.size == 0 || t.kind == avroRecord
 	for _, field := range t.fields {
-		noBytes = findNoBytes(field.of, seen) && noBytes
+		noBytes = findNoBytes(field.typ, seen) && noBytes
 	}
 	for _, branch := range t.branches {
 		findNoBytes(branch, seen)

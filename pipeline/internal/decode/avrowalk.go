@@ -88,11 +88,11 @@ func (e *misfitError) Error() string {
 	return string(path) + ": " + e.err.Error()
 }
 
-// within returns an error of the value of a field.
-func within(field string, err error) error {
-	switch of := err.(type) {
+// inField returns an error of the value of a field.
+func inField(field string, err error) error {
+	switch known := err.(type) {
 	case *misfitError:
-		of.fields = append(of.fields, field)
+		known.fields = append(known.fields, field)
 		return err
 	default:
 		if err == errTooLarge {
@@ -271,7 +271,7 @@ func (w *avroWalk) record(s *avroStep) error {
 		field := &s.fields[i]
 		if field.skip != nil {
 			if err := w.skip(field.skip); err != nil {
-				return within(field.name, err)
+				return inField(field.name, err)
 			}
 			continue
 		}
@@ -282,7 +282,7 @@ func (w *avroWalk) record(s *avroStep) error {
 		}
 		w.out = append(w.out, field.key...)
 		if err := w.field(field); err != nil {
-			return within(field.name, err)
+			return inField(field.name, err)
 		}
 		w.out = append(w.out, ',')
 		if s.order != nil {

@@ -221,3 +221,15 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryOfSmallLimit: zstd needs its window, whatever max_size is.
+func TestMemoryOfSmallLimit(t *testing.T) {
+	for _, c := range worstCompressed(t) {
+		d := New(Config{Compression: c.compression, MaxSize: 1000})
+		peak, _ := memoryOf(func() { d.Event(context.Background(), &sluice.Event{Body: c.body}) })
+		t.Logf("%s: peak %.1f MiB", c.name, float64(peak)/(1<<20))
+		if peak > 32<<20 {
+			t.Errorf("%s: a body of %d bytes takes %d bytes", c.name, len(c.body), peak)
+		}
+	}
+}
