@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
 // memoryOf returns the largest memory that live objects had while f ran, and what it allocated in
@@ -191,6 +192,7 @@ func worstCompressed(t testing.TB) []worstBody {
 
 // TestMemory: what a body takes is bounded by its size and max_size while it is decoded.
 func TestMemory(t *testing.T) {
+	need.RealTime(t)
 	const (
 		limit    = DefaultMaxSize
 		times    = 4       // of the body and max_size
@@ -224,6 +226,7 @@ func TestMemory(t *testing.T) {
 
 // TestMemoryOfSmallLimit: zstd needs its window, whatever max_size is.
 func TestMemoryOfSmallLimit(t *testing.T) {
+	need.RealTime(t)
 	for _, c := range worstCompressed(t) {
 		d := New(Config{Compression: c.compression, MaxSize: 1000})
 		peak, _ := memoryOf(func() { d.Event(context.Background(), &sluice.Event{Body: c.body}) })
