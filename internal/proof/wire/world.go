@@ -52,6 +52,7 @@ type world struct {
 	store   sluicetest.Store
 
 	mu       sync.Mutex
+	links    uint64 // that were made
 	lies     lies
 	told     map[string]int
 	sent     map[string][]string  // bodies by partition, in order
@@ -80,7 +81,8 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	w.network.dishonest = func(l *link) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		l.protocol, l.lies, l.rand = w.broker.protocol(), theme, rand.New(rand.NewPCG(seed, w.rand.Uint64()))
+		w.links++
+		l.protocol, l.lies, l.rand = w.broker.protocol(), theme, rand.New(rand.NewPCG(seed, w.links))
 		l.told = func(lie string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
