@@ -34,7 +34,8 @@ func (p *progress) note(o *Observation, moved bool) {
 	case KindParked, KindRedriven:
 		moved = true
 	case KindRetried, KindRedriveFailed, KindFailed:
-		p.failure.Store(&o.Err)
+		err := o.Err // o stays where it is
+		p.failure.Store(&err)
 	case KindStopped:
 		p.halt.Store(&halt{p.count()})
 	}
