@@ -253,7 +253,8 @@ func (a *assignment) observe(o Observation) {
 	}
 	switch o.Kind {
 	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled, KindCopyFailed:
-		a.queueHook("error", func() error { return hook(a.work, a.lease, o.Err) })
+		err := o.Err // o stays where it is
+		a.queueHook("error", func() error { return hook(a.work, a.lease, err) })
 	}
 }
 

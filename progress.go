@@ -34,7 +34,7 @@ func (p *progress) note(o *Observation, moved bool) {
 	case KindParked, KindRedriven:
 		moved = true
 	case KindRetried, KindRedriveFailed, KindFailed:
-		err := o.Err // o stays where it is
+		err := o.Err
 		p.failure.Store(&err)
 	case KindStopped:
 		p.halt.Store(&halt{p.count()})
