@@ -95,6 +95,8 @@ type Totals struct {
 	Retries     int64 // attempts that failed and were repeated
 
 	Partitions int   // held now
+	Halted     int   // of those, until an operator acts
+	Stalled    int   // of those that are not halted
 	Lag        int64 // -1 if it is not known of any
 
 	// These are of the delivery at least once only.
@@ -357,6 +359,12 @@ func (t *Tracker) totals() Totals {
 			continue
 		}
 		c.Partitions++
+		switch {
+		case p.Stopped != nil:
+			c.Halted++
+		case p.Stall.Stalled():
+			c.Stalled++
+		}
 		c.InFlight += p.InFlight
 		if p.Lag >= 0 {
 			c.Lag = max(c.Lag, 0) + p.Lag

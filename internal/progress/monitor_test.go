@@ -210,6 +210,34 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Partitions that do not move are counted in each line, until they move.
+func TestLinesOfPartitionsThatDoNotMove(t *testing.T) {
+	m := New(slog.New(slog.DiscardHandler))
+	s := &show{}
+	line := func(o sluice.Observation) (string, string) {
+		m.Observe(o)
+		s.take(m, time.Unix(1e9, 0))
+		attributes := ""
+		for _, a := range s.attributes(time.Second) {
+			attributes += " " + a.String()
+		}
+		return s.line(time.Second), attributes
+	}
+	for _, p := range []string{"0", "1", "2"} {
+		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: p})
+	}
+	m.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: sluice.ErrRetention})
+	m.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "0", Err: sluice.ErrRetention})
+	text, attributes := line(sluice.Observation{Kind: sluice.KindStalled, Partition: "1", Err: sluice.ErrRetention})
+	if !strings.Contains(text, "lag ?  1 halted  1 stalled  ") || !strings.Contains(attributes, " halted=1 stalled=1") {
+		t.Errorf("got %q, %q", text, attributes)
+	}
+	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0"})
+	if text, attributes := line(sluice.Observation{Kind: sluice.KindResumed, Partition: "1"}); strings.Contains(text+attributes, "halted") || strings.Contains(text+attributes, "stalled") {
+		t.Errorf("got %q, %q", text, attributes)
+	}
+}
+
 func TestManyPartitions(t *testing.T) {
 	log, text := recorder()
 	m := New(log)

@@ -117,12 +117,19 @@ func (s *show) take(m *Monitor, now time.Time) {
 // average is what a record has cost.
 func (s *show) average() float64 { return s.Cost / float64(max(s.Written, 1)) }
 
-// behind is the lag in words.
+// behind is the lag, and how many partitions do not move, in words.
 func (s *show) behind() string {
-	if s.Lag < 0 {
-		return "lag ?"
+	text := "lag ?"
+	if s.Lag >= 0 {
+		text = "lag " + humanize.Count(s.Lag)
 	}
-	return "lag " + humanize.Count(s.Lag)
+	if s.Halted > 0 {
+		text += "  " + humanize.Count(s.Halted) + " halted"
+	}
+	if s.Stalled > 0 {
+		text += "  " + humanize.Count(s.Stalled) + " stalled"
+	}
+	return text
 }
 
 // brief is what matters most, for a line that others share.
@@ -170,13 +177,19 @@ func (s *show) line(running time.Duration) string {
 }
 
 func (s *show) attributes(running time.Duration) []slog.Attr {
-	var filtered []slog.Attr
+	var more []slog.Attr
 	if s.Filtered > 0 {
-		filtered = append(filtered, slog.Int64("filtered", s.Filtered))
+		more = append(more, slog.Int64("filtered", s.Filtered))
+	}
+	if s.Halted > 0 {
+		more = append(more, slog.Int("halted", s.Halted))
+	}
+	if s.Stalled > 0 {
+		more = append(more, slog.Int("stalled", s.Stalled))
 	}
 	if !s.AtLeastOnce {
 		return append([]slog.Attr{slog.Int64("events", s.Events), slog.Int64("per_second", s.rate), slog.Any("lag", known(s.Lag)),
-			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}, filtered...)
+			slog.Int64("dead_letters", s.DeadLetters), slog.Int("partitions", s.Partitions)}, more...)
 	}
 	list := []slog.Attr{slog.Int64("written", s.Written), slog.Int64("per_second", s.rate), slog.Int64("dead_letters", s.DeadLetters),
 		slog.Int64("retries", s.Retries), slog.Int("in_flight", s.InFlight), slog.Any("lag", known(s.Lag))}
@@ -184,7 +197,7 @@ func (s *show) attributes(running time.Duration) []slog.Attr {
 		list = append(list, slog.String("ru_each", fmt.Sprintf("%.2f", s.average())), slog.Int64("ru_per_second", s.charge))
 	}
 	list = append(list, slog.Int("partitions", s.Partitions), slog.Int64("seconds", int64(running.Seconds())))
-	return append(list, filtered...)
+	return append(list, more...)
 }
 
 // maxListed is how many partitions one log line lists.
