@@ -46,13 +46,13 @@ func TestStats(t *testing.T) {
 	} {
 		m.Observe(o)
 	}
-	if got, want := m.Stats(), (partitionstate.Totals{Events: 35, DeadLetters: 1, Redriven: 1, Lag: 40, Partitions: 2}); got != want {
+	if got, want := m.Stats(), (partitionstate.Totals{Events: 35, DeadLetters: 1, Redriven: 1, Lag: 40, Partitions: 2, Halted: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if s := m.Stopped(); len(s) != 1 || s["1"] != broken {
 		t.Errorf("stopped: %v", s)
 	}
-	m.Observe(sluice.Observation{Kind: sluice.KindOpened, Partition: "1"})
+	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "1"})
 	m.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0"})
 	if s, f := m.Stopped(), m.Stats(); len(s) != 0 || f.Lag != -1 || f.Partitions != 1 {
 		t.Errorf("at the end: stopped %v, %+v", s, f)
