@@ -49,10 +49,11 @@ func parseConnectionString(text string) (endpoint, error) {
 	}
 parts:
 	for i, part := range strings.Split(text, ";") {
-		if part == "" {
+		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
 		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value) // no name, key or address has spaces around it
 		if !ok {
 			return endpoint{}, fmt.Errorf("part %d has no \"=\": the parts are NAME=VALUE, separated by \";\"", i+1)
 		}
