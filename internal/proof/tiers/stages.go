@@ -107,7 +107,6 @@ var tiers = map[string][]stage{
 
 		{name: "staticcheck", budget: 3 * time.Minute, lane: computing, commands: commands("make --no-print-directory staticcheck")},
 		{name: "vulnerabilities", budget: 2 * time.Minute, lane: computing, commands: commands("scripts/check-vulnerabilities")},
-		{name: "fuzz", budget: 2 * time.Minute, lane: computing, commands: commands("scripts/fuzz --brief")},
 		{name: "simulation", budget: 6 * time.Minute, lane: computing, env: []string{"GODEBUG=tracebacklabels=1", "SLUICE_WIRE_WORLDS=60"}, again: true,
 			commands: commands("go test -timeout 1h -skip OneTrace$ "+simulated, "go test -timeout 1h "+wired)},
 		{name: "simulation-race", budget: 2 * time.Minute, lane: computing, env: []string{"CGO_ENABLED=1"}, again: true,
