@@ -62,4 +62,6 @@ func startKafka(t *testing.T, n *network) broker {
 }
 
 // TestKafka is TestEventHubs of the driver of Kafka.
-func TestKafka(t *testing.T) { in(t, 12, startKafka) }
+func TestKafka(t *testing.T) {
+	runWorlds(t, 12, startKafka, "cut", "stall", "late", "replay", "forge")
+}
