@@ -54,7 +54,7 @@ type world struct {
 	mu       sync.Mutex
 	links    uint64 // that were made
 	lies     lies
-	told     map[string]int
+	counts   map[string]int       // of lies, by kind
 	sent     map[string][]string  // bodies by partition, in order
 	written  map[string][]string  // by AtLeastOnce
 	done     map[string]time.Time // when a partition got on last
@@ -72,7 +72,7 @@ var themes = []lies{
 func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker) map[string]int {
 	w := &world{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), network: newNetwork(),
-		told: map[string]int{}, sent: map[string][]string{}, written: map[string][]string{}, done: map[string]time.Time{}, reported: map[string]time.Time{},
+		counts: map[string]int{}, sent: map[string][]string{}, written: map[string][]string{}, done: map[string]time.Time{}, reported: map[string]time.Time{},
 	}
 	w.broker = start(t, w.network)
 	defer w.broker.close()
@@ -83,10 +83,10 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 		defer w.mu.Unlock()
 		w.links++
 		l.protocol, l.lies, l.rand = w.broker.protocol(), theme, rand.New(rand.NewPCG(seed, w.links))
-		l.told = func(lie string) {
+		l.count = func(lie string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told[lie]++
+			w.counts[lie]++
 		}
 	}
 	streams := w.rand.IntN(2) == 0
@@ -113,9 +113,9 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	working.Wait()
 	w.check(streams)
 	if t.Failed() {
-		t.Logf("seed %d: lies %+v, told %v, at least once %v", seed, theme, w.told, streams)
+		t.Logf("seed %d: lies %+v, counts %v, at least once %v", seed, theme, w.counts, streams)
 	}
-	return w.told
+	return w.counts
 }
 
 // lying returns how many answers about the topic are lies now, per thousand.
