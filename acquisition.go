@@ -37,7 +37,7 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 		case topic.Partitions == nil && errors.Is(err, ErrRefused):
 			return err
 		default:
-			c.observe(Observation{Kind: KindFailed, Err: err})
+			c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			if topic.Partitions == nil {
 				_ = c.cfg.Clock.Sleep(idle, wait.Next())
 				continue
@@ -46,7 +46,7 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 		if listing.due(c.cfg.Clock.Elapsed()) {
 			settled, listed, err := c.assign(work, idle, topic.Topic)
 			if err != nil && idle.Err() == nil {
-				c.observe(Observation{Kind: KindFailed, Err: err})
+				c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			}
 			listing.next(c, settled, listed)
 		}
@@ -208,7 +208,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) (settled bool
 	if err != nil {
 		return false, nil, fmt.Errorf("list leases: %w", err)
 	}
-	c.observe(Observation{Kind: KindListed})
+	c.observe(driver.Observation{Kind: driver.KindListed})
 	c.checkOwner(listed)
 	c.reportWaiting(topic, free, listed)
 	if c.balancer != nil {
@@ -302,7 +302,7 @@ func (c *Consumer) request(work, idle context.Context, topic Topic, partition st
 			return
 		}
 		if !errors.Is(err, driver.ErrHeld) && idle.Err() == nil {
-			c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
+			c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
 		}
 		refused.Store(true)
 	})
@@ -372,9 +372,9 @@ func (c *Consumer) resting(name string) bool {
 
 // assignmentEnded notes why an assignment ended, for the next one of the partition.
 func (c *Consumer) assignmentEnded(lease Lease, cause error) {
-	var fenced *FencedError
-	var stolen *StolenError
-	_, panicked := errors.AsType[*PanicError](cause)
+	var fenced *driver.FencedError
+	var stolen *driver.StolenError
+	_, panicked := errors.AsType[*driver.PanicError](cause)
 	c.mu.Lock()
 	delete(c.held, lease.Partition)
 	t := c.takeover[lease.Partition]

@@ -70,10 +70,10 @@ func TestOneLeaseDoesNotAnswer(t *testing.T) {
 				leases := &unanswered{newLedger(), test.acquire, test.renew}
 				var mu sync.Mutex
 				failures := 0
-				cfg := sluice.Config{Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+				cfg := sluice.Config{Observer: driver.ObserverFunc(func(o driver.Observation) {
 					mu.Lock()
 					defer mu.Unlock()
-					if o.Kind == sluice.KindFailed {
+					if o.Kind == driver.KindFailed {
 						failures++
 					}
 				})}
@@ -181,7 +181,7 @@ type shared struct {
 	reports []error
 }
 
-func (s *shared) Observe(o sluice.Observation) {
+func (s *shared) Observe(o driver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(o.Err, sluice.ErrSharedOwner) {
@@ -328,10 +328,10 @@ func TestPartitionThatIsGoneIsReleased(t *testing.T) {
 				leases := newLedger()
 				var mu sync.Mutex
 				var lost []string
-				cfg := sluice.Config{Owner: "a", Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+				cfg := sluice.Config{Owner: "a", Observer: driver.ObserverFunc(func(o driver.Observation) {
 					mu.Lock()
 					defer mu.Unlock()
-					if o.Kind == sluice.KindLost {
+					if o.Kind == driver.KindLost {
 						lost = append(lost, fmt.Sprint(o.Partition, ": ", o.Err))
 					}
 				})}

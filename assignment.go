@@ -75,7 +75,7 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 	a.work, a.cancel = context.WithCancelCause(work)
 	a.idle, a.stop = context.WithCancel(a.work)
 	a.detachStop = context.AfterFunc(c.stopping, a.stop)
-	a.observe(Observation{Kind: KindAcquired})
+	a.observe(driver.Observation{Kind: driver.KindAcquired})
 	a.background.Go(func() { a.survive(func() { a.renewLease(until) }) })
 	a.background.Go(func() { a.survive(a.watchEnd) })
 	if c.cfg.CopyDeadLetters != nil {
@@ -109,7 +109,7 @@ func (a *assignment) end(cause error) {
 		cause = nil
 	}
 	if cause != nil {
-		a.observe(Observation{Kind: KindLost, Err: cause})
+		a.observe(driver.Observation{Kind: driver.KindLost, Err: cause})
 	}
 	// A lost lease is released too: one that has expired here but not in the
 	// store would make a successor wait.
@@ -117,7 +117,7 @@ func (a *assignment) end(cause error) {
 	err := callDriver(func() error { return a.c.leases.Release(ctx, a.lease) })
 	cancel()
 	if err == nil {
-		a.observe(Observation{Kind: KindReleased})
+		a.observe(driver.Observation{Kind: driver.KindReleased})
 	} else {
 		a.failed(fmt.Errorf("release lease: %w", err))
 	}
@@ -170,7 +170,7 @@ func (a *assignment) renewLease(until deadline) {
 			case err == nil:
 				alone = false
 				until, due = next, renewAt(next)
-				a.observe(Observation{Kind: KindRenewed, Duration: cfg.Clock.Elapsed() - began})
+				a.observe(driver.Observation{Kind: driver.KindRenewed, Duration: cfg.Clock.Elapsed() - began})
 				if hook := cfg.Hooks.Renewed; hook != nil {
 					a.queueHook("renewed", func() error { return hook(a.work, a.lease) })
 				}
@@ -240,10 +240,10 @@ func (a *assignment) ended() error {
 
 // observe adds the partition and the epoch to an observation, and passes it to
 // the observer and to the error hook.
-func (a *assignment) observe(o Observation) {
+func (a *assignment) observe(o driver.Observation) {
 	o.Partition, o.Epoch = a.lease.Partition, a.lease.Epoch
 	a.progress.note(&o, a.lag.note(&o))
-	if o.Kind == KindParked {
+	if o.Kind == driver.KindParked {
 		a.parked.Store(true)
 	}
 	a.c.observe(o)
@@ -252,13 +252,15 @@ func (a *assignment) observe(o Observation) {
 		return
 	}
 	switch o.Kind {
-	case KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled, KindCopyFailed:
+	case driver.KindFailed, driver.KindLost, driver.KindFenced, driver.KindUnknown, driver.KindStopped, driver.KindStalled, driver.KindCopyFailed:
 		err := o.Err // o stays where it is
 		a.queueHook("error", func() error { return hook(a.work, a.lease, err) })
 	}
 }
 
-func (a *assignment) failed(err error) { a.observe(Observation{Kind: KindFailed, Err: err}) }
+func (a *assignment) failed(err error) {
+	a.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+}
 
 // queueHook has a hook called on the goroutine of the hook queue.
 func (a *assignment) queueHook(name string, fn func() error) {
@@ -271,7 +273,7 @@ func (a *assignment) queueHook(name string, fn func() error) {
 // hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *assignment) hook(name string, fn func() error) {
 	if err := guardGoexit("function", fn); err != nil {
-		a.c.observe(Observation{Kind: KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
+		a.c.observe(driver.Observation{Kind: driver.KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
 	}
 }
 
@@ -363,15 +365,15 @@ func (l *lagTracker) init() {
 func (l *lagTracker) restart() { l.done.Store(driver.Unset.Sequence) }
 
 // note takes from an observation how far the partition has got. It returns true if more is done.
-func (l *lagTracker) note(o *Observation) bool {
+func (l *lagTracker) note(o *driver.Observation) bool {
 	switch at := o.To.Sequence; o.Kind {
-	case KindClaimed:
+	case driver.KindClaimed:
 		l.done.Store(at)
-	case KindOpened:
+	case driver.KindOpened:
 		// On a first start the claim finds no checkpoint; Replay has none.
 		l.done.CompareAndSwap(driver.Unset.Sequence, at)
 		l.read.Store(at)
-	case KindCommitted, KindWritten:
+	case driver.KindCommitted, driver.KindWritten:
 		before := l.done.Load()
 		l.done.Store(max(at, before))
 		return at > before

@@ -62,7 +62,7 @@ type AtLeastOnceConfig struct {
 	MaxEvents int
 	MaxBytes  int64
 	// MaxAge is how long after it was first submitted to the sink an event may not be
-	// done before a [*BacklogError] is observed. With AgeFatal that error ends
+	// done before a [*driver.BacklogError] is observed. With AgeFatal that error ends
 	// [Consumer.Run]. Default: 10 min.
 	MaxAge   time.Duration
 	AgeFatal bool
@@ -112,11 +112,11 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // at most what was in flight, and what was completed since the last checkpoint.
 //
 // Where the sink is the log of a next stage that is [Transactional], records with
-// a [Stamp] (see [StampOf]) make the effects of both stages exactly once. Records
+// a [stamp.Stamp] (see [stamp.Of]) make the effects of both stages exactly once. Records
 // of one event and number must go to the same partition each time.
 //
 // [Hooks].Batch is not called.
-func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink Sink[R], cfg *AtLeastOnceConfig) Delivery {
+func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink driver.Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
 	d := &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, window: newSinkWindow(c.MaxEvents), err: err}
 	if keyed, ok := sink.(*keyedSink[R]); ok {
@@ -128,7 +128,7 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 type atLeastOnce[R any] struct {
 	store   driver.AtLeastOnceStore
 	records func(context.Context, *Event) ([]R, error)
-	sink    Sink[R]
+	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's partition key
 	cfg     AtLeastOnceConfig
 	window  *sinkWindow // of all partitions
@@ -203,33 +203,4 @@ func (d *atLeastOnce[R]) joinRate(a *assignment) (leave func(), err error) {
 		return nil, err
 	}
 	return func() { rate.leave(a.lease.Partition) }, nil
-}
-
-// FencingToken says under which lease, and from which incarnation of the topic, an
-// event is being written. A store that keeps it with what it writes can refuse a
-// write that is older than what is there.
-type FencingToken struct {
-	Lease       Lease
-	Incarnation string
-}
-
-// FencingTokenOf returns the token of a context that [AtLeastOnce] calls records and
-// [Sink].Submit with. For any other context it returns the zero value.
-func FencingTokenOf(ctx context.Context) FencingToken {
-	if em, ok := ctx.Value(emissionKey{}).(*emission); ok {
-		return em.FencingToken
-	}
-	return FencingToken{}
-}
-
-// IncarnationOf returns the incarnation of the topic that the event which is being written is of.
-// It is that of the [FencingToken], unless the event is a dead letter of an earlier incarnation
-// that is redriven. With group, partition and sequence number it identifies the event. It works
-// in the contexts that [AtLeastOnce] calls records and [Sink].Submit with; for any other it
-// returns "".
-func IncarnationOf(ctx context.Context) string {
-	if em, ok := ctx.Value(emissionKey{}).(*emission); ok {
-		return em.incarnation
-	}
-	return ""
 }

@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // completed is a sink that completes records at once, on the caller's goroutine or on
 // another one. It sends to counted after every hundred records.
 type completed struct {
-	queue   chan func(sluice.WriteResult) // nil: on the caller's goroutine
+	queue   chan func(driver.WriteResult) // nil: on the caller's goroutine
 	n       int
 	counted chan int
 	ctx     context.Context
 }
 
-func (s *completed) Submit(_ context.Context, _ *sluice.Event, done func(sluice.WriteResult)) {
+func (s *completed) Submit(_ context.Context, _ *sluice.Event, done func(driver.WriteResult)) {
 	if s.queue != nil {
 		s.queue <- done
 		return
@@ -27,8 +28,8 @@ func (s *completed) Submit(_ context.Context, _ *sluice.Event, done func(sluice.
 	s.complete(done)
 }
 
-func (s *completed) complete(done func(sluice.WriteResult)) {
-	done(sluice.WriteResult{})
+func (s *completed) complete(done func(driver.WriteResult)) {
+	done(driver.WriteResult{})
 	if s.n++; s.n%100 == 0 {
 		select {
 		case s.counted <- 100:
@@ -46,7 +47,7 @@ func BenchmarkAtLeastOnce(b *testing.B) {
 			sink := &completed{counted: make(chan int, 1024), ctx: ctx}
 			working := make(chan struct{})
 			if own {
-				sink.queue = make(chan func(sluice.WriteResult), 1<<20)
+				sink.queue = make(chan func(driver.WriteResult), 1<<20)
 				go func() {
 					defer close(working)
 					for done := range sink.queue {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -87,7 +88,7 @@ func (t *wakeTimer) set(at time.Duration) {
 }
 
 // run wakes the worker at the times that are set, until ctx ends.
-func (t *wakeTimer) run(ctx context.Context, clock Clock, worker chan struct{}) {
+func (t *wakeTimer) run(ctx context.Context, clock driver.Clock, worker chan struct{}) {
 	for {
 		t.mu.Lock()
 		at := t.at

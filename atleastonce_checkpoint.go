@@ -11,21 +11,8 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/worklist"
+	"github.com/sluice-go/sluice/stamp"
 )
-
-// BacklogError is observed when an event is not done although one of its records was
-// first submitted more than [AtLeastOnceConfig].MaxAge ago.
-type BacklogError struct {
-	Partition string
-	Sequence  int64
-	Age       time.Duration // since a record of it was first submitted
-	InFlight  int           // events of the partition
-}
-
-func (e *BacklogError) Error() string {
-	return fmt.Sprintf("partition %s: event %d stuck in flight for %v since its first submission to the sink (%d events of the partition are in flight): check why the store does not accept it",
-		e.Partition, e.Sequence, e.Age.Round(time.Second), e.InFlight)
-}
 
 // admission is what the work list remembers of an event.
 type admission struct {
@@ -204,16 +191,16 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 		if unchanged {
 			return
 		}
-		o := Observation{
-			Kind: KindCommitted, From: from, To: to, Events: int(passed - c.passed),
+		o := driver.Observation{
+			Kind: driver.KindCommitted, From: from, To: to, Events: int(passed - c.passed),
 			Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to),
 		}
 		c.moveTo(to)
 		c.done, c.passed = done, passed
-		w.watermark.Store(newWatermark(to.Sequence, w.deadLetters.all()))
+		w.watermark.Store(stamp.NewWatermark(to.Sequence, w.deadLetters.all()))
 		w.a.observe(o)
 	case errors.Is(err, ErrFenced):
-		w.a.observe(Observation{Kind: KindFenced, From: from, To: to, Err: err})
+		w.a.observe(driver.Observation{Kind: driver.KindFenced, From: from, To: to, Err: err})
 		w.a.cancel(fmt.Errorf("advance checkpoint: %w", err))
 	case ctx.Err() == nil:
 		w.a.failed(fmt.Errorf("advance checkpoint: %w", err))
@@ -232,7 +219,7 @@ func (w *atLeastOnceWorker[R]) reportAge() {
 		return
 	}
 	w.checkpoints.reported = oldest.Sequence
-	err := &BacklogError{Partition: w.a.lease.Partition, Sequence: oldest.Sequence, Age: age, InFlight: w.inFlight.list.InFlight()}
+	err := &driver.BacklogError{Partition: w.a.lease.Partition, Sequence: oldest.Sequence, Age: age, InFlight: w.inFlight.list.InFlight()}
 	w.a.failed(err)
 	if w.cfg.AgeFatal {
 		w.a.c.fail(err)

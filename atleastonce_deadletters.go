@@ -157,7 +157,7 @@ func (w *atLeastOnceWorker[R]) storeDeadLetters(ctx context.Context) {
 		for _, e := range events {
 			at := e.event.Position()
 			w.complete(e)
-			w.a.observe(Observation{Kind: KindParked, To: at, Attempt: e.attempts, Err: e.failure})
+			w.a.observe(driver.Observation{Kind: driver.KindParked, To: at, Attempt: e.attempts, Err: e.failure})
 		}
 		wake(w.wakeup) // there is room
 	}

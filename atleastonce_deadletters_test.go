@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestStreamDeadLetters(t *testing.T) {
@@ -24,7 +23,7 @@ func TestStreamDeadLetters(t *testing.T) {
 		w.says = func(e *sluice.Event, _ int) error {
 			switch body := string(e.Body); {
 			case strings.HasPrefix(body, "reject"):
-				return sluice.Reject(errors.New(body))
+				return driver.Reject(errors.New(body))
 			case strings.HasPrefix(body, "bad"):
 				return errors.New(body)
 			}
@@ -73,7 +72,7 @@ func TestStreamLettersComeFirst(t *testing.T) {
 		w := newWarehouse(t)
 		w.says = func(e *sluice.Event, _ int) error {
 			if strings.HasPrefix(string(e.Body), "reject") {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}
@@ -108,12 +107,12 @@ func TestStreamLettersOfARecreatedTopic(t *testing.T) {
 		s.send("0", "reject")
 		w := newWarehouse(t)
 		w.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
-		w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+		w.says = func(*sluice.Event, int) error { return driver.Reject(errors.New("no")) }
 		_, stop := s.pour(w, nil, sluice.Config{})
 		time.Sleep(5 * time.Second)
 		s.hub.Recreate()
 		time.Sleep(40 * time.Second)
-		if s.count(sluice.KindStopped) == 0 {
+		if s.count(driver.KindStopped) == 0 {
 			t.Error("the partition was not halted: the test shows nothing")
 		}
 		if err := stop(); err != nil {
@@ -157,7 +156,7 @@ func TestStreamHoldsKeys(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if broken && e.Sequence == 30 { // of k0
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}
@@ -214,7 +213,7 @@ func TestStreamRedrives(t *testing.T) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					if broken && e.Sequence%5 == 0 || e.Sequence == 7 {
-						return sluice.Reject(errors.New("no"))
+						return driver.Reject(errors.New("no"))
 					}
 					return nil
 				}
@@ -260,7 +259,7 @@ func TestStreamRedrivesWithinAClusterRate(t *testing.T) {
 		t := s.t
 		s.keyed("1", 20, noKey)
 		w := newWarehouse(t)
-		w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+		w.says = func(*sluice.Event, int) error { return driver.Reject(errors.New("no")) }
 		_, stop := s.pour(w, nil, sluice.Config{})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
@@ -290,11 +289,11 @@ func TestRedrivesKeepTheirOrder(t *testing.T) {
 			if redriving.Load() {
 				return nil
 			}
-			return sluice.Reject(errors.New("no"))
+			return driver.Reject(errors.New("no"))
 		}
 		records := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 			if down.Load() && e.Sequence == 0 {
-				return nil, sluice.RetryAfter(errors.New("the API is down"), time.Second)
+				return nil, driver.RetryAfter(errors.New("the API is down"), time.Second)
 			}
 			return []*sluice.Event{e}, nil
 		}
@@ -339,7 +338,7 @@ func TestRedrivesWaitForOneThatIsGone(t *testing.T) {
 			if redriving.Load() {
 				return nil
 			}
-			return sluice.Reject(errors.New("no"))
+			return driver.Reject(errors.New("no"))
 		}
 		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{OnDeadLetter: sluice.KeyHold}, sluice.Config{BodyLimit: -1})
 		time.Sleep(10 * time.Second)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // doubts are the events that have used up their attempts although nothing of the
@@ -113,7 +115,7 @@ func (w *atLeastOnceWorker[R]) convict(t *recordTask[R], err error) {
 }
 
 func (w *atLeastOnceWorker[R]) retry(t *recordTask[R], wait time.Duration, err error) {
-	w.a.observe(Observation{Kind: KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
+	w.a.observe(driver.Observation{Kind: driver.KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
 	w.queue.retryAt(t, w.a.c.cfg.Clock.Elapsed()+wait)
 }
 

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // errorsOf returns the errors that were observed with a kind.
-func (s *scene) errorsOf(k sluice.ObservationKind) (list []string) {
+func (s *scene) errorsOf(k driver.ObservationKind) (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -58,12 +59,12 @@ func TestWorkersThatAllTimeOut(t *testing.T) {
 		if n := calls.Load(); n > 300 {
 			t.Errorf("%d calls in 10 minutes: the partition is not held", n)
 		}
-		if got := s.errorsOf(sluice.KindFailed); !slices.ContainsFunc(got, func(text string) bool {
+		if got := s.errorsOf(driver.KindFailed); !slices.ContainsFunc(got, func(text string) bool {
 			return strings.Contains(text, "partition is held: 20 events in a row failed") && strings.Contains(text, "context deadline exceeded")
 		}) {
 			t.Errorf("the hold was not reported: %q", got)
 		}
-		if got := s.errorsOf(sluice.KindStalled); !slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, "no event succeeds") }) {
+		if got := s.errorsOf(driver.KindStalled); !slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, "no event succeeds") }) {
 			t.Errorf("no stall was reported: %q", got)
 		}
 		down.Store(false)
@@ -124,12 +125,12 @@ func TestStreamHoldsEventsOfSeveralRecords(t *testing.T) {
 				s.keyed("0", 30, func(i int) string { return fmt.Sprint("k", i) })
 				var down atomic.Bool
 				down.Store(true)
-				sink := submitFunc(func(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+				sink := submitFunc(func(_ context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 					var err error
 					if down.Load() {
 						err = errors.New("refused")
 					}
-					time.AfterFunc(10*time.Millisecond, func() { done(sluice.WriteResult{Err: err}) })
+					time.AfterFunc(10*time.Millisecond, func() { done(driver.WriteResult{Err: err}) })
 				})
 				three := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 					return []*sluice.Event{e, e, e}, nil
@@ -186,8 +187,8 @@ func TestStreamConvictsInOrder(t *testing.T) {
 // Events whose records can't be made yet are not overtaken.
 func TestStreamKeepsTheOrderOfUnmadeRecords(t *testing.T) {
 	for name, fail := range map[string]func(error) error{
-		"outage": sluice.Outage,
-		"retry":  func(err error) error { return sluice.RetryAfter(err, 3*time.Second) },
+		"outage": driver.Outage,
+		"retry":  func(err error) error { return driver.RetryAfter(err, 3*time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
@@ -227,7 +228,7 @@ func TestStreamRedrivesInOrder(t *testing.T) {
 		broken.Store(true)
 		w.says = func(e *sluice.Event, _ int) error {
 			if broken.Load() && e.Sequence == 4 {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}
@@ -257,9 +258,9 @@ func TestStreamRedrivesInOrder(t *testing.T) {
 }
 
 // submitFunc is a sink that is a function.
-type submitFunc func(context.Context, *sluice.Event, func(sluice.WriteResult))
+type submitFunc func(context.Context, *sluice.Event, func(driver.WriteResult))
 
-func (f submitFunc) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (f submitFunc) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	f(ctx, e, done)
 }
 
@@ -273,26 +274,26 @@ func TestStreamOfBrokenSinks(t *testing.T) {
 		}
 		return nil
 	}))
-	good := submitFunc(func(_ context.Context, _ *sluice.Event, done func(sluice.WriteResult)) { done(sluice.WriteResult{}) })
+	good := submitFunc(func(_ context.Context, _ *sluice.Event, done func(driver.WriteResult)) { done(driver.WriteResult{}) })
 	for _, c := range []struct {
 		name    string
-		sink    sluice.Sink[*sluice.Event]
+		sink    driver.Sink[*sluice.Event]
 		letters int
-		kind    sluice.ObservationKind
+		kind    driver.ObservationKind
 		text    string
 	}{
-		{"key panics", sluice.Keyed(good, func(e *sluice.Event) string { return string(e.Body[e.Sequence%2*100:]) }), 50, sluice.KindParked, "panic: runtime error"},
-		{"Submit panics", submitFunc(func(_ context.Context, _ *sluice.Event, done func(sluice.WriteResult)) {
+		{"key panics", sluice.Keyed(good, func(e *sluice.Event) string { return string(e.Body[e.Sequence%2*100:]) }), 50, driver.KindParked, "panic: runtime error"},
+		{"Submit panics", submitFunc(func(_ context.Context, _ *sluice.Event, done func(driver.WriteResult)) {
 			if down.Load() {
 				panic("not connected")
 			}
-			done(sluice.WriteResult{})
-		}), 0, sluice.KindFailed, "submit to sink: panic: not connected"},
-		{"Goexit", workers, 10, sluice.KindParked, "runtime.Goexit"},
-		{"twice", submitFunc(func(_ context.Context, _ *sluice.Event, done func(sluice.WriteResult)) {
-			done(sluice.WriteResult{})
-			done(sluice.WriteResult{Err: errors.New("again")})
-		}), 0, sluice.KindFailed, "more than once"},
+			done(driver.WriteResult{})
+		}), 0, driver.KindFailed, "submit to sink: panic: not connected"},
+		{"Goexit", workers, 10, driver.KindParked, "runtime.Goexit"},
+		{"twice", submitFunc(func(_ context.Context, _ *sluice.Event, done func(driver.WriteResult)) {
+			done(driver.WriteResult{})
+			done(driver.WriteResult{Err: errors.New("again")})
+		}), 0, driver.KindFailed, "more than once"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
@@ -346,9 +347,9 @@ func TestStreamOfASinkThatLosesRecords(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		t := s.t
 		s.keyed("0", 100, noKey)
-		c, _ := s.pour(submitFunc(func(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {}), nil, sluice.Config{})
+		c, _ := s.pour(submitFunc(func(_ context.Context, e *sluice.Event, done func(driver.WriteResult)) {}), nil, sluice.Config{})
 		time.Sleep(time.Minute)
-		if got := s.errorsOf(sluice.KindStalled); len(got) == 0 || !strings.Contains(got[0], "sink has completed no record") {
+		if got := s.errorsOf(driver.KindStalled); len(got) == 0 || !strings.Contains(got[0], "sink has completed no record") {
 			t.Errorf("stalls: %q", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -3,6 +3,8 @@ package sluice
 import (
 	"slices"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // doubtMapping decides about an event that a mapping has rejected which has mapped none yet, and
@@ -31,12 +33,12 @@ func (w *atLeastOnceWorker[R]) doubtMapping(e *inFlightEvent, err error, waiting
 	}
 	switch {
 	case t.wrong():
-		return Outage(t.heldError(err))
+		return driver.Outage(t.heldError(err))
 	case began-t.since >= mappingFor:
 		return err
 	case began > t.since && !t.reported:
 		t.reported = true
 		w.a.failed(t.waitError(err))
 	}
-	return RetryAfter(err, time.Second)
+	return driver.RetryAfter(err, time.Second)
 }

@@ -20,7 +20,7 @@ func TestStreamRetriesForever(t *testing.T) {
 		began := time.Now()
 		w.says = func(e *sluice.Event, attempt int) error {
 			if e.Sequence == 4 && attempt <= 50 {
-				return sluice.RetryAfter(errors.New("429"), 0)
+				return driver.RetryAfter(errors.New("429"), 0)
 			}
 			return nil
 		}
@@ -51,7 +51,7 @@ func TestStreamOutage(t *testing.T) {
 		began := time.Now()
 		w.says = func(*sluice.Event, int) error {
 			if time.Since(began) < 5*time.Minute {
-				return sluice.Outage(errors.New("401: key is not valid"))
+				return driver.Outage(errors.New("401: key is not valid"))
 			}
 			return nil
 		}
@@ -73,7 +73,7 @@ func TestStreamOutage(t *testing.T) {
 		if len(s.letters()) != 0 {
 			t.Errorf("%d dead letters, want none", len(s.letters()))
 		}
-		if n := s.count(sluice.KindFailed); n == 0 || n > 60 {
+		if n := s.count(driver.KindFailed); n == 0 || n > 60 {
 			t.Errorf("the outage was told %d times", n)
 		}
 	})
@@ -82,7 +82,7 @@ func TestStreamOutage(t *testing.T) {
 // countedClock counts how often it is asked. From some number on each question takes time, so that a loop
 // that never waits ends.
 type countedClock struct {
-	sluice.Clock
+	driver.Clock
 	asked *atomic.Int64
 }
 
@@ -108,7 +108,7 @@ func TestStreamOutageOfAFullSink(t *testing.T) {
 		}
 		w.says = func(e *sluice.Event, attempt int) error {
 			if e.Sequence == 7 && attempt == 1 {
-				return sluice.Outage(errors.New("no connection"))
+				return driver.Outage(errors.New("no connection"))
 			}
 			return nil
 		}
@@ -144,7 +144,7 @@ func TestStreamStopsInAnOutage(t *testing.T) {
 		}
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence != 5 {
-				return sluice.Outage(errors.New("down"))
+				return driver.Outage(errors.New("down"))
 			}
 			return nil
 		}
@@ -196,7 +196,7 @@ func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
 		if cp.Incarnation == before || cp.Position.Sequence != 0 {
 			t.Errorf("the checkpoint of the old incarnation (%s) is at %v, want 0", cp.Incarnation, cp.Position)
 		}
-		stopped := s.of(sluice.KindStopped)
+		stopped := s.of(driver.KindStopped)
 		if n := len(stopped); n == 0 || !errors.Is(stopped[n-1].Err, sluice.ErrRecreated) {
 			t.Errorf("stopped by %v, want an ErrRecreated", stopped)
 		}
@@ -234,7 +234,7 @@ func TestStreamStartsAgainInARecreatedTopic(t *testing.T) {
 		if cp := must(s.store.Read(t.Context(), group))[0]; cp.Incarnation != topic.Incarnation || cp.Position.Sequence != 2 {
 			t.Errorf("the checkpoint is at %v of %s, want 2 of %s", cp.Position, cp.Incarnation, topic.Incarnation)
 		}
-		if failed := s.of(sluice.KindFailed); !slices.ContainsFunc(failed, func(o sluice.Observation) bool { return errors.Is(o.Err, sluice.ErrRecreated) }) {
+		if failed := s.of(driver.KindFailed); !slices.ContainsFunc(failed, func(o driver.Observation) bool { return errors.Is(o.Err, sluice.ErrRecreated) }) {
 			t.Errorf("reported %v, want an ErrRecreated", failed)
 		}
 		if n := len(house.rows()); n != 5+3 {
@@ -258,13 +258,13 @@ func TestStreamRejectsAfterAnOutage(t *testing.T) {
 			w.takes = func(*sluice.Event) time.Duration { return 10 * time.Millisecond }
 			w.says = func(e *sluice.Event, attempt int) error {
 				if outage && e.Sequence == 0 && attempt == 1 {
-					return sluice.Outage(errors.New("no connection"))
+					return driver.Outage(errors.New("no connection"))
 				}
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			began := time.Now()
 			_, stop := s.pour(w, nil, sluice.Config{})
-			for s.count(sluice.KindParked) < n && time.Since(began) < 10*time.Minute {
+			for s.count(driver.KindParked) < n && time.Since(began) < 10*time.Minute {
 				time.Sleep(100 * time.Millisecond)
 			}
 			took = time.Since(began)
@@ -299,10 +299,10 @@ func TestStreamOutageBesideRejections(t *testing.T) {
 		w.says = func(e *sluice.Event, _ int) error {
 			switch {
 			case e.Sequence%2 == 0:
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			case time.Since(began) < 5*time.Minute:
 				refused.Add(1)
-				return sluice.Outage(errors.New("no connection"))
+				return driver.Outage(errors.New("no connection"))
 			}
 			return nil
 		}

@@ -30,7 +30,7 @@ func TestDeadLetterOfAnEarlierAssignment(t *testing.T) {
 		w := newWarehouse(t)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 1 {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // A partition that is stuck stops at its share, and the others go on.
@@ -35,7 +34,7 @@ func TestStreamBackPressure(t *testing.T) {
 		if got := s.position("1"); got != 4999 {
 			t.Errorf("the other partition is at %d, want 4999", got)
 		}
-		if got := s.count(sluice.KindFailed); got != 0 {
+		if got := s.count(driver.KindFailed); got != 0 {
 			t.Errorf("%d errors before the age limit", got)
 		}
 		time.Sleep(30 * time.Second)
@@ -45,10 +44,10 @@ func TestStreamBackPressure(t *testing.T) {
 		if stuck == 0 || stuck > 500 {
 			t.Errorf("the sink has %d, want at most 500", stuck)
 		}
-		var old *sluice.BacklogError
+		var old *driver.BacklogError
 		s.mu.Lock()
 		for _, o := range s.seen {
-			if o.Kind == sluice.KindFailed && errors.As(o.Err, &old) {
+			if o.Kind == driver.KindFailed && errors.As(o.Err, &old) {
 				break
 			}
 		}
@@ -72,7 +71,7 @@ func TestStreamAgeIsFatal(t *testing.T) {
 		c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, &sluice.AtLeastOnceConfig{AgeFatal: true}), nil))
 		began := time.Now()
 		err := c.Run(t.Context())
-		var old *sluice.BacklogError
+		var old *driver.BacklogError
 		if took := time.Since(began); !errors.As(err, &old) || took < 10*time.Minute || took > 10*time.Minute+10*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -87,7 +86,7 @@ func TestStreamAgeCountsFromTheSubmission(t *testing.T) {
 		cfg := &sluice.AtLeastOnceConfig{Rate: must(sluice.NewRate(50)), MaxAge: 5 * time.Second, AgeFatal: true}
 		_, stop := s.pour(newWarehouse(t), cfg, sluice.Config{})
 		time.Sleep(30 * time.Second)
-		if got := s.errorsOf(sluice.KindFailed); len(got) != 0 {
+		if got := s.errorsOf(driver.KindFailed); len(got) != 0 {
 			t.Errorf("%d errors, the first: %s", len(got), got[0])
 		}
 		if err := stop(); err != nil {
@@ -134,7 +133,7 @@ func TestStreamRate(t *testing.T) {
 		w := newWarehouse(t)
 		w.says = func(e *sluice.Event, attempt int) error { // retries count
 			if attempt%7 == 0 {
-				return sluice.RetryAfter(errors.New("429"), 10*time.Millisecond)
+				return driver.RetryAfter(errors.New("429"), 10*time.Millisecond)
 			}
 			return nil
 		}
@@ -167,7 +166,7 @@ func TestStreamTellsOfTheRate(t *testing.T) {
 			defer s.mu.Unlock()
 			for _, o := range s.seen {
 				sum, most = sum+o.Waited, max(most, o.Waited)
-				if o.Waited != 0 && o.Kind != sluice.KindWritten {
+				if o.Waited != 0 && o.Kind != driver.KindWritten {
 					t.Errorf("told with %v: %v", o.Kind, o.Waited)
 				}
 			}
@@ -300,7 +299,7 @@ func TestStreamClusterRateAfterTaking(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
-		taken := s.seen[slices.IndexFunc(s.seen, func(o sluice.Observation) bool { return o.Kind == sluice.KindAcquired })].Time
+		taken := s.seen[slices.IndexFunc(s.seen, func(o driver.Observation) bool { return o.Kind == driver.KindAcquired })].Time
 		s.mu.Unlock()
 		if after := w.sent[0].Sub(taken); len(w.sent) != 10 || after < time.Second || after > 1100*time.Millisecond {
 			t.Errorf("%d sent, the first %v after the partition was taken, want 10, from one second on", len(w.sent), after)

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // inFlightEvent is an event that was admitted, until each of its records is
@@ -45,7 +48,7 @@ type recordTask[R any] struct {
 	turn     atomic.Uint32  // counts the results
 	doubted  bool           // it has used up its attempts, and whether that is the event's fault is unknown
 	written  int64          // records of the partition that were written when it failed last
-	result   WriteResult
+	result   driver.WriteResult
 	due      time.Duration // by Clock.Elapsed, while it waits for another attempt
 	measured time.Duration // when it was submitted, by Clock.Elapsed, if its latency is measured
 }
@@ -264,7 +267,7 @@ func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFl
 	}
 	switch {
 	case faultOf(err).counts():
-		err = Reject(fmt.Errorf("make records: %w", err))
+		err = driver.Reject(fmt.Errorf("make records: %w", err))
 		more = w.queue.made(e, more)
 	case w.cfg.Order != OrderNone && len(*unmade) == 0:
 		*unmade = append(*unmade, e)
@@ -309,10 +312,7 @@ func (w *atLeastOnceWorker[R]) recordCtxOf(e *inFlightEvent) context.Context {
 		return w.recordCtx
 	}
 	// A dead letter may be of an earlier incarnation of the topic.
-	return context.WithValue(w.recordCtx, emissionKey{}, &emission{
-		FencingToken: FencingTokenOf(w.recordCtx), source: idSourceOf(&w.a.topic, e.redrive.Incarnation), incarnation: e.redrive.Incarnation,
-		watermark: &w.watermark, redrive: true,
-	})
+	return driver.WithEmission(w.recordCtx, stamp.NewEmission(driver.FencingTokenOf(w.recordCtx), &w.a.topic, e.redrive.Incarnation, &w.watermark, true))
 }
 
 // canSubmit reports whether there is a record to submit, no outage, and room at the
@@ -388,7 +388,7 @@ func (w *atLeastOnceWorker[R]) hand(t *recordTask[R], now time.Duration) {
 	}
 	w.window.sent.Add(1)
 	turn := t.turn.Load()
-	done := func(r WriteResult) {
+	done := func(r driver.WriteResult) {
 		if t.turn.CompareAndSwap(turn, turn+1) {
 			t.done(r)
 		} else {
@@ -400,14 +400,14 @@ func (w *atLeastOnceWorker[R]) hand(t *recordTask[R], now time.Duration) {
 		return nil
 	})
 	if err != nil && t.turn.CompareAndSwap(turn, turn+1) {
-		t.done(WriteResult{Err: Outage(fmt.Errorf("submit to sink: %w", err))})
+		t.done(driver.WriteResult{Err: driver.Outage(fmt.Errorf("submit to sink: %w", err))})
 	}
 }
 
 var errDoneTwice = errors.New("sink called done more than once for a record: the later results are ignored; a sink must call it exactly once")
 
 // done takes a record's result, on any goroutine.
-func (t *recordTask[R]) done(r WriteResult) {
+func (t *recordTask[R]) done(r driver.WriteResult) {
 	w := t.worker
 	t.result = r
 	if t.measured > 0 {

@@ -391,9 +391,9 @@ func (w *atLeastOnceWorker[R]) settleRedrives(ctx context.Context) {
 	}
 	w.redrives.settled(succeeded, failed)
 	for _, e := range succeeded {
-		w.a.observe(Observation{Kind: KindRedriven, To: e.event.Position(), Events: 1})
+		w.a.observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Events: 1})
 	}
 	for _, d := range failed {
-		w.a.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+		w.a.observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
 }

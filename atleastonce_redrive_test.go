@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // redriving is a partition with dead letters of one key, from event 0 on.
@@ -28,7 +29,7 @@ func redrivingOf(s *scene, n int, policy sluice.KeyPolicy) *redriving {
 	r.alone.Store(-1)
 	r.w.says = func(e *sluice.Event, _ int) error {
 		if e.Sequence <= r.broken.Load() || e.Sequence == r.alone.Load() {
-			return sluice.Reject(errors.New("no"))
+			return driver.Reject(errors.New("no"))
 		}
 		return nil
 	}
@@ -202,7 +203,7 @@ func TestRedrivesPassEarlierOnes(t *testing.T) {
 func (s *scene) refused(letters int) *warehouse {
 	s.keyed("0", letters, noKey)
 	w := newWarehouse(s.t)
-	w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("no")) }
+	w.says = func(*sluice.Event, int) error { return driver.Reject(errors.New("no")) }
 	_, stop := s.pour(w, nil, sluice.Config{BodyLimit: -1})
 	time.Sleep(time.Minute)
 	if err := stop(); err != nil {

@@ -5,12 +5,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // writeStats counts what the sink has written since the last report. It is safe for
 // concurrent use; the results of records take no lock.
 type writeStats struct {
-	clock    Clock
+	clock    driver.Clock
 	written  atomic.Int64 // records, since the beginning
 	filtered atomic.Int64 // events that are not handled
 	cost     atomicFloat  // of all attempts
@@ -39,7 +41,7 @@ func (f *atomicFloat) add(x float64) {
 func (f *atomicFloat) take() float64 { return math.Float64frombits(f.bits.Swap(0)) }
 
 // add counts a result.
-func (s *writeStats) add(r WriteResult) {
+func (s *writeStats) add(r driver.WriteResult) {
 	if r.Err == nil {
 		s.written.Add(1)
 	}
@@ -94,5 +96,5 @@ func (w *atLeastOnceWorker[R]) reportStats() {
 	if written == 0 && filtered == 0 && cost == 0 && waited == 0 && inFlight == 0 && !wasBusy {
 		return
 	}
-	w.a.observe(Observation{Kind: KindWritten, To: at, Events: written, Filtered: filtered, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.lag.behind(at)})
+	w.a.observe(driver.Observation{Kind: driver.KindWritten, To: at, Events: written, Filtered: filtered, Cost: cost, Waited: waited, InFlight: inFlight, Lag: w.a.lag.behind(at)})
 }

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -52,7 +51,7 @@ func (w *warehouse) hangsAt(n int64) {
 	}
 }
 
-func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent = append(w.sent, time.Now())
@@ -83,7 +82,7 @@ func (w *warehouse) Submit(ctx context.Context, e *sluice.Event, done func(sluic
 		w.flying[e.Key]--
 		w.all--
 		w.mu.Unlock()
-		done(sluice.WriteResult{Err: err, Cost: 2})
+		done(driver.WriteResult{Err: err, Cost: 2})
 	})
 }
 
@@ -101,7 +100,7 @@ func (w *warehouse) tries(sequence int64) int {
 
 // pour starts a consumer of the second delivery; the function it returns stops
 // it and returns what Run did.
-func (s *scene) pour(sink sluice.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig, cfg sluice.Config) (*sluice.Consumer, func() error) {
+func (s *scene) pour(sink driver.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig, cfg sluice.Config) (*sluice.Consumer, func() error) {
 	s.t.Helper()
 	cfg.Observer = s
 	c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, stream), &cfg))
@@ -155,7 +154,7 @@ func TestStreamWritesAllOutOfOrder(t *testing.T) {
 		if got := s.position("0"); got != 999 {
 			t.Errorf("checkpoint at %d, want 999", got)
 		}
-		if n := s.count(sluice.KindWritten); n == 0 {
+		if n := s.count(driver.KindWritten); n == 0 {
 			t.Error("progress was not told")
 		}
 	})
@@ -178,7 +177,7 @@ func TestStreamOrders(t *testing.T) {
 					defer w.mu.Unlock()
 					if e.Sequence%3 == 0 && !failed[e.Sequence] {
 						failed[e.Sequence] = true
-						return sluice.RetryAfter(errors.New("busy"), 30*time.Millisecond)
+						return driver.RetryAfter(errors.New("busy"), 30*time.Millisecond)
 					}
 					return nil
 				}
@@ -340,7 +339,7 @@ func TestStreamReadsOnAfterACut(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ran
-		if got := s.count(sluice.KindOpened); got < 10 {
+		if got := s.count(driver.KindOpened); got < 10 {
 			t.Errorf("opened %d times: it was not cut", got)
 		}
 		if got := sorted(w.rows()); !slices.Equal(got, upTo(1000)) {
@@ -421,7 +420,7 @@ func TestStreamCancel(t *testing.T) {
 
 // ticking tells of each sleep of a millisecond.
 type ticking struct {
-	sluice.Clock
+	driver.Clock
 	ticks chan struct{}
 }
 
@@ -455,8 +454,8 @@ func TestStreamClerkBeginsEarly(t *testing.T) {
 	hub, store, ticks := sluicetest.NewHub(group, 1), &sluicetest.Store{}, make(chan struct{}, 64)
 	hub.Append("0", sluicetest.Bodies("a", "b", "c")...)
 	done := make(chan struct{})
-	observer := sluice.ObserverFunc(func(o sluice.Observation) {
-		if o.Kind == sluice.KindCommitted && o.To.Sequence == 2 {
+	observer := driver.ObserverFunc(func(o driver.Observation) {
+		if o.Kind == driver.KindCommitted && o.To.Sequence == 2 {
 			close(done)
 		}
 	})

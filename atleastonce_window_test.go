@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // modelSink completes records as a model of a sink does. It counts what it has.
@@ -24,8 +25,8 @@ type modelSink struct {
 
 func newModelSink() *modelSink { return &modelSink{first: map[string]time.Time{}} }
 
-func (m *modelSink) Submit(ctx context.Context, _ *sluice.Event, done func(sluice.WriteResult)) {
-	partition := sluice.FencingTokenOf(ctx).Lease.Partition
+func (m *modelSink) Submit(ctx context.Context, _ *sluice.Event, done func(driver.WriteResult)) {
+	partition := driver.FencingTokenOf(ctx).Lease.Partition
 	m.mu.Lock()
 	m.has++
 	m.most = max(m.most, m.has)
@@ -38,7 +39,7 @@ func (m *modelSink) Submit(ctx context.Context, _ *sluice.Event, done func(sluic
 			m.first[partition] = time.Now()
 		}
 		m.mu.Unlock()
-		done(sluice.WriteResult{})
+		done(driver.WriteResult{})
 	})
 }
 

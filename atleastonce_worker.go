@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // atLeastOnceWorker delivers one partition's events during one assignment.
@@ -24,7 +25,7 @@ type atLeastOnceWorker[R any] struct {
 	a       *assignment
 	store   driver.AtLeastOnceStore
 	records func(context.Context, *Event) ([]R, error)
-	sink    Sink[R]
+	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's partition key
 	cfg     *AtLeastOnceConfig
 
@@ -36,10 +37,10 @@ type atLeastOnceWorker[R any] struct {
 	deadLetters deadLetterWriter
 	redrives    redriveQueue
 	checkpoints checkpointer
-	watermark   atomic.Pointer[watermark] // of the checkpoint, as last stored
-	window      partitionWindow           // bounds the records that the sink has
-	bytes       atomic.Int64              // of the events in flight
-	wakeup      chan struct{}             // wakes the worker: a result, or a retry that is due
+	watermark   atomic.Pointer[stamp.Watermark] // of the checkpoint, as last stored
+	window      partitionWindow                 // bounds the records that the sink has
+	bytes       atomic.Int64                    // of the events in flight
+	wakeup      chan struct{}                   // wakes the worker: a result, or a retry that is due
 
 	// The worker's goroutine alone uses these.
 	recordCtx context.Context        // of making and submitting records: it carries an emission
@@ -91,7 +92,7 @@ func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
 	w.queue.init()
 	w.deadLetters.init(d.cfg.OnDeadLetter == KeyHold)
 	w.redrives.init()
-	w.watermark.Store(newWatermark(driver.Origin.Sequence, nil))
+	w.watermark.Store(stamp.NewWatermark(driver.Origin.Sequence, nil))
 	return w
 }
 
@@ -190,14 +191,9 @@ func (w *atLeastOnceWorker[R]) claimed(cp Checkpoint) {
 			w.doneUpTo = Position{Sequence: cp.Done[n-1].Last, Offset: cp.Position.Offset}
 		}
 		w.startAt(cp.Position)
-		w.recordCtx = context.WithValue(w.a.work, emissionKey{}, &emission{
-			FencingToken: FencingToken{Lease: w.a.lease, Incarnation: w.a.incarnation},
-			source:       idSourceOf(&w.a.topic, w.a.incarnation),
-			incarnation:  w.a.incarnation,
-			watermark:    &w.watermark,
-		})
+		w.recordCtx = driver.WithEmission(w.a.work, stamp.NewEmission(driver.FencingToken{Lease: w.a.lease, Incarnation: w.a.incarnation}, &w.a.topic, w.a.incarnation, &w.watermark, false))
 	}
-	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
+	w.a.observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
 
 // storeStart implements worker.
@@ -224,7 +220,7 @@ func (w *atLeastOnceWorker[R]) position() Position { return w.admitted }
 // interrupted implements worker. A checkpoint that is set after a loss must not pass events that are
 // still in flight, or that were not read again.
 func (w *atLeastOnceWorker[R]) interrupted(err error) bool {
-	if lost, is := errors.AsType[*TruncatedError](err); is {
+	if lost, is := errors.AsType[*driver.TruncatedError](err); is {
 		low, _, _, _ := w.inFlight.progress()
 		lost.Before = max(0, lost.End-1-low.Sequence)
 	}
@@ -270,7 +266,7 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	w.parked = parked[behind:]
 	w.skip = w.doneAndParked()
 	w.deadLetters.load(numbers)
-	w.watermark.Store(newWatermark(w.start.Sequence, numbers))
+	w.watermark.Store(stamp.NewWatermark(w.start.Sequence, numbers))
 	earlier := slices.Clone(w.skip)
 	if w.a.topic.Sparse { // dead letters may have another offset than the checkpoint there
 		earlier = slices.Clone(w.done)
@@ -458,7 +454,7 @@ func (w *atLeastOnceWorker[R]) checkHistory(events []*Event) error {
 
 // truncated returns the error of a log that lost what was done after a position.
 func (w *atLeastOnceWorker[R]) truncated(after Position) error {
-	return &TruncatedError{Partition: w.a.lease.Partition, Position: w.doneUpTo, End: after.Sequence + 1}
+	return &driver.TruncatedError{Partition: w.a.lease.Partition, Position: w.doneUpTo, End: after.Sequence + 1}
 }
 
 // doneBefore reports whether an earlier assignment has done an event. It must be

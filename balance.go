@@ -59,7 +59,7 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 		return 0, err
 	} else if err != nil {
 		// The membership lasts; meanwhile the partitions are divided.
-		b.c.observe(Observation{Kind: KindFailed, Err: err})
+		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 	// The time of the listing by the store's clock, from this process's own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
@@ -152,7 +152,7 @@ func (b *balancer) leave(work context.Context) {
 		err = fmt.Errorf("release member lease %s: %w", b.member.Partition, rerr)
 	}
 	if err != nil {
-		b.c.observe(Observation{Kind: KindFailed, Err: err})
+		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 }
 

@@ -30,7 +30,7 @@ type BatchesConfig struct {
 // harm. [Batch] identifies each event for that: by Group, Incarnation, Partition and the event's
 // sequence number.
 //
-// The handler's error says whose fault it is, as that of a [Handler] does. An [*EventError], or
+// The handler's error says whose fault it is, as that of a [Handler] does. An [*driver.EventError], or
 // several that are joined, names the events to blame; the engine finds others by splitting the
 // batch. Nothing is rolled back: the events of a batch that failed are handled again. A time limit
 // of the handler's own ([context.DeadlineExceeded]) that names no event makes the next batches
@@ -40,7 +40,7 @@ type BatchesConfig struct {
 // service that is down. So before it becomes a dead letter, the handler is called with the event
 // that succeeded last, once more. If that fails too, the partition is held until one of the two
 // succeeds. If nothing has succeeded since the partition was acquired, the event is tried ten more
-// times. To mark an error as an [Outage] is better: it takes effect at once, and nothing is repeated.
+// times. To mark an error as an [driver.Outage] is better: it takes effect at once, and nothing is repeated.
 //
 // [Hooks].Batch is called when the handler has returned. Stamps of earlier stages are not used:
 // see [Transactional].
@@ -104,12 +104,12 @@ type batchStore struct {
 	a     *assignment
 	every time.Duration
 
-	incarnation string        // of the positions
-	done        Position      // all up to here is done; Unset until the claim
-	at          Position      // the checkpoint, as last stored
-	stored      time.Duration // when that was, by Clock.Elapsed
-	careful     time.Duration // until when it is stored after each batch, likewise
-	unreported  Observation   // of the steps whose checkpoint is not stored
+	incarnation string             // of the positions
+	done        Position           // all up to here is done; Unset until the claim
+	at          Position           // the checkpoint, as last stored
+	stored      time.Duration      // when that was, by Clock.Elapsed
+	careful     time.Duration      // until when it is stored after each batch, likewise
+	unreported  driver.Observation // of the steps whose checkpoint is not stored
 
 	postponed map[int64]time.Duration // redrives by ID, and until when, by Clock.Elapsed
 }
@@ -135,7 +135,7 @@ func (s *batchStore) Claim(ctx context.Context, lease Lease, incarnation string)
 		cp.Position, cp.Claims, cp.Attempt = s.done, 1, driver.AttemptRecord{}
 	}
 	if s.incarnation != incarnation {
-		s.unreported = Observation{}
+		s.unreported = driver.Observation{}
 	}
 	s.incarnation, s.done = incarnation, cp.Position
 	return cp, nil
@@ -179,7 +179,7 @@ func (s *batchStore) Commit(ctx context.Context, step driver.Step, handle func(c
 // handled calls a handler, and returns its error as [driver.TxStore] lists them.
 func handled(ctx context.Context, handle func(context.Context, struct{}) error) error {
 	err := handle(ctx, struct{}{})
-	named := errors.As(err, new(*EventError))
+	named := errors.As(err, new(*driver.EventError))
 	switch {
 	case err == nil:
 		return nil
@@ -236,7 +236,7 @@ func (s *batchStore) save(ctx context.Context) error {
 	}
 	s.at, s.stored = s.done, now
 	if o := s.unreported; o.Kind != 0 {
-		s.unreported = Observation{}
+		s.unreported = driver.Observation{}
 		s.a.observe(o)
 	}
 	return nil
@@ -244,14 +244,14 @@ func (s *batchStore) save(ctx context.Context) error {
 
 // report reports steps that are done, when their checkpoint is stored: with those before them, if the answer
 // to the request that stored it was lost.
-func (s *batchStore) report(o Observation) {
+func (s *batchStore) report(o driver.Observation) {
 	if u := s.unreported; u.Kind != 0 {
 		o.From, o.Events, o.Duration = u.From, o.Events+u.Events, o.Duration+u.Duration
 		o.Filtered += u.Filtered
 	}
 	s.unreported = o
 	if s.at == s.done {
-		s.unreported = Observation{}
+		s.unreported = driver.Observation{}
 		s.a.observe(o)
 	}
 }

@@ -41,7 +41,7 @@ func TestBatchesHold(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		s.wantDead()
 		s.wantPosition(1)
-		if !slices.ContainsFunc(s.errorsOf(sluice.KindFailed), func(text string) bool { return strings.Contains(text, "partition is held") }) {
+		if !slices.ContainsFunc(s.errorsOf(driver.KindFailed), func(text string) bool { return strings.Contains(text, "partition is held") }) {
 			s.t.Error("the hold was not reported")
 		}
 		down.Store(false)
@@ -102,7 +102,7 @@ func TestBatchesHandlerThatRejectsRepeats(t *testing.T) {
 			defer u.mu.Unlock()
 			for i, e := range b.Events {
 				if u.done[e.Sequence] > 0 {
-					return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("409: exists"))}
+					return &driver.EventError{Index: i, Err: driver.Reject(errors.New("409: exists"))}
 				}
 			}
 			return verdict(ctx, b)

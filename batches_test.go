@@ -91,9 +91,9 @@ func verdict(_ context.Context, b sluice.Batch) error {
 	for i, e := range b.Events {
 		switch body := string(e.Body); {
 		case strings.HasPrefix(body, "reject"):
-			errs = append(errs, &sluice.EventError{Index: i, Err: sluice.Reject(errors.New(body))})
+			errs = append(errs, &driver.EventError{Index: i, Err: driver.Reject(errors.New(body))})
 		case strings.HasPrefix(body, "bad"):
-			errs = append(errs, &sluice.EventError{Index: i, Err: errors.New(body)})
+			errs = append(errs, &driver.EventError{Index: i, Err: errors.New(body)})
 		}
 	}
 	return errors.Join(errs...)
@@ -109,9 +109,9 @@ func nameless(ctx context.Context, b sluice.Batch) error {
 
 // late is verdict where bad events run into a time limit.
 func late(ctx context.Context, b sluice.Batch) error {
-	var each *sluice.EventError
+	var each *driver.EventError
 	if errors.As(verdict(ctx, b), &each) {
-		return &sluice.EventError{Index: each.Index, Err: context.DeadlineExceeded}
+		return &driver.EventError{Index: each.Index, Err: context.DeadlineExceeded}
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func TestBatches(t *testing.T) {
 		defer s.mu.Unlock()
 		events := 0
 		for _, o := range s.seen {
-			if o.Kind == sluice.KindCommitted {
+			if o.Kind == driver.KindCommitted {
 				events += o.Events
 			}
 		}
@@ -255,7 +255,7 @@ func TestBatchesTimeLimit(t *testing.T) {
 // What a handler marks as an outage counts against no event, for as long as it lasts.
 func TestBatchesOutage(t *testing.T) {
 	for name, says := range map[string]func(error) error{
-		"outage": sluice.Outage, "retry after": func(err error) error { return sluice.RetryAfter(err, 3*time.Second) },
+		"outage": driver.Outage, "retry after": func(err error) error { return driver.RetryAfter(err, 3*time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
@@ -312,7 +312,7 @@ func TestBatchesLostCheckpoint(t *testing.T) {
 				stop()
 				u.wantDone(50, 0)
 				s.wantPosition(49)
-				if s.count(sluice.KindFailed) == 0 {
+				if s.count(driver.KindFailed) == 0 {
 					s.t.Error("no failure was reported")
 				}
 			})
@@ -449,7 +449,7 @@ func TestBatchesReportedInOrder(t *testing.T) {
 		defer s.mu.Unlock()
 		at, events := int64(-1), 0
 		for _, o := range s.seen {
-			if o.Kind == sluice.KindCommitted {
+			if o.Kind == driver.KindCommitted {
 				if o.To.Sequence <= at {
 					s.t.Errorf("events up to %d were reported after those up to %d", o.To.Sequence, at)
 				}
@@ -467,7 +467,7 @@ func (s *scene) committed() (at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
-		if o.Kind == sluice.KindCommitted {
+		if o.Kind == driver.KindCommitted {
 			at = o.To.Sequence
 		}
 	}
@@ -541,7 +541,7 @@ func TestBatchesRedriveOutage(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.send("0", "reject")
 		u := s.uploads()
-		a := newAPI(sluice.Outage)
+		a := newAPI(driver.Outage)
 		a.down.Store(true)
 		u.says = func(ctx context.Context, b sluice.Batch) error {
 			if b.Redriven {

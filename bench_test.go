@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // endless is a log that is never at its end: it measures the engine and
@@ -80,7 +80,7 @@ func consume(b *testing.B, source driver.Source, store driver.TxStore[*sluicetes
 		return nil
 	}
 	c, err := sluice.New(source, &sluicetest.Leases{}, sluice.Transactional(store, handler),
-		&sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond, StampsFrom: []sluice.StampSource{{Topic: "flights"}}})
+		&sluice.Config{MaxBatch: batch, AssignEvery: time.Millisecond, StampsFrom: []stamp.Source{{Topic: "flights"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

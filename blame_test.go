@@ -48,7 +48,7 @@ func (d *tables) handle(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) e
 	refused := &sluicetest.StatementError{Table: table, Err: errors.New("relation does not exist")}
 	switch {
 	case how == "rejected":
-		return fmt.Errorf("decode: %w", sluice.Reject(refused))
+		return fmt.Errorf("decode: %w", driver.Reject(refused))
 	case missing, how == "refused":
 		return refused
 	}
@@ -149,7 +149,7 @@ func TestWitnessOfTheSameTable(t *testing.T) {
 		if len(s.letters()) != 0 {
 			t.Fatalf("%d dead letters", len(s.letters()))
 		}
-		if !slices.ContainsFunc(s.failures(), func(o sluice.Observation) bool {
+		if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
 			return strings.Contains(o.Err.Error(), "partition is held") && strings.Contains(o.Err.Error(), "relation does not exist")
 		}) {
 			t.Errorf("the hold was not reported: %v", s.failures())
@@ -268,7 +268,7 @@ func (u unmapped) Unproved() bool { return !u.of.mapped.Load() }
 
 func (m *mapper) of(e *sluice.Event) error {
 	if m.wrong.Load() || strings.HasPrefix(string(e.Body), "reject") {
-		return sluice.Reject(unmapped{m})
+		return driver.Reject(unmapped{m})
 	}
 	m.mapped.Store(true)
 	return nil
@@ -281,7 +281,7 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 			var failed []error
 			for i, e := range b.Events {
 				if err := m.of(e); err != nil {
-					failed = append(failed, &sluice.EventError{Index: i, Err: err})
+					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				} else if err := tx.Insert("rows", e.Sequence); err != nil {
 					return err
 				}
@@ -294,7 +294,7 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 			var failed []error
 			for i, e := range b.Events {
 				if err := m.of(e); err != nil {
-					failed = append(failed, &sluice.EventError{Index: i, Err: err})
+					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				}
 			}
 			return errors.Join(failed...)
@@ -310,8 +310,8 @@ var mappedDeliveries = map[string]func(s *scene, m *mapper) sluice.Delivery{
 // doneSink writes everything at once.
 type doneSink struct{}
 
-func (doneSink) Submit(_ context.Context, _ int64, done func(sluice.WriteResult)) {
-	done(sluice.WriteResult{})
+func (doneSink) Submit(_ context.Context, _ int64, done func(driver.WriteResult)) {
+	done(driver.WriteResult{})
 }
 
 // A mapping that maps no event empties no partition into the dead letters.
@@ -328,7 +328,7 @@ func TestMappingThatMapsNothing(t *testing.T) {
 				if n := len(s.letters()); n != 0 {
 					t.Errorf("%d dead letters", n)
 				}
-				if !slices.ContainsFunc(s.failures(), func(o sluice.Observation) bool {
+				if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
 					return strings.Contains(o.Err.Error(), "partition is held: the mapping has mapped none of ")
 				}) {
 					t.Errorf("the hold was not reported: %v", s.failures())
@@ -360,7 +360,7 @@ func TestMappingBesideAnother(t *testing.T) {
 					m = &customers
 				}
 				if err := m.of(e); err != nil {
-					failed = append(failed, &sluice.EventError{Index: i, Err: err})
+					failed = append(failed, &driver.EventError{Index: i, Err: err})
 				} else if err := tx.Insert("rows", e.Sequence); err != nil {
 					return err
 				}

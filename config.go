@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/ownername"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // Partitions is how many partitions a consumer takes: a positive number,
@@ -84,7 +85,7 @@ type Config struct {
 	// that has used up its attempts becomes a dead letter only if another event
 	// succeeds and one more attempt at it fails, or if there is no other event to try.
 	// If 20 events in a row fail, and none succeeds, the partition is held: it is
-	// reported as [KindFailed] and [KindStalled], one event at a time is tried, at
+	// reported as [driver.KindFailed] and [driver.KindStalled], one event at a time is tried, at
 	// least once every RetryMax, and none becomes a dead letter until one succeeds.
 	Attempts int
 	// RetryMin and RetryMax bound the waits between attempts and after outages.
@@ -107,17 +108,17 @@ type Config struct {
 	//
 	// Each dead letter is copied at least once, also those that were stored before CopyDeadLetters
 	// was set, unless its redrive succeeds before. It is marked as copied in the store when the call
-	// has returned nil. An [*EventError], or several that are joined, names those by index that were
+	// has returned nil. An [*driver.EventError], or several that are joined, names those by index that were
 	// not copied; any other error means that none was. These are tried again, after waits from
-	// RetryMin to LeaseFor, and reported as [KindCopyFailed]. ctx ends after LeaseFor, and when the
+	// RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after LeaseFor, and when the
 	// partition is to be released.
 	//
 	// The partition's owner copies beside the delivery, which never waits for it: at most 16 dead
 	// letters at a time, of one of the consumer's partitions at a time.
 	CopyDeadLetters func(ctx context.Context, dead []DeadLetter) error
 	// StallAfter is how long a call of the user's code or of a driver may last, and how long events
-	// may wait with none done, before the partition is reported as stalled ([KindStalled]). Waits
-	// that are asked for do not count: for a Rate, by [RetryAfter], between two checkpoints of
+	// may wait with none done, before the partition is reported as stalled ([driver.KindStalled]). Waits
+	// that are asked for do not count: for a Rate, by [driver.RetryAfter], between two checkpoints of
 	// Batches, and while a reader is paused. Default: LeaseFor.
 	StallAfter time.Duration
 	// SilentAfter is how long a reader may return nothing although the log holds
@@ -126,13 +127,13 @@ type Config struct {
 	// ([driver.BoundsBudget]). Default: two thirds of LeaseFor, so that
 	// it is reported within LeaseFor.
 	SilentAfter time.Duration
-	// StampsFrom are the stages that feed the consumer's topic, and whose [Stamp]s
+	// StampsFrom are the stages that feed the consumer's topic, and whose [stamp.Stamp]s
 	// [Transactional] believes, so that it handles a message once that was sent more
 	// often. Other stamps are reported once for each assignment, and their messages
 	// handled like those without one. Default: none.
-	StampsFrom []StampSource
+	StampsFrom []stamp.Source
 	// Filter reports whether an event is handled. An event that it leaves out counts as done: no handler,
-	// sink or [Replayer] gets it, it becomes no dead letter, and [Observation].Filtered counts it. The
+	// sink or [Replayer] gets it, it becomes no dead letter, and [driver.Observation].Filtered counts it. The
 	// redrive of a dead letter that it leaves out removes the dead letter. Filter must depend on
 	// the event alone, and be safe for concurrent use. An event for which it panics is handled.
 	// Default: every event is handled.
@@ -142,9 +143,9 @@ type Config struct {
 	// Observer receives an observation of everything that the engine does.
 	// Default: LogObserver(nil), which writes to slog.Default. For silence:
 	// ObserverFunc(func(Observation) {}).
-	Observer Observer
+	Observer driver.Observer
 	// Clock and Seed replace time and randomness in tests. Defaults: the system's.
-	Clock Clock
+	Clock driver.Clock
 	Seed  uint64
 }
 
@@ -208,7 +209,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}
 	for i := range c.StampsFrom {
-		if err := c.StampsFrom[i].check(); err != nil {
+		if err := c.StampsFrom[i].Check(); err != nil {
 			return c, err
 		}
 	}

@@ -231,7 +231,7 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 }
 
 // observe adds time and owner to an observation and passes it to the observer.
-func (c *Consumer) observe(o Observation) {
+func (c *Consumer) observe(o driver.Observation) {
 	o.Time, o.Owner = c.cfg.Clock.Wall(), c.cfg.Owner
 	_ = guard(func() error { c.cfg.Observer.Observe(o); return nil })
 }

@@ -36,7 +36,7 @@ func (a *assignment) copyDeadLetters(marks driver.CopyMarks) {
 		case a.idle.Err() != nil:
 			return
 		case err != nil:
-			a.observe(Observation{Kind: KindCopyFailed, Events: failed, Err: fmt.Errorf("copy dead letters: %w", err)})
+			a.observe(driver.Observation{Kind: driver.KindCopyFailed, Events: failed, Err: fmt.Errorf("copy dead letters: %w", err)})
 			cfg.Clock.Sleep(a.idle, wait.Next())
 		default:
 			wait.Reset()
@@ -129,7 +129,7 @@ func (a *assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	if notMarked != nil {
 		return copiedPage{after, len(dead)}, fmt.Errorf("mark %d dead letters as copied: %w", len(copied), notMarked)
 	}
-	a.observe(Observation{Kind: KindCopied, Events: len(copied), Duration: a.c.cfg.Clock.Elapsed() - began})
+	a.observe(driver.Observation{Kind: driver.KindCopied, Events: len(copied), Duration: a.c.cfg.Clock.Elapsed() - began})
 	return page, err
 }
 
@@ -145,9 +145,9 @@ func (a *assignment) callCopy(dead []DeadLetter) error {
 // packages sender, sender/kafkasender and webhook, whose DeadLetterMessages make the records. record
 // makes the record of a dead letter. If the sink rejects that ([ErrRejected]), for example because it
 // is too large, the dead letter is written without its body: HasBody is false then, and Body,
-// Properties and Headers are nil. ctx is that of a record of [AtLeastOnce] ([FencingTokenOf],
-// [IncarnationOf]), without a stamp.
-func CopyTo[R any](sink Sink[R], record func(ctx context.Context, d *DeadLetter) (R, error)) func(context.Context, []DeadLetter) error {
+// Properties and Headers are nil. ctx is that of a record of [AtLeastOnce] ([driver.FencingTokenOf],
+// [driver.IncarnationOf]), without a stamp.
+func CopyTo[R any](sink driver.Sink[R], record func(ctx context.Context, d *DeadLetter) (R, error)) func(context.Context, []DeadLetter) error {
 	return func(ctx context.Context, dead []DeadLetter) error {
 		errs := writeCopies(ctx, sink, record, dead)
 		var bare []DeadLetter
@@ -165,7 +165,7 @@ func CopyTo[R any](sink Sink[R], record func(ctx context.Context, d *DeadLetter)
 		for i, err := range errs {
 			if err != nil {
 				e := &dead[i].Event
-				refused = append(refused, &EventError{Index: i, Err: fmt.Errorf("dead letter %d (partition %s, event %d): %w", dead[i].ID, e.Partition, e.Sequence, err)})
+				refused = append(refused, &driver.EventError{Index: i, Err: fmt.Errorf("dead letter %d (partition %s, event %d): %w", dead[i].ID, e.Partition, e.Sequence, err)})
 			}
 		}
 		return errors.Join(refused...)
@@ -174,7 +174,7 @@ func CopyTo[R any](sink Sink[R], record func(ctx context.Context, d *DeadLetter)
 
 // writeCopies writes a record of each dead letter, and returns their results. A record without a result
 // when ctx ends has ctx's error.
-func writeCopies[R any](ctx context.Context, sink Sink[R], record func(context.Context, *DeadLetter) (R, error), dead []DeadLetter) []error {
+func writeCopies[R any](ctx context.Context, sink driver.Sink[R], record func(context.Context, *DeadLetter) (R, error), dead []DeadLetter) []error {
 	type result struct {
 		i   int
 		err error
@@ -185,7 +185,7 @@ func writeCopies[R any](ctx context.Context, sink Sink[R], record func(context.C
 	for i := range dead {
 		d := &dead[i]
 		lease := Lease{Group: d.Group, Partition: d.Event.Partition}
-		ctx := context.WithValue(ctx, emissionKey{}, &emission{FencingToken: FencingToken{Lease: lease, Incarnation: d.Incarnation}, incarnation: d.Incarnation})
+		ctx := driver.WithEmission(ctx, driver.FencingToken{Lease: lease, Incarnation: d.Incarnation})
 		r, err := record(ctx, d)
 		if err != nil {
 			errs[i] = err
@@ -194,7 +194,7 @@ func writeCopies[R any](ctx context.Context, sink Sink[R], record func(context.C
 		var once sync.Once
 		errs[i] = errNoResult
 		waiting++
-		sink.Submit(ctx, r, func(w WriteResult) { once.Do(func() { results <- result{i, w.Err} }) })
+		sink.Submit(ctx, r, func(w driver.WriteResult) { once.Do(func() { results <- result{i, w.Err} }) })
 	}
 	for ; waiting > 0; waiting-- {
 		var r result
@@ -213,4 +213,4 @@ func writeCopies[R any](ctx context.Context, sink Sink[R], record func(context.C
 }
 
 // errNoResult is the error of a copy whose outcome is unknown.
-var errNoResult = Outage(errors.New("no result in time"))
+var errNoResult = driver.Outage(errors.New("no result in time"))

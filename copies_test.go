@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // mailbox is where dead letters are copied to.
@@ -50,7 +51,7 @@ func (m *mailbox) copy(ctx context.Context, dead []sluice.DeadLetter) error {
 			err = m.says(&dead[i])
 		}
 		if err != nil {
-			errs = append(errs, &sluice.EventError{Index: i, Err: err})
+			errs = append(errs, &driver.EventError{Index: i, Err: err})
 			continue
 		}
 		m.got = append(m.got, dead[i])
@@ -79,7 +80,7 @@ func (m *mailbox) numbers() (list []int64) {
 func rejecting(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 	for i, e := range b.Events {
 		if strings.HasPrefix(string(e.Body), "bad") {
-			return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("no " + string(e.Body)))}
+			return &driver.EventError{Index: i, Err: driver.Reject(errors.New("no " + string(e.Body)))}
 		}
 		if err := tx.Insert("rows", e.Sequence); err != nil {
 			return err
@@ -95,7 +96,7 @@ func deliveries(store interface {
 }) map[string]sluice.Delivery {
 	says := func(e *sluice.Event) error {
 		if strings.HasPrefix(string(e.Body), "bad") {
-			return sluice.Reject(errors.New("no " + string(e.Body)))
+			return driver.Reject(errors.New("no " + string(e.Body)))
 		}
 		return nil
 	}
@@ -105,7 +106,7 @@ func deliveries(store interface {
 		"batches": sluice.Batches(store, func(_ context.Context, b sluice.Batch) error {
 			for i, e := range b.Events {
 				if err := says(e); err != nil {
-					return &sluice.EventError{Index: i, Err: err}
+					return &driver.EventError{Index: i, Err: err}
 				}
 			}
 			return nil
@@ -154,8 +155,8 @@ func TestCopies(t *testing.T) {
 						s.t.Errorf("copied %+v, want all of the dead letter", d)
 					}
 				}
-				if n := s.count(sluice.KindCopied); n == 0 || s.count(sluice.KindCopyFailed) != 0 {
-					s.t.Errorf("%d observations of copies, %d of failures", n, s.count(sluice.KindCopyFailed))
+				if n := s.count(driver.KindCopied); n == 0 || s.count(driver.KindCopyFailed) != 0 {
+					s.t.Errorf("%d observations of copies, %d of failures", n, s.count(driver.KindCopyFailed))
 				}
 			})
 		})
@@ -200,7 +201,7 @@ func TestCopiesOfOthers(t *testing.T) {
 func TestCopyOutage(t *testing.T) {
 	stage(t, 3, func(s *scene) {
 		m := &mailbox{}
-		m.set(sluice.Outage(errors.New("queue is down")))
+		m.set(driver.Outage(errors.New("queue is down")))
 		s.runWith(deliveries(s.store)["transactional"], sluice.Config{CopyDeadLetters: m.copy}, func() {
 			for range 10 {
 				for _, p := range []string{"0", "1", "2"} {
@@ -218,10 +219,10 @@ func TestCopyOutage(t *testing.T) {
 			if calls > 3*30 {
 				s.t.Errorf("%d calls in five minutes of outage, want back-off", calls)
 			}
-			if n := s.count(sluice.KindCopyFailed); n != failed {
+			if n := s.count(driver.KindCopyFailed); n != failed {
 				s.t.Errorf("%d reports of %d failures", n, failed)
 			}
-			if s.count(sluice.KindFailed)+s.count(sluice.KindStalled) > 0 {
+			if s.count(driver.KindFailed)+s.count(driver.KindStalled) > 0 {
 				s.t.Error("the target's outage is one of the partition")
 			}
 			m.set(nil)
@@ -244,7 +245,7 @@ func TestCopyRefused(t *testing.T) {
 		}
 		m := &mailbox{says: func(d *sluice.DeadLetter) error {
 			if d.Event.Sequence < 20 {
-				return sluice.Reject(fmt.Errorf("too strange: %d", d.Event.Sequence))
+				return driver.Reject(fmt.Errorf("too strange: %d", d.Event.Sequence))
 			}
 			return nil
 		}}
@@ -262,7 +263,7 @@ func TestCopyRefused(t *testing.T) {
 			s.t.Errorf("copied are events %v, want 0 to 39, once each", got)
 		}
 		for _, o := range s.seen {
-			if o.Kind == sluice.KindCopyFailed && (o.Events != 20 || !strings.Contains(o.Err.Error(), "too strange") || strings.Contains(o.Err.Error(), "\n")) {
+			if o.Kind == driver.KindCopyFailed && (o.Events != 20 || !strings.Contains(o.Err.Error(), "too strange") || strings.Contains(o.Err.Error(), "\n")) {
 				s.t.Errorf("%d refused, reported as %d in %q; want one line", 20, o.Events, o.Err)
 			}
 		}
@@ -286,7 +287,7 @@ func TestCopyMarkFails(t *testing.T) {
 		if got := m.numbers(); !slices.Equal(got, []int64{0, 0, 0}) {
 			s.t.Errorf("copied are events %v, want 0 three times: the first two copies could not be marked", got)
 		}
-		if n := s.count(sluice.KindCopyFailed); n != 3 {
+		if n := s.count(driver.KindCopyFailed); n != 3 {
 			s.t.Errorf("%d failures reported, want the panic and two marks", n)
 		}
 	})
@@ -318,8 +319,8 @@ func TestCopyHangs(t *testing.T) {
 			if got := s.rows(); !slices.Equal(got, []int64{1, 2}) {
 				s.t.Errorf("rows %v, want 1 and 2", got)
 			}
-			if s.count(sluice.KindStalled) == 0 || s.count(sluice.KindLost) > 0 {
-				s.t.Errorf("%d stalls, %d leases lost", s.count(sluice.KindStalled), s.count(sluice.KindLost))
+			if s.count(driver.KindStalled) == 0 || s.count(driver.KindLost) > 0 {
+				s.t.Errorf("%d stalls, %d leases lost", s.count(driver.KindStalled), s.count(driver.KindLost))
 			}
 			close(release)
 		})
@@ -348,22 +349,22 @@ func testCopyTo(t *testing.T) {
 		text        string
 		incarnation string
 	}
-	sink := sinkFunc[letter](func(ctx context.Context, l letter, done func(sluice.WriteResult)) {
+	sink := sinkFunc[letter](func(ctx context.Context, l letter, done func(driver.WriteResult)) {
 		switch {
 		case l.text == "lost":
 		case l.text == "down":
-			done(sluice.WriteResult{Err: sluice.Outage(errors.New("down"))})
+			done(driver.WriteResult{Err: driver.Outage(errors.New("down"))})
 		case strings.HasPrefix(l.text, "large"), l.text == "hopeless without body":
-			done(sluice.WriteResult{Err: sluice.Reject(errors.New("too large"))})
+			done(driver.WriteResult{Err: driver.Reject(errors.New("too large"))})
 		default:
-			if sluice.IncarnationOf(ctx) != l.incarnation || sluice.FencingTokenOf(ctx).Lease.Group != group {
-				t.Errorf("%s: context of %q, %+v", l.text, sluice.IncarnationOf(ctx), sluice.FencingTokenOf(ctx))
+			if driver.IncarnationOf(ctx) != l.incarnation || driver.FencingTokenOf(ctx).Lease.Group != group {
+				t.Errorf("%s: context of %q, %+v", l.text, driver.IncarnationOf(ctx), driver.FencingTokenOf(ctx))
 			}
-			if _, is := sluice.StampOf(ctx, &sluice.Event{}, 0); is || sluice.ForeignStamp(ctx, sluice.Stamp{}) {
+			if _, is := stamp.Of(ctx, &sluice.Event{}, 0); is || stamp.Foreign(ctx, stamp.Stamp{}) {
 				t.Errorf("%s: has a stamp", l.text)
 			}
-			done(sluice.WriteResult{})
-			done(sluice.WriteResult{Err: errors.New("twice")})
+			done(driver.WriteResult{})
+			done(driver.WriteResult{Err: errors.New("twice")})
 		}
 	})
 	copies := sluice.CopyTo(sink, func(_ context.Context, d *sluice.DeadLetter) (letter, error) {
@@ -385,7 +386,7 @@ func testCopyTo(t *testing.T) {
 	err := copies(ctx, dead)
 	var failed []int
 	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
-		failed = append(failed, e.(*sluice.EventError).Index)
+		failed = append(failed, e.(*driver.EventError).Index)
 	}
 	if !slices.Equal(failed, []int{2, 3, 4, 5}) || !errors.Is(err, sluice.ErrOutage) {
 		t.Errorf("not copied are %v (%v), want what was not made, down, lost and hopeless", failed, err)
@@ -395,8 +396,8 @@ func testCopyTo(t *testing.T) {
 	}
 }
 
-type sinkFunc[R any] func(ctx context.Context, record R, done func(sluice.WriteResult))
+type sinkFunc[R any] func(ctx context.Context, record R, done func(driver.WriteResult))
 
-func (f sinkFunc[R]) Submit(ctx context.Context, record R, done func(sluice.WriteResult)) {
+func (f sinkFunc[R]) Submit(ctx context.Context, record R, done func(driver.WriteResult)) {
 	f(ctx, record, done)
 }

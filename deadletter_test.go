@@ -1,14 +1,14 @@
 package sluice_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"context"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -24,7 +24,7 @@ func TestDeadLetterBoundsTexts(t *testing.T) {
 		mended, whole := false, 0
 		_, end := s.consume("a", sluice.Each(func(_ context.Context, _ *sluicetest.Tx, e *sluice.Event) error {
 			if !mended {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			if len(e.MessageID)+len(e.CorrelationID)+len(e.ContentType) >= 5<<10 {
 				whole++

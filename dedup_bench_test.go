@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // relay is an endless log whose events have the properties that an emitter of
@@ -33,14 +33,14 @@ func (r *relayReader) Read(ctx context.Context, max int) ([]*sluice.Event, error
 	events, err := r.Reader.Read(ctx, max)
 	for _, e := range events {
 		n := e.Sequence / r.sources
-		id := sluice.CausationID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
+		id := stamp.CausationID{Source: "flights@0123456789abcdef", Partition: fmt.Sprint(e.Sequence % r.sources), Sequence: n}
 		low := driver.Origin.Sequence
 		if n > 10_000 {
 			low = n/1000*1000 - 5000
 		}
 		if r.stamped {
 			e.Properties = make(map[string]any, 3)
-			sluice.Stamp{ID: id, Epoch: 3, Low: low}.SetTo(e.Properties)
+			stamp.Stamp{ID: id, Epoch: 3, Low: low}.SetTo(e.Properties)
 		} else {
 			e.Properties = map[string]any{"flight-id": id.String(), "flight-epoch": int64(3), "flight-low": low}
 		}

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // amnesiac is a database that can lose all it has committed, as one does
@@ -106,7 +106,7 @@ func TestRepeatsKeepRetries(t *testing.T) {
 					stage(t, 1, func(s *scene) {
 						at := time.Now()
 						const day = 24 * time.Hour
-						put := func(after time.Duration, stamp sluice.Stamp) {
+						put := func(after time.Duration, stamp stamp.Stamp) {
 							e := message(stamp)
 							e.Enqueued = at.Add(after)
 							s.hub.Append("0", e)

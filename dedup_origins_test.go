@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 const maxOrigins = 1 << 14 // of a partition
@@ -18,7 +19,7 @@ type stamps struct {
 	at time.Time
 }
 
-func (s *stamps) send(source, partition string, stamp sluice.Stamp) {
+func (s *stamps) send(source, partition string, stamp stamp.Stamp) {
 	stamp.ID.Source, stamp.ID.Partition = source, partition
 	e := &sluice.Event{Properties: map[string]any{}, Body: []byte("good")}
 	stamp.SetTo(e.Properties)
@@ -90,7 +91,7 @@ func TestTooManyOrigins(t *testing.T) {
 func TestShareOfOrigins(t *testing.T) {
 	stage(t, 1, func(scene *scene) {
 		s := &stamps{scene, time.Now()}
-		s.stampsFrom = []sluice.StampSource{{Topic: "flights"}, {Topic: "forged"}}
+		s.stampsFrom = []stamp.Source{{Topic: "flights"}, {Topic: "forged"}}
 		const partitions = 1000
 		honest := func() {
 			for n := range partitions {

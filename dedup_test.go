@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // message is an event of the next hub, as an emitter has sent it.
-func message(stamp sluice.Stamp) *sluice.Event {
+func message(stamp stamp.Stamp) *sluice.Event {
 	stamp.ID.Source, stamp.ID.Partition = "flights@12ab"+stamp.ID.Source, "0"+stamp.ID.Partition
 	e := &sluice.Event{Properties: map[string]any{}, Body: []byte("good")}
 	stamp.SetTo(e.Properties)
@@ -25,22 +25,22 @@ func message(stamp sluice.Stamp) *sluice.Event {
 }
 
 // of is the stamp of an event's first message.
-func of(sequence, epoch, low int64) sluice.Stamp {
-	return sluice.Stamp{ID: sluice.CausationID{Sequence: sequence}, Epoch: epoch, Low: low}
+func of(sequence, epoch, low int64) stamp.Stamp {
+	return stamp.Stamp{ID: stamp.CausationID{Sequence: sequence}, Epoch: epoch, Low: low}
 }
 
-func retried(sequence int64) sluice.Stamp {
-	return sluice.Stamp{ID: sluice.CausationID{Sequence: sequence}, Epoch: 1, Low: 1000, Redrive: true}
+func retried(sequence int64) stamp.Stamp {
+	return stamp.Stamp{ID: stamp.CausationID{Sequence: sequence}, Epoch: 1, Low: 1000, Redrive: true}
 }
 
 // dropped is an event whose stamp was taken off.
 func dropped(e *sluice.Event) *sluice.Event {
-	sluice.DropStamp(e.Properties)
+	stamp.Drop(e.Properties)
 	return e
 }
 
 // parked is a stamp that names dead letters.
-func parked(s sluice.Stamp, which string) sluice.Stamp {
+func parked(s stamp.Stamp, which string) stamp.Stamp {
 	s.Parked = which
 	return s
 }
@@ -51,7 +51,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 	for n := range consumers {
 		c := must(sluice.New(s.hub, s.leases, sluice.Transactional(s.store, sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 			if n < consumers-1 && e.Sequence > int64((n+1)*4) {
-				return sluice.Outage(errors.New("for the next consumer")) // tried again and again, until that one stops
+				return driver.Outage(errors.New("for the next consumer")) // tried again and again, until that one stops
 			}
 			return tx.Insert("rows", e.Sequence)
 		})), &sluice.Config{Owner: fmt.Sprint("c", n), MaxBatch: maxBatch, Observer: s, Attempts: 1 << 30, StampsFrom: s.stampsFrom}))
@@ -68,7 +68,7 @@ func (s *scene) pass(maxBatch, consumers int) []int64 {
 // What counts as a repeat depends on the log alone: not on how it is cut into
 // batches, nor on how many owners share the work.
 func TestRepeats(t *testing.T) {
-	other := func(change func(id *sluice.CausationID)) sluice.Stamp {
+	other := func(change func(id *stamp.CausationID)) stamp.Stamp {
 		s := of(5, 1, 4)
 		change(&s.ID)
 		return s
@@ -87,8 +87,8 @@ func TestRepeats(t *testing.T) {
 		},
 		"ids differ in each of their parts": {
 			log{
-				message(of(5, 1, 4)), message(other(func(id *sluice.CausationID) { id.N = 1 })), message(other(func(id *sluice.CausationID) { id.Partition = "1" })),
-				message(other(func(id *sluice.CausationID) { id.Source = "x" })), message(other(func(id *sluice.CausationID) { id.N = 1 })),
+				message(of(5, 1, 4)), message(other(func(id *stamp.CausationID) { id.N = 1 })), message(other(func(id *stamp.CausationID) { id.Partition = "1" })),
+				message(other(func(id *stamp.CausationID) { id.Source = "x" })), message(other(func(id *stamp.CausationID) { id.N = 1 })),
 			},
 			[]int64{0, 1, 2, 3},
 		},
@@ -167,7 +167,7 @@ func TestRepeats(t *testing.T) {
 			[]int64{0, 1, 2, 3, 4, 5, 6, 8, 9},
 		},
 	} {
-		repeats := sluice.Deduplicator{StampsFrom: []sluice.StampSource{{Topic: "flights"}}}
+		repeats := stamp.Deduplicator{StampsFrom: []stamp.Source{{Topic: "flights"}}}
 		var firsts []int64
 		for n, e := range c.log {
 			e.Sequence = int64(n)
@@ -214,8 +214,8 @@ func (s *scene) repeats() (n int) {
 func emit(r *rand.Rand, events int64) (log []*sluice.Event, firsts []int64) {
 	seen := map[int64]bool{}
 	var stored, high int64 = -1, -1
-	var late []sluice.Stamp
-	put := func(s sluice.Stamp) {
+	var late []stamp.Stamp
+	put := func(s stamp.Stamp) {
 		if !seen[s.ID.Sequence] {
 			seen[s.ID.Sequence] = true
 			firsts = append(firsts, int64(len(log)))
@@ -270,7 +270,7 @@ func TestRepeatsAtRandom(t *testing.T) {
 				for i, e := range b.Events {
 					switch string(e.Body) {
 					case "reject":
-						return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("no"))}
+						return &driver.EventError{Index: i, Err: driver.Reject(errors.New("no"))}
 					case "flaky":
 						if tries++; tries%3 > 0 {
 							return errors.New("flaky, and it does not say which")
@@ -287,7 +287,7 @@ func TestRepeatsAtRandom(t *testing.T) {
 			_, end = s.consume("b", func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 				for i, e := range b.Events {
 					if string(e.Body) == "reject" {
-						return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("no"))}
+						return &driver.EventError{Index: i, Err: driver.Reject(errors.New("no"))}
 					}
 					if err := tx.Insert("rows", e.Sequence); err != nil {
 						return err
@@ -363,7 +363,7 @@ func TestRepeatsUnreadable(t *testing.T) {
 			s.pass(2, 1)
 			var told []string
 			for _, o := range s.seen {
-				if o.Kind == sluice.KindFailed {
+				if o.Kind == driver.KindFailed {
 					told = append(told, o.Err.Error())
 				}
 			}
@@ -403,8 +403,8 @@ func TestRepeatsBounded(t *testing.T) {
 		if rows := s.rows(); !slices.Equal(rows, []int64{0, 2}) {
 			s.t.Errorf("handled %v, want 0 and 2: the oldest are forgotten, the newest are not", rows)
 		}
-		told := slices.ContainsFunc(s.seen, func(o sluice.Observation) bool {
-			return o.Kind == sluice.KindFailed && strings.Contains(o.Err.Error(), "flights@12ab/0")
+		told := slices.ContainsFunc(s.seen, func(o driver.Observation) bool {
+			return o.Kind == driver.KindFailed && strings.Contains(o.Err.Error(), "flights@12ab/0")
 		})
 		if !told {
 			s.t.Error("it was not told")
@@ -455,7 +455,7 @@ func TestWatermarkThatGoesBackIsReported(t *testing.T) {
 		}
 		var reports []string
 		for _, o := range s.seen {
-			if o.Kind == sluice.KindFailed {
+			if o.Kind == driver.KindFailed {
 				reports = append(reports, o.Err.Error())
 			}
 		}

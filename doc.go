@@ -43,7 +43,7 @@
 // # Failures
 //
 // An event whose handler returns an error is tried [Config.Attempts] times; a rejected
-// one ([Reject]) once. Then it is stored as a dead letter, in the same transaction that
+// one ([driver.Reject]) once. Then it is stored as a dead letter, in the same transaction that
 // moves the checkpoint past it. An outage of the database never counts against an event.
 // An event that kills the process is found by trying events one at a time, and becomes a
 // dead letter too. A dead letter can be redriven: its handler runs again, and it is

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // A driver is code of others, as a handler is. A panic in it ends the partition that it is about,
@@ -18,7 +20,7 @@ var errGoroutineEnded = errors.New("a goroutine of the partition was ended (runt
 
 // driverPanic is the error for a recovered value. The deferred function that recovers calls it.
 func driverPanic(value any) error {
-	return fmt.Errorf("panic outside of the handler, at %s: %w", panicAt(), &PanicError{Value: value, Stack: debug.Stack()})
+	return fmt.Errorf("panic outside of the handler, at %s: %w", panicAt(), &driver.PanicError{Value: value, Stack: debug.Stack()})
 }
 
 // callDriver calls a driver about no partition.

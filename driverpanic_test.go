@@ -202,7 +202,7 @@ func TestCommitThatPanics(t *testing.T) {
 		if letters := s.letters(); len(letters) != 1 || letters[0].Event.Sequence != 2 {
 			s.t.Errorf("dead letters %v, want that of event 2", letters)
 		}
-		if n := s.count(sluice.KindLost); n > 20 {
+		if n := s.count(driver.KindLost); n > 20 {
 			s.t.Errorf("the partition was given up %d times", n)
 		}
 	})

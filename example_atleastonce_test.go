@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -25,9 +26,9 @@ func (d *documents) put(id string) error {
 	d.requests++
 	switch {
 	case id == "":
-		return sluice.Reject(errors.New("a document needs an id")) // a dead letter, without another attempt
+		return driver.Reject(errors.New("a document needs an id")) // a dead letter, without another attempt
 	case d.requests == 1:
-		return sluice.RetryAfter(errors.New("busy"), time.Millisecond) // another attempt, as often as needed
+		return driver.RetryAfter(errors.New("busy"), time.Millisecond) // another attempt, as often as needed
 	}
 	d.stored[id] = d.requests
 	return nil
@@ -72,11 +73,11 @@ type wordCounts struct {
 	counts map[string]int
 }
 
-func (w *wordCounts) Submit(_ context.Context, word string, done func(sluice.WriteResult)) {
+func (w *wordCounts) Submit(_ context.Context, word string, done func(driver.WriteResult)) {
 	w.mu.Lock()
 	w.counts[word]++
 	w.mu.Unlock()
-	done(sluice.WriteResult{})
+	done(driver.WriteResult{})
 }
 
 // A sink of your own takes the records that a function makes of each event. Here a

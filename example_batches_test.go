@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -28,7 +29,7 @@ func ExampleBatches() {
 		for i, e := range b.Events {
 			if len(e.Body) == 0 {
 				// A dead letter; the batch comes again without it.
-				return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("no reading"))}
+				return &driver.EventError{Index: i, Err: driver.Reject(errors.New("no reading"))}
 			}
 			fmt.Fprintf(&file, "%d %s\n", e.Sequence, e.Body)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -22,7 +23,7 @@ func Example_copyDeadLetters() {
 	handler := func(_ context.Context, b sluice.Batch) error {
 		for i, e := range b.Events {
 			if string(e.Body) == "b" {
-				return &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("the customer is unknown"))}
+				return &driver.EventError{Index: i, Err: driver.Reject(errors.New("the customer is unknown"))}
 			}
 		}
 		return nil
@@ -35,8 +36,8 @@ func Example_copyDeadLetters() {
 			}
 			return nil
 		},
-		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindCopied {
+		Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindCopied {
 				close(copied)
 			}
 		}),

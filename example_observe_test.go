@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -61,16 +62,16 @@ func ExampleObserver() {
 		return tx.Insert("orders", string(e.Body))
 	})
 
-	logger := sluice.ObserverFunc(func(o sluice.Observation) {
+	logger := driver.ObserverFunc(func(o driver.Observation) {
 		switch o.Kind {
-		case sluice.KindRetried, sluice.KindParked:
+		case driver.KindRetried, driver.KindParked:
 			fmt.Printf("%s: partition %s, event %d, attempt %d: %v\n", o.Kind, o.Partition, o.To.Sequence, o.Attempt, o.Err)
 		}
 	})
 	committed, reached := observeUntil(last)
 	consumer := must(sluice.New(hub, new(sluicetest.Leases), sluice.Transactional(new(sluicetest.Store), handler), &sluice.Config{
 		RetryMin: time.Millisecond, // between attempts; Attempts is 3 by default
-		Observer: sluice.Observers(logger, committed),
+		Observer: driver.Observers(logger, committed),
 	}))
 	fmt.Println("error:", runUntil(ctx, consumer, reached))
 	// Output:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -24,18 +25,18 @@ func Example_redrive() {
 	var repaired atomic.Bool
 	sink := must(sluice.Workers(4, func(_ context.Context, e *sluice.Event) error {
 		if string(e.Body) == "b" && !repaired.Load() {
-			return sluice.Reject(errors.New("the customer is unknown"))
+			return driver.Reject(errors.New("the customer is unknown"))
 		}
 		return nil
 	}))
 	parked, marked, redriven := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	consumer := must(sluice.New(hub, new(sluicetest.Leases), sluice.AtLeastOnce(store, sluice.EventAsRecord, sink, nil), &sluice.Config{
 		RedriveEvery: 10 * time.Millisecond,
-		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+		Observer: driver.ObserverFunc(func(o driver.Observation) {
 			switch o.Kind {
-			case sluice.KindParked:
+			case driver.KindParked:
 				close(parked)
-			case sluice.KindRedriven:
+			case driver.KindRedriven:
 				close(redriven)
 			}
 		}),

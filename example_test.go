@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/sqlstore"
@@ -65,7 +66,7 @@ func ExampleTyped() {
 
 	handler := sluice.Typed(func(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event, o Order) error {
 		if o.Total < 0 {
-			return sluice.Reject(errors.New("total is negative"))
+			return driver.Reject(errors.New("total is negative"))
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO orders (id, total) VALUES (?, ?)", o.ID, o.Total)
 		return err
@@ -104,7 +105,7 @@ func ExampleConsumer_Redrive() {
 	fixed := false
 	handler := sluice.Each(func(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event) error {
 		if string(e.Body) == "odd" && !fixed {
-			return sluice.Reject(errors.New("not understood yet"))
+			return driver.Reject(errors.New("not understood yet"))
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO events (body) VALUES (?)", string(e.Body))
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -31,7 +32,7 @@ func ExampleTransactional() {
 			if err != nil {
 				// Index says which event of the batch is wrong. The engine stores it as
 				// a dead letter and delivers the others again without it.
-				return &sluice.EventError{Index: i, Err: sluice.Reject(err)}
+				return &driver.EventError{Index: i, Err: driver.Reject(err)}
 			}
 			sum += amount
 		}
@@ -52,10 +53,10 @@ func ExampleTransactional() {
 
 // observeUntil returns an observer, and a channel that is closed when the checkpoint of a
 // partition has reached last.
-func observeUntil(last sluice.Position) (sluice.Observer, <-chan struct{}) {
+func observeUntil(last sluice.Position) (driver.Observer, <-chan struct{}) {
 	reached := make(chan struct{})
-	return sluice.ObserverFunc(func(o sluice.Observation) {
-		if o.Kind == sluice.KindCommitted && o.To.Sequence == last.Sequence {
+	return driver.ObserverFunc(func(o driver.Observation) {
+		if o.Kind == driver.KindCommitted && o.To.Sequence == last.Sequence {
 			close(reached)
 		}
 	}), reached

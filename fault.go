@@ -3,6 +3,8 @@ package sluice
 import (
 	"errors"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // fault says whose fault it is that an event, or a record of it, failed. It decides
@@ -28,7 +30,7 @@ const (
 // or of a sink is. An error can be marked several times, for example a decoder's outage
 // by [TypedBy]: then the mark that spares the event applies.
 func faultOf(err error) fault {
-	var retry *RetryError
+	var retry *driver.RetryError
 	switch {
 	case errors.As(err, &retry):
 		return faultRetry
@@ -43,10 +45,10 @@ func faultOf(err error) fault {
 // counts reports whether a failure is an attempt at the event.
 func (f fault) counts() bool { return f == faultEvent || f == faultRejected }
 
-// statedWait returns how long to wait before another attempt, as a [*RetryError] states
+// statedWait returns how long to wait before another attempt, as a [*driver.RetryError] states
 // it; 0 if err states nothing.
 func statedWait(err error) time.Duration {
-	var retry *RetryError
+	var retry *driver.RetryError
 	if errors.As(err, &retry) {
 		return max(retry.After, 0)
 	}

@@ -1,5 +1,7 @@
 package sluice
 
+import "github.com/sluice-go/sluice/driver"
+
 // handles reports whether an event is handled: see [Config].Filter.
 func (cfg *Config) handles(e *Event) bool {
 	if cfg.Filter == nil {
@@ -46,7 +48,7 @@ func (w *batchWorker[Tx]) handled(events []*Event) ([]*Event, error) {
 
 // culprits returns the events of a batch that a handler's error blames, each once, in order. The
 // error counts the events that the handler got, the result all.
-func culprits(failure error, events, handled []*Event) []*EventError {
+func culprits(failure error, events, handled []*Event) []*driver.EventError {
 	list := blamed(failure, len(handled))
 	if len(handled) == len(events) {
 		return list
@@ -56,7 +58,7 @@ func culprits(failure error, events, handled []*Event) []*EventError {
 		for events[at] != handled[c.Index] {
 			at++
 		}
-		list[i] = &EventError{Index: at, Err: c.Err}
+		list[i] = &driver.EventError{Index: at, Err: c.Err}
 	}
 	return list
 }

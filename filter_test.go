@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -18,7 +19,7 @@ import (
 func notOther(e *sluice.Event) bool { return !strings.HasPrefix(string(e.Body), "other") }
 
 // filtered is how many events the observations of a kind say were left out.
-func (s *scene) filtered(kind sluice.ObservationKind) (n int) {
+func (s *scene) filtered(kind driver.ObservationKind) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -48,16 +49,16 @@ func (s *scene) mixed() (good []int64) {
 
 // TestFilter: no delivery hands on what the filter leaves out; the checkpoint passes it.
 func TestFilter(t *testing.T) {
-	for name, start := range map[string]func(s *scene, cfg sluice.Config) (stop func(), done func() []int64, counted sluice.ObservationKind){
-		"transactional": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+	for name, start := range map[string]func(s *scene, cfg sluice.Config) (stop func(), done func() []int64, counted driver.ObservationKind){
+		"transactional": func(s *scene, cfg sluice.Config) (func(), func() []int64, driver.ObservationKind) {
 			_, end := s.consume("a", sluice.Each(insert), cfg)
-			return end, s.rows, sluice.KindCommitted
+			return end, s.rows, driver.KindCommitted
 		},
-		"the handler blames no event": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+		"the handler blames no event": func(s *scene, cfg sluice.Config) (func(), func() []int64, driver.ObservationKind) {
 			_, end := s.consume("a", whole, cfg)
-			return end, s.rows, sluice.KindCommitted
+			return end, s.rows, driver.KindCommitted
 		},
-		"batches": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+		"batches": func(s *scene, cfg sluice.Config) (func(), func() []int64, driver.ObservationKind) {
 			var done []int64
 			handler := func(ctx context.Context, b sluice.Batch) error {
 				if err := verdict(ctx, b); err != nil {
@@ -69,18 +70,18 @@ func TestFilter(t *testing.T) {
 				return nil
 			}
 			c := must(sluice.New(s.hub, s.leases, sluice.Batches(s.store, handler, nil), &cfg))
-			return runs(s.t, c), func() []int64 { return done }, sluice.KindCommitted
+			return runs(s.t, c), func() []int64 { return done }, driver.KindCommitted
 		},
-		"at least once": func(s *scene, cfg sluice.Config) (func(), func() []int64, sluice.ObservationKind) {
+		"at least once": func(s *scene, cfg sluice.Config) (func(), func() []int64, driver.ObservationKind) {
 			w := newWarehouse(s.t)
 			w.says = func(e *sluice.Event, _ int) error {
 				if strings.HasPrefix(string(e.Body), "reject") {
-					return sluice.Reject(errors.New(string(e.Body)))
+					return driver.Reject(errors.New(string(e.Body)))
 				}
 				return nil
 			}
 			c := must(sluice.New(s.hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &cfg))
-			return runs(s.t, c), func() []int64 { return sorted(w.rows()) }, sluice.KindWritten
+			return runs(s.t, c), func() []int64 { return sorted(w.rows()) }, driver.KindWritten
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestFilterInReplay(t *testing.T) {
 		if len(bodies) != 100 || slices.ContainsFunc(bodies, func(b string) bool { return strings.HasPrefix(b, "other") }) || len(caught) != 1 {
 			s.t.Errorf("%d events in memory, caught up: %d", len(bodies), len(caught))
 		}
-		if n := s.filtered(sluice.KindCommitted); n != 300 {
+		if n := s.filtered(driver.KindCommitted); n != 300 {
 			s.t.Errorf("%d events counted as left out, want 300", n)
 		}
 	})
@@ -185,7 +186,7 @@ func TestRedriveOfFilteredEvents(t *testing.T) {
 		},
 		"at least once": func(s *scene, cfg sluice.Config) {
 			w := newWarehouse(s.t)
-			w.says = func(*sluice.Event, int) error { return sluice.Reject(errors.New("still")) }
+			w.says = func(*sluice.Event, int) error { return driver.Reject(errors.New("still")) }
 			_, stop := s.pour(w, nil, cfg)
 			time.Sleep(time.Minute)
 			if err := stop(); err != nil {
@@ -251,7 +252,7 @@ func TestFilterThatHangs(t *testing.T) {
 			return true
 		}})
 		time.Sleep(2 * time.Minute)
-		if s.count(sluice.KindStalled) == 0 {
+		if s.count(driver.KindStalled) == 0 {
 			s.t.Error("the filter is not reported")
 		}
 		began := time.Now()

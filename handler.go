@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Handler applies a batch to the database through tx, whose writes commit together with
@@ -14,15 +16,15 @@ import (
 // failed. The writes of all these calls are rolled back; effects outside tx are not.
 //
 // The error says whose fault it is:
-//   - marked by [Reject]: the event's own. It becomes a dead letter at once;
-//   - marked by [Outage], or by [RetryAfter]: that of something which every event needs,
+//   - marked by [driver.Reject]: the event's own. It becomes a dead letter at once;
+//   - marked by [driver.Outage], or by [driver.RetryAfter]: that of something which every event needs,
 //     such as an API. The partition waits and nothing is counted;
 //   - any other error is the event's own failure: see [Config.Attempts]. A panic is such
 //     an error.
 //
 // An error of the database that is about its state, about a right, or about a statement
 // that names something missing is an outage, whatever the handler makes of it. An outage
-// is reported as [KindFailed]. When ctx is cancelled (see [context.Cause]) nothing can be
+// is reported as [driver.KindFailed]. When ctx is cancelled (see [context.Cause]) nothing can be
 // committed any more.
 type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
 
@@ -42,7 +44,7 @@ func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[T
 	return func(ctx context.Context, tx Tx, b Batch) error {
 		for i, e := range b.Events {
 			if err := guard(func() error { return fn(ctx, tx, e) }); err != nil {
-				return &EventError{Index: i, Err: err}
+				return &driver.EventError{Index: i, Err: err}
 			}
 		}
 		return nil
@@ -64,31 +66,17 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 	return Each(func(ctx context.Context, tx Tx, e *Event) error {
 		v, err := decode(e)
 		if err != nil {
-			return Reject(fmt.Errorf("decode: %w", err))
+			return driver.Reject(fmt.Errorf("decode: %w", err))
 		}
 		return fn(ctx, tx, e, v)
 	})
 }
 
-// PanicError is the error that a panic of a handler or a hook becomes.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Unwrap returns the panic's value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// guard runs fn and turns a panic into a [*PanicError].
+// guard runs fn and turns a panic into a [*driver.PanicError].
 func guard(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = &driver.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return fn()

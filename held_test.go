@@ -40,23 +40,23 @@ func TestHeldBack(t *testing.T) {
 			s.mix("c -")
 		}
 		time.Sleep(10 * time.Second)
-		if got := s.of(sluice.KindStalled); len(got) > 0 {
+		if got := s.of(driver.KindStalled); len(got) > 0 {
 			t.Fatalf("reported %v while events came", got)
 		}
 		if _, _, lag := s.moved(); lag < 5 || lag > 7 { // the end was asked for before the last two numbers came
 			t.Errorf("the lag is %d, want 5 to 7", lag)
 		}
 		time.Sleep(time.Minute)
-		stalls := s.of(sluice.KindStalled)
-		if len(stalls) == 0 || !strings.HasPrefix(stalls[0].Err.Error(), "an open transaction has held back events for 3") || !strings.HasSuffix(stalls[0].Err.Error(), "; abort it") || len(s.of(sluice.KindResumed)) > 0 {
+		stalls := s.of(driver.KindStalled)
+		if len(stalls) == 0 || !strings.HasPrefix(stalls[0].Err.Error(), "an open transaction has held back events for 3") || !strings.HasSuffix(stalls[0].Err.Error(), "; abort it") || len(s.of(driver.KindResumed)) > 0 {
 			t.Fatalf("reported %v", stalls)
 		}
 		log.by.Store(0)
 		time.Sleep(10 * time.Second)
-		if got := s.of(sluice.KindResumed); len(got) != 1 {
+		if got := s.of(driver.KindResumed); len(got) != 1 {
 			t.Errorf("reported %v after the release", got)
 		}
-		if got := s.of(sluice.KindFailed); len(got) > 0 {
+		if got := s.of(driver.KindFailed); len(got) > 0 {
 			t.Errorf("reported %v", got)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 
 // Hooks are called at the steps of a partition's assignment. A hook may take long:
 // it delays its own partition at most, never the renewal of a lease. A hook's error
-// or panic is observed as [KindHookFailed] and changes nothing.
+// or panic is observed as [driver.KindHookFailed] and changes nothing.
 type Hooks struct {
 	// Assigned is called before the first event of the partition is read.
 	Assigned func(ctx context.Context, lease Lease, at Checkpoint) error

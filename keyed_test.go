@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Records of one key of their own are never in flight together, though their events have
@@ -35,7 +36,7 @@ type countingSink struct {
 	order          []int64
 }
 
-func (c *countingSink) Submit(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (c *countingSink) Submit(_ context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inFlight++
@@ -45,6 +46,6 @@ func (c *countingSink) Submit(_ context.Context, e *sluice.Event, done func(slui
 		c.mu.Lock()
 		c.inFlight--
 		c.mu.Unlock()
-		done(sluice.WriteResult{})
+		done(driver.WriteResult{})
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // LogObserver returns an observer that writes log lines for operators. The level says
@@ -25,15 +27,15 @@ import (
 //
 // It is the default of [Config].Observer, with a nil logger. A nil logger is
 // [slog.Default] at the time of the line.
-func LogObserver(logger *slog.Logger) Observer { return &logObserver{logger: logger} }
+func LogObserver(logger *slog.Logger) driver.Observer { return &logObserver{logger: logger} }
 
 type logObserver struct {
 	logger *slog.Logger
 	limits lineLimiter
 }
 
-// Observe implements [Observer].
-func (l *logObserver) Observe(o Observation) {
+// Observe implements [driver.Observer].
+func (l *logObserver) Observe(o driver.Observation) {
 	log := l.logger
 	if log == nil {
 		log = slog.Default()
@@ -56,42 +58,42 @@ func (l *logObserver) Observe(o Observation) {
 }
 
 // logLine returns the level and the text of an observation's log line.
-func logLine(o *Observation) (slog.Level, string) {
+func logLine(o *driver.Observation) (slog.Level, string) {
 	switch o.Kind {
-	case KindAcquired:
+	case driver.KindAcquired:
 		return slog.LevelInfo, "partition acquired"
-	case KindReleased:
+	case driver.KindReleased:
 		return slog.LevelInfo, "partition released"
-	case KindOpened:
+	case driver.KindOpened:
 		return slog.LevelInfo, "reading started"
-	case KindRedriven:
+	case driver.KindRedriven:
 		return slog.LevelInfo, "dead letter applied"
-	case KindLost:
+	case driver.KindLost:
 		return slog.LevelWarn, "partition lost"
-	case KindFenced:
+	case driver.KindFenced:
 		return slog.LevelWarn, "transaction fenced, nothing written"
-	case KindUnknown:
+	case driver.KindUnknown:
 		return slog.LevelWarn, "commit outcome unknown, re-reading checkpoint"
-	case KindRetried:
+	case driver.KindRetried:
 		if isThrottled(o.Err) {
 			return slog.LevelWarn, throttledText
 		}
 		return slog.LevelWarn, "event failed, retrying"
-	case KindParked:
+	case driver.KindParked:
 		return slog.LevelWarn, "event stored as dead letter"
-	case KindRedriveFailed:
+	case driver.KindRedriveFailed:
 		return slog.LevelWarn, "dead letter failed again"
-	case KindFailed:
+	case driver.KindFailed:
 		return logFailure(o.Err)
-	case KindHookFailed:
+	case driver.KindHookFailed:
 		return slog.LevelWarn, "hook failed"
-	case KindStopped:
+	case driver.KindStopped:
 		return slog.LevelError, "partition halted: operator action required"
-	case KindCopyFailed:
+	case driver.KindCopyFailed:
 		return slog.LevelWarn, "dead letters not copied, retrying"
-	case KindStalled:
+	case driver.KindStalled:
 		return slog.LevelWarn, "partition stalled"
-	case KindResumed:
+	case driver.KindResumed:
 		return slog.LevelInfo, "partition moves again"
 	}
 	return slog.LevelDebug, o.Kind.String()
@@ -99,8 +101,8 @@ func logLine(o *Observation) (slog.Level, string) {
 
 // logFailure returns the level and the text of a KindFailed.
 func logFailure(err error) (slog.Level, string) {
-	var stuck *BacklogError
-	var silent *SilentReaderError
+	var stuck *driver.BacklogError
+	var silent *driver.SilentReaderError
 	var waits *waitingError
 	switch {
 	case errors.As(err, &silent):
@@ -122,45 +124,45 @@ const throttledText = "throttled by store, retrying"
 // isThrottled reports whether the store asked for the retry, as Cosmos DB does with 429
 // when its rate is used up.
 func isThrottled(err error) bool {
-	var again *RetryError
+	var again *driver.RetryError
 	return errors.As(err, &again)
 }
 
 // logFields returns the fields of an observation's log line.
-func logFields(o *Observation) []slog.Attr {
+func logFields(o *driver.Observation) []slog.Attr {
 	var list []slog.Attr
 	if o.Partition != "" {
 		list = append(list, slog.String("partition", o.Partition), slog.Int64("epoch", o.Epoch))
 	}
 	switch o.Kind {
-	case KindClaimed, KindOpened:
+	case driver.KindClaimed, driver.KindOpened:
 		list = append(list, slog.String("after", o.To.String()))
-	case KindFetched:
+	case driver.KindFetched:
 		list = append(list, slog.Int("events", o.Events), slog.Int("bytes", o.Bytes), slog.String("to", o.To.String()), slog.Int64("lag", o.Lag))
-	case KindCommitted:
+	case driver.KindCommitted:
 		list = append(list, slog.Int("events", o.Events), slog.String("from", o.From.String()), slog.String("to", o.To.String()),
 			slog.Int64("lag", o.Lag), slog.Duration("took", o.Duration))
 		list = appendFiltered(list, o)
-	case KindFenced, KindUnknown:
+	case driver.KindFenced, driver.KindUnknown:
 		list = append(list, slog.String("from", o.From.String()), slog.String("to", o.To.String()))
-	case KindWritten:
+	case driver.KindWritten:
 		list = append(list, slog.Int("records", o.Events), slog.String("done", o.To.String()), slog.Float64("cost", o.Cost),
 			slog.Int("in_flight", o.InFlight), slog.Int64("lag", o.Lag))
 		list = appendFiltered(list, o)
-	case KindRetried, KindParked, KindRedriveFailed:
+	case driver.KindRetried, driver.KindParked, driver.KindRedriveFailed:
 		list = append(list, slog.String("sequence", o.To.String()))
 		if o.Attempt > 0 {
 			list = append(list, slog.Int("attempt", o.Attempt))
 		}
-	case KindRedriven:
+	case driver.KindRedriven:
 		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))
-	case KindRenewed:
+	case driver.KindRenewed:
 		list = append(list, slog.Duration("took", o.Duration))
-	case KindCopied, KindCopyFailed:
+	case driver.KindCopied, driver.KindCopyFailed:
 		list = append(list, slog.Int("dead_letters", o.Events))
-	case KindPassed:
+	case driver.KindPassed:
 		list = append(list, slog.Int64("control", o.Passed.Control), slog.Int64("aborted", o.Passed.Aborted), slog.Int64("removed", o.Passed.Removed), slog.String("to", o.To.String()))
-	case KindStalled, KindResumed:
+	case driver.KindStalled, driver.KindResumed:
 		list = append(list, slog.Duration("lasted", o.Duration))
 	}
 	if o.Err != nil {
@@ -170,7 +172,7 @@ func logFields(o *Observation) []slog.Attr {
 }
 
 // appendFiltered appends how many events were left out, if there were any.
-func appendFiltered(list []slog.Attr, o *Observation) []slog.Attr {
+func appendFiltered(list []slog.Attr, o *driver.Observation) []slog.Attr {
 	if o.Filtered == 0 {
 		return list
 	}

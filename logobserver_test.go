@@ -68,11 +68,11 @@ func (lockedOut) List(context.Context, sluice.Group) ([]driver.LeaseInfo, error)
 func TestWithoutAnObserver(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		observer sluice.Observer
+		observer driver.Observer
 		want     string
 	}{
 		{"default", nil, "level=WARN msg=\"dependency error, retrying\" error=\"list leases: cut off\"\n"},
-		{"silent", sluice.ObserverFunc(func(sluice.Observation) {}), ""},
+		{"silent", driver.ObserverFunc(func(driver.Observation) {}), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

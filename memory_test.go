@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -93,12 +92,12 @@ type heldBack struct {
 	held     chan func() // of the records that are not finished
 }
 
-func (h *heldBack) Submit(_ context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (h *heldBack) Submit(_ context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	if h.finishes(e) {
-		done(sluice.WriteResult{})
+		done(driver.WriteResult{})
 		return
 	}
-	h.held <- func() { done(sluice.WriteResult{}); runtime.KeepAlive(e) }
+	h.held <- func() { done(driver.WriteResult{}); runtime.KeepAlive(e) }
 }
 
 func (h *heldBack) release() {
@@ -188,13 +187,13 @@ func TestMemoryTransactional(t *testing.T) {
 // halted, once, and not as a failure that passes.
 func TestUndecodableEventHalts(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		undecodable := &sluice.UndecodableError{Partition: "0", Sequence: 7, Reason: "a property has the AMQP type 0x94"}
+		undecodable := &driver.UndecodableError{Partition: "0", Sequence: 7, Reason: "a property has the AMQP type 0x94"}
 		_, end := s.run(refusingLog{newLargeEvents(1, 1, 9), undecodable}, sluice.Transactional(s.store, func(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }), sluice.Config{})
 		time.Sleep(time.Minute)
-		if halted := s.of(sluice.KindStopped); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {
+		if halted := s.of(driver.KindStopped); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {
 			t.Errorf("halted: %+v", halted)
 		}
-		if n := s.count(sluice.KindFailed); n > 0 {
+		if n := s.count(driver.KindFailed); n > 0 {
 			t.Errorf("%d failures reported", n)
 		}
 		end()

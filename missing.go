@@ -24,7 +24,7 @@ type beganAt struct {
 	position    int64
 }
 
-// checkMissing returns a [MissingError] if a claim has found no checkpoint of a partition that had
+// checkMissing returns a [driver.MissingError] if a claim has found no checkpoint of a partition that had
 // one.
 func (a *assignment) checkMissing(w worker, store checkpointKeeper, cp Checkpoint) error {
 	if cp.Position != driver.Unset || cp.Began.Known() {
@@ -35,7 +35,7 @@ func (a *assignment) checkMissing(w worker, store checkpointKeeper, cp Checkpoin
 		a.failed(storedAgain(a.lease, at))
 		return nil
 	}
-	missing := &MissingError{Partition: a.lease.Partition}
+	missing := &driver.MissingError{Partition: a.lease.Partition}
 	a.c.mu.Lock()
 	began, here := a.c.began[a.lease.Partition]
 	a.c.mu.Unlock()

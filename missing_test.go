@@ -17,7 +17,7 @@ func (s *scene) missing() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
-		if o.Kind == sluice.KindStopped && errors.Is(o.Err, sluice.ErrMissing) {
+		if o.Kind == driver.KindStopped && errors.Is(o.Err, sluice.ErrMissing) {
 			list = append(list, o.Err.Error())
 		}
 	}

@@ -12,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -227,9 +226,9 @@ func TestHooksHoldUpNoRenewal(t *testing.T) {
 				hub, leases, store := sluicetest.NewHub(group, 2), newLedger(), &sluicetest.Store{}
 				hub.Append("0", sluicetest.Bodies("x", "y")...)
 				var mu sync.Mutex
-				seen := map[sluice.ObservationKind]int{}
+				seen := map[driver.ObservationKind]int{}
 				_, end := consumer(t, hub, leases, store, nil, sluice.AllPartitions, sluice.Config{Owner: "a", Hooks: hooks,
-					Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+					Observer: driver.ObserverFunc(func(o driver.Observation) {
 						mu.Lock()
 						defer mu.Unlock()
 						seen[o.Kind]++
@@ -241,10 +240,10 @@ func TestHooksHoldUpNoRenewal(t *testing.T) {
 				end()
 				mu.Lock()
 				defer mu.Unlock()
-				if n := seen[sluice.KindRenewed]; n < 2*59 {
+				if n := seen[driver.KindRenewed]; n < 2*59 {
 					t.Errorf("%d renewals in ten minutes", n)
 				}
-				if hooks.Assigned != nil && name != "assigned hangs" && seen[sluice.KindHookFailed] == 0 || name == "error in renewed" && seen[sluice.KindHookFailed] == 0 {
+				if hooks.Assigned != nil && name != "assigned hangs" && seen[driver.KindHookFailed] == 0 || name == "error in renewed" && seen[driver.KindHookFailed] == 0 {
 					t.Error("the hook's failure was not told")
 				}
 			})

@@ -25,14 +25,14 @@ func (r *countingReader) Read(ctx context.Context, max int) ([]*Event, error) {
 			missing--
 		}
 		if missing != 0 {
-			return events[:i], &RetentionError{Partition: r.a.lease.Partition, After: r.last, First: e.Sequence, Held: true,
+			return events[:i], &driver.RetentionError{Partition: r.a.lease.Partition, After: r.last, First: e.Sequence, Held: true,
 				Hint: "the reader does not say why: this is a fault of the log's driver, report it"}
 		}
 		r.last = e.Sequence
 		passed.Add(e.Passed)
 	}
 	if n := len(events); n > 0 && passed.Total() > 0 {
-		r.a.observe(Observation{Kind: KindPassed, To: events[n-1].Position(), Passed: passed})
+		r.a.observe(driver.Observation{Kind: driver.KindPassed, To: events[n-1].Position(), Passed: passed})
 	}
 	return events, err
 }

@@ -68,7 +68,7 @@ func TestNumberWithoutReason(t *testing.T) {
 						if len(observed.halted) == 0 {
 							t.Fatalf("a reader that leaves out event %d does not halt the partition", number)
 						}
-						gone, is := errors.AsType[*sluice.RetentionError](observed.halted[0])
+						gone, is := errors.AsType[*driver.RetentionError](observed.halted[0])
 						if !is || !gone.Held || gone.After != number-1 || gone.First != number+1 {
 							t.Errorf("halted by %v, want that event %d is missing", observed.halted[0], number)
 						}

@@ -27,16 +27,16 @@ type progress struct {
 type halt struct{ done uint64 }
 
 // note takes from an observation whether the partition has got on: it has if moved.
-func (p *progress) note(o *Observation, moved bool) {
+func (p *progress) note(o *driver.Observation, moved bool) {
 	switch o.Kind {
-	case KindCommitted, KindWritten:
+	case driver.KindCommitted, driver.KindWritten:
 		moved = moved || o.Events > 0
-	case KindParked, KindRedriven:
+	case driver.KindParked, driver.KindRedriven:
 		moved = true
-	case KindRetried, KindRedriveFailed, KindFailed:
+	case driver.KindRetried, driver.KindRedriveFailed, driver.KindFailed:
 		err := o.Err
 		p.failure.Store(&err)
-	case KindStopped:
+	case driver.KindStopped:
 		p.halt.Store(&halt{p.count()})
 	}
 	if moved {

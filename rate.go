@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
@@ -130,7 +131,7 @@ func (r *Rate) turn(partitions int) time.Duration {
 
 // wait waits until at least one record may be sent, and returns how many may be sent,
 // at most `most`.
-func (r *Rate) wait(ctx context.Context, clock Clock, most int) (int, error) {
+func (r *Rate) wait(ctx context.Context, clock driver.Clock, most int) (int, error) {
 	r.mu.Lock()
 	if r.limiter == nil {
 		l, err := limiter.New(r.now(), clock)

@@ -79,7 +79,7 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 			if reported != err.Error() {
 				reported = err.Error()
 				at := w.position()
-				a.observe(Observation{Kind: KindStopped, From: at, To: at, Err: err})
+				a.observe(driver.Observation{Kind: driver.KindStopped, From: at, To: at, Err: err})
 			}
 			pause = haltedEvery
 		} else {
@@ -105,7 +105,7 @@ func needsOperator(err error) bool {
 // or a sink has seen lies between that start and another one. After a restart nobody
 // knows that, so this does not outlast the assignment.
 func (a *assignment) startOvertaken(err error) bool {
-	if gone, is := errors.AsType[*RetentionError](err); is && gone.Held {
+	if gone, is := errors.AsType[*driver.RetentionError](err); is && gone.Held {
 		return false
 	}
 	return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.c.cfg.Start)
@@ -128,7 +128,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		return err
 	}
 	if a.incarnation != "" && a.incarnation != topic.Incarnation && !w.recreated() {
-		err := &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: a.incarnation, Has: topic.Incarnation}
+		err := &driver.RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: a.incarnation, Has: topic.Incarnation}
 		a.failed(err)
 		a.stop()
 		return err
@@ -142,7 +142,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 		return err
 	}
 	if cp.Incarnation != topic.Incarnation {
-		return &RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
+		return &driver.RecreatedError{Topic: topic.Topic, Partition: a.lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
 	}
 	if a.incarnation != topic.Incarnation {
 		a.incarnation, a.start = topic.Incarnation, driver.Unset
@@ -234,7 +234,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	if err := a.checkIncarnation(); err != nil {
 		return err
 	}
-	a.observe(Observation{Kind: KindOpened, To: after})
+	a.observe(driver.Observation{Kind: driver.KindOpened, To: after})
 
 	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes)
 	ctx, cancel := context.WithCancel(a.idle)
@@ -266,7 +266,7 @@ func (a *assignment) fetched(events []*Event, upTo Position) {
 	for _, e := range events {
 		bytes += len(e.Body)
 	}
-	a.observe(Observation{Kind: KindFetched, To: newest.Position(), Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: lag})
+	a.observe(driver.Observation{Kind: driver.KindFetched, To: newest.Position(), Events: len(events), Bytes: bytes, Enqueued: newest.Enqueued, Lag: lag})
 }
 
 // checkIncarnation returns errReopen if the topic was recreated after the
@@ -294,13 +294,13 @@ func (a *assignment) describe() (topic Topic, err error) {
 
 // reread reads a dead letter's event from the log again. No other reader of this
 // consumer may be open: a broker refuses a second one of the same epoch. It returns a
-// [RecreatedError] where the topic was recreated since: its partition may be gone, and a
+// [driver.RecreatedError] where the topic was recreated since: its partition may be gone, and a
 // broker refuses that in words of its own.
 func (a *assignment) reread(d *DeadLetter) (*Event, error) {
 	if topic, _, lost := driver.CutLost(d.Incarnation); lost && topic == a.incarnation && a.topic.Sparse {
 		return nil, lostEventError(d)
 	}
-	recreated := &RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
+	recreated := &driver.RecreatedError{Topic: a.topic.Topic, Partition: a.lease.Partition, Had: d.Incarnation, Has: a.incarnation}
 	if d.Incarnation != a.incarnation {
 		return nil, recreated
 	}
@@ -346,7 +346,7 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	case a.topic.Sparse && (found.Sequence != d.Event.Sequence || found.Control):
 		return nil, fmt.Errorf("event %d: the log does not hold it any more: %w", d.Event.Sequence, ErrRetention)
 	case found.Sequence != d.Event.Sequence:
-		return nil, &RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: found.Sequence}
+		return nil, &driver.RetentionError{Partition: a.lease.Partition, After: before.Sequence, First: found.Sequence}
 	case a.topic.Sparse && anotherHistory(found.Position(), d.Event.Position()):
 		return nil, lostEventError(d)
 	default:
@@ -372,7 +372,7 @@ func (a *assignment) expired(d *DeadLetter, err error) error {
 	defer cancel()
 	oldest, seekErr := a.c.source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
 	if seekErr == nil && oldest.Sequence >= d.Event.Sequence {
-		return &RetentionError{Partition: a.lease.Partition, After: d.Event.Sequence - 1, First: oldest.Sequence + 1}
+		return &driver.RetentionError{Partition: a.lease.Partition, After: d.Event.Sequence - 1, First: oldest.Sequence + 1}
 	}
 	return err
 }

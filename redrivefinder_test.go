@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -71,7 +72,7 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 			stage(t, partitions, func(s *scene) {
 				s.parked(sluice.Config{})
 				store := &findingStore{Store: s.store, find: try.find, until: time.Now().Add(time.Minute)}
-				before := s.count(sluice.KindFailed)
+				before := s.count(driver.KindFailed)
 				c := must(sluice.New(s.hub, s.leases, sluice.Transactional(store, mended), &sluice.Config{Owner: "a", AssignBurst: partitions, Observer: s}))
 				ran := make(chan error, 1)
 				go func() { ran <- c.Run(s.t.Context()) }()
@@ -82,8 +83,8 @@ func TestRedrivesAreFoundTogether(t *testing.T) {
 				if requests < try.leastRequests || requests > try.mostRequests || most != 1 {
 					s.t.Errorf("%d requests in a minute, %d at once; want %d to %d, one at a time", requests, most, try.leastRequests, try.mostRequests)
 				}
-				if reported := s.count(sluice.KindFailed) - before; reported < try.leastReported || reported > try.mostReported {
-					s.t.Errorf("%d failures were reported, want %d to %d: %v", reported, try.leastReported, try.mostReported, s.of(sluice.KindFailed))
+				if reported := s.count(driver.KindFailed) - before; reported < try.leastReported || reported > try.mostReported {
+					s.t.Errorf("%d failures were reported, want %d to %d: %v", reported, try.leastReported, try.mostReported, s.of(driver.KindFailed))
 				}
 				s.retry()
 				time.Sleep(31 * time.Second)

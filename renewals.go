@@ -121,8 +121,8 @@ func (r *renewals) run(round *renewalRound) {
 	ctx, cancel := context.WithTimeout(round.work, cfg.LeaseFor/6)
 	defer cancel()
 	err := callDriver(func() error { return r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) })
-	if _, panicked := errors.AsType[*PanicError](err); panicked {
-		r.c.observe(Observation{Kind: KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
+	if _, panicked := errors.AsType[*driver.PanicError](err); panicked {
+		r.c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
 	}
 	round.renewed = err == nil
 }

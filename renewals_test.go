@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -70,8 +71,8 @@ func TestRenewalsTogether(t *testing.T) {
 				ran := make(chan error, 1)
 				go func() { ran <- c.Run(s.t.Context()) }()
 				time.Sleep(65 * time.Second)
-				if n := s.count(sluice.KindLost); n != try.lost {
-					s.t.Errorf("%d assignments were lost, want %d: %v", n, try.lost, s.of(sluice.KindLost))
+				if n := s.count(driver.KindLost); n != try.lost {
+					s.t.Errorf("%d assignments were lost, want %d: %v", n, try.lost, s.of(driver.KindLost))
 				}
 				if rounds, alone := l.rounds.Load(), l.alone.Load(); rounds < 4 || rounds > 14 || alone < try.leastAlone || alone > try.mostAlone {
 					s.t.Errorf("%d requests for several leases and %d for one in 65 s, want 4 to 14 and %d to %d", rounds, alone, try.leastAlone, try.mostAlone)
@@ -96,7 +97,7 @@ func TestRenewalsTogether(t *testing.T) {
 // pausedClock is a clock of a process that is paused once: nothing that sleeps then continues before
 // the pause is over.
 type pausedClock struct {
-	sluice.Clock
+	driver.Clock
 	from, until time.Time
 }
 

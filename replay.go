@@ -128,7 +128,7 @@ func (w *replayWorker) storeStart(start Position) error {
 // prepare implements worker.
 func (w *replayWorker) prepare() error {
 	if w.loaded != "" && w.loaded != w.a.incarnation {
-		return &RecreatedError{Topic: w.a.topic.Topic, Partition: w.a.lease.Partition, Had: w.loaded, Has: w.a.incarnation}
+		return &driver.RecreatedError{Topic: w.a.topic.Topic, Partition: w.a.lease.Partition, Had: w.loaded, Has: w.a.incarnation}
 	}
 	if w.loaded != "" {
 		return nil
@@ -209,7 +209,7 @@ func (w *replayWorker) apply(events []*Event) error {
 // moveTo notes that all up to a position is in memory, of which so many events were not before, or
 // were left out.
 func (w *replayWorker) moveTo(to Position, events, filtered int, took time.Duration) {
-	w.a.observe(Observation{Kind: KindCommitted, From: w.pos, To: to, Events: events, Filtered: filtered, Duration: took, Lag: w.a.lag.behind(to)})
+	w.a.observe(driver.Observation{Kind: driver.KindCommitted, From: w.pos, To: to, Events: events, Filtered: filtered, Duration: took, Lag: w.a.lag.behind(to)})
 	w.pos = to
 }
 

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -166,9 +165,9 @@ func TestReplayLagAfterAnError(t *testing.T) {
 		opened, lag := 0, int64(-1)
 		for _, o := range s.seen {
 			switch {
-			case o.Kind == sluice.KindOpened:
+			case o.Kind == driver.KindOpened:
 				opened++
-			case o.Kind == sluice.KindFetched && opened == 2 && lag < 0:
+			case o.Kind == driver.KindFetched && opened == 2 && lag < 0:
 				lag = o.Lag
 			}
 		}
@@ -193,7 +192,7 @@ func TestReplayGoesOnAfterACut(t *testing.T) {
 		if !slices.Equal(memory, upTo(200)) || !slices.Equal(told, []string{"caught up with 100"}) {
 			t.Errorf("in memory: %v, told %q", memory, told)
 		}
-		if s.count(sluice.KindOpened) < 4 {
+		if s.count(driver.KindOpened) < 4 {
 			t.Error("it was not cut")
 		}
 		if err := stop(); err != nil {

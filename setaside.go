@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/sluice-go/sluice/driver"
@@ -54,20 +53,8 @@ func (a *assignment) setAside(store asideStore, lost []driver.ParkedEvent) error
 		if err != nil {
 			return err
 		}
-		a.failed(&LostDeadLettersError{Partition: a.lease.Partition, Events: same})
+		a.failed(&driver.LostDeadLettersError{Partition: a.lease.Partition, Events: same})
 		lost = lost[n:]
 	}
 	return nil
-}
-
-// LostDeadLettersError is observed when the log has lost events that are dead letters and has given
-// their numbers to others. The dead letters stay, apart from those of the other events.
-type LostDeadLettersError struct {
-	Partition string
-	Events    []driver.ParkedEvent // of one history
-}
-
-func (e *LostDeadLettersError) Error() string {
-	return fmt.Sprintf("partition %s: the log lost %d events between %v and %v (%s) that are dead letters; other events have their numbers and are handled: the dead letters stay, redrive or discard them",
-		e.Partition, len(e.Events), e.Events[0].Position, e.Events[len(e.Events)-1].Position, e.Events[0].Position.History())
 }

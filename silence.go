@@ -3,31 +3,16 @@ package sluice
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
 )
 
-// SilentReaderError is observed when a reader of the log has returned nothing for
-// [Config].SilentAfter although the log holds further events. The reader is replaced.
-type SilentReaderError struct {
-	Partition string
-	Read      int64         // sequence number of the newest event read
-	Last      int64         // of the newest event in the log
-	For       time.Duration // since the log was first seen to hold more
-}
-
-func (e *SilentReaderError) Error() string {
-	return fmt.Sprintf("partition %s: the reader has returned nothing for %v although the log holds events up to %d and only those up to %d were read: the connection is silent; opening another reader",
-		e.Partition, e.For.Truncate(time.Second), e.Last, e.Read)
-}
-
-// explainSilence returns an [ErrRetention] for a [SilentReaderError] if the log does not hold the
+// explainSilence returns an [ErrRetention] for a [driver.SilentReaderError] if the log does not hold the
 // next event any more: where retention has removed all events after a position, a broker opens it
 // and has nothing to send. No reader may be open. It returns other errors as they are.
 func (a *assignment) explainSilence(err error) error {
-	silent := new(SilentReaderError)
+	silent := new(driver.SilentReaderError)
 	if !errors.As(err, &silent) {
 		return err
 	}
@@ -39,7 +24,7 @@ func (a *assignment) explainSilence(err error) error {
 	if seekErr != nil || oldest.Sequence <= silent.Read || a.checkIncarnation() != nil {
 		return err
 	}
-	return &RetentionError{Partition: a.lease.Partition, After: silent.Read, First: oldest.Sequence + 1}
+	return &driver.RetentionError{Partition: a.lease.Partition, After: silent.Read, First: oldest.Sequence + 1}
 }
 
 // reading is a reader that is open, the buffer that it fills, and the incarnation of the
@@ -97,6 +82,6 @@ func (w *silenceWatch) look(now time.Duration) {
 	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
 		return
 	}
-	reading.buffer.fail(&SilentReaderError{Partition: a.lease.Partition, Read: read, Last: w.last, For: silent})
+	reading.buffer.fail(&driver.SilentReaderError{Partition: a.lease.Partition, Read: read, Last: w.last, For: silent})
 	w.since = now
 }

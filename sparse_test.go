@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -58,7 +57,7 @@ func (s *scene) finishes(w *warehouse) {
 
 // moved sums what the checkpoint's moves say, and returns the lag that the last one left.
 func (s *scene) moved() (commits, events int, lag int64) {
-	for _, o := range s.of(sluice.KindCommitted) {
+	for _, o := range s.of(driver.KindCommitted) {
 		commits, events, lag = commits+1, events+o.Events, o.Lag
 	}
 	return commits, events, lag
@@ -70,7 +69,7 @@ func (s *scene) wantDone(rows, want []int64, at int64) {
 	s.t.Helper()
 	_, events, lag := s.moved()
 	fetched := 0
-	for _, o := range s.of(sluice.KindFetched) {
+	for _, o := range s.of(driver.KindFetched) {
 		fetched += o.Events
 	}
 	if !slices.Equal(rows, want) || events != len(want) || fetched != len(want) {
@@ -79,7 +78,7 @@ func (s *scene) wantDone(rows, want []int64, at int64) {
 	if got := s.position("0"); got != at || lag != 0 {
 		s.t.Errorf("the checkpoint is at %d with a lag of %d, want %d and 0", got, lag, at)
 	}
-	for _, k := range []sluice.ObservationKind{sluice.KindFailed, sluice.KindStopped, sluice.KindStalled} {
+	for _, k := range []driver.ObservationKind{driver.KindFailed, driver.KindStopped, driver.KindStalled} {
 		for _, o := range s.of(k) {
 			s.t.Errorf("reported %v", o.Err)
 		}
@@ -390,8 +389,8 @@ func whole2(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 // wantTruncated checks that a loss was reported, once.
 func (s *scene) wantTruncated(end, last int64) {
 	s.t.Helper()
-	stopped := s.of(sluice.KindStopped)
-	truncated := new(sluice.TruncatedError)
+	stopped := s.of(driver.KindStopped)
+	truncated := new(driver.TruncatedError)
 	if len(stopped) != 1 || !errors.As(stopped[0].Err, &truncated) || !errors.Is(stopped[0].Err, sluice.ErrTruncated) || truncated.Partition != "0" || truncated.End != end || truncated.Position.Sequence != last {
 		s.t.Fatalf("reported %+v, want the loss of %d to %d, once", stopped, end, last)
 	}
@@ -457,7 +456,7 @@ func TestTruncatedReadAhead(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 		bodies := 0
-		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 {
+		if stopped := s.of(driver.KindStopped); len(stopped) > 0 {
 			for _, o := range stopped {
 				t.Log(o.Err)
 			}
@@ -535,14 +534,14 @@ func TestLeaderThatLosesNothing(t *testing.T) {
 		w.hangsAt(0)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 4 {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}
 		s.killed(w, nil)
 		w.takes = nil
 		s.finishes(w)
-		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
+		if stopped := s.of(driver.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.position("0"), s.letters(), w.tries(4))
 		}
 		if got := slices.Compact(sorted(w.rows())); !slices.Equal(got, []int64{0, 1, 2, 3}) {
@@ -584,7 +583,7 @@ func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 		w.hangsAt(0)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 4 {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}
@@ -594,7 +593,7 @@ func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 		}
 		w.takes = nil
 		s.finishes(w)
-		if stopped := s.of(sluice.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
+		if stopped := s.of(driver.KindStopped); len(stopped) > 0 || s.position("0") != 5 || len(s.letters()) != 1 || w.tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.position("0"), s.letters(), w.tries(4))
 		}
 	})
@@ -618,7 +617,7 @@ func TestKeyThatIsNoText(t *testing.T) {
 		w := newWarehouse(t)
 		w.says = func(e *sluice.Event, _ int) error {
 			if e.Sequence == 0 {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			return nil
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // stallWatch watches one assignment: its tracks, and whether events are done while some wait. Only
@@ -112,7 +114,7 @@ func (w *stallWatch) lookAtProgress(now time.Duration) {
 		p.asked.Store(0)
 		if w.reported && w.stalled == 0 {
 			w.reported = false
-			w.a.observe(Observation{Kind: KindResumed, Duration: now - w.since})
+			w.a.observe(driver.Observation{Kind: driver.KindResumed, Duration: now - w.since})
 		}
 	case took >= w.reportAt+w.allowed() && w.stalled == 0:
 		w.report(now, took, 0, 0, w.a.standstillError(took, waiting))
@@ -144,7 +146,7 @@ func (w *stallWatch) report(now, took time.Duration, events int, first int64, er
 	if !w.reported {
 		w.reported, w.since = true, now-took
 	}
-	o := Observation{Kind: KindStalled, Duration: now - w.since, Events: events, Err: err}
+	o := driver.Observation{Kind: driver.KindStalled, Duration: now - w.since, Events: events, Err: err}
 	if events > 0 {
 		o.To = Position{Sequence: first}
 	}

@@ -20,7 +20,7 @@ import (
 // within 15 s of the end of its cause, and not earlier.
 func (s *scene) oneStall(began, ended time.Time, want ...string) {
 	s.t.Helper()
-	stalls, resumed := s.of(sluice.KindStalled), s.of(sluice.KindResumed)
+	stalls, resumed := s.of(driver.KindStalled), s.of(driver.KindResumed)
 	if len(stalls) == 0 || len(resumed) != 1 {
 		s.t.Fatalf("stalls %q, %d ends, want one", s.stalls(), len(resumed))
 	}
@@ -77,7 +77,7 @@ func TestStallOfShortCalls(t *testing.T) {
 				return sluice.Batches(s.store, func(ctx context.Context, _ sluice.Batch) error { return waits(ctx) }, nil)
 			},
 			"at least once": func(s *scene) sluice.Delivery {
-				sink := must(sluice.Workers(4, func(ctx context.Context, _ *sluice.Event) error { return sluice.Outage(waits(ctx)) }))
+				sink := must(sluice.Workers(4, func(ctx context.Context, _ *sluice.Event) error { return driver.Outage(waits(ctx)) }))
 				return sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, nil)
 			},
 			"replay": func(s *scene) sluice.Delivery {
@@ -150,7 +150,7 @@ func TestStallOfReadersThatReturnNothing(t *testing.T) {
 		ended := time.Now()
 		time.Sleep(time.Minute)
 		stop()
-		if stalls, resumed := s.of(sluice.KindStalled), s.of(sluice.KindResumed); len(stalls) == 0 || len(resumed) != 1 ||
+		if stalls, resumed := s.of(driver.KindStalled), s.of(driver.KindResumed); len(stalls) == 0 || len(resumed) != 1 ||
 			stalls[0].Time.Sub(began) > 41*time.Second { // it is known after lagEvery that they wait
 			s.t.Fatalf("stalls %v, ended %v", s.stalls(), resumed)
 		} else if resumed[0].Time.Before(ended) || !strings.Contains(stalls[0].Err.Error(), "while 2 wait") {
@@ -195,8 +195,8 @@ func TestHaltLastsUntilSomethingIsDone(t *testing.T) {
 				s.t.Errorf("state %+v, want it to be halted", p)
 			}
 		}
-		if n := s.count(sluice.KindStopped); n != 1 || s.count(sluice.KindOpened) < 10 || s.count(sluice.KindStalled)+s.count(sluice.KindResumed) > 0 {
-			s.t.Errorf("halted %d times, opened %d times, stalls %q", n, s.count(sluice.KindOpened), s.stalls())
+		if n := s.count(driver.KindStopped); n != 1 || s.count(driver.KindOpened) < 10 || s.count(driver.KindStalled)+s.count(driver.KindResumed) > 0 {
+			s.t.Errorf("halted %d times, opened %d times, stalls %q", n, s.count(driver.KindOpened), s.stalls())
 		}
 		topic := must(s.hub.Describe(s.t.Context()))
 		must(s.store.Reset(s.t.Context(), group, "0", topic.Incarnation, sluice.Position{Sequence: 2}, driver.HowSet))
@@ -210,9 +210,9 @@ func TestHaltLastsUntilSomethingIsDone(t *testing.T) {
 	})
 }
 
-type observers []sluice.Observer
+type observers []driver.Observer
 
-func (list observers) Observe(o sluice.Observation) {
+func (list observers) Observe(o driver.Observation) {
 	for _, each := range list {
 		each.Observe(o)
 	}
@@ -244,7 +244,7 @@ func TestWaitsThatAreAskedFor(t *testing.T) {
 			began := time.Now()
 			_, stop := s.consume("a", func(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 				if time.Since(began) < 5*time.Minute {
-					return sluice.RetryAfter(errors.New("429: quota"), 5*time.Minute)
+					return driver.RetryAfter(errors.New("429: quota"), 5*time.Minute)
 				}
 				return tx.Insert("rows", b.Events[0].Sequence)
 			}, sluice.Config{MaxBatch: 1})
@@ -276,7 +276,7 @@ func TestWaitsThatAreAskedFor(t *testing.T) {
 // A handler that asks for short waits for ever stalls its partition.
 func TestWaitsForEverAreAStall(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		a := newAPI(func(err error) error { return sluice.RetryAfter(err, 3*time.Second) })
+		a := newAPI(func(err error) error { return driver.RetryAfter(err, 3*time.Second) })
 		a.down.Store(true)
 		_, stop := s.consume("a", sluice.Each(a.handle), sluice.Config{})
 		began := time.Now()

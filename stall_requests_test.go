@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -137,7 +136,7 @@ func TestRequestsWithoutAnAnswer(t *testing.T) {
 					s.t.Errorf("rows %v within two leases, want event 2 among them", got)
 				}
 				reported := false
-				for _, o := range append(s.of(sluice.KindFailed), s.of(sluice.KindStalled)...) {
+				for _, o := range append(s.of(driver.KindFailed), s.of(driver.KindStalled)...) {
 					reported = reported || o.Time.Sub(began) <= 30*time.Second
 				}
 				if !reported && !strings.HasSuffix(kind, "bounds") {

@@ -12,14 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // of returns the observations of a kind.
-func (s *scene) of(k sluice.ObservationKind) (list []sluice.Observation) {
+func (s *scene) of(k driver.ObservationKind) (list []driver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -32,7 +31,7 @@ func (s *scene) of(k sluice.ObservationKind) (list []sluice.Observation) {
 
 // stalls returns the texts of the stalls that were reported.
 func (s *scene) stalls() (texts []string) {
-	for _, o := range s.of(sluice.KindStalled) {
+	for _, o := range s.of(driver.KindStalled) {
 		texts = append(texts, o.Err.Error())
 	}
 	return texts
@@ -58,7 +57,7 @@ func TestHangingHandler(t *testing.T) {
 		if got := s.stalls(); len(got) != 1 || got[0] != want {
 			s.t.Errorf("stalls %q, want %q", got, want)
 		}
-		o := s.of(sluice.KindStalled)[0]
+		o := s.of(driver.KindStalled)[0]
 		if o.Partition != "0" || o.Epoch != 1 || o.To.Sequence != 0 || o.Events != 3 || o.Duration.Round(time.Second) != 30*time.Second {
 			s.t.Errorf("stall %+v", o)
 		}
@@ -71,7 +70,7 @@ func TestHangingHandler(t *testing.T) {
 		}
 		close(release)
 		time.Sleep(2 * time.Second)
-		if got := s.of(sluice.KindResumed); len(got) != 1 || got[0].Duration < 4*time.Minute+58*time.Second {
+		if got := s.of(driver.KindResumed); len(got) != 1 || got[0].Duration < 4*time.Minute+58*time.Second {
 			s.t.Errorf("resumed %+v", got)
 		}
 		end()
@@ -116,7 +115,7 @@ func TestLogThatDoesNotSayItsEnd(t *testing.T) {
 		s.send("0", "one")
 		_, stop := s.run(boundless{s.hub}, sluice.Transactional(s.store, sluice.Each(insert)), sluice.Config{})
 		time.Sleep(50 * time.Second)
-		failed := s.of(sluice.KindFailed)
+		failed := s.of(driver.KindFailed)
 		if len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "get the partition's end, for the lag: ") || len(s.rows()) != 1 {
 			s.t.Errorf("rows %v, failures %v", s.rows(), failed)
 		}
@@ -157,25 +156,25 @@ func TestSilentReader(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				s.hub.Silence("0")
 				time.Sleep(5 * time.Minute) // no event comes: nothing is wrong
-				if n := s.count(sluice.KindOpened); n != 1 {
+				if n := s.count(driver.KindOpened); n != 1 {
 					s.t.Errorf("opened %d times while the log held nothing more, want 1", n)
 				}
 				s.send("0", "two", "three")
 				time.Sleep(19 * time.Second)
-				if n := s.count(sluice.KindOpened); n != 1 {
+				if n := s.count(driver.KindOpened); n != 1 {
 					s.t.Errorf("opened %d times before SilentAfter, want 1", n)
 				}
 				time.Sleep(11 * time.Second) // LeaseFor is over
-				failed := s.of(sluice.KindFailed)
-				var silent *sluice.SilentReaderError
+				failed := s.of(driver.KindFailed)
+				var silent *driver.SilentReaderError
 				if len(failed) != 1 || !errors.As(failed[0].Err, &silent) || silent.Read != 0 || silent.Last != 2 {
 					s.t.Errorf("failures %v, want one of a silent reader", failed)
 				}
-				if last := s.of(sluice.KindFetched); len(last) == 0 || last[len(last)-1].To.Sequence != 2 {
+				if last := s.of(driver.KindFetched); len(last) == 0 || last[len(last)-1].To.Sequence != 2 {
 					s.t.Errorf("fetched %+v, want events up to 2", last)
 				}
 				time.Sleep(time.Minute)
-				if n := s.count(sluice.KindOpened); n != 2 {
+				if n := s.count(driver.KindOpened); n != 2 {
 					s.t.Errorf("opened %d times, want 2", n)
 				}
 				end()
@@ -237,7 +236,7 @@ func TestHandlerEndsItsGoroutine(t *testing.T) {
 				if len(letters) != 1 || letters[0].Event.Sequence != 2 || !strings.Contains(letters[0].Error, "handler ended its goroutine (runtime.Goexit)") {
 					s.t.Errorf("dead letters %+v, want event 2, with the cause", letters)
 				}
-				if n := s.count(sluice.KindAcquired); n != 1 {
+				if n := s.count(driver.KindAcquired); n != 1 {
 					s.t.Errorf("the partition was acquired %d times, want once", n)
 				}
 			})
@@ -262,7 +261,7 @@ func TestHooksEndTheirGoroutine(t *testing.T) {
 			s.t.Errorf("rows %v, want one", rows)
 		}
 		var failed []string
-		for _, o := range s.of(sluice.KindHookFailed) {
+		for _, o := range s.of(driver.KindHookFailed) {
 			failed = append(failed, o.Err.Error())
 		}
 		const want = " hook: function ended its goroutine (runtime.Goexit): it must return, with an error if it failed"
@@ -284,10 +283,10 @@ func TestReplayerEndsItsGoroutine(t *testing.T) {
 			return nil
 		}}), sluice.Config{})
 		time.Sleep(10 * time.Second)
-		if failed := s.of(sluice.KindFailed); len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "apply: function ended its goroutine (runtime.Goexit)") {
+		if failed := s.of(driver.KindFailed); len(failed) != 1 || !strings.Contains(failed[0].Err.Error(), "apply: function ended its goroutine (runtime.Goexit)") {
 			s.t.Errorf("failures %v", failed)
 		}
-		if committed := s.of(sluice.KindCommitted); len(committed) != 1 || committed[0].Events != 2 {
+		if committed := s.of(driver.KindCommitted); len(committed) != 1 || committed[0].Events != 2 {
 			s.t.Errorf("committed %v, want both events", committed)
 		}
 		stop()
@@ -318,7 +317,7 @@ func TestDeliveryThatIsEndedReleasesItsLease(t *testing.T) {
 		if rows := s.rows(); len(rows) != 1 {
 			s.t.Errorf("rows %v, want one", rows)
 		}
-		if lost := s.of(sluice.KindLost); len(lost) != 1 || !strings.Contains(lost[0].Err.Error(), "a goroutine of the partition was ended") {
+		if lost := s.of(driver.KindLost); len(lost) != 1 || !strings.Contains(lost[0].Err.Error(), "a goroutine of the partition was ended") {
 			s.t.Errorf("lost %v", lost)
 		}
 		stop()
@@ -431,7 +430,7 @@ func (s *scene) stalledUntil(release chan struct{}, want string) {
 	}
 	close(release)
 	time.Sleep(2 * time.Second)
-	if n := s.count(sluice.KindResumed); n != 1 {
+	if n := s.count(driver.KindResumed); n != 1 {
 		s.t.Errorf("resumed %d times, want once", n)
 	}
 }
@@ -468,12 +467,12 @@ func TestQuietPartitionThatLostEvents(t *testing.T) {
 		end = consume()
 		defer end()
 		time.Sleep(10 * time.Minute)
-		stopped := s.of(sluice.KindStopped)
-		var gap *sluice.RetentionError
+		stopped := s.of(driver.KindStopped)
+		var gap *driver.RetentionError
 		if len(stopped) != 1 || !errors.As(stopped[0].Err, &gap) || gap.After != 0 || gap.First != 3 {
 			s.t.Errorf("stopped by %v, want one ErrRetention", stopped)
 		}
-		if failed := s.of(sluice.KindFailed); len(failed) > 0 {
+		if failed := s.of(driver.KindFailed); len(failed) > 0 {
 			s.t.Errorf("failures %v", failed)
 		}
 	})
@@ -489,7 +488,7 @@ func TestSilentReaderOfARecreatedTopic(t *testing.T) {
 		s.hub.Recreate()
 		s.send("0", "new")
 		time.Sleep(2 * time.Minute)
-		stopped := s.of(sluice.KindStopped)
+		stopped := s.of(driver.KindStopped)
 		if len(stopped) == 0 || !errors.Is(stopped[0].Err, sluice.ErrRecreated) {
 			s.t.Errorf("stopped by %v, want an ErrRecreated", stopped)
 		}

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 func TestChainID(t *testing.T) {
-	for text, id := range map[string]sluice.CausationID{
+	for text, id := range map[string]stamp.CausationID{
 		"flights@12ab/0/42/0":                  {Source: "flights@12ab", Partition: "0", Sequence: 42},
 		"a%2Fb%25%20%C3%BC/%2F/0/7":            {Source: "a/b% ü", Partition: "/", N: 7},
 		"//9223372036854775807/2147483647":     {Sequence: 1<<63 - 1, N: 1<<31 - 1},
@@ -27,7 +27,7 @@ func TestChainID(t *testing.T) {
 		if got := id.String(); got != text {
 			t.Errorf("%+v is written %q, want %q", id, got, text)
 		}
-		if got, err := sluice.ParseCausationID(text); err != nil || got != id {
+		if got, err := stamp.ParseCausationID(text); err != nil || got != id {
 			t.Errorf("%q is read as %+v, %v; want %+v", text, got, err, id)
 		}
 	}
@@ -35,7 +35,7 @@ func TestChainID(t *testing.T) {
 		"", "/", "a/0/1", "a/b/0/1/0", "a/0/-1/0", "a/0/1/-1", "a/0/01/0", "a/0/+1/0", "a/0//0", "a/0/1/", "a/0/1/2147483648", "a/0/9223372036854775808/0",
 		"a b/0/1/0", "ü/0/1/0", "a%2/0/1/0", "a%2f/0/1/0", "a%41/0/1/0", "a%/0/1/0", "a/0/1/0\n", strings.Repeat("x", 600) + "/0/1/0",
 	} {
-		if id, err := sluice.ParseCausationID(text); err == nil {
+		if id, err := stamp.ParseCausationID(text); err == nil {
 			t.Errorf("%q is read as %+v, want an error", text, id)
 		} else if strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 200 {
 			t.Errorf("%q: error %q, want one short line", text, err)
@@ -48,7 +48,7 @@ func FuzzParseChainID(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := sluice.ParseCausationID(text)
+		id, err := stamp.ParseCausationID(text)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\r\n") {
 				t.Errorf("error of several lines: %q", err)
@@ -62,36 +62,36 @@ func FuzzParseChainID(f *testing.F) {
 }
 
 func TestStampFrom(t *testing.T) {
-	id := sluice.CausationID{Source: "flights@12ab", Partition: "3", Sequence: 42, N: 1}
-	for _, stamp := range []sluice.Stamp{
+	id := stamp.CausationID{Source: "flights@12ab", Partition: "3", Sequence: 42, N: 1}
+	for _, given := range []stamp.Stamp{
 		{ID: id, Epoch: 7, Low: 40},
 		{ID: id, Epoch: 7, Low: -1},
 		{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Redrive: true},
 	} {
 		properties := map[string]any{"sluice-retry": true, "sluice-parked": "5/", "city": "Lyon"}
-		stamp.SetTo(properties)
-		got, there, err := sluice.StampFrom(properties)
-		if err != nil || !there || got != stamp || properties["city"] != "Lyon" {
-			t.Errorf("%+v became %v, which is read as %+v, %v, %v", stamp, properties, got, there, err)
+		given.SetTo(properties)
+		got, there, err := stamp.From(properties)
+		if err != nil || !there || got != given || properties["city"] != "Lyon" {
+			t.Errorf("%+v became %v, which is read as %+v, %v, %v", given, properties, got, there, err)
 		}
 	}
 	for _, none := range []map[string]any{nil, {}, {"sluice-epoch": int64(1), "sluice-low": int64(2)}} {
-		if got, there, err := sluice.StampFrom(none); there || err != nil {
+		if got, there, err := stamp.From(none); there || err != nil {
 			t.Errorf("%v is read as %+v, %v, %v; want no stamp", none, got, there, err)
 		}
 	}
 	foreign := map[string]any{"sluice-id": []byte(id.String()), "sluice-epoch": int32(7)}
-	if got, there, err := sluice.StampFrom(foreign); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: -1}) {
+	if got, there, err := stamp.From(foreign); err != nil || !there || got != (stamp.Stamp{ID: id, Epoch: 7, Low: -1}) {
 		t.Errorf("%v is read as %+v, %v, %v", foreign, got, there, err)
 	}
 	texts := map[string]any{"sluice-id": id.String(), "sluice-epoch": "7", "sluice-low": "99", "sluice-retry": "true", "sluice-parked": "-1/0:42,3+1"}
-	if got, there, err := sluice.StampFrom(texts); err != nil || !there || got != (sluice.Stamp{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Redrive: true}) {
+	if got, there, err := stamp.From(texts); err != nil || !there || got != (stamp.Stamp{ID: id, Epoch: 7, Low: 99, Parked: "-1/0:42,3+1", Redrive: true}) {
 		t.Errorf("%v is read as %+v, %v, %v", texts, got, there, err)
 	}
 	for name, value := range map[string]any{"sluice-id": 7, "sluice-epoch": "seven", "sluice-low": 1.5, "sluice-parked": 5, "sluice-retry": int64(1)} {
 		properties := map[string]any{"sluice-id": id.String()}
 		properties[name] = value
-		if got, there, err := sluice.StampFrom(properties); err == nil || there || !strings.Contains(err.Error(), name) {
+		if got, there, err := stamp.From(properties); err == nil || there || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v is read as %+v, %v, %v; want an error that names %s", properties, got, there, err, name)
 		}
 	}
@@ -99,7 +99,7 @@ func TestStampFrom(t *testing.T) {
 		{"sluice-id": "one"}, {"sluice-id": id.String(), "sluice-epoch": int64(-1)}, {"sluice-id": id.String(), "sluice-retry": "maybe"}, {"sluice-id": id.String(), "sluice-low": "9223372036854775808"}, {"sluice-id": id.String(), "sluice-low": int64(-2)},
 		{"sluice-id": id.String(), "sluice-low": int64(42)}, // of the event itself, which was not done
 	} {
-		if got, there, err := sluice.StampFrom(properties); err == nil || there {
+		if got, there, err := stamp.From(properties); err == nil || there {
 			t.Errorf("%v is read as %+v, %v, %v; want an error", properties, got, there, err)
 		}
 	}
@@ -107,26 +107,26 @@ func TestStampFrom(t *testing.T) {
 
 func TestDropStamp(t *testing.T) {
 	properties := map[string]any{"city": "Lyon"}
-	sluice.Stamp{ID: sluice.CausationID{Source: "flights@12ab", Sequence: 42}, Low: 99, Parked: "-1/0:42", Redrive: true}.SetTo(properties)
-	sluice.DropStamp(properties)
+	stamp.Stamp{ID: stamp.CausationID{Source: "flights@12ab", Sequence: 42}, Low: 99, Parked: "-1/0:42", Redrive: true}.SetTo(properties)
+	stamp.Drop(properties)
 	if len(properties) != 1 || properties["city"] != "Lyon" {
 		t.Errorf("left are %v, want the city alone", properties)
 	}
-	sluice.DropStamp(nil)
+	stamp.Drop(nil)
 }
 
 // stamping is a sink that notes the stamps of records, as they are made and
 // as they are submitted.
 type stamping struct {
 	mu     sync.Mutex
-	stamps map[int64][]sluice.Stamp
+	stamps map[int64][]stamp.Stamp
 	says   func(e *sluice.Event) error
 }
 
 func (s *stamping) note(ctx context.Context, e *sluice.Event) error {
-	stamp, ok := sluice.StampOf(ctx, e, 0)
-	if !ok || sluice.FencingTokenOf(ctx).Lease.Epoch != stamp.Epoch {
-		return sluice.Reject(errors.New("no stamp in this context"))
+	stamp, ok := stamp.Of(ctx, e, 0)
+	if !ok || driver.FencingTokenOf(ctx).Lease.Epoch != stamp.Epoch {
+		return driver.Reject(errors.New("no stamp in this context"))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,26 +138,26 @@ func (s *stamping) records(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	return []*sluice.Event{e}, s.note(ctx, e)
 }
 
-func (s *stamping) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+func (s *stamping) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	err := s.note(ctx, e)
 	if err == nil {
 		err = s.says(e)
 	}
-	done(sluice.WriteResult{Err: err})
+	done(driver.WriteResult{Err: err})
 }
 
 // The stamp of a message tells where it comes from, and how far the checkpoint
 // had come for certain.
 func TestStampOf(t *testing.T) {
-	if stamp, ok := sluice.StampOf(t.Context(), &sluice.Event{}, 0); ok {
+	if stamp, ok := stamp.Of(t.Context(), &sluice.Event{}, 0); ok {
 		t.Errorf("a context of no delivery gave %+v", stamp)
 	}
 	stage(t, 1, func(s *scene) {
 		var mended atomic.Bool
-		sink := &stamping{stamps: map[int64][]sluice.Stamp{}}
+		sink := &stamping{stamps: map[int64][]stamp.Stamp{}}
 		sink.says = func(e *sluice.Event) error {
 			if !mended.Load() && e.Sequence == 1 {
-				return sluice.Reject(errors.New("too large"))
+				return driver.Reject(errors.New("too large"))
 			}
 			return nil
 		}
@@ -178,17 +178,17 @@ func TestStampOf(t *testing.T) {
 		if err := errors.Join(c.Stop(s.t.Context()), <-ran); err != nil {
 			s.t.Fatal(err)
 		}
-		stamp := func(sequence, low int64, retry bool) sluice.Stamp {
-			id := sluice.CausationID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}
-			return sluice.Stamp{ID: id, Epoch: 1, Low: low, Parked: []string{"", "-1/0:1"}[min(low+1, 1)], Redrive: retry}
+		made := func(sequence, low int64, retry bool) stamp.Stamp {
+			id := stamp.CausationID{Source: sink.stamps[0][0].ID.Source, Partition: "0", Sequence: sequence}
+			return stamp.Stamp{ID: id, Epoch: 1, Low: low, Parked: []string{"", "-1/0:1"}[min(low+1, 1)], Redrive: retry}
 		}
-		want := map[int64][]sluice.Stamp{
-			0: {stamp(0, -1, false), stamp(0, -1, false)},
-			1: {stamp(1, -1, false), stamp(1, -1, false), stamp(1, 3, true), stamp(1, 3, true)},
-			2: {stamp(2, -1, false), stamp(2, -1, false)},
-			3: {stamp(3, 2, false), stamp(3, 2, false)},
-			4: {stamp(4, 3, false), stamp(4, 3, false)},
-			5: {stamp(5, 4, false), stamp(5, 4, false)},
+		want := map[int64][]stamp.Stamp{
+			0: {made(0, -1, false), made(0, -1, false)},
+			1: {made(1, -1, false), made(1, -1, false), made(1, 3, true), made(1, 3, true)},
+			2: {made(2, -1, false), made(2, -1, false)},
+			3: {made(3, 2, false), made(3, 2, false)},
+			4: {made(4, 3, false), made(4, 3, false)},
+			5: {made(5, 4, false), made(5, 4, false)},
 		}
 		for i := range want[5] {
 			want[5][i].Parked = "" // its retry was settled before the last checkpoint
@@ -204,10 +204,10 @@ func TestStampOf(t *testing.T) {
 // incarnation of the topic keeps its id.
 func TestStampNamesDeadLetters(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		sink := &stamping{stamps: map[int64][]sluice.Stamp{}}
+		sink := &stamping{stamps: map[int64][]stamp.Stamp{}}
 		sink.says = func(e *sluice.Event) error {
 			if string(e.Body) == "reject" {
-				return sluice.Reject(errors.New("too large"))
+				return driver.Reject(errors.New("too large"))
 			}
 			return nil
 		}
@@ -220,7 +220,7 @@ func TestStampNamesDeadLetters(t *testing.T) {
 				s.t.Error(err)
 			}
 		}
-		last := func(sequence int64) sluice.Stamp { return sink.stamps[sequence][len(sink.stamps[sequence])-1] }
+		last := func(sequence int64) stamp.Stamp { return sink.stamps[sequence][len(sink.stamps[sequence])-1] }
 		s.send("0", "good", "reject", "good", "reject")
 		run("a")
 		s.send("0", "good", "reject", "reject", "good")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // A consumer that no stage feeds believes no stamp: anyone who can send to the hub could
@@ -45,7 +46,7 @@ func (s *scene) wantFailures(texts ...string) {
 // A watermark or an epoch that no emitter can have reached suppresses nothing and is
 // reported. The ids of such stamps still count.
 func TestImplausibleStamp(t *testing.T) {
-	for name, forged := range map[string]sluice.Stamp{
+	for name, forged := range map[string]stamp.Stamp{
 		"epoch and watermark":      of(math.MaxInt64-1, math.MaxInt64, math.MaxInt64-2),
 		"watermark":                of(1<<60, 1, 1<<60-1),
 		"watermark within decades": of(1<<40, 1, 1<<40-1),
@@ -136,10 +137,10 @@ func TestImplausibleAfterRestart(t *testing.T) {
 // While a key is replaced, stamps with either key count.
 func TestTwoStampKeys(t *testing.T) {
 	key, old := []byte("the key of both stages"), []byte("the key before this one")
-	reader := sluice.NewStampReader([]sluice.StampSource{{Topic: "flights", Key: key}, {Topic: "flights", Key: old}})
+	reader := stamp.NewReader([]stamp.Source{{Topic: "flights", Key: key}, {Topic: "flights", Key: old}})
 	for i, signer := range [][]byte{key, old, []byte("the key of another")} {
 		e := message(of(5, 1, 4))
-		sluice.SignStamp(e.Properties, signer)
+		stamp.Sign(e.Properties, signer)
 		if _, there, err := reader.Read(e.Properties); there != (i < 2) {
 			t.Errorf("signed with %q: %v, %v", signer, there, err)
 		}
@@ -149,9 +150,9 @@ func TestTwoStampKeys(t *testing.T) {
 // With a key only signed stamps count.
 func TestSignedStamps(t *testing.T) {
 	key, other := []byte("the key of both stages"), []byte("the key of another")
-	signed := func(s sluice.Stamp, key []byte) *sluice.Event {
+	signed := func(s stamp.Stamp, key []byte) *sluice.Event {
 		e := message(s)
-		if !sluice.SignStamp(e.Properties, key) {
+		if !stamp.Sign(e.Properties, key) {
 			t.Fatal("not signed")
 		}
 		return e
@@ -182,7 +183,7 @@ func TestSignedStamps(t *testing.T) {
 func TestStampSources(t *testing.T) {
 	properties := func(source string) map[string]any {
 		p := map[string]any{}
-		sluice.Stamp{ID: sluice.CausationID{Source: source, Partition: "0", Sequence: 5}, Epoch: 1, Low: 4}.SetTo(p)
+		stamp.Stamp{ID: stamp.CausationID{Source: source, Partition: "0", Sequence: 5}, Epoch: 1, Low: 4}.SetTo(p)
 		return p
 	}
 	long := strings.Repeat("x", 80)
@@ -199,13 +200,13 @@ func TestStampSources(t *testing.T) {
 		{"a b@0123456789abcdef", "a b", true},
 		{long[:64] + "@0123456789abcdef", long, true},
 	} {
-		_, there, err := sluice.NewStampReader([]sluice.StampSource{{Topic: "other"}, {Topic: c.topic}}).Read(properties(c.source))
+		_, there, err := stamp.NewReader([]stamp.Source{{Topic: "other"}, {Topic: c.topic}}).Read(properties(c.source))
 		if there != c.want || c.want == (err != nil) {
 			t.Errorf("stamp of %s for topic %q: %v, %v, want %v", c.source, c.topic, there, err, c.want)
 		}
 	}
-	for _, bad := range []sluice.StampSource{{}, {Topic: "raw", Key: []byte("short")}} {
-		if _, err := sluice.New(sluicetest.NewHub(group, 1), newLedger(), sluice.Transactional(&sluicetest.Store{}, sluice.Each(insert)), &sluice.Config{StampsFrom: []sluice.StampSource{bad}}); err == nil {
+	for _, bad := range []stamp.Source{{}, {Topic: "raw", Key: []byte("short")}} {
+		if _, err := sluice.New(sluicetest.NewHub(group, 1), newLedger(), sluice.Transactional(&sluicetest.Store{}, sluice.Each(insert)), &sluice.Config{StampsFrom: []stamp.Source{bad}}); err == nil {
 			t.Errorf("stamp source %+v: no error", bad)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -17,10 +18,10 @@ type complaints struct {
 	list []string
 }
 
-func (c *complaints) Observe(o sluice.Observation) {
+func (c *complaints) Observe(o driver.Observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.Kind == sluice.KindFailed && o.Partition == "" {
+	if o.Kind == driver.KindFailed && o.Partition == "" {
 		c.list = append(c.list, o.Err.Error())
 	}
 }

@@ -37,13 +37,13 @@ type halts struct {
 	halted, failed []error
 }
 
-func (h *halts) Observe(o sluice.Observation) {
+func (h *halts) Observe(o driver.Observation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch o.Kind {
-	case sluice.KindStopped:
+	case driver.KindStopped:
 		h.halted = append(h.halted, o.Err)
-	case sluice.KindFailed:
+	case driver.KindFailed:
 		h.failed = append(h.failed, o.Err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // Delivery is how events take effect. Its constructor's name is the guarantee:
@@ -36,12 +37,12 @@ type Delivery interface {
 // store, fenced by the lease's epoch and owner and by the position they start
 // from.
 //
-// Where the events are messages of an [AtLeastOnce] stage that carry a [Stamp],
+// Where the events are messages of an [AtLeastOnce] stage that carry a [stamp.Stamp],
 // and [Config].StampsFrom names that stage,
 // the exactly-once guarantee starts at that stage's events: a message that was
 // sent more than once is handled once. Of several messages that share a stamp,
 // because an event's properties were copied to each, only the first is handled: see
-// [Stamp].
+// [stamp.Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
 	return &transactional[Tx]{store: store, handler: handler}
 }
@@ -113,7 +114,7 @@ type batchWorker[Tx any] struct {
 	taken       int64           // the last of them, and of the duplicates among them
 	tail        Position        // numbers without an event that follow it end here; Unset if there are none
 	buffer      *prefetchBuffer // those after them
-	dedup       deduplicator
+	dedup       *stamp.Memory
 
 	deadLettersBelow int64                // see driver.Checkpoint
 	parked           []driver.ParkedEvent // in a sparse topic: the events of dead letters after the position of the claim
@@ -126,7 +127,7 @@ type batchWorker[Tx any] struct {
 // newBatchWorker makes a worker without a policy.
 func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler Handler[Tx]) *batchWorker[Tx] {
 	return &batchWorker[Tx]{
-		dedup: deduplicator{belief: newStampBelief(a.c.cfg.StampsFrom)},
+		dedup: stamp.NewMemory(a.c.cfg.StampsFrom),
 		a:     a, store: store, handler: handler,
 		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: newBatchLimit(&a.c.cfg),
 	}
@@ -137,7 +138,7 @@ func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler Han
 // isolated.
 func (w *batchWorker[Tx]) deliverAll() error {
 	err := w.a.guarded(func() error { return w.a.run(w, w.store) })
-	if _, panicked := errors.AsType[*PanicError](err); panicked {
+	if _, panicked := errors.AsType[*driver.PanicError](err); panicked {
 		return err
 	}
 	w.takeBack()
@@ -150,18 +151,18 @@ func (w *batchWorker[Tx]) claimed(cp Checkpoint) {
 	switch at := cp.Position.Sequence; {
 	case at < w.pos.Sequence:
 		// The database has lost commits, and the ids of their events with them.
-		w.dedup.reset()
+		w.dedup.Reset()
 		w.brake = brake{}
-	case at > w.pos.Sequence && at > w.dedup.decidedUpTo:
+	case at > w.pos.Sequence && at > w.dedup.DecidedUpTo:
 		// Another process of this owner name and epoch has moved the checkpoint past events
 		// that were not read here. Their ids are in the database.
-		w.dedup.reset()
+		w.dedup.Reset()
 	}
 	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
 	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow
 	w.parked, w.parkedLoaded = nil, false
 	w.suspect(cp)
-	w.a.observe(Observation{Kind: KindClaimed, To: cp.Position, Attempt: cp.Claims})
+	w.a.observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
 
 // storeStart implements worker.
@@ -319,22 +320,20 @@ func (w *batchWorker[Tx]) deliverRun(events []*Event) error {
 
 // withoutDuplicates returns the events that are not duplicates of earlier ones.
 func (w *batchWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
-	if !w.policy.stamps || !slices.ContainsFunc(events, carriesStamp) {
+	if !w.policy.stamps || !slices.ContainsFunc(events, stamp.In) {
 		return events, nil
 	}
-	if len(w.dedup.belief) == 0 {
-		e := events[slices.IndexFunc(events, carriesStamp)]
-		text, _, _ := stampText(e.Properties)
-		w.dedup.noteFault(e, unnamedStage(text))
+	if w.dedup.BelievesNone() {
+		w.dedup.NoteUnnamed(events[slices.IndexFunc(events, stamp.In)])
 		w.reportStamps()
 		return events, nil
 	}
-	if !w.dedup.loaded {
+	if !w.dedup.Loaded {
 		// In this epoch no other consumer adds to it.
 		err := w.a.request(w.a.work, "read dedup state", func(ctx context.Context) error {
 			rows, err := w.store.ReadDedup(ctx, w.a.topic.Group, w.a.lease.Partition)
 			if err == nil {
-				err = w.dedup.load(rows, w.pos.Sequence)
+				err = w.dedup.Load(rows, w.pos.Sequence)
 			}
 			return err
 		})
@@ -342,8 +341,8 @@ func (w *batchWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
 			return nil, err
 		}
 	}
-	kept := w.dedup.filter(events, w.pos.Sequence)
-	for _, err := range w.dedup.full.errors() {
+	kept := w.dedup.Filter(events, w.pos.Sequence)
+	for _, err := range w.dedup.Forgotten() {
 		w.a.failed(err)
 	}
 	w.reportStamps()
@@ -352,8 +351,7 @@ func (w *batchWorker[Tx]) withoutDuplicates(events []*Event) ([]*Event, error) {
 
 // reportStamps reports what is wrong with stamps and new in this assignment.
 func (w *batchWorker[Tx]) reportStamps() {
-	for _, err := range w.dedup.faults {
+	for _, err := range w.dedup.TakeFaults() {
 		w.a.failed(err)
 	}
-	w.dedup.faults = nil
 }

@@ -65,7 +65,7 @@ func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 
 // rejections makes dead letters of the culprits if all of them are rejected, and by a mapping that
 // maps other events. It returns how many events they and the events before them are.
-func (w *batchWorker[Tx]) rejections(events []*Event, culprits []*EventError) (dead []DeadLetter, n int) {
+func (w *batchWorker[Tx]) rejections(events []*Event, culprits []*driver.EventError) (dead []DeadLetter, n int) {
 	for _, c := range culprits {
 		if faultOf(c.Err) != faultRejected || unproved(c.Err) {
 			return nil, 0
@@ -92,7 +92,7 @@ type trial struct {
 // fail takes the failure of an attempt.
 func (t *trial) fail(failure *driver.HandlerError, attempt int) {
 	t.failure, t.statements, t.advice, t.attempt = failure.Err, failure.Statements, failure.Advice, attempt
-	var each *EventError
+	var each *driver.EventError
 	if errors.As(failure, &each) {
 		t.failure = each.Err
 	}
@@ -153,7 +153,7 @@ func (w *batchWorker[Tx]) decide(t *trial) error {
 	if err := w.recordFailure(t.event, t.attempt, t.failure); err != nil {
 		return err
 	}
-	w.a.observe(Observation{Kind: KindRetried, To: t.event.Position(), Attempt: t.attempt, Err: t.failure})
+	w.a.observe(driver.Observation{Kind: driver.KindRetried, To: t.event.Position(), Attempt: t.attempt, Err: t.failure})
 	t.retry()
 	return w.a.pause(t.wait.Next())
 }
@@ -180,13 +180,13 @@ func (w *batchWorker[Tx]) notDone(events []*Event) []*Event {
 
 // blamed returns the events that a handler's error blames, each once, in order.
 // An index outside the batch is ignored.
-func blamed(err error, n int) []*EventError {
-	var list []*EventError
+func blamed(err error, n int) []*driver.EventError {
+	var list []*driver.EventError
 	var walk func(error)
 	walk = func(err error) {
 		switch err := err.(type) {
 		case nil:
-		case *EventError:
+		case *driver.EventError:
 			if err.Index >= 0 && err.Index < n && err.Err != nil {
 				list = append(list, err)
 			}
@@ -199,6 +199,6 @@ func blamed(err error, n int) []*EventError {
 		}
 	}
 	walk(err)
-	slices.SortStableFunc(list, func(a, b *EventError) int { return cmp.Compare(a.Index, b.Index) })
-	return slices.CompactFunc(list, func(a, b *EventError) bool { return a.Index == b.Index })
+	slices.SortStableFunc(list, func(a, b *driver.EventError) int { return cmp.Compare(a.Index, b.Index) })
+	return slices.CompactFunc(list, func(a, b *driver.EventError) bool { return a.Index == b.Index })
 }

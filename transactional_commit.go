@@ -45,7 +45,7 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 		w.policy.witnesses.applied(b.Events[n-1])
 	}
 	for _, d := range dead {
-		w.a.observe(Observation{Kind: KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+		w.a.observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
 	if hook := w.a.c.cfg.Hooks.Batch; hook != nil {
 		b.Events = events
@@ -60,7 +60,7 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 // duplicates among them.
 func (w *batchWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b Batch) error {
 	step := driver.Step{Lease: w.a.lease, From: w.pos, To: to, DeadLetters: dead}
-	duplicates := w.dedup.addTo(&step)
+	duplicates := w.dedup.AddTo(&step)
 	if w.setBack() && events+duplicates > 0 {
 		step.SettleIncarnation = w.a.incarnation
 	}
@@ -68,9 +68,9 @@ func (w *batchWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b 
 	if err := w.commit(step, b); err != nil {
 		return err
 	}
-	w.dedup.committed(&step)
-	w.policy.report(Observation{
-		Kind: KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
+	w.dedup.Committed(&step)
+	w.policy.report(driver.Observation{
+		Kind: driver.KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
 		Filtered: events - len(dead) - len(b.Events),
 		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
 	})
@@ -168,14 +168,14 @@ func (w *batchWorker[Tx]) storeFailed(step driver.Step, b Batch, err error) erro
 	if fenced {
 		// Observed also after the lease has ended: it shows that a late commit was
 		// refused.
-		w.a.observe(Observation{Kind: KindFenced, From: step.From, To: step.To, Err: err})
+		w.a.observe(driver.Observation{Kind: driver.KindFenced, From: step.From, To: step.To, Err: err})
 	}
 	switch {
 	case w.a.work.Err() != nil:
 		return w.a.ended()
 	case fenced:
 	case errors.Is(err, ErrUnknown):
-		w.a.observe(Observation{Kind: KindUnknown, From: step.From, To: step.To, Err: err})
+		w.a.observe(driver.Observation{Kind: driver.KindUnknown, From: step.From, To: step.To, Err: err})
 	case tookTooLong(b, err):
 		// The event is at fault, if the database answers.
 	case errors.Is(err, driver.ErrTimeLimit) && len(b.Events) > 1:
@@ -219,7 +219,7 @@ func (w *batchWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) e
 
 // failed reports a failure that is no event's fault, and the events that wait.
 func (w *batchWorker[Tx]) failed(b Batch, err error) {
-	o := Observation{Kind: KindFailed, Events: len(b.Events), Err: err}
+	o := driver.Observation{Kind: driver.KindFailed, Events: len(b.Events), Err: err}
 	switch n := len(b.Events); n {
 	case 0:
 	case 1:

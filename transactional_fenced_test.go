@@ -5,9 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -41,12 +40,12 @@ func TestTooLateIsTold(t *testing.T) {
 		if rows := s.rows(); len(rows) != 2 {
 			s.t.Errorf("%d rows by the successor, want 2", len(rows))
 		}
-		if n := s.count(sluice.KindFenced); n != 0 {
+		if n := s.count(driver.KindFenced); n != 0 {
 			s.t.Errorf("%d refusals before the commit", n)
 		}
 		close(h.release)
 		synctest.Wait()
-		if rows, n := s.rows(), s.count(sluice.KindFenced); len(rows) != 2 || n != 1 {
+		if rows, n := s.rows(), s.count(driver.KindFenced); len(rows) != 2 || n != 1 {
 			s.t.Errorf("%d rows and %d refusals told, want 2 and 1", len(rows), n)
 		}
 		endA()

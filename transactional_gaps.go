@@ -19,7 +19,7 @@ const passEvery = time.Second
 // upTo returns the position after an event and what follows it without an event to handle:
 // duplicates, and numbers without an event if they are the last that was read.
 func (w *batchWorker[Tx]) upTo(e *Event) Position {
-	to := w.dedup.after(e)
+	to := w.dedup.After(e)
 	if to.Sequence == w.taken && w.tail.Sequence > to.Sequence {
 		return w.tail
 	}

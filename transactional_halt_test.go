@@ -71,7 +71,7 @@ func (s *scene) halts(p *pastStore, owner string, delivery sluice.Delivery) (end
 // or became a dead letter.
 func (s *scene) wantHalted(halts int, says string) {
 	s.t.Helper()
-	stopped := s.of(sluice.KindStopped)
+	stopped := s.of(driver.KindStopped)
 	if len(stopped) != halts {
 		s.t.Fatalf("halted %d times, want %d", len(stopped), halts)
 	}
@@ -83,7 +83,7 @@ func (s *scene) wantHalted(halts int, says string) {
 	if at, letters := s.position("0"), s.letters(); at != 1 || len(letters) > 0 {
 		s.t.Errorf("checkpoint at %d, dead letters %v; want 1 and none", at, letters)
 	}
-	if n := s.count(sluice.KindUnknown) + s.count(sluice.KindRetried) + s.count(sluice.KindFenced); n > 0 {
+	if n := s.count(driver.KindUnknown) + s.count(driver.KindRetried) + s.count(driver.KindFenced); n > 0 {
 		s.t.Errorf("%d attempts, unknown outcomes and fences were reported", n)
 	}
 }
@@ -138,7 +138,7 @@ func TestHaltedForEachDelivery(t *testing.T) {
 			return sluice.AtLeastOnce(s.store, func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 				s.t.Error("handled")
 				return []*sluice.Event{e}, nil
-			}, sluice.Sink[*sluice.Event](newModelSink()), nil)
+			}, driver.Sink[*sluice.Event](newModelSink()), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestRedriveEndsTransaction(t *testing.T) {
 		s.retry()
 		time.Sleep(5 * time.Minute)
 		end()
-		stopped := s.of(sluice.KindStopped)
+		stopped := s.of(driver.KindStopped)
 		if len(stopped) != 1 || !errors.Is(stopped[0].Err, sluice.ErrHandlerEnded) || p.calls.Load() != 1 {
 			s.t.Errorf("halts %v after %d redrives, want one of each", stopped, p.calls.Load())
 		}

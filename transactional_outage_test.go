@@ -42,11 +42,11 @@ func (a *api) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) er
 }
 
 // failures returns what was reported as KindFailed.
-func (s *scene) failures() (list []sluice.Observation) {
+func (s *scene) failures() (list []driver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
-		if o.Kind == sluice.KindFailed {
+		if o.Kind == driver.KindFailed {
 			list = append(list, o)
 		}
 	}
@@ -66,29 +66,29 @@ func (s *scene) movesWithin(d time.Duration, to int64) bool {
 // A handler says that something it needs is down: nothing is counted, and the partition
 // moves soon after it is up.
 func TestHandlerOutage(t *testing.T) {
-	retry := func(err error) error { return sluice.RetryAfter(err, 3*time.Second) }
+	retry := func(err error) error { return driver.RetryAfter(err, 3*time.Second) }
 	for name, c := range map[string]struct {
 		handler func(a *api) sluice.Handler[*sluicetest.Tx]
 		says    func(error) error
 	}{
-		"outage":      {func(a *api) sluice.Handler[*sluicetest.Tx] { return sluice.Each(a.handle) }, sluice.Outage},
+		"outage":      {func(a *api) sluice.Handler[*sluicetest.Tx] { return sluice.Each(a.handle) }, driver.Outage},
 		"retry after": {func(a *api) sluice.Handler[*sluicetest.Tx] { return sluice.Each(a.handle) }, retry},
 		"wrapped": {func(a *api) sluice.Handler[*sluicetest.Tx] {
 			return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 				var errs []error
 				for i, e := range b.Events {
 					if err := a.handle(ctx, tx, e); err != nil {
-						errs = append(errs, &sluice.EventError{Index: i, Err: fmt.Errorf("call: %w", err)})
+						errs = append(errs, &driver.EventError{Index: i, Err: fmt.Errorf("call: %w", err)})
 					}
 				}
 				return fmt.Errorf("batch: %w", errors.Join(errs...))
 			}
-		}, sluice.Outage},
+		}, driver.Outage},
 		"decoder": {func(a *api) sluice.Handler[*sluicetest.Tx] {
 			return sluice.TypedBy(func(e *sluice.Event) (*sluice.Event, error) {
 				return e, a.call()
 			}, func(ctx context.Context, tx *sluicetest.Tx, e, _ *sluice.Event) error { return insert(ctx, tx, e) })
-		}, sluice.Outage},
+		}, driver.Outage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
@@ -119,8 +119,8 @@ func TestHandlerOutage(t *testing.T) {
 					t.Error("the partition does not move within 10 s of the end")
 				}
 				time.Sleep(time.Minute)
-				if n := len(s.rows()); n != 1500 || len(s.letters()) != 0 || s.count(sluice.KindRetried) != 0 {
-					t.Errorf("%d rows, %d dead letters, %d attempts counted", n, len(s.letters()), s.count(sluice.KindRetried))
+				if n := len(s.rows()); n != 1500 || len(s.letters()) != 0 || s.count(driver.KindRetried) != 0 {
+					t.Errorf("%d rows, %d dead letters, %d attempts counted", n, len(s.letters()), s.count(driver.KindRetried))
 				}
 				for _, o := range s.failures() {
 					if !strings.Contains(o.Err.Error(), "503 from the API") || !strings.Contains(o.Err.Error(), "event") || o.Events == 1 != strings.HasPrefix(o.Err.Error(), fmt.Sprintf("event %d: ", o.To.Sequence)) {
@@ -138,7 +138,7 @@ func TestHandlerRetryAfter(t *testing.T) {
 		var calls []time.Time
 		h := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 			if calls = append(calls, time.Now()); len(calls) < 4 {
-				return sluice.RetryAfter(errors.New("busy"), time.Minute)
+				return driver.RetryAfter(errors.New("busy"), time.Minute)
 			}
 			return insert(ctx, tx, e)
 		})
@@ -160,14 +160,14 @@ func TestHandlerRetryAfter(t *testing.T) {
 // A redrive that meets an outage stays due, and nothing is counted.
 func TestRedriveOutage(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		a := newAPI(sluice.Reject)
+		a := newAPI(driver.Reject)
 		a.down.Store(true)
 		_, end := s.consume("a", sluice.Each(a.handle), sluice.Config{})
 		defer end()
 		s.send("0", "good")
 		time.Sleep(time.Minute)
 		before := s.letters()[0]
-		outage := sluice.Outage
+		outage := driver.Outage
 		a.says.Store(&outage)
 		must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		time.Sleep(10 * time.Minute)
@@ -203,7 +203,7 @@ func TestBrake(t *testing.T) {
 				_, end := s.consume("a", needs(&broken), sluice.Config{})
 				defer end()
 				time.Sleep(3 * time.Second)
-				if !slices.ContainsFunc(s.failures(), func(o sluice.Observation) bool {
+				if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
 					return strings.Contains(o.Err.Error(), "partition is held: 20 events in a row failed")
 				}) {
 					t.Errorf("not reported within 3 s: %v", s.failures())
@@ -217,8 +217,8 @@ func TestBrake(t *testing.T) {
 				if n := len(s.rows()); n != waiting || len(s.letters()) != 0 {
 					t.Errorf("%d rows, %d dead letters", n, len(s.letters()))
 				}
-				if s.count(sluice.KindStalled) == 0 || s.count(sluice.KindResumed) == 0 {
-					t.Errorf("%d stalls, %d ends of them", s.count(sluice.KindStalled), s.count(sluice.KindResumed))
+				if s.count(driver.KindStalled) == 0 || s.count(driver.KindResumed) == 0 {
+					t.Errorf("%d stalls, %d ends of them", s.count(driver.KindStalled), s.count(driver.KindResumed))
 				}
 			})
 		})

@@ -1,13 +1,17 @@
 package sluice
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+)
 
 // workerPolicy is what the deliveries with a [batchWorker] do in different ways.
 type workerPolicy struct {
-	saveEvery time.Duration     // how often a checkpoint is stored that was not stored with its batch; 0: each was
-	stamps    bool              // messages that are duplicates by their stamps are skipped
-	trials    bool              // an event can be tried out of turn, because what it does is rolled back
-	report    func(Observation) // reports a step that is done
+	saveEvery time.Duration            // how often a checkpoint is stored that was not stored with its batch; 0: each was
+	stamps    bool                     // messages that are duplicates by their stamps are skipped
+	trials    bool                     // an event can be tried out of turn, because what it does is rolled back
+	report    func(driver.Observation) // reports a step that is done
 	witnesses witnesses
 }
 

@@ -36,7 +36,7 @@ func (p *redrivePace) rest(now time.Duration) { p.restUntil = now + p.round }
 type interval struct{ due atomic.Bool }
 
 // run fires until ctx ends, and wakes the delivery.
-func (i *interval) run(ctx context.Context, clock Clock, every time.Duration, delivery chan struct{}) {
+func (i *interval) run(ctx context.Context, clock driver.Clock, every time.Duration, delivery chan struct{}) {
 	for clock.Sleep(ctx, every) == nil {
 		i.due.Store(true)
 		wake(delivery)
@@ -210,11 +210,11 @@ func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 	case err == nil:
 		w.clearRedrive(d)
 		w.redriven++
-		w.a.observe(Observation{Kind: KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
+		w.a.observe(driver.Observation{Kind: driver.KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
 		return nil
 	case errors.As(err, &failed):
 		failure := failed.Err
-		var each *EventError
+		var each *driver.EventError
 		if errors.As(failure, &each) {
 			failure = each.Err
 		}
@@ -267,7 +267,7 @@ func (w *batchWorker[Tx]) storeRedriveFailure(d *DeadLetter, failure error) erro
 	}
 	w.clearRedrive(d)
 	w.redriveFailures++
-	w.a.observe(Observation{Kind: KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
+	w.a.observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
 	return nil
 }
 

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -76,7 +75,7 @@ func TestOwnerRedrives(t *testing.T) {
 					s.t.Errorf("%d dead letters are left", n)
 				}
 				s.exactly(150)
-				if n := s.count(sluice.KindRedriven); n != 10 {
+				if n := s.count(driver.KindRedriven); n != 10 {
 					s.t.Errorf("told of %d", n)
 				}
 			})
@@ -253,7 +252,7 @@ func TestRedriveThatKillsBesideOthers(t *testing.T) {
 				must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{IDs: ids}, time.Time{}))
 				h := func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 					if b.Redriven {
-						return sluice.RetryAfter(errors.New("not yet"), time.Second)
+						return driver.RetryAfter(errors.New("not yet"), time.Second)
 					}
 					return mended(ctx, tx, b)
 				}
@@ -403,7 +402,7 @@ func TestSetBackSettlesDeadLetters(t *testing.T) {
 				_, end = s.consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 					for _, e := range b.Events {
 						if e.Sequence == 3 && !b.Redriven {
-							return &sluice.EventError{Index: slices.Index(b.Events, e), Err: sluice.Reject(errors.New("still wrong"))}
+							return &driver.EventError{Index: slices.Index(b.Events, e), Err: driver.Reject(errors.New("still wrong"))}
 						}
 						if err := tx.Insert("rows", e.Sequence); err != nil {
 							return err
@@ -446,8 +445,8 @@ func TestCommandLeavesEventsToTheConsumer(t *testing.T) {
 		if applied, failed, err := c.Redrive(s.t.Context()); applied != 1 || failed != 0 || err != nil {
 			s.t.Errorf("applied %d, failed %d, %v; want event 0 alone", applied, failed, err)
 		}
-		if s.count(sluice.KindFailed) != 1 {
-			s.t.Errorf("%d reports, want one", s.count(sluice.KindFailed))
+		if s.count(driver.KindFailed) != 1 {
+			s.t.Errorf("%d reports, want one", s.count(driver.KindFailed))
 		}
 		_, end = s.consume("after", whole, sluice.Config{})
 		time.Sleep(time.Minute)
@@ -547,8 +546,8 @@ func TestTransactionalAfterAtLeastOnceSettlesDeadLetters(t *testing.T) {
 // letter waits, and neither the partition nor the other dead letters do. Nothing counts.
 func TestRedriveIsPostponed(t *testing.T) {
 	for name, failure := range map[string]error{
-		"outage": sluice.Outage(errors.New("service is down")),
-		"later":  sluice.RetryAfter(errors.New("not yet"), time.Hour),
+		"outage": driver.Outage(errors.New("service is down")),
+		"later":  driver.RetryAfter(errors.New("not yet"), time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
@@ -557,7 +556,7 @@ func TestRedriveIsPostponed(t *testing.T) {
 				first, until := s.letters()[0], time.Now().Add(30*time.Minute)
 				worst := s.lateness(2*time.Minute, sluice.Config{}, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 					if b.Redriven && b.Events[0].Sequence == first.Event.Sequence && time.Now().Before(until) {
-						return &sluice.EventError{Err: failure}
+						return &driver.EventError{Err: failure}
 					}
 					return mended(ctx, tx, b)
 				})

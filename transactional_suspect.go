@@ -133,7 +133,7 @@ func (w *batchWorker[Tx]) killer(e *Event) error {
 		return nil
 	}
 	w.suspectUpTo, w.suspects = e.Sequence, 0 // it is found: the others are not suspected any more
-	return Reject(fmt.Errorf("the process ended %d times while it handled this event", deaths))
+	return driver.Reject(fmt.Errorf("the process ended %d times while it handled this event", deaths))
 }
 
 // try applies one event in a transaction of its own. If the event is suspected of

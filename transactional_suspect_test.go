@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -138,7 +137,7 @@ func TestWaitingIsNoDeath(t *testing.T) {
 				h := whole
 				if what == "handler" {
 					h = func(context.Context, *sluicetest.Tx, sluice.Batch) error {
-						return sluice.Outage(errors.New("service is down"))
+						return driver.Outage(errors.New("service is down"))
 					}
 				} else {
 					s.store.Faults = &refused{func(driver.Step) error { return errors.New("table is missing") }}

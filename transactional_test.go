@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // scene is a consumer's surroundings in one bubble.
@@ -25,10 +25,10 @@ type scene struct {
 	leases *ledger
 	store  *sluicetest.Store
 
-	stampsFrom []sluice.StampSource // of its consumers
+	stampsFrom []stamp.Source // of its consumers
 
 	mu   sync.Mutex
-	seen []sluice.Observation
+	seen []driver.Observation
 }
 
 func stage(t *testing.T, partitions int, run func(*scene)) {
@@ -36,12 +36,12 @@ func stage(t *testing.T, partitions int, run func(*scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		run(&scene{
 			t: t, hub: sluicetest.NewHub(group, partitions), leases: newLedger(), store: &sluicetest.Store{},
-			stampsFrom: []sluice.StampSource{{Topic: "flights"}},
+			stampsFrom: []stamp.Source{{Topic: "flights"}},
 		})
 	})
 }
 
-func (s *scene) Observe(o sluice.Observation) {
+func (s *scene) Observe(o driver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o.Err != nil && !s.panics && strings.Contains(o.Err.Error(), "panic outside of the handler") {
@@ -50,7 +50,7 @@ func (s *scene) Observe(o sluice.Observation) {
 	s.seen = append(s.seen, o)
 }
 
-func (s *scene) count(k sluice.ObservationKind) (n int) {
+func (s *scene) count(k driver.ObservationKind) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -100,7 +100,7 @@ func insert(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 	}
 	switch body := string(e.Body); {
 	case strings.HasPrefix(body, "reject"):
-		return sluice.Reject(errors.New(body))
+		return driver.Reject(errors.New(body))
 	case strings.HasPrefix(body, "bad"):
 		return errors.New(body)
 	case strings.HasPrefix(body, "panic"):
@@ -238,7 +238,7 @@ func TestOutageIsNobodysFault(t *testing.T) {
 		if len(s.rows()) != 300 || len(s.store.Rows("dead")) != 0 || len(s.letters()) != 0 {
 			s.t.Errorf("%d rows, %d dead letters", len(s.rows()), len(s.letters()))
 		}
-		if s.count(sluice.KindFailed) == 0 {
+		if s.count(driver.KindFailed) == 0 {
 			s.t.Error("nobody was told")
 		}
 		end()
@@ -393,12 +393,12 @@ func TestStopsWhereAPersonMustAct(t *testing.T) {
 				if n := len(s.rows()); n != 1 {
 					s.t.Fatalf("%d rows: something was skipped silently", n)
 				}
-				if n := s.count(sluice.KindStopped); n != 1 {
+				if n := s.count(driver.KindStopped); n != 1 {
 					s.t.Errorf("told %d times", n)
 				}
 				s.mu.Lock()
 				for _, o := range s.seen {
-					if o.Kind == sluice.KindStopped && (!errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set")) {
+					if o.Kind == driver.KindStopped && (!errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set")) {
 						s.t.Errorf("told %v", o.Err)
 					}
 				}
@@ -429,7 +429,7 @@ func TestUnknownCommit(t *testing.T) {
 				if rows := s.rows(); !slices.Equal(rows, []int64{0, 1, 2}) {
 					s.t.Errorf("rows %v", rows)
 				}
-				if s.count(sluice.KindUnknown) == 0 {
+				if s.count(driver.KindUnknown) == 0 {
 					s.t.Error("no commit was unknown")
 				}
 				end()

@@ -127,7 +127,7 @@ func TestRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 			s.send("0", "good")
 			time.Sleep(time.Second)
 		}
-		if n := s.count(sluice.KindRedriven); n < letters/4 {
+		if n := s.count(driver.KindRedriven); n < letters/4 {
 			s.t.Errorf("%d of %d dead letters were redriven beside the events", n, letters)
 		}
 		time.Sleep(10 * time.Minute)

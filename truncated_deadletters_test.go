@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // bodies notes the bodies that took effect.
@@ -35,7 +36,7 @@ func (l *bodies) sorted() []string {
 // refuses returns an error for an event to be rejected.
 func refuses(e *sluice.Event) error {
 	if strings.HasPrefix(string(e.Body), "reject") {
-		return sluice.Reject(errors.New(string(e.Body)))
+		return driver.Reject(errors.New(string(e.Body)))
 	}
 	return nil
 }
@@ -116,7 +117,7 @@ func TestTruncatedDeadLetters(t *testing.T) {
 						t.Fatalf("dead letters %q, want %q", errs, want)
 					}
 					if got := s.failuresOf(); !slices.ContainsFunc(got, func(err error) bool {
-						return errors.As(err, new(*sluice.LostDeadLettersError))
+						return errors.As(err, new(*driver.LostDeadLettersError))
 					}) {
 						t.Errorf("reported %v, want that the dead letters are of lost events", got)
 					}
@@ -145,7 +146,7 @@ func TestTruncatedDeadLetters(t *testing.T) {
 
 // failuresOf returns the errors of failures.
 func (s *scene) failuresOf() (list []error) {
-	for _, o := range s.of(sluice.KindFailed) {
+	for _, o := range s.of(driver.KindFailed) {
 		list = append(list, o.Err)
 	}
 	return list
@@ -165,7 +166,7 @@ func TestTruncatedBehindTheCheckpoint(t *testing.T) {
 		s.mix("C D")
 		time.Sleep(time.Minute)
 		s.wantTruncated(3, 4)
-		lost, _ := errors.AsType[*sluice.TruncatedError](s.of(sluice.KindStopped)[0].Err)
+		lost, _ := errors.AsType[*driver.TruncatedError](s.of(driver.KindStopped)[0].Err)
 		if text := lost.Error(); lost.Before != 2 || !strings.Contains(text, "at sequence 1 (of the events from there to 2 some are not done yet)") {
 			t.Errorf("%d before the end: %s", lost.Before, text)
 		}
@@ -213,8 +214,8 @@ func TestTruncatedDeadLetterAtRestart(t *testing.T) {
 		if got, want := l.sorted(), []string{"A", "B", "slow"}; !slices.Equal(got, want) || s.position("0") != 2 {
 			t.Errorf("written: %q, want %q, and the checkpoint is at %d", got, want, s.position("0"))
 		}
-		if letters := s.letters(); len(letters) != 1 || letters[0].Error != "reject" || len(s.of(sluice.KindStopped)) != 0 {
-			t.Errorf("dead letters %+v, halts %v", letters, s.of(sluice.KindStopped))
+		if letters := s.letters(); len(letters) != 1 || letters[0].Error != "reject" || len(s.of(driver.KindStopped)) != 0 {
+			t.Errorf("dead letters %+v, halts %v", letters, s.of(driver.KindStopped))
 		}
 	})
 }
@@ -229,7 +230,7 @@ func TestTruncatedCausationIDs(t *testing.T) {
 		var mu sync.Mutex
 		fail := true
 		records := func(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
-			stamp, _ := sluice.StampOf(ctx, e, 0)
+			stamp, _ := stamp.Of(ctx, e, 0)
 			mu.Lock()
 			defer mu.Unlock()
 			body := string(e.Body)

@@ -8,6 +8,9 @@ type (
 	// Event is one record of a partition as the log returned it. A handler must
 	// not change it: the engine delivers the events of a failed batch again.
 	Event = driver.Event
+	// Batch is a run of events of one partition in the log's order, never empty. With
+	// [Transactional] all of it takes effect in one transaction, or none of it.
+	Batch = driver.Batch
 	// Header is one header of an event, in a log that has headers in order.
 	Header = driver.Header
 	// Position is a place in a partition, directly after the event that it names.

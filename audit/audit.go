@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // ErrUndecided means that an audit cannot decide whether events were lost.
@@ -21,12 +20,12 @@ var ErrUndecided = errors.New("the audit is undecided")
 type Config struct {
 	// StampsFrom are the stages whose stamps the audited consumer believes, as in
 	// [sluice.Config]. Default: none.
-	StampsFrom []sluice.StampSource
+	StampsFrom []stamp.Source
 	// Filter reports whether the audited consumer handles an event, as the filter of [sluice.Config]
 	// does: one that it leaves out needs neither an effect nor a dead letter. Events that the log no
 	// longer has are not counted as lost then, because they may have been left out. An error ends the
 	// audit. Default: none.
-	Filter func(context.Context, *sluice.Event) (bool, error)
+	Filter func(context.Context, *driver.Event) (bool, error)
 	// Bin is the length of the report's bins. Default: 1 h.
 	Bin time.Duration
 	// MaxFaults is the number of faults that a report lists for each partition.
@@ -62,7 +61,7 @@ func (cfg *Config) withDefaults() Config {
 //
 // Events that arrive during the audit are ignored. An [ErrUndecided] says why
 // there is no result. Faults are not an error: they are in the report.
-func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.Group, cfg *Config) (*Report, error) {
+func Run(ctx context.Context, source driver.Source, ledger Ledger, group driver.Group, cfg *Config) (*Report, error) {
 	began := time.Now()
 	topic, err := source.Describe(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func Run(ctx context.Context, source driver.Source, ledger Ledger, group sluice.
 	}
 	topic.Group = group
 	a := &auditor{source: source, ledger: ledger, topic: topic, cfg: cfg.withDefaults()}
-	a.stamps = sluice.NewStampReader(a.cfg.StampsFrom)
+	a.stamps = stamp.NewReader(a.cfg.StampsFrom)
 	r := &Report{Topic: topic, Began: began, Effect: a.cfg.Effect, MayRepeat: a.cfg.MayRepeat, Partitions: make([]Partition, len(topic.Partitions))}
 	faults := make([][]Fault, len(topic.Partitions))
 	var next atomic.Int64
@@ -127,9 +126,9 @@ func firstError(errs []error) error {
 type auditor struct {
 	source     driver.Source
 	ledger     Ledger
-	topic      sluice.Topic
+	topic      driver.Topic
 	cfg        Config
-	stamps     *sluice.StampReader
+	stamps     *stamp.Reader
 	eventsRead atomic.Int64
 }
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 var group = sluice.Group{Namespace: "ns", Topic: "hub", Name: "g"}
@@ -210,7 +210,7 @@ func TestDuplicatesAreNotLost(t *testing.T) {
 	for n, id := range []int64{10, 11, 10, 12, 11, 13} {
 		e := sluicetest.Bodies("x")[0]
 		e.Properties = map[string]any{}
-		sluice.Stamp{ID: sluice.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
+		stamp.Stamp{ID: stamp.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: -1}.SetTo(e.Properties)
 		hub.Append("0", e)
 		if n != 2 && n != 4 && n != 5 {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(n)})
@@ -218,7 +218,7 @@ func TestDuplicatesAreNotLost(t *testing.T) {
 	}
 	look := func() *audit.Report {
 		t.Helper()
-		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
+		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []stamp.Source{{Topic: "s"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestSuppressedEventsAreCounted(t *testing.T) {
 	send := func(id, low int64) {
 		e := sluicetest.Bodies("x")[0]
 		e.Properties = map[string]any{}
-		sluice.Stamp{ID: sluice.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: low}.SetTo(e.Properties)
+		stamp.Stamp{ID: stamp.CausationID{Source: "s@1", Partition: "0", Sequence: id}, Epoch: 1, Low: low}.SetTo(e.Properties)
 		hub.Append("0", e)
 	}
 	send(0, -1)
@@ -257,7 +257,7 @@ func TestSuppressedEventsAreCounted(t *testing.T) {
 	for n := range int64(10) {
 		send(n, n-1)
 	}
-	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
+	r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []stamp.Source{{Topic: "s"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

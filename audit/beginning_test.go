@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // sixEvents is a hub of six events, and a ledger whose checkpoint is at event 4.
@@ -157,7 +158,7 @@ func TestRepetitionsOfEarlierMessages(t *testing.T) {
 		for _, n := range c.rows {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: n})
 		}
-		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
+		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []stamp.Source{{Topic: "s"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +173,7 @@ func stamped(origin string, id, low int64) *sluice.Event {
 	source, partition, _ := strings.Cut(origin, "/")
 	e := sluicetest.Bodies("x")[0]
 	e.Properties = map[string]any{}
-	sluice.Stamp{ID: sluice.CausationID{Source: source, Partition: partition, Sequence: id}, Epoch: 1, Low: low}.SetTo(e.Properties)
+	stamp.Stamp{ID: stamp.CausationID{Source: source, Partition: partition, Sequence: id}, Epoch: 1, Low: low}.SetTo(e.Properties)
 	return e
 }
 
@@ -188,7 +189,7 @@ func TestMoreOriginsThanRemembered(t *testing.T) {
 			b.entries["0"] = append(b.entries["0"], audit.Entry{Sequence: int64(i)})
 		}
 		hub.Append("0", stamped("s@1/0", 7, -1)) // repeats the first
-		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []sluice.StampSource{{Topic: "s"}}})
+		r, err := audit.Run(t.Context(), hub, b, group, &audit.Config{StampsFrom: []stamp.Source{{Topic: "s"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +245,7 @@ func TestConsumerThatLosesEverything(t *testing.T) {
 		hub.Append("0", sluicetest.Bodies("0", "1", "2")...)
 		store := &sluicetest.Store{}
 		forgetful := sluice.Each(func(context.Context, *sluicetest.Tx, *sluice.Event) error { return nil })
-		c, err := sluice.New(hub, &sluicetest.Leases{}, sluice.Transactional(store, forgetful), &sluice.Config{Start: sluice.Latest(), Observer: sluice.ObserverFunc(func(sluice.Observation) {})})
+		c, err := sluice.New(hub, &sluicetest.Leases{}, sluice.Transactional(store, forgetful), &sluice.Config{Start: sluice.Latest(), Observer: driver.ObserverFunc(func(driver.Observation) {})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,7 @@ package audit
 import (
 	"context"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Finder is a [View] of a target that is asked for the effects of given events,
@@ -13,7 +13,7 @@ import (
 type Finder interface {
 	View
 	// Find returns the effect of each event, in the order of the events.
-	Find(ctx context.Context, events []*sluice.Event) ([]Effect, error)
+	Find(ctx context.Context, events []*driver.Event) ([]Effect, error)
 	// IsDeadLetter reports whether an event still has a dead letter, which a redrive
 	// may have removed since Entries.
 	IsDeadLetter(ctx context.Context, sequence int64) (bool, error)
@@ -33,12 +33,12 @@ type Effect struct {
 const removedUnread = "retention removed the event before the audit read it"
 
 // find asks for the effects of what a read of the log returned, if the view is asked.
-func (p *partitionAudit) find(ctx context.Context, events []*sluice.Event) error {
+func (p *partitionAudit) find(ctx context.Context, events []*driver.Event) error {
 	clear(p.effects)
 	if p.finder == nil {
 		return nil
 	}
-	asked := make([]*sluice.Event, 0, len(events))
+	asked := make([]*driver.Event, 0, len(events))
 	for _, e := range events {
 		if !e.Control && p.start <= e.Sequence && e.Sequence <= p.Last {
 			asked = append(asked, e)
@@ -53,7 +53,7 @@ func (p *partitionAudit) find(ctx context.Context, events []*sluice.Event) error
 
 // effectOf returns what is known of an event's effect. e is nil if the event could not be
 // read.
-func (p *partitionAudit) effectOf(sequence int64, e *sluice.Event) Effect {
+func (p *partitionAudit) effectOf(sequence int64, e *driver.Event) Effect {
 	if p.finder != nil && e == nil {
 		return Effect{Unknown: removedUnread}
 	}
@@ -74,7 +74,7 @@ func (p *partitionAudit) passed(sequence int64) bool {
 }
 
 // takeDead consumes the dead letter of an event that has effects too.
-func (p *partitionAudit) takeDead(ctx context.Context, e *sluice.Event) error {
+func (p *partitionAudit) takeDead(ctx context.Context, e *driver.Event) error {
 	dead, err := p.finder.IsDeadLetter(ctx, e.Sequence)
 	kind := Duplicated
 	if !dead {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Ledger is the store of a pipeline's effects: its rows, dead letters and
@@ -12,14 +12,14 @@ import (
 type Ledger interface {
 	// Open opens a consistent view of a partition: writes that happen later do
 	// not change it. Its dead letters are those of the topic's incarnation.
-	Open(ctx context.Context, topic sluice.Topic, partition string) (View, error)
+	Open(ctx context.Context, topic driver.Topic, partition string) (View, error)
 }
 
 // View is a consistent view of what a partition's events left behind. It is used
 // by one goroutine.
 type View interface {
 	// Checkpoint returns the partition's checkpoint, false if there is none.
-	Checkpoint(ctx context.Context) (sluice.Checkpoint, bool, error)
+	Checkpoint(ctx context.Context) (driver.Checkpoint, bool, error)
 	// Entries yields every row and every dead letter, in ascending order of
 	// sequence numbers, duplicates included. It is called once.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]

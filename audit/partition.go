@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // maxBins bounds the number of bins of a partition.
@@ -28,10 +28,10 @@ type partitionAudit struct {
 	start    int64 // the first event that the checkpoint accounts for
 	lastRead int64 // the last event of the log that was checked
 
-	dedup sluice.Deduplicator // of the events from start on
+	dedup stamp.Deduplicator // of the events from start on
 	// all has those before start too, which the consumer may have seen or not. It is used where an
 	// operator has set the beginning.
-	all              sluice.Deduplicator
+	all              stamp.Deduplicator
 	ids              seenIDs
 	stampsSeen       bool // there are messages from an earlier stage
 	originalsUnknown bool // events are missing from the log that later ones may be copies of
@@ -53,7 +53,7 @@ const none = math.MaxInt64
 func newPartition(a *auditor, id string) *partitionAudit {
 	return &partitionAudit{
 		auditor: a, Partition: Partition{ID: id}, effects: map[int64]Effect{}, bins: map[time.Time]*Bin{}, previous: none,
-		dedup: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom}, all: sluice.Deduplicator{StampsFrom: a.cfg.StampsFrom},
+		dedup: stamp.Deduplicator{StampsFrom: a.cfg.StampsFrom}, all: stamp.Deduplicator{StampsFrom: a.cfg.StampsFrom},
 	}
 }
 
@@ -248,7 +248,7 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 				err = same
 			}
 		}
-		var expired *sluice.RetentionError
+		var expired *driver.RetentionError
 		switch {
 		case err != nil:
 			return err
@@ -260,7 +260,7 @@ func (p *partitionAudit) checkLog(ctx context.Context) error {
 			}
 		case p.lastRead > from:
 			failures = 0
-		case failures == maxFailures || errors.Is(readErr, sluice.ErrRefused):
+		case failures == maxFailures || errors.Is(readErr, driver.ErrRefused):
 			return readErr
 		default:
 			select {
@@ -284,7 +284,7 @@ const (
 // readLog reads up to the last event. readErr is a failure of the log, after which
 // another attempt may help; err ends the audit.
 func (p *partitionAudit) readLog(ctx context.Context) (readErr, err error) {
-	reader, readErr := p.source.Open(ctx, p.ID, sluice.Position{Sequence: p.lastRead}, driver.NoEpoch)
+	reader, readErr := p.source.Open(ctx, p.ID, driver.Position{Sequence: p.lastRead}, driver.NoEpoch)
 	if readErr != nil {
 		return readErr, nil
 	}
@@ -312,7 +312,7 @@ const readWait = 15 * time.Second
 
 // read reads the next events. If none comes, it looks whether retention has removed them: a
 // log without any event returns nothing.
-func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*sluice.Event, error) {
+func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*driver.Event, error) {
 	bound, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	events, err := reader.Read(bound, readBatch)
@@ -321,7 +321,7 @@ func (p *partitionAudit) read(ctx context.Context, reader driver.Reader) ([]*slu
 	}
 	oldest, seekErr := p.source.Seek(ctx, p.ID, sluice.Earliest(), driver.NoEpoch)
 	if seekErr == nil && oldest.Sequence > p.lastRead {
-		return nil, &sluice.RetentionError{Partition: p.ID, After: p.lastRead, First: oldest.Sequence + 1}
+		return nil, &driver.RetentionError{Partition: p.ID, After: p.lastRead, First: oldest.Sequence + 1}
 	}
 	return nil, fmt.Errorf("no event after %d came within %v", p.lastRead, readWait)
 }
@@ -337,7 +337,7 @@ func (p *partitionAudit) checkIncarnation(ctx context.Context) error {
 
 // checkEvent classifies an event of the log. e is nil if retention has removed it
 // during the audit.
-func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueued time.Time, e *sluice.Event) error {
+func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueued time.Time, e *driver.Event) error {
 	b, err := p.binOf(enqueued)
 	if err != nil {
 		return err
@@ -423,14 +423,14 @@ func (p *partitionAudit) checkEvent(ctx context.Context, sequence int64, enqueue
 
 // isDuplicateOfAll reports whether an event is a duplicate if the consumer has seen the events
 // before the beginning too. By its configured start it has not.
-func (p *partitionAudit) isDuplicateOfAll(e *sluice.Event) bool {
+func (p *partitionAudit) isDuplicateOfAll(e *driver.Event) bool {
 	return e != nil && p.Began.How != driver.HowStart && p.Began.Known() && p.all.IsDuplicate(e)
 }
 
 // unclear returns why it is not known whether an event that the checkpoint has passed, and that has
 // no effect, is lost; empty if it is lost. earlier says that it may repeat a message before the
 // beginning.
-func (p *partitionAudit) unclear(e *sluice.Event, effect Effect, earlier bool) string {
+func (p *partitionAudit) unclear(e *driver.Event, effect Effect, earlier bool) string {
 	mayRepeat := p.mayBeDuplicate(e) || e == nil && p.stampsSeen
 	switch {
 	case effect.Unknown != "":
@@ -451,12 +451,12 @@ func (p *partitionAudit) unclear(e *sluice.Event, effect Effect, earlier bool) s
 
 // mayBeDuplicate reports whether an event may be a copy of another: it has the
 // stamp of an earlier stage. It reports false for nil, an unknown event.
-func (p *partitionAudit) mayBeDuplicate(e *sluice.Event) bool {
+func (p *partitionAudit) mayBeDuplicate(e *driver.Event) bool {
 	if e == nil || len(e.Properties) == 0 {
 		return false
 	}
 	_, is, err := p.stamps.Read(e.Properties)
-	return is || err != nil && !errors.Is(err, sluice.ErrStampSource) && !errors.Is(err, sluice.ErrStampSignature)
+	return is || err != nil && !errors.Is(err, stamp.ErrSource) && !errors.Is(err, stamp.ErrSignature)
 }
 
 // takeEntries consumes the entries of an event. More than one is a duplicate.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -176,7 +175,7 @@ type Partition struct {
 
 // Report is the result of an audit.
 type Report struct {
-	Topic      sluice.Topic
+	Topic      driver.Topic
 	Began      time.Time
 	Took       time.Duration
 	Partitions []Partition // in the topic's order

@@ -3,8 +3,9 @@ package audit
 import (
 	"cmp"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/idset"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // maxSeenWords bounds the ids that are remembered of a partition: 96 MiB, with up to 64
@@ -24,7 +25,7 @@ type seenOrigin struct{ source, partition string }
 
 // add adds the id of an event and reports whether it was there. It also reports true where
 // that is not known: for an event without an id, and once s is full.
-func (s *seenIDs) add(stamps *sluice.StampReader, e *sluice.Event) bool {
+func (s *seenIDs) add(stamps *stamp.Reader, e *driver.Event) bool {
 	if len(e.Properties) == 0 || s.full {
 		return true
 	}

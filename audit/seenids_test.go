@@ -4,15 +4,16 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // TestSeenIDsAreBounded: once there are too many, that is known.
 func TestSeenIDsAreBounded(t *testing.T) {
-	stamps := sluice.NewStampReader([]sluice.StampSource{{Topic: "s"}})
+	stamps := stamp.NewReader([]stamp.Source{{Topic: "s"}})
 	s := seenIDs{bound: 10}
 	message := func(n int64) *sluice.Event {
 		e := &sluice.Event{Properties: map[string]any{}}
-		sluice.Stamp{ID: sluice.CausationID{Source: "s@1", Partition: "0", Sequence: 100 * n}, Epoch: 1, Low: -1}.SetTo(e.Properties)
+		stamp.Stamp{ID: stamp.CausationID{Source: "s@1", Partition: "0", Sequence: 100 * n}, Epoch: 1, Low: -1}.SetTo(e.Properties)
 		return e
 	}
 	for n := range int64(10) { // one word each, and one for the origin

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // compactable is a source of a sparse log that may remove single events of which a later one has the
@@ -68,7 +68,7 @@ func (p *partitionAudit) passRemoved(ctx context.Context, to int64) error {
 }
 
 // checkRead checks what a read of the log returned.
-func (p *partitionAudit) checkRead(ctx context.Context, events []*sluice.Event) error {
+func (p *partitionAudit) checkRead(ctx context.Context, events []*driver.Event) error {
 	if err := p.find(ctx, events); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (l *sparseLog) Open(_ context.Context, partition string, after sluice.Posit
 		l.first, l.trims = l.first+l.trims, 0
 	}
 	if l.first > after.Sequence+1 {
-		return nil, &sluice.RetentionError{Partition: partition, After: after.Sequence, First: l.first}
+		return nil, &driver.RetentionError{Partition: partition, After: after.Sequence, First: l.first}
 	}
 	return &sparseReader{l, after.Sequence}, nil
 }

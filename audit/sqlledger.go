@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -78,7 +77,7 @@ func NewSQLLedger(db *sql.DB, dialect Dialect, table Table, more ...Table) *SQLL
 }
 
 // Open implements [Ledger]. The view is a read-only transaction.
-func (l *SQLLedger) Open(ctx context.Context, topic sluice.Topic, partition string) (View, error) {
+func (l *SQLLedger) Open(ctx context.Context, topic driver.Topic, partition string) (View, error) {
 	tx, err := l.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: !l.dialect.NoReadOnly, Isolation: l.dialect.Isolation})
 	if err != nil {
 		return nil, fmt.Errorf("begin to read the database: %w", err)
@@ -89,7 +88,7 @@ func (l *SQLLedger) Open(ctx context.Context, topic sluice.Topic, partition stri
 type sqlView struct {
 	ledger    *SQLLedger
 	tx        *sql.Tx
-	topic     sluice.Topic
+	topic     driver.Topic
 	partition string
 }
 
@@ -97,9 +96,9 @@ func (v *sqlView) Close() error { return v.tx.Rollback() }
 
 // Checkpoint implements [View]. In a table of an earlier version, which has no columns for it, the
 // beginning is not known.
-func (v *sqlView) Checkpoint(ctx context.Context) (p sluice.Checkpoint, found bool, err error) {
+func (v *sqlView) Checkpoint(ctx context.Context) (p driver.Checkpoint, found bool, err error) {
 	g := v.topic.Group
-	p = sluice.Checkpoint{Group: g, Partition: v.partition}
+	p = driver.Checkpoint{Group: g, Partition: v.partition}
 	rows, err := v.tx.QueryContext(ctx, v.ledger.numbered(`SELECT * FROM sluice_checkpoints
 WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition)
 	if err != nil {
@@ -117,7 +116,7 @@ WHERE {group} AND {partition} = ?`), g.Namespace, g.Topic, g.Name, v.partition)
 }
 
 // scanCheckpoint reads what an audit needs of a checkpoint.
-func scanCheckpoint(rows *sql.Rows, columns []string, p *sluice.Checkpoint) error {
+func scanCheckpoint(rows *sql.Rows, columns []string, p *driver.Checkpoint) error {
 	var doneEpoch int64
 	of := map[string]any{
 		"incarnation": &p.Incarnation, "sequence_number": &p.Position.Sequence, "owner": &p.Owner, "epoch": &p.Epoch,

@@ -20,15 +20,15 @@ type collector struct {
 	taken []string
 }
 
-func (c *collector) Submit(_ context.Context, text string, done func(sluice.WriteResult)) {
+func (c *collector) Submit(_ context.Context, text string, done func(driver.WriteResult)) {
 	if text == "poison" {
-		done(sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("no %s", text))})
+		done(driver.WriteResult{Err: driver.Reject(fmt.Errorf("no %s", text))})
 		return
 	}
 	c.mu.Lock()
 	c.taken = append(c.taken, text)
 	c.mu.Unlock()
-	done(sluice.WriteResult{})
+	done(driver.WriteResult{})
 }
 
 func (c *collector) has(n int) bool {

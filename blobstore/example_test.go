@@ -6,9 +6,8 @@ import (
 	"log"
 	"os"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Leases, checkpoints and dead letters in a container, which is created if it

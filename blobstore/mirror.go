@@ -20,7 +20,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/publisher"
 )
@@ -59,9 +58,9 @@ const beginning = "-1"
 type MirrorConfig struct {
 	// Every is the time between two writes of a partition's checkpoint. Default: 5 seconds.
 	Every time.Duration
-	// Observer gets failures, as [sluice.KindHookFailed]: the first one, and no more until a write succeeds.
+	// Observer gets failures, as [driver.KindHookFailed]: the first one, and no more until a write succeeds.
 	// Default: none.
-	Observer sluice.Observer
+	Observer driver.Observer
 }
 
 // Mirror copies checkpoints into blobs as the event processors of the Azure SDKs keep them, for the way
@@ -69,7 +68,7 @@ type MirrorConfig struct {
 //
 //	mirror, err := blobstore.NewMirror(ctx, client, group, nil)
 //	defer mirror.Close(ctx)
-//	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{Observer: sluice.Observers(mirror, others)})
+//	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{Observer: driver.Observers(mirror, others)})
 //
 // The consumer's own store may be any. Each checkpoint is copied after it was stored, at an interval and in
 // Close, so the copy is never ahead of the checkpoint, and may be behind: who goes on from it repeats

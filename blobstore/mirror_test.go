@@ -47,7 +47,7 @@ func (p place) copied(t testing.TB, g driver.Group) map[string]string {
 // lower is how all SDKs but Go's name the group.
 var lower = driver.Group{Namespace: group.Namespace, Topic: group.Topic, Name: strings.ToLower(group.Name)}
 
-func (p place) mirror(t testing.TB, observer sluice.Observer) *blobstore.Mirror {
+func (p place) mirror(t testing.TB, observer driver.Observer) *blobstore.Mirror {
 	t.Helper()
 	m, err := blobstore.NewMirror(t.Context(), p.client(t), group, &blobstore.MirrorConfig{Every: 20 * time.Millisecond, Observer: observer})
 	if err != nil {
@@ -56,8 +56,8 @@ func (p place) mirror(t testing.TB, observer sluice.Observer) *blobstore.Mirror 
 	return m
 }
 
-func committed(partition string, epoch, sequence int64) sluice.Observation {
-	return sluice.Observation{Kind: sluice.KindCommitted, Partition: partition, Epoch: epoch, To: driver.Position{Sequence: sequence, Offset: fmt.Sprint(sequence * 100)}}
+func committed(partition string, epoch, sequence int64) driver.Observation {
+	return driver.Observation{Kind: driver.KindCommitted, Partition: partition, Epoch: epoch, To: driver.Position{Sequence: sequence, Offset: fmt.Sprint(sequence * 100)}}
 }
 
 func TestMirror(t *testing.T) {
@@ -70,9 +70,9 @@ func TestMirror(t *testing.T) {
 			return fmt.Sprint(p.copied(t, group)) == fmt.Sprint(want) && fmt.Sprint(p.copied(t, lower)) == fmt.Sprint(want)
 		})
 	}
-	first.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", Epoch: 1, To: driver.Unset})
-	first.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "1", Epoch: 1, To: driver.Origin})
-	first.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "2", Epoch: 1, To: driver.Position{Sequence: 41}})
+	first.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", Epoch: 1, To: driver.Unset})
+	first.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "1", Epoch: 1, To: driver.Origin})
+	first.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "2", Epoch: 1, To: driver.Position{Sequence: 41}})
 	shows("no event is done; no offset is known", map[string]string{"1": "-1@-1", "2": "41@-1"})
 	first.Observe(committed("0", 1, 7))
 	first.Observe(committed("1", 1, 8))
@@ -84,19 +84,19 @@ func TestMirror(t *testing.T) {
 	second.Observe(committed("0", 2, 20))
 	shows("the new owner's", map[string]string{"0": "20@2000", "1": "8@800", "2": "42@4200"})
 	first.Observe(committed("0", 1, 9))
-	first.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0", Epoch: 1})
+	first.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "0", Epoch: 1})
 	first.Observe(committed("1", 1, 10))
 	if err := first.Close(t.Context()); err != nil { // which writes what is due
 		t.Error(err)
 	}
 	shows("the former owner is behind", map[string]string{"0": "20@2000", "1": "10@1000", "2": "42@4200"})
 	// A checkpoint that an operator sets back is copied.
-	second.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", Epoch: 3, To: driver.Origin})
+	second.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", Epoch: 3, To: driver.Origin})
 	shows("set back", map[string]string{"0": "-1@-1", "1": "10@1000", "2": "42@4200"})
 	// At the end, what is due is written.
 	last := p.mirror(t, nil)
 	last.Observe(committed("2", 1, 43))
-	last.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "2", Epoch: 1})
+	last.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "2", Epoch: 1})
 	for _, m := range []*blobstore.Mirror{second, last} {
 		if err := m.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -122,10 +122,10 @@ type failures struct {
 	list []error
 }
 
-func (f *failures) Observe(o sluice.Observation) {
+func (f *failures) Observe(o driver.Observation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if o.Kind == sluice.KindHookFailed {
+	if o.Kind == driver.KindHookFailed {
 		f.list = append(f.list, o.Err)
 	}
 }
@@ -230,7 +230,7 @@ type holding struct {
 	release chan struct{}
 }
 
-func (h *holding) Submit(ctx context.Context, text string, done func(sluice.WriteResult)) {
+func (h *holding) Submit(ctx context.Context, text string, done func(driver.WriteResult)) {
 	if text != h.held {
 		h.collector.Submit(ctx, text, done)
 		return

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // trivial is an account that accepts everything, at as little cost as Go's
@@ -84,7 +84,7 @@ func benchmark(b *testing.B, size int, cfg *Config, source bool) {
 	const inFlight = 20_000
 	room := make(chan struct{}, inFlight)
 	var failed error
-	done := func(r sluice.WriteResult) {
+	done := func(r driver.WriteResult) {
 		if r.Err != nil {
 			failed = r.Err
 		}

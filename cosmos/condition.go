@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
@@ -92,7 +92,7 @@ func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 	switch {
 	case r.doc.Operation == Create && same && stored.Sequence == source.Sequence,
 		r.doc.Operation != Create && same && !source.newer(stored):
-		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
+		q.sink.finish(r, driver.WriteResult{Cost: r.cost})
 		return true
 	case r.doc.Operation == Create:
 		op.status, op.sub = http.StatusConflict, 0

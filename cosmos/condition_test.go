@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func event(id string, sequence, epoch int64) Document {
@@ -136,7 +137,7 @@ func TestContention(t *testing.T) {
 	s := f.open(t, &Config{FlushAfter: time.Millisecond})
 	submit(t, f.open(t, nil), event("d", 1, 1))
 	r := submit(t, s, event("d", 2, 1))[0]
-	if retry, ok := errors.AsType[*sluice.RetryError](r.Err); !ok || retry.After != 0 {
+	if retry, ok := errors.AsType[*driver.RetryError](r.Err); !ok || retry.After != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -207,9 +208,9 @@ func race(t *testing.T, conditional bool) (back int, last bool) {
 					}
 					for done := false; !done; {
 						over := make(chan error, 1)
-						s.Submit(context.Background(), document(n, epoch), func(r sluice.WriteResult) { over <- r.Err })
+						s.Submit(context.Background(), document(n, epoch), func(r driver.WriteResult) { over <- r.Err })
 						err := <-over
-						if done = err == nil; !done && !errors.As(err, new(*sluice.RetryError)) {
+						if done = err == nil; !done && !errors.As(err, new(*driver.RetryError)) {
 							t.Error(err)
 							return
 						}

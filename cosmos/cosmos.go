@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
@@ -40,7 +40,7 @@ type Sink struct {
 	routing    []*record // wait for the update that is in progress
 }
 
-var _ sluice.Sink[Document] = (*Sink)(nil)
+var _ driver.Sink[Document] = (*Sink)(nil)
 
 // New returns a sink for a container of an account, with one of the account's keys.
 // It does not connect. If the account cannot be reached or refuses the key, that is
@@ -96,7 +96,7 @@ func newSink(endpoint, database, container string, cfg *Config, secret []byte, c
 // a tenth of a second, and is not sent. One in flight is completed with the
 // account's response, or after [Config.Timeout]. So a completed write does not take
 // effect later.
-func (s *Sink) Submit(ctx context.Context, document Document, done func(sluice.WriteResult)) {
+func (s *Sink) Submit(ctx context.Context, document Document, done func(driver.WriteResult)) {
 	s.submit(&record{ctx: ctx, doc: document, done: done})
 }
 
@@ -107,7 +107,7 @@ func (s *Sink) submit(r *record) {
 		return
 	}
 	if err := r.ctx.Err(); err != nil {
-		s.finish(r, sluice.WriteResult{Err: err})
+		s.finish(r, driver.WriteResult{Err: err})
 		return
 	}
 	if err := r.check(); err != nil {
@@ -115,7 +115,7 @@ func (s *Sink) submit(r *record) {
 		return
 	}
 	if !s.firstStep(r) {
-		s.finish(r, sluice.WriteResult{})
+		s.finish(r, driver.WriteResult{})
 		return
 	}
 	s.route(r)
@@ -159,11 +159,11 @@ func (s *Sink) Close(ctx context.Context) error {
 
 func (s *Sink) failClosed(batch []*record) {
 	for _, r := range batch {
-		s.finish(r, sluice.WriteResult{Err: sluice.Outage(fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrClosed)), Cost: r.cost})
+		s.finish(r, driver.WriteResult{Err: driver.Outage(fmt.Errorf("cosmos: %s: %w", s.account.name(), ErrClosed)), Cost: r.cost})
 	}
 }
 
-func (s *Sink) finish(r *record, result sluice.WriteResult) {
+func (s *Sink) finish(r *record, result driver.WriteResult) {
 	result.Waited = r.waited
 	r.done(result)
 	if s.pending.Add(-1) == 0 && s.closed.Load() {
@@ -175,8 +175,8 @@ func (s *Sink) finish(r *record, result sluice.WriteResult) {
 }
 
 // reject returns the outcome of a record that is invalid without a request.
-func (s *Sink) reject(r *record, err error) sluice.WriteResult {
-	return sluice.WriteResult{Err: sluice.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
+func (s *Sink) reject(r *record, err error) driver.WriteResult {
+	return driver.WriteResult{Err: driver.Reject(fmt.Errorf("cosmos: %s: document %.80q: %w", s.account.name(), r.doc.ID, err)), Cost: r.cost}
 }
 
 // watchContexts completes records whose contexts have ended, ten times a second.

@@ -1,9 +1,9 @@
 // Package cosmos writes documents to Azure Cosmos DB for NoSQL: a
-// [sluice.Sink] with the bulk mode that the official Go SDK lacks.
+// [driver.Sink] with the bulk mode that the official Go SDK lacks.
 //
 //	sink, err := cosmos.New(endpoint, key, "db", "docs", nil)
 //	…
-//	delivery := sluice.AtLeastOnce(store, func(_ context.Context, e *sluice.Event) ([]cosmos.Document, error) {
+//	delivery := sluice.AtLeastOnce(store, func(_ context.Context, e *driver.Event) ([]cosmos.Document, error) {
 //		return []cosmos.Document{{ID: …, PartitionKey: []any{…}, Body: e.Body}}, nil
 //	}, sink, nil)
 //
@@ -25,13 +25,13 @@
 //
 // The sink never retries by itself. Its error says what the engine must do.
 //
-//   - [sluice.RetryAfter]: 429 with the account's retry-after, 408, 424, 449, 503, a
+//   - [driver.RetryAfter]: 429 with the account's retry-after, 408, 424, 449, 503, a
 //     timeout, a broken connection, and 410 during a split or move.
-//   - [sluice.Reject]: errors of one document. A 400 of its own, 409 on [Create], 404
+//   - [driver.Reject]: errors of one document. A 400 of its own, 409 on [Create], 404
 //     on [Replace], 413 of a document sent alone, a partition key that differs from
 //     the body's, a full logical partition (403, sub-status 1014), and what cannot be
 //     a document at all.
-//   - [sluice.Outage]: errors of the account, the container or the network. 401, 403,
+//   - [driver.Outage]: errors of the account, the container or the network. 401, 403,
 //     404 of the container, host names, certificates, other 5xx.
 //
 // A batch that gets 413, or 400 as a whole, is halved until the document that causes

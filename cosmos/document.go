@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionkey"
 )
 
@@ -118,7 +118,7 @@ func parseSource(value []byte) *Source {
 type record struct {
 	ctx  context.Context
 	doc  Document
-	done func(sluice.WriteResult)
+	done func(driver.WriteResult)
 
 	lookup *Stored // where to store what is read; nil: the document is to be written
 

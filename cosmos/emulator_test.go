@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
@@ -79,7 +80,7 @@ func deliver(ctx context.Context, s *Sink, n int, make func(i int) (Document, bo
 		})
 	}
 	submit = func(doc Document) {
-		s.Submit(context.Background(), doc, func(r sluice.WriteResult) {
+		s.Submit(context.Background(), doc, func(r driver.WriteResult) {
 			d.waited.Add(int64(r.Waited))
 			if r.Err == nil {
 				d.done.Add(1)
@@ -87,7 +88,7 @@ func deliver(ctx context.Context, s *Sink, n int, make func(i int) (Document, bo
 				return
 			}
 			d.last.Store(r.Err.Error())
-			retry, _ := errors.AsType[*sluice.RetryError](r.Err)
+			retry, _ := errors.AsType[*driver.RetryError](r.Err)
 			switch {
 			case retry != nil:
 				d.retries.Add(1)

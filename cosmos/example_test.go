@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 )
 
@@ -34,7 +34,7 @@ func Example() {
 			PartitionKey: []any{"s1"},
 			Body:         fmt.Appendf(nil, `{"sensor":"s1","celsius":%d}`, celsius),
 			Source:       &cosmos.Source{Partition: "0", Epoch: 1, Sequence: sequence},
-		}, func(r sluice.WriteResult) {
+		}, func(r driver.WriteResult) {
 			fmt.Printf("event %d: %v, written: %v\n", sequence, r.Err, r.Cost > 0)
 			done.Done()
 		})

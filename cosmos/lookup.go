@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Stored is what a container has of a document.
@@ -67,7 +67,7 @@ func (s *Sink) lookupAll(ctx context.Context, documents []Document, left []int, 
 		default:
 			failures++
 		}
-		if err != nil && (failures == maxLookupFailures || errors.Is(err, sluice.ErrRejected)) {
+		if err != nil && (failures == maxLookupFailures || errors.Is(err, driver.ErrRejected)) {
 			return err
 		}
 		if left = failed; len(left) > 0 {
@@ -100,17 +100,17 @@ func (s *Sink) lookupOnce(ctx context.Context, documents []Document, indexes []i
 		d := &documents[i]
 		s.submit(&record{
 			ctx: ctx, doc: Document{ID: d.ID, PartitionKey: d.PartitionKey, Body: []byte("{}")}, lookup: &stored[i],
-			done: func(result sluice.WriteResult) {
+			done: func(result driver.WriteResult) {
 				defer waiting.Done()
 				if result.Err == nil {
 					return
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if err == nil || !errors.Is(err, sluice.ErrRejected) {
+				if err == nil || !errors.Is(err, driver.ErrRejected) {
 					err = result.Err
 				}
-				if retry, ok := errors.AsType[*sluice.RetryError](result.Err); ok {
+				if retry, ok := errors.AsType[*driver.RetryError](result.Err); ok {
 					wait = max(wait, retry.After)
 				}
 				failed = append(failed, i)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // ErrClosed is the outcome of documents that are submitted to a closed sink, and of
@@ -136,9 +136,9 @@ type outcome byte
 
 const (
 	written        outcome = iota
-	retryable              // sluice.RetryAfter
-	outage                 // an error of the account or the network: sluice.Outage
-	rejected               // an error of the document: sluice.Reject
+	retryable              // driver.RetryAfter
+	outage                 // an error of the account or the network: driver.Outage
+	rejected               // an error of the document: driver.Reject
 	moved                  // the ranges or the container have changed
 	tooLarge               // a batch over the limit
 	unprocessed            // the account refused the batch as a whole
@@ -203,16 +203,16 @@ func batchOutcomeOf(status, sub int) outcome {
 }
 
 // result returns the result for the engine.
-func (e *Error) result(v outcome, after time.Duration, cost float64) sluice.WriteResult {
+func (e *Error) result(v outcome, after time.Duration, cost float64) driver.WriteResult {
 	switch v {
 	case written:
-		return sluice.WriteResult{Cost: cost}
+		return driver.WriteResult{Cost: cost}
 	case retryable, moved:
-		return sluice.WriteResult{Err: sluice.RetryAfter(e, after), Cost: cost}
+		return driver.WriteResult{Err: driver.RetryAfter(e, after), Cost: cost}
 	case rejected:
-		return sluice.WriteResult{Err: sluice.Reject(e), Cost: cost}
+		return driver.WriteResult{Err: driver.Reject(e), Cost: cost}
 	}
-	return sluice.WriteResult{Err: sluice.Outage(e), Cost: cost}
+	return driver.WriteResult{Err: driver.Outage(e), Cost: cost}
 }
 
 // transient reports whether a retry soon may help after err, an error without a

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionkey"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
@@ -51,14 +52,14 @@ func TestOutcomesOfOperations(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, r sluice.WriteResult, status, sub int, after time.Duration, want error, activity string, cost float64) {
+func expect(t *testing.T, r driver.WriteResult, status, sub int, after time.Duration, want error, activity string, cost float64) {
 	t.Helper()
 	var e *Error
 	if !errors.As(r.Err, &e) || e.Status != status || e.SubStatus != sub || e.ActivityID != activity || r.Cost != cost {
 		t.Errorf("%+v (%#v)", r, e)
 		return
 	}
-	retry, _ := errors.AsType[*sluice.RetryError](r.Err)
+	retry, _ := errors.AsType[*driver.RetryError](r.Err)
 	switch {
 	case want == nil && (retry == nil || retry.After != after):
 		t.Errorf("%v: no retry after %v, but %+v", r.Err, after, retry)
@@ -347,7 +348,7 @@ func FuzzAnswer(f *testing.F) {
 			if i > 1 {
 				d.Source = &Source{Partition: "0", Sequence: 1}
 			}
-			r := &record{ctx: t.Context(), doc: d, done: func(sluice.WriteResult) { done[i].Add(1) }}
+			r := &record{ctx: t.Context(), doc: d, done: func(driver.WriteResult) { done[i].Add(1) }}
 			if err := r.check(); err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +360,7 @@ func FuzzAnswer(f *testing.F) {
 		req.answer.Write(answer)
 		q.complete(batch, req)
 		for _, r := range q.close() {
-			s.finish(r, sluice.WriteResult{})
+			s.finish(r, driver.WriteResult{})
 		}
 		eventually(t, "all are done", func() bool { return s.pending.Load() == 0 })
 		for i := range done {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
@@ -107,7 +107,7 @@ func TestFlush(t *testing.T) {
 	send := func(n int) time.Duration {
 		began := time.Now()
 		for i := range n {
-			s.Submit(t.Context(), document(i), func(sluice.WriteResult) {})
+			s.Submit(t.Context(), document(i), func(driver.WriteResult) {})
 		}
 		if got := <-arrived; got != n {
 			t.Errorf("a batch of %d, want %d", got, n)

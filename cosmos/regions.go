@@ -12,7 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // ErrMultiRegionWrites is the outcome of a document with a [Source] in an account with
@@ -51,7 +51,7 @@ func (a *account) checkRegions(d *Document) error {
 	if d.Source == nil || !a.multiRegionWrites() {
 		return nil
 	}
-	return sluice.Outage(fmt.Errorf("cosmos: %s: %w", a.name(), ErrMultiRegionWrites))
+	return driver.Outage(fmt.Errorf("cosmos: %s: %w", a.name(), ErrMultiRegionWrites))
 }
 
 // preferredWithout returns the preferred regions, or all, with that of a host as the

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/limiter"
 	"github.com/sluice-go/sluice/internal/partitionkey"
 )
@@ -353,6 +353,6 @@ func (s *Sink) completeCancelled() {
 		}
 	}
 	for _, r := range out {
-		s.finish(r, sluice.WriteResult{Err: r.ctx.Err(), Cost: r.cost})
+		s.finish(r, driver.WriteResult{Err: r.ctx.Err(), Cost: r.cost})
 	}
 }

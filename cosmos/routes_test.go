@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 func TestSplit(t *testing.T) {
@@ -39,7 +39,7 @@ func TestRangesWithAGap(t *testing.T) {
 	f := newFake(t)
 	f.ranges = `[{"id":"1","minInclusive":"","maxExclusive":"1FFF"}]`
 	s := f.open(t, nil)
-	if err := submit(t, s, document(0))[0].Err; !errors.As(err, new(*sluice.RetryError)) {
+	if err := submit(t, s, document(0))[0].Err; !errors.As(err, new(*driver.RetryError)) {
 		t.Error(err)
 	}
 	f.replace(func() { f.ranges = twoRanges })

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // buffers are reused for the bodies of requests.
@@ -22,7 +22,7 @@ func (q *queue) send(ctx context.Context, batch []*record) (f batchStats) {
 	live := batch[:0]
 	for _, r := range batch {
 		if err := cmp.Or(r.ctx.Err(), q.sink.account.checkRegions(&r.doc)); err != nil {
-			q.sink.finish(r, sluice.WriteResult{Err: err, Cost: r.cost})
+			q.sink.finish(r, driver.WriteResult{Err: err, Cost: r.cost})
 		} else {
 			live = append(live, r)
 		}
@@ -182,12 +182,12 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		return
 	}
 	if r.lookup != nil && r.answerLookup(op) {
-		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
+		q.sink.finish(r, driver.WriteResult{Cost: r.cost})
 		return
 	}
 	v := outcomeOf(op.status, op.sub)
 	if v == written {
-		q.sink.finish(r, sluice.WriteResult{Cost: r.cost})
+		q.sink.finish(r, driver.WriteResult{Cost: r.cost})
 		return
 	}
 	if op.status == http.StatusTooManyRequests {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 const patience = 2 * time.Minute
@@ -44,19 +45,19 @@ func document(i int) Document {
 }
 
 // submit submits documents and returns their results in the same order.
-func submit(t testing.TB, s *Sink, docs ...Document) []sluice.WriteResult {
+func submit(t testing.TB, s *Sink, docs ...Document) []driver.WriteResult {
 	t.Helper()
 	return submitUnder(t, t.Context(), s, docs...)
 }
 
-func submitUnder(t testing.TB, ctx context.Context, s *Sink, docs ...Document) []sluice.WriteResult {
+func submitUnder(t testing.TB, ctx context.Context, s *Sink, docs ...Document) []driver.WriteResult {
 	t.Helper()
-	results := make([]sluice.WriteResult, len(docs))
+	results := make([]driver.WriteResult, len(docs))
 	var left sync.WaitGroup
 	left.Add(len(docs))
 	times := make([]atomic.Int32, len(docs))
 	for i, d := range docs {
-		s.Submit(ctx, d, func(r sluice.WriteResult) {
+		s.Submit(ctx, d, func(r driver.WriteResult) {
 			if times[i].Add(1) > 1 {
 				t.Errorf("document %d is done twice", i)
 				return
@@ -167,9 +168,9 @@ func TestEndedContexts(t *testing.T) {
 	}
 	// While it is queued.
 	later, cancel := context.WithCancel(t.Context())
-	results := make(chan sluice.WriteResult, 2)
-	s.Submit(later, document(1), func(r sluice.WriteResult) { results <- r })
-	s.Submit(later, document(2), func(r sluice.WriteResult) { results <- r })
+	results := make(chan driver.WriteResult, 2)
+	s.Submit(later, document(1), func(r driver.WriteResult) { results <- r })
+	s.Submit(later, document(2), func(r driver.WriteResult) { results <- r })
 	cancel()
 	for range 2 {
 		select {
@@ -201,7 +202,7 @@ func TestContextEndsBehindARequest(t *testing.T) {
 	var cancelled atomic.Int32
 	done.Add(1000)
 	for i := range 1000 {
-		s.Submit(ctx, document(i), func(r sluice.WriteResult) {
+		s.Submit(ctx, document(i), func(r driver.WriteResult) {
 			if r.Err == context.Canceled {
 				cancelled.Add(1)
 			}
@@ -228,8 +229,8 @@ func TestContextEndsOnTheWay(t *testing.T) {
 	}
 	s := f.open(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan sluice.WriteResult, 1)
-	s.Submit(ctx, document(1), func(r sluice.WriteResult) { done <- r })
+	done := make(chan driver.WriteResult, 1)
+	s.Submit(ctx, document(1), func(r driver.WriteResult) { done <- r })
 	<-arrived
 	cancel()
 	select {
@@ -249,9 +250,9 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := make(chan sluice.WriteResult, 10)
+	results := make(chan driver.WriteResult, 10)
 	for i := range 10 {
-		s.Submit(t.Context(), document(i), func(r sluice.WriteResult) { results <- r })
+		s.Submit(t.Context(), document(i), func(r driver.WriteResult) { results <- r })
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -261,7 +262,7 @@ func TestClose(t *testing.T) {
 			t.Error(r.Err)
 		}
 	}
-	s.Submit(t.Context(), document(1), func(r sluice.WriteResult) { results <- r })
+	s.Submit(t.Context(), document(1), func(r driver.WriteResult) { results <- r })
 	if r := <-results; !errors.Is(r.Err, ErrClosed) || !errors.Is(r.Err, sluice.ErrOutage) {
 		t.Error(r.Err)
 	}
@@ -281,9 +282,9 @@ func TestCloseInVain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := make(chan sluice.WriteResult, 10)
+	results := make(chan driver.WriteResult, 10)
 	for i := range 10 {
-		s.Submit(t.Context(), document(i), func(r sluice.WriteResult) { results <- r })
+		s.Submit(t.Context(), document(i), func(r driver.WriteResult) { results <- r })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -249,3 +249,22 @@ func (e *HandlerError) Error() string {
 
 // Unwrap returns the handler's own error.
 func (e *HandlerError) Unwrap() error { return e.Err }
+
+// Errors of the engine, to test for with [errors.Is].
+var (
+	// ErrOutage marks an error as that of something which every event needs, such as a
+	// store, an API or the network. See [Outage].
+	ErrOutage = errors.New("outage")
+	// ErrLeaseExpired is the cause of a handler's cancelled context when the
+	// lease could not be renewed in time.
+	ErrLeaseExpired = errors.New("lease expired")
+	// ErrSharedOwner means that another process works under this consumer's
+	// owner name, so that the two take partitions from each other.
+	ErrSharedOwner = errors.New("another process uses the owner name")
+	// ErrDedupFull means that a partition has forgotten causation ids too early, because
+	// it remembered as many as it may. Their duplicates take effect.
+	ErrDedupFull = errors.New("dedup state is full")
+	// ErrStopped is the cause of a handler's cancelled context when the consumer
+	// is stopped and its time is up, or when the context of Run ends.
+	ErrStopped = errors.New("consumer stopped")
+)

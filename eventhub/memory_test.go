@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -106,14 +105,14 @@ type slowSink struct {
 	one  sync.Mutex
 }
 
-func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(sluice.WriteResult)) {
+func (s *slowSink) Submit(_ context.Context, _ *driver.Event, done func(driver.WriteResult)) {
 	s.work.Go(func() {
 		<-s.released
 		s.one.Lock()
 		time.Sleep(s.pace)
 		s.one.Unlock()
 		s.n.Add(1)
-		done(sluice.WriteResult{})
+		done(driver.WriteResult{})
 	})
 }
 

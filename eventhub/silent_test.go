@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -28,12 +29,12 @@ func TestSilentLinkIsReplaced(t *testing.T) {
 		}
 		consumer, err := sluice.New(s, new(sluicetest.Leases), sluice.Transactional(new(sluicetest.Store), handler), &sluice.Config{
 			SilentAfter: 2 * time.Second, // and not a short lease, which a busy machine would lose
-			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-				var reader *sluice.SilentReaderError
+			Observer: driver.ObserverFunc(func(o driver.Observation) {
+				var reader *driver.SilentReaderError
 				switch {
-				case o.Kind == sluice.KindFailed && errors.As(o.Err, &reader):
+				case o.Kind == driver.KindFailed && errors.As(o.Err, &reader):
 					silent.Add(1)
-				case o.Kind == sluice.KindOpened && o.Partition == "0":
+				case o.Kind == driver.KindOpened && o.Partition == "0":
 					opened.Add(1)
 				}
 			}),

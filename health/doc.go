@@ -3,7 +3,7 @@
 // group from outside.
 //
 //	probes := health.NewProbes(nil)
-//	// sluice.Config{Observer: sluice.Observers(probes, …)}
+//	// sluice.Config{Observer: driver.Observers(probes, …)}
 //	http.Handle("/", probes) // GET /livez, GET /readyz
 //
 // A process is live unless the engine has stopped moving: a lease that it holds

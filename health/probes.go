@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
@@ -33,7 +33,7 @@ type ProbesConfig struct {
 	Now func() time.Time
 }
 
-// Probes answers the probes for one consumer: it is a [sluice.Observer] and an
+// Probes answers the probes for one consumer: it is a [driver.Observer] and an
 // [http.Handler]. It is safe for concurrent use.
 type Probes struct {
 	cfg   ProbesConfig
@@ -57,8 +57,8 @@ func NewProbes(cfg *ProbesConfig) *Probes {
 	return p
 }
 
-// Observe implements [sluice.Observer].
-func (p *Probes) Observe(o sluice.Observation) { p.state.Observe(o) }
+// Observe implements [driver.Observer].
+func (p *Probes) Observe(o driver.Observation) { p.state.Observe(o) }
 
 // failureGap is the longest time between two failures that count as one: the
 // pause before another attempt, and a request that gets no answer, take time.

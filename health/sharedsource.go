@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -16,8 +15,8 @@ type SharedSource struct {
 	driver.Source
 
 	mu          sync.Mutex
-	group       sluice.Group // empty: as the log says
-	topic       sluice.Topic
+	group       driver.Group // empty: as the log says
+	topic       driver.Topic
 	describedAt time.Time // the zero time: it was not described
 	bounds      map[string]askedBounds
 }
@@ -38,7 +37,7 @@ func (s *SharedSource) BoundsPerSecond() float64 { return driver.BudgetOf(s.Sour
 
 // SetGroup has the topic described with another group: for a log that ignores case in names, the
 // one that [driver.Spelling] has returned.
-func (s *SharedSource) SetGroup(group sluice.Group) {
+func (s *SharedSource) SetGroup(group driver.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.group = group
@@ -54,7 +53,7 @@ func (s *SharedSource) Describe(ctx context.Context) (driver.Topic, error) {
 		if topic.Incarnation != s.topic.Incarnation {
 			clear(s.bounds) // sequence numbers of two incarnations are unrelated
 		}
-		if s.group != (sluice.Group{}) {
+		if s.group != (driver.Group{}) {
 			topic.Group, topic.AnyCase = s.group, false
 		}
 		s.topic, s.describedAt = topic, at

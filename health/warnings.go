@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -87,7 +86,7 @@ func (p *watched) expiry() (time.Duration, bool) {
 }
 
 // owners looks for partitions without an owner.
-func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []driver.LeaseInfo, now time.Time) []Warning {
+func (w *Watcher) owners(found []Warning, topic driver.Topic, leases []driver.LeaseInfo, now time.Time) []Warning {
 	holds := map[string]int{}
 	owned := map[string]bool{}
 	balanced := false
@@ -136,7 +135,7 @@ func (w *Watcher) owners(found []Warning, topic sluice.Topic, leases []driver.Le
 }
 
 // partitionsAdded looks for partitions that were added.
-func (w *Watcher) partitionsAdded(found []Warning, topic sluice.Topic, now time.Time) []Warning {
+func (w *Watcher) partitionsAdded(found []Warning, topic driver.Topic, now time.Time) []Warning {
 	n := len(topic.Partitions)
 	if w.count == 0 {
 		w.count = n

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -51,12 +50,12 @@ type Warning struct {
 
 // CheckpointReader is the part of a store of checkpoints that a watcher needs.
 type CheckpointReader interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
+	Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error)
 }
 
 // DeadLetterCounter is the part of a [driver.DeadLetterStore] that a watcher needs.
 type DeadLetterCounter interface {
-	Count(ctx context.Context, group sluice.Group, filter sluice.DeadLetterFilter) ([]driver.DeadLetterCount, error)
+	Count(ctx context.Context, group driver.Group, filter driver.DeadLetterFilter) ([]driver.DeadLetterCount, error)
 }
 
 // WatcherConfig holds what has a default. The zero value is ready to use.
@@ -255,11 +254,11 @@ func (w *Watcher) check(ctx context.Context) Report {
 }
 
 // countDeadLetters adds the number of dead letters to a report.
-func (w *Watcher) countDeadLetters(ctx context.Context, group sluice.Group, r *Report) {
+func (w *Watcher) countDeadLetters(ctx context.Context, group driver.Group, r *Report) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	began := w.cfg.Now()
-	list, err := w.cfg.DeadLetters.Count(ctx, group, sluice.DeadLetterFilter{})
+	list, err := w.cfg.DeadLetters.Count(ctx, group, driver.DeadLetterFilter{})
 	now := w.cfg.Now()
 	w.countAgain = now.Add(countRest * now.Sub(began))
 	if r.DeadLetterErr = err; err == nil {
@@ -268,7 +267,7 @@ func (w *Watcher) countDeadLetters(ctx context.Context, group sluice.Group, r *R
 }
 
 // look adds warnings and partitions to a report.
-func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
+func (w *Watcher) look(ctx context.Context, r *Report) (driver.Topic, error) {
 	topic, err := w.describe(ctx)
 	if err != nil {
 		return topic, fmt.Errorf("describe topic: %w", err)
@@ -283,7 +282,7 @@ func (w *Watcher) look(ctx context.Context, r *Report) (sluice.Topic, error) {
 	}
 	now := w.cfg.Now()
 	var found []Warning
-	done := map[string]sluice.Checkpoint{}
+	done := map[string]driver.Checkpoint{}
 	for _, c := range checkpoints {
 		done[c.Partition] = c
 	}

@@ -130,7 +130,7 @@ func intoMemory(t *testing.T) target {
 // run runs a consumer until stop is called.
 func (to *target) run(t *testing.T, s *Source) (stop func()) {
 	t.Helper()
-	cfg := &sluice.Config{LeaseFor: 6 * time.Second, RenewEvery: 2 * time.Second, AssignEvery: 50 * time.Millisecond, MaxBatch: 20, Observer: sluice.ObserverFunc(func(sluice.Observation) {})}
+	cfg := &sluice.Config{LeaseFor: 6 * time.Second, RenewEvery: 2 * time.Second, AssignEvery: 50 * time.Millisecond, MaxBatch: 20, Observer: driver.ObserverFunc(func(driver.Observation) {})}
 	consumer, err := sluice.New(s, to.leases, to.delivery, cfg)
 	suite.NoError(t, "new", err)
 	ctx := context.WithoutCancel(t.Context()) // it is stopped after the test's context has ended

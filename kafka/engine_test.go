@@ -54,7 +54,7 @@ func consumeFrom(t *testing.T, source *Source, store *sluicetest.Store) *consume
 	handler := sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 		return tx.Insert("events", fmt.Sprintf("%s/%d %s", e.Partition, e.Sequence, e.Body))
 	})
-	cfg := &sluice.Config{Clock: fast{clock.New()}, LeaseFor: 4 * time.Minute, RenewEvery: time.Minute, Observer: sluice.ObserverFunc(run.observe)}
+	cfg := &sluice.Config{Clock: fast{clock.New()}, LeaseFor: 4 * time.Minute, RenewEvery: time.Minute, Observer: driver.ObserverFunc(run.observe)}
 	consumer, err := sluice.New(run.source, &sluicetest.Leases{}, sluice.Transactional(store, handler), cfg)
 	suite.NoError(t, "new", err)
 	ended := suite.Spawn(t, func() error { return consumer.Run(t.Context()) })
@@ -71,13 +71,13 @@ func consumeFrom(t *testing.T, source *Source, store *sluicetest.Store) *consume
 	return run
 }
 
-func (r *consumer) observe(o sluice.Observation) {
+func (r *consumer) observe(o driver.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch o.Kind {
-	case sluice.KindStopped:
+	case driver.KindStopped:
 		r.stopped[o.Partition] = o.Err
-	case sluice.KindOpened:
+	case driver.KindOpened:
 		delete(r.stopped, o.Partition)
 	}
 }

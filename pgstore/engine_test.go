@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // Three consumers work through a hub over networks that lose commits in every
@@ -42,7 +43,7 @@ func TestConsumers(t *testing.T) {
 	for p := range partitions {
 		send := func(n int64) {
 			e := &driver.Event{Properties: map[string]any{}, Body: []byte("a message")}
-			sluice.Stamp{ID: sluice.CausationID{Source: "before@1", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
+			stamp.Stamp{ID: stamp.CausationID{Source: "before@1", Partition: fmt.Sprint(p), Sequence: n}, Epoch: 1, Low: max(n/40*40-1, -1)}.SetTo(e.Properties)
 			hub.Append(fmt.Sprint(p), e)
 		}
 		for n := range int64(messages) {
@@ -53,7 +54,7 @@ func TestConsumers(t *testing.T) {
 		}
 	}
 	number := func(e *driver.Event) int64 {
-		stamp, _, _ := sluice.StampFrom(e.Properties)
+		stamp, _, _ := stamp.From(e.Properties)
 		return stamp.ID.Sequence
 	}
 	handler := func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
@@ -92,11 +93,11 @@ func TestConsumers(t *testing.T) {
 		})
 		s := open(t, through, &pgstore.Config{LeaseFor: time.Second, LockTimeout: 50 * time.Millisecond})
 		consumer, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handler), &sluice.Config{
-			StampsFrom: []sluice.StampSource{{Topic: "before"}},
+			StampsFrom: []stamp.Source{{Topic: "before"}},
 			Owner:      fmt.Sprint("consumer ", i), LeaseFor: time.Second, AssignEvery: 20 * time.Millisecond, MaxBatch: 20,
 			RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, Seed: uint64(i) + 1,
-			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-				if o.Kind == sluice.KindCommitted {
+			Observer: driver.ObserverFunc(func(o driver.Observation) {
+				if o.Kind == driver.KindCommitted {
 					switch commits.Add(1) {
 					case 60:
 						close(stalled)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
 // RowError is an error of [Insert] that names the row that was refused. A handler with one row for
-// each event can convert it to a [sluice.EventError], which saves the engine the search for the
+// each event can convert it to a [driver.EventError], which saves the engine the search for the
 // event.
 type RowError struct {
 	Row int // index in rows
@@ -41,7 +41,7 @@ func Insert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows
 // InsertFunc is [Insert] of n rows that are made on their way, while PostgreSQL
 // takes in those before them: row returns the one of an index, and may use its
 // memory again for the next. It runs on another goroutine, which has ended when
-// InsertFunc returns. Its first error, or its panic as a [*sluice.PanicError],
+// InsertFunc returns. Its first error, or its panic as a [*driver.PanicError],
 // ends the insert and is returned as it is.
 func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, n int, row func(i int) ([]any, error)) error {
 	c := postgres.Copy{Table: strings.Split(table, "."), Columns: columns, Row: func(i int) ([]any, error) {
@@ -57,7 +57,7 @@ func InsertFunc(ctx context.Context, tx pgx.Tx, table string, columns []string, 
 	case ofRow && failed.Err != nil:
 		return failed.Err
 	case ofRow:
-		return &sluice.PanicError{Value: failed.Panic, Stack: failed.Stack}
+		return &driver.PanicError{Value: failed.Panic, Stack: failed.Stack}
 	case named:
 		err = &RowError{Row: refused.Row, Err: refused.Err}
 	case err == nil && taken != int64(n):

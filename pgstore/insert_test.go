@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pgstore"
 )
@@ -95,7 +94,7 @@ func TestInsertFunc(t *testing.T) {
 	}{
 		"an error": {func() ([]any, error) { return nil, broken }, func(err error) bool { return errors.Is(err, broken) }},
 		"a panic": {func() ([]any, error) { panic(broken) }, func(err error) bool {
-			p, ok := errors.AsType[*sluice.PanicError](err)
+			p, ok := errors.AsType[*driver.PanicError](err)
 			return ok && p.Value == broken && strings.Contains(string(p.Stack), "TestInsertFunc")
 		}},
 		"a row refused": {func() ([]any, error) { return []any{-1}, nil }, func(err error) bool {

@@ -24,10 +24,10 @@ type running struct {
 	store *pgstore.Store
 	hub   *sluicetest.Hub
 	mu    sync.Mutex
-	seen  []sluice.Observation
+	seen  []driver.Observation
 }
 
-func (r *running) Observe(o sluice.Observation) {
+func (r *running) Observe(o driver.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, o)
@@ -74,8 +74,8 @@ func (r *running) send(n int) {
 func (r *running) reported(words ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.seen, func(o sluice.Observation) bool {
-		return o.Kind == sluice.KindFailed && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(o.Err.Error(), w) })
+	return slices.ContainsFunc(r.seen, func(o driver.Observation) bool {
+		return o.Kind == driver.KindFailed && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(o.Err.Error(), w) })
 	})
 }
 

@@ -28,7 +28,7 @@ type Config struct {
 	// in use while a handler runs; two more serve the leases. Default: the
 	// URL's pool_max_conns, else the number of CPUs but at least 4.
 	MaxConns int
-	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: the server ends a
+	// LeaseFor is the consumers' sluice.Config.LeaseFor: the server ends a
 	// session that idles for longer inside a step's transaction. A handler
 	// that computes for longer between two statements needs a longer one.
 	// Default: 30 s.

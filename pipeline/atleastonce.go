@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -181,7 +182,7 @@ func (s *atLeastOnceOptions) rate() (*sluice.Rate, error) {
 }
 
 // atLeastOnce returns the delivery of a pipeline into a sink, which parts closes.
-func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context, *sluice.Event) ([]R, error), sink sluice.Sink[R], key func(R) string) (sluice.Delivery, error) {
+func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context, *sluice.Event) ([]R, error), sink driver.Sink[R], key func(R) string) (sluice.Delivery, error) {
 	if parts.store == nil {
 		return nil, errors.New("these stores cannot keep checkpoints for at-least-once delivery")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 	"github.com/sluice-go/sluice/internal/proof/suite"
@@ -70,8 +71,8 @@ func TestClaimCheckOfTable(t *testing.T) {
 	}
 	hub.Append("0", late)
 	failed := make(chan struct{}, 100)
-	consumer, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-		if o.Kind == sluice.KindFailed && o.Err != nil && strings.Contains(o.Err.Error(), "no such container") {
+	consumer, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: driver.ObserverFunc(func(o driver.Observation) {
+		if o.Kind == driver.KindFailed && o.Err != nil && strings.Contains(o.Err.Error(), "no such container") {
 			select {
 			case failed <- struct{}{}:
 			default:

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // BenchmarkRollup adds events as stages send them: JSON, stamped, of a
@@ -37,7 +38,7 @@ func BenchmarkRollup(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		e := &events[i%len(events)]
 		e.Sequence = int64(i)
-		sluice.Stamp{ID: sluice.CausationID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
+		stamp.Stamp{ID: stamp.CausationID{Source: "flights@0123456789abcdef", Partition: "0", Sequence: int64(i)}, Low: -1}.SetTo(e.Properties)
 		taken, _, err := m.event(e, row, picked)
 		if err != nil {
 			b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -50,7 +51,7 @@ leases:
 	hub.Append("0", sluicetest.Bodies("{}", "{}")...)
 	var mu sync.Mutex
 	var fenced []error
-	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Owner: "a", Observer: observerFunc(func(o sluice.Observation) {
+	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Owner: "a", Observer: observerFunc(func(o driver.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
 		if errors.Is(o.Err, sluice.ErrFenced) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -64,7 +65,7 @@ func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Eve
 			if errors.Is(err, blobstore.ErrBody) {
 				return nil, err
 			}
-			return nil, sluice.Outage(err)
+			return nil, driver.Outage(err)
 		}
 	}
 	if p.format == nil {

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -24,8 +23,8 @@ func (refusing) Describe(context.Context) (sluice.Topic, error) {
 
 func stageOf(t *testing.T, source driver.Source, released *atomic.Int64) *sluice.Consumer {
 	t.Helper()
-	cfg := &sluice.Config{Observer: observerFunc(func(o sluice.Observation) {
-		if o.Kind == sluice.KindReleased {
+	cfg := &sluice.Config{Observer: observerFunc(func(o driver.Observation) {
+		if o.Kind == driver.KindReleased {
 			released.Add(1)
 		}
 	})}
@@ -36,9 +35,9 @@ func stageOf(t *testing.T, source driver.Source, released *atomic.Int64) *sluice
 	return c
 }
 
-type observerFunc func(sluice.Observation)
+type observerFunc func(driver.Observation)
 
-func (f observerFunc) Observe(o sluice.Observation) { f(o) }
+func (f observerFunc) Observe(o driver.Observation) { f(o) }
 
 func TestConsumersStopTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

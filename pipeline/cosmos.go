@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -206,8 +207,8 @@ func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]docume
 		return nil, err
 	}
 	if t.conditional {
-		lease := sluice.FencingTokenOf(ctx).Lease
-		doc.Source = sourceOf(lease.Group.Topic, sluice.IncarnationOf(ctx), lease.Epoch, e)
+		lease := driver.FencingTokenOf(ctx).Lease
+		doc.Source = sourceOf(lease.Group.Topic, driver.IncarnationOf(ctx), lease.Epoch, e)
 	}
 	return []document{doc}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -178,7 +179,7 @@ func TestCosmosSourceOfRedrives(t *testing.T) {
 			records := func(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 				docs, err := p.cosmos.documents(ctx, e)
 				if err != nil || fails {
-					return nil, errors.Join(err, sluice.Reject(errors.New("refused")))
+					return nil, errors.Join(err, driver.Reject(errors.New("refused")))
 				}
 				sources = append(sources, docs[0].Source.Topic+fmt.Sprint("/", docs[0].Source.Sequence))
 				return []*sluice.Event{e}, nil

@@ -59,12 +59,12 @@ func consumeFrom(t *testing.T, hub *sluicetest.Hub, parts *Parts, events ...*slu
 	}
 	done := make(chan string, len(events))
 	var leftOut atomic.Int64
-	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+	c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: driver.ObserverFunc(func(o driver.Observation) {
 		leftOut.Add(int64(o.Filtered))
-		if o.Kind == sluice.KindCommitted && o.To.Sequence == left[o.Partition] {
+		if o.Kind == driver.KindCommitted && o.To.Sequence == left[o.Partition] {
 			done <- o.Partition
 		}
-		if o.Kind == sluice.KindFailed || o.Kind == sluice.KindStopped {
+		if o.Kind == driver.KindFailed || o.Kind == driver.KindStopped {
 			t.Errorf("partition %s: %v", o.Partition, o.Err)
 		}
 	})})

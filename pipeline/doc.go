@@ -54,7 +54,7 @@
 //
 // The file lists the stages in the order in which events pass through them. An
 // eventhub, servicebus or kafka target stamps each message with the event that it is
-// made of, see [sluice.StampOf]. A stage with a target in a database drops
+// made of, see [stamp.Of]. A stage with a target in a database drops
 // messages that were sent twice, and so does a rollup. So each event has its
 // effect at the end of the chain exactly once.
 //

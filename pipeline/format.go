@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
@@ -35,7 +36,7 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 }
 
 // decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes. The
-// error has a rejection for each event that does not decode, as a [*sluice.EventError], or is an outage.
+// error has a rejection for each event that does not decode, as a [*driver.EventError], or is an outage.
 func decodeSome(ctx context.Context, decode func(context.Context, *sluice.Event) (*sluice.Event, error), events []*sluice.Event, limit int) ([]*sluice.Event, error) {
 	var rejections []error
 	var part []*sluice.Event
@@ -45,7 +46,7 @@ func decodeSome(ctx context.Context, decode func(context.Context, *sluice.Event)
 		case errors.Is(err, sluice.ErrOutage):
 			return nil, err
 		case err != nil:
-			rejections = append(rejections, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
+			rejections = append(rejections, &driver.EventError{Index: i, Err: driver.Reject(err)})
 		case rejections != nil: // the others are decoded to report all of them at once
 		default:
 			part = append(part, out)
@@ -70,8 +71,8 @@ func shifted(err error, by int) error {
 		}
 		return errors.Join(all...)
 	}
-	if e, ok := errors.AsType[*sluice.EventError](err); ok {
-		return &sluice.EventError{Index: e.Index + by, Err: e.Err}
+	if e, ok := errors.AsType[*driver.EventError](err); ok {
+		return &driver.EventError{Index: e.Index + by, Err: e.Err}
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -290,7 +291,7 @@ func TestFormatInParts(t *testing.T) {
 	if err := h(t.Context(), 0, batch); err != nil || fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19]" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	got, fails = nil, errors.Join(&sluice.EventError{Index: 1, Err: io.EOF}, &sluice.EventError{Index: 2, Err: io.EOF})
+	got, fails = nil, errors.Join(&driver.EventError{Index: 1, Err: io.EOF}, &driver.EventError{Index: 2, Err: io.EOF})
 	if err := h(t.Context(), 0, batch); err == nil || err.Error() != "event 9 of the batch: EOF\nevent 10 of the batch: EOF" {
 		t.Errorf("got %v", err)
 	}

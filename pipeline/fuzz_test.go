@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // FuzzConvert: of any value in an event each type of column gets what it can
@@ -31,7 +32,7 @@ func FuzzConvert(f *testing.F) {
 		for i, kind := range kinds {
 			rows, err := mappings[i].rows([]*sluice.Event{{Body: body}}, nil)
 			if err != nil {
-				var bad *sluice.EventError
+				var bad *driver.EventError
 				if !errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\r\n") || len(err.Error()) > 500 {
 					t.Fatalf("%s of %q: %v", kind, value, err)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -56,7 +57,7 @@ func (m *mapping) names() []string {
 }
 
 // rows maps all events, whose memory the rows share. The error has a rejection for each event
-// that cannot be mapped, as a [*sluice.EventError].
+// that cannot be mapped, as a [*driver.EventError].
 func (m *mapping) rows(events []*sluice.Event, g guards) ([][]any, error) {
 	rows := make([][]any, len(events))
 	values := make([]any, len(events)*len(m.columns))
@@ -91,7 +92,7 @@ func (m *mapping) rejections(events []*sluice.Event, g guards, first int) error 
 	picked := make([]jsonpick.Value, m.paths)
 	for i := first; i < len(events); i++ {
 		if err := m.fillBy(boxedShared, g, row, picked, events[i]); err != nil {
-			all = append(all, &sluice.EventError{Index: i, Err: sluice.Reject(m.proof.of(err))})
+			all = append(all, &driver.EventError{Index: i, Err: driver.Reject(m.proof.of(err))})
 		}
 	}
 	return errors.Join(all...)

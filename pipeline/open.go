@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
@@ -61,7 +60,7 @@ func (parts *Parts) CopyMarks() driver.CopyMarks {
 // zero value adds nothing.
 type Options struct {
 	Owner    string // as in [sluice.Config]
-	Observer sluice.Observer
+	Observer driver.Observer
 	Hooks    sluice.Hooks
 	// Source, if set, is read instead of the pipeline's own source, for example
 	// one that wraps it.
@@ -211,7 +210,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 }
 
 // deliver checks the targets and returns the delivery.
-func (parts *Parts) deliver(ctx context.Context, observer sluice.Observer, to telemetry) (sluice.Delivery, error) {
+func (parts *Parts) deliver(ctx context.Context, observer driver.Observer, to telemetry) (sluice.Delivery, error) {
 	if parts.rollup != nil {
 		return parts.rollup.deliver(ctx, parts, observer, to)
 	}

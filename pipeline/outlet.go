@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // outlet is an open target outside a database.
@@ -17,7 +18,7 @@ type outlet interface {
 // outletOf is an [outlet] whose records are of type R.
 type outletOf[R any] struct {
 	records func(context.Context, *sluice.Event) ([]R, error)
-	sink    sluice.Sink[R]
+	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's own
 	proof   proof          // of records
 }
@@ -47,7 +48,7 @@ func (o *outletOf[R]) made(ctx context.Context, e *sluice.Event) ([]R, error) {
 
 // routedRecord is a record of one of several targets.
 type routedRecord struct {
-	submit func(ctx context.Context, done func(sluice.WriteResult))
+	submit func(ctx context.Context, done func(driver.WriteResult))
 	key    string
 }
 
@@ -58,7 +59,7 @@ func (o *outletOf[R]) routedRecords(ctx context.Context, e *sluice.Event) ([]rou
 	}
 	list := make([]routedRecord, len(records))
 	for i, r := range records {
-		list[i] = routedRecord{func(ctx context.Context, done func(sluice.WriteResult)) { o.sink.Submit(ctx, r, done) }, e.Key}
+		list[i] = routedRecord{func(ctx context.Context, done func(driver.WriteResult)) { o.sink.Submit(ctx, r, done) }, e.Key}
 		if o.key != nil {
 			list[i].key = o.key(r)
 		} else if e.EmptyKey {
@@ -71,7 +72,7 @@ func (o *outletOf[R]) routedRecords(ctx context.Context, e *sluice.Event) ([]rou
 // routedSink writes each record to its target.
 type routedSink struct{}
 
-func (routedSink) Submit(ctx context.Context, r routedRecord, done func(sluice.WriteResult)) {
+func (routedSink) Submit(ctx context.Context, r routedRecord, done func(driver.WriteResult)) {
 	r.submit(ctx, done)
 }
 

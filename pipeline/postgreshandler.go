@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 )
 
@@ -38,7 +39,7 @@ func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
 		for i := range rows {
 			if _, err := results.Exec(); err != nil {
 				results.Close()
-				return &sluice.EventError{Index: i, Err: err}
+				return &driver.EventError{Index: i, Err: err}
 			}
 		}
 		return results.Close()
@@ -86,9 +87,9 @@ func (k *knownTable) copyRows(ctx context.Context, tx pgx.Tx, t *target, names [
 	case ofRow && failed.Err != nil:
 		return failed.Err
 	case ofRow:
-		return &sluice.PanicError{Value: failed.Panic, Stack: failed.Stack}
+		return &driver.PanicError{Value: failed.Panic, Stack: failed.Stack}
 	case named:
-		return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+		return &driver.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
 	case changed:
 		k.changed()
 	case err == nil && taken != int64(len(events)):

@@ -34,7 +34,7 @@ type offsetCommitter interface {
 // startPublishing publishes the checkpoints of the partitions that this process holds as offsets of a
 // consumer group of Kafka, until the publisher is closed. It is refused if the group has members, whose
 // offsets these are. If the brokers do not answer, it tries later.
-func startPublishing(ctx context.Context, group string, log offsetCommitter, next sluice.Observer) (*publisher.Publisher, error) {
+func startPublishing(ctx context.Context, group string, log offsetCommitter, next driver.Observer) (*publisher.Publisher, error) {
 	asking, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	if err := checkUnread(asking, group, log); errors.Is(err, kafka.ErrGroupActive) || errors.Is(err, sluice.ErrRefused) {
@@ -94,7 +94,7 @@ func (p *Pipeline) readProgressBlobs(n strictyaml.Node, h *hub) {
 }
 
 // mirror connects to the container.
-func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next sluice.Observer) (*blobstore.Mirror, error) {
+func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next driver.Observer) (*blobstore.Mirror, error) {
 	cfg, err := b.config()
 	if err != nil {
 		return nil, err
@@ -108,9 +108,9 @@ func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next sluice.
 
 // publishProgress returns an observer that also publishes progress where the file says: in a consumer
 // group of Kafka, or in blobs.
-func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observer) (sluice.Observer, error) {
+func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observer) (driver.Observer, error) {
 	var published interface {
-		sluice.Observer
+		driver.Observer
 		Close(ctx context.Context) error
 	}
 	switch log := parts.pipeline.source.(type) {
@@ -139,7 +139,7 @@ func (parts *Parts) publishProgress(ctx context.Context, observer sluice.Observe
 	if observer == nil {
 		return published, nil
 	}
-	return sluice.Observers(observer, published), nil
+	return driver.Observers(observer, published), nil
 }
 
 // checkProgress checks that progress can be published where the file says: the container of

@@ -45,7 +45,7 @@ func TestProgressIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &kafkaGroup{}
 		var failures []string
-		observer := sluice.ObserverFunc(func(o sluice.Observation) { failures = append(failures, fmt.Sprint(o.Kind, ": ", o.Err)) })
+		observer := driver.ObserverFunc(func(o driver.Observation) { failures = append(failures, fmt.Sprint(o.Kind, ": ", o.Err)) })
 		p, err := startPublishing(t.Context(), "g", g, observer)
 		if err != nil {
 			t.Fatal(err)
@@ -59,33 +59,33 @@ func TestProgressIsPublished(t *testing.T) {
 			}
 		}
 		expect("nothing is held", "[]")
-		p.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", To: at(9)})
-		p.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "1", To: driver.Unset})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: at(9)})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "1", To: driver.Unset})
 		expect("a checkpoint was claimed", "[map[0:9]]")
 		for n := range int64(1000) {
-			p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(10 + n)})
+			p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(10 + n)})
 		}
-		p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "1", To: at(3)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: at(3)})
 		expect("many commits", "[map[0:1009 1:3]]")
 		expect("no commit", "[]")
 
 		g.err = errors.New("no leader")
-		p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(1010)})
-		p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "1", To: at(4)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1010)})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "1", To: at(4)})
 		time.Sleep(3 * publishEvery)
 		synctest.Wait()
 		if len(failures) != 1 || !strings.Contains(failures[0], "hook failed: publish progress to Kafka, tried again every 5s: no leader") {
 			t.Errorf("reported %q", failures)
 		}
 		g.err = nil
-		p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(1011)})
-		p.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "1"})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1011)})
+		p.Observe(driver.Observation{Kind: driver.KindLost, Partition: "1"})
 		expect("the newest after a failure, and nothing of a lost partition", "[map[0:1011]]")
 
 		time.Sleep(publishAll)
 		expect("once an hour", "[map[0:1011]]")
-		p.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(1012)})
-		p.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0"})
+		p.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(1012)})
+		p.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "0"})
 		if err := p.Close(t.Context()); err != nil || g.reports() != "[map[0:1012]]" {
 			t.Errorf("the last position is not published: %v", err)
 		}
@@ -105,7 +105,7 @@ func TestProgressIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatalf("brokers that do not answer end the start: %v", err)
 		}
-		p.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", To: at(9)})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: at(9)})
 		time.Sleep(publishEvery)
 		_ = p.Close(t.Context())
 	})

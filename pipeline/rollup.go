@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 	"github.com/sluice-go/sluice/sender"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // rollupConfig is the key memory of a file: statistics that are kept in memory.
@@ -30,7 +31,7 @@ type rollupConfig struct {
 	key     int // the index of the partition key of messages in group
 	stats   []groupStat
 	mapping *mapping // the group's columns, then those of the statistics
-	stamps  *sluice.StampReader
+	stamps  *stamp.Reader
 }
 
 // groupStat is one statistic of a group.
@@ -47,7 +48,7 @@ const versionField = "version"
 var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
 func (p *Pipeline) readRollup(n strictyaml.Node) {
-	m := &rollupConfig{keep: 24 * time.Hour, stamps: sluice.NewStampReader(nil)}
+	m := &rollupConfig{keep: 24 * time.Hour, stamps: stamp.NewReader(nil)}
 	p.rollup, p.Rollup = m, true
 	var group, values []column
 	ok := n.Object(strictyaml.Keys{

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // scene is a hub whose clean flights a rollup reads, and what it publishes, in
@@ -39,7 +41,7 @@ func play(t *testing.T, fn func(t *testing.T, s *scene)) {
 	})
 }
 
-func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.WriteResult)) {
+func (s *scene) Submit(_ context.Context, m *sender.Message, done func(driver.WriteResult)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -49,11 +51,11 @@ func (s *scene) Submit(_ context.Context, m *sender.Message, done func(sluice.Wr
 	if err == nil {
 		s.published = append(s.published, m.Key+" "+string(m.Body))
 	}
-	done(sluice.WriteResult{Err: err})
+	done(driver.WriteResult{Err: err})
 }
 
-func (s *scene) Observe(o sluice.Observation) {
-	if o.Kind == sluice.KindFailed {
+func (s *scene) Observe(o driver.Observation) {
+	if o.Kind == driver.KindFailed {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.reported = append(s.reported, o.Err.Error())
@@ -217,7 +219,7 @@ func TestRollupIgnoresDuplicates(t *testing.T) {
 		defer s.start()()
 		begin := time.Now()
 		stamped := map[string]any{}
-		sluice.Stamp{ID: sluice.CausationID{Source: "flights@1", Partition: "0", Sequence: 7}, Low: -1}.SetTo(stamped)
+		stamp.Stamp{ID: stamp.CausationID{Source: "flights@1", Partition: "0", Sequence: 7}, Low: -1}.SetTo(stamped)
 		body := fmt.Appendf(nil, `{"airport":"SAN","departure":%q,"delay":1}`, begin.UTC().Format(time.RFC3339))
 		for _, properties := range []map[string]any{stamped, stamped, nil, nil, {"sluice-id": "odd"}, {"sluice-id": 7}, stamped} {
 			s.hub.Append("0", &sluice.Event{Body: body, Properties: properties})
@@ -239,9 +241,9 @@ func TestPublishingIsRetriedUntilItSucceeds(t *testing.T) {
 		s.refuse = func(m *sender.Message) error {
 			switch tries++; {
 			case m.Key == "odd":
-				return sluice.Reject(errors.New("too large"))
+				return driver.Reject(errors.New("too large"))
 			case tries < 6:
-				return sluice.Outage(errors.New("away"))
+				return driver.Outage(errors.New("away"))
 			}
 			return nil
 		}
@@ -280,7 +282,7 @@ func TestRollupStandsWhereItHasPublished(t *testing.T) {
 		var away atomic.Bool
 		s.refuse = func(*sender.Message) error {
 			if away.Load() {
-				return sluice.Outage(errors.New("away"))
+				return driver.Outage(errors.New("away"))
 			}
 			return nil
 		}
@@ -330,7 +332,7 @@ func TestPublishingSoonAfterAnOutage(t *testing.T) {
 		var away atomic.Bool
 		s.refuse = func(*sender.Message) error {
 			if away.Load() {
-				return sluice.Outage(errors.New("away"))
+				return driver.Outage(errors.New("away"))
 			}
 			return nil
 		}
@@ -355,7 +357,7 @@ func TestRollupHasOneConsumer(t *testing.T) {
 // A stop ends the wait for a hub that cannot be reached.
 func TestStopWhileTheNextHubIsAway(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
-		s.refuse = func(*sender.Message) error { return sluice.Outage(errors.New("away")) }
+		s.refuse = func(*sender.Message) error { return driver.Outage(errors.New("away")) }
 		s.flight("SAN", 1)
 		f, err := ParseFile("p.yaml", []byte(soundStages), environment())
 		if err != nil {

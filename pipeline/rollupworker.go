@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
@@ -38,8 +37,8 @@ type rollupWorker struct {
 	group  sluice.Group
 	retry  struct{ min, max time.Duration }
 
-	sink     sluice.Sink[*sender.Message]
-	observer sluice.Observer
+	sink     driver.Sink[*sender.Message]
+	observer driver.Observer
 
 	mu          sync.Mutex
 	incarnation string // of the topic, as last described
@@ -67,7 +66,7 @@ func newRollupWorker(p *Pipeline) *rollupWorker {
 }
 
 // deliver checks the target and returns the delivery into it.
-func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluice.Observer, to telemetry) (sluice.Delivery, error) {
+func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer driver.Observer, to telemetry) (sluice.Delivery, error) {
 	if r.sink != nil {
 		return nil, errors.New("a pipeline with memory has one consumer: open the pipeline again for another")
 	}
@@ -79,7 +78,7 @@ func (r *rollupWorker) deliver(ctx context.Context, parts *Parts, observer sluic
 }
 
 // deliverTo returns the delivery into a sink.
-func (r *rollupWorker) deliverTo(sink sluice.Sink[*sender.Message], observer sluice.Observer) sluice.Delivery {
+func (r *rollupWorker) deliverTo(sink driver.Sink[*sender.Message], observer driver.Observer) sluice.Delivery {
 	r.sink, r.observer = sink, observer
 	return sluice.Replay(sluice.Replayer{Apply: r.apply, CaughtUp: r.caughtUp, Released: r.released})
 }
@@ -183,7 +182,7 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 		}
 		if err != nil {
 			stats.Malformed++
-			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
+			r.report(b.Partition, b.Epoch, driver.Reject(fmt.Errorf("event %d does not count: %w", e.Sequence, err)))
 			continue
 		}
 		if badStamp != nil && !p.badStampReported {
@@ -201,7 +200,7 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 			stats.Duplicates++
 		case rollup.OutsideWindow:
 			stats.OutsideWindow++
-			r.report(b.Partition, b.Epoch, sluice.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
+			r.report(b.Partition, b.Epoch, driver.Reject(fmt.Errorf("event %d does not count: it was enqueued at %s, which is not from %v before to %v after %s",
 				e.Sequence, e.Enqueued.UTC().Format(time.RFC3339), rollup.Early, r.config.late, f.Time.UTC().Format(time.RFC3339))))
 		case rollup.Incomplete:
 			stats.Incomplete++
@@ -302,7 +301,7 @@ func (r *rollupWorker) send(ctx context.Context, partition string, epoch int64, 
 		var inFlight sync.WaitGroup
 		for i, m := range messages {
 			inFlight.Add(1)
-			r.sink.Submit(ctx, m, func(result sluice.WriteResult) {
+			r.sink.Submit(ctx, m, func(result driver.WriteResult) {
 				results[i] = result.Err
 				inFlight.Done()
 			})
@@ -342,7 +341,7 @@ func (r *rollupWorker) send(ctx context.Context, partition string, epoch int64, 
 
 func (r *rollupWorker) report(partition string, epoch int64, err error) {
 	if r.observer != nil {
-		r.observer.Observe(sluice.Observation{Kind: sluice.KindFailed, Time: time.Now(), Partition: partition, Epoch: epoch, Err: err})
+		r.observer.Observe(driver.Observation{Kind: driver.KindFailed, Time: time.Now(), Partition: partition, Epoch: epoch, Err: err})
 	}
 }
 

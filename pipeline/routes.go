@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -267,7 +268,7 @@ func (p *Pipeline) divide(events []*sluice.Event, apart bool) ([]part, error) {
 	for i, e := range events {
 		to, err := p.deliveredTo(e)
 		if err != nil {
-			rejected = append(rejected, &sluice.EventError{Index: i, Err: sluice.Reject(err)})
+			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(err)})
 			continue
 		}
 		if to == leftOut {
@@ -306,8 +307,8 @@ func (p *Pipeline) tablesApart() bool {
 // inBatch returns a target's error with the indices of the batch.
 func (o *part) inBatch(err error) error {
 	switch err := err.(type) {
-	case *sluice.EventError:
-		return &sluice.EventError{Index: o.at[err.Index], Err: err.Err}
+	case *driver.EventError:
+		return &driver.EventError{Index: o.at[err.Index], Err: err.Err}
 	case interface{ Unwrap() []error }:
 		var all []error
 		for _, one := range err.Unwrap() {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -199,7 +200,7 @@ otherwise: ignore
 	flights := sluicetest.NewHub(p.Group, 1)
 	flights.Append("0", events...)
 	filtered := 0
-	c, err := parts.Consumer(t.Context(), &Options{Source: flights, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
+	c, err := parts.Consumer(t.Context(), &Options{Source: flights, Observer: driver.ObserverFunc(func(o driver.Observation) {
 		mu.Lock()
 		defer mu.Unlock()
 		filtered += o.Filtered

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 	"github.com/sluice-go/sluice/sender"
@@ -96,7 +96,7 @@ func TestSendSettings(t *testing.T) {
 			results := make(chan error, n)
 			began := time.Now()
 			for i := range n {
-				sink.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("k", i)}, func(r sluice.WriteResult) { results <- r.Err })
+				sink.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("k", i)}, func(r driver.WriteResult) { results <- r.Err })
 			}
 			var failed error
 			for range n {
@@ -240,7 +240,7 @@ func TestConcurrency(t *testing.T) {
 			suite.NoError(t, "open", err)
 			results := make(chan error, n)
 			for i := range n {
-				sink.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("k", i)}, func(r sluice.WriteResult) { results <- r.Err })
+				sink.Submit(t.Context(), &sender.Message{Key: fmt.Sprint("k", i)}, func(r driver.WriteResult) { results <- r.Err })
 			}
 			if got := countTo(h.inFlight, want+1); got != want {
 				t.Errorf("%s%s: %d batches are in flight, want %d", target.text, keys, got, want)

@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 func (h *hub) kind() string         { return "eventhub" }
@@ -40,8 +40,8 @@ func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
 }
 
 // SentStamps returns a reader of the stamps that the pipeline sends.
-func (p *Pipeline) SentStamps() *sluice.StampReader {
-	return sluice.NewStampReader(p.appendStampSources(nil, p.Group.Topic))
+func (p *Pipeline) SentStamps() *stamp.Reader {
+	return stamp.NewReader(p.appendStampSources(nil, p.Group.Topic))
 }
 
 // ErrSubscription means that a topic of Service Bus shows its messages only through a subscription.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 const busFile = `
@@ -79,7 +80,7 @@ func TestIntoServiceBus(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range messages {
-			stamp, stamped, err := sluice.StampFrom(m.ApplicationProperties)
+			stamp, stamped, err := stamp.From(m.ApplicationProperties)
 			if err != nil || !stamped || m.MessageID != stamp.ID.String() || *m.PartitionKey != "key" {
 				t.Fatalf("message %+v: %v", m, err)
 			}

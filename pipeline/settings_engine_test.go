@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -30,7 +31,7 @@ func TestPartitions(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := inMemory(t, strings.Replace(plainFile, "partitions: all", "partitions: "+value, 1), 4)
 			s.run(ignore, func() { time.Sleep(time.Minute) })
-			if at := s.when(ofKind(sluice.KindAcquired)); len(at) != want {
+			if at := s.when(ofKind(driver.KindAcquired)); len(at) != want {
 				t.Errorf("partitions: %s: %d are acquired, want %d", value, len(at), want)
 			}
 		})
@@ -101,7 +102,7 @@ func TestLease(t *testing.T) {
 				}
 				left = list[0].Remaining
 			})
-			renewed := len(s.when(ofKind(sluice.KindRenewed)))
+			renewed := len(s.when(ofKind(driver.KindRenewed)))
 			if renewed < want.renewed-1 || renewed > want.renewed+1 || left < want.lasts[0] || left > want.lasts[1] {
 				t.Errorf("%q: renewed %d times, and it lasts %v more; want %d and between %v", keys, renewed, left, want.renewed, want.lasts)
 			}
@@ -128,7 +129,7 @@ func TestRetry(t *testing.T) {
 			if len(at) != want.attempts || at[2].Sub(at[1]) < want.wait[0] || at[2].Sub(at[1]) > want.wait[1] {
 				t.Errorf("%q: attempts at %v, want %d, with waits between %v", keys, at, want.attempts, want.wait)
 			}
-			if at := s.when(ofKind(sluice.KindParked)); len(at) != 1 {
+			if at := s.when(ofKind(driver.KindParked)); len(at) != 1 {
 				t.Errorf("%q: dead letters after %v", keys, at)
 			}
 		})
@@ -142,7 +143,7 @@ func TestDeadLetterBodies(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := inMemory(t, plainFile+keys, 1)
 			s.append(1, 100)
-			s.run(func(context.Context, *sluicetest.Tx, sluice.Batch) error { return sluice.Reject(errors.New("refused")) },
+			s.run(func(context.Context, *sluicetest.Tx, sluice.Batch) error { return driver.Reject(errors.New("refused")) },
 				func() { time.Sleep(time.Minute) })
 			letters, err := s.store.List(t.Context(), s.parts.Group, sluice.DeadLetterFilter{})
 			if err != nil || len(letters) != 1 || letters[0].HasBody != stored {
@@ -162,7 +163,7 @@ func TestCheckpointEvery(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 			})
-			if at := s.when(ofKind(sluice.KindCommitted)); len(at) < want-1 || len(at) > want+2 {
+			if at := s.when(ofKind(driver.KindCommitted)); len(at) < want-1 || len(at) > want+2 {
 				t.Errorf("%q: checkpoints after %v, want about %d", keys, at, want)
 			}
 		})
@@ -235,7 +236,7 @@ func TestBacklogAge(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := inMemory(t, plainTopic+keys, 1)
 			s.append(1, 1)
-			old := new(sluice.BacklogError)
+			old := new(driver.BacklogError)
 			released := make(chan struct{})
 			err := s.fill(func(context.Context, *sluice.Event) error {
 				<-released
@@ -244,7 +245,7 @@ func TestBacklogAge(t *testing.T) {
 				time.Sleep(15 * time.Minute)
 				close(released)
 			})
-			at := s.when(func(o sluice.Observation) bool { return errors.As(o.Err, &old) })
+			at := s.when(func(o driver.Observation) bool { return errors.As(o.Err, &old) })
 			if len(at) == 0 || at[0] < want.after[0] || at[0] > want.after[1] || errors.As(err, &old) != want.ends {
 				t.Errorf("%q: reported after %v, want it between %v; the process ended with %v", keys, at, want.after, err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
@@ -179,10 +180,10 @@ func TestCosmosSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer sink.Close(context.WithoutCancel(t.Context()))
-			results := make(chan sluice.WriteResult, n)
+			results := make(chan driver.WriteResult, n)
 			began := time.Now()
 			for i := range n {
-				sink.Submit(t.Context(), cosmos.Document{ID: fmt.Sprint(i), PartitionKey: []any{"k"}, Body: fmt.Appendf(nil, `{"key":"k","n":%d}`, i)}, func(r sluice.WriteResult) { results <- r })
+				sink.Submit(t.Context(), cosmos.Document{ID: fmt.Sprint(i), PartitionKey: []any{"k"}, Body: fmt.Appendf(nil, `{"key":"k","n":%d}`, i)}, func(r driver.WriteResult) { results <- r })
 			}
 			failed := 0
 			for range n {
@@ -236,7 +237,7 @@ func TestCachedVersions(t *testing.T) {
 						t.Fatal(err)
 					}
 					doc.Source = sourceOf("docs", "1", 1, e)
-					sink.Submit(t.Context(), doc, func(r sluice.WriteResult) { results <- r.Err })
+					sink.Submit(t.Context(), doc, func(r driver.WriteResult) { results <- r.Err })
 				}
 				for range n {
 					if err := <-results; err != nil {

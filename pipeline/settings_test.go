@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -42,7 +43,7 @@ type settings struct {
 }
 
 type observed struct {
-	sluice.Observation
+	driver.Observation
 	after time.Duration // since the start
 }
 
@@ -80,7 +81,7 @@ func (s *settings) run(h sluice.Handler[*sluicetest.Tx], while func()) {
 // observer keeps what is observed, with the time since now.
 func (s *settings) observer() observerFunc {
 	began := time.Now()
-	return func(o sluice.Observation) {
+	return func(o driver.Observation) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.seen = append(s.seen, observed{o, time.Since(began)})
@@ -124,7 +125,7 @@ func (s *settings) consume(c *sluice.Consumer, while func()) error {
 }
 
 // when returns when observations for which is returns true were made, by time since the start.
-func (s *settings) when(is func(sluice.Observation) bool) (list []time.Duration) {
+func (s *settings) when(is func(driver.Observation) bool) (list []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
@@ -135,8 +136,8 @@ func (s *settings) when(is func(sluice.Observation) bool) (list []time.Duration)
 	return list
 }
 
-func ofKind(kind sluice.ObservationKind) func(sluice.Observation) bool {
-	return func(o sluice.Observation) bool { return o.Kind == kind }
+func ofKind(kind driver.ObservationKind) func(driver.Observation) bool {
+	return func(o driver.Observation) bool { return o.Kind == kind }
 }
 
 func ignore(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }
@@ -153,7 +154,7 @@ func TestAssign(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := inMemory(t, plainFile+keys, 32)
 			s.run(ignore, func() { time.Sleep(time.Minute) })
-			at := s.when(ofKind(sluice.KindAcquired))
+			at := s.when(ofKind(driver.KindAcquired))
 			if len(at) != 32 || at[31] < want[0] || at[31] > want[1] {
 				t.Errorf("%q: %d partitions after %v, want all between %v", keys, len(at), at, want)
 			}
@@ -194,7 +195,7 @@ func TestStallAfter(t *testing.T) {
 				time.Sleep(9 * time.Second)
 				return nil
 			}, func() { time.Sleep(time.Minute) })
-			at := s.when(ofKind(sluice.KindStalled))
+			at := s.when(ofKind(driver.KindStalled))
 			if len(at) != want || want > 0 && (at[0] < 5*time.Second || at[0] > 8*time.Second) {
 				t.Errorf("%q: reported as stalled after %v", keys, at)
 			}
@@ -219,8 +220,8 @@ func TestSilentAfter(t *testing.T) {
 				appended = time.Since(began)
 				time.Sleep(time.Minute)
 			})
-			silent := new(sluice.SilentReaderError)
-			at := s.when(func(o sluice.Observation) bool { return errors.As(o.Err, &silent) })
+			silent := new(driver.SilentReaderError)
+			at := s.when(func(o driver.Observation) bool { return errors.As(o.Err, &silent) })
 			if len(at) != 1 || at[0]-appended < want[0] || at[0]-appended > want[1] {
 				t.Errorf("%q: reported after %v, want one report between %v after %v", keys, at, want, appended)
 			}
@@ -240,7 +241,7 @@ func TestRedriveEvery(t *testing.T) {
 			var asked time.Duration
 			s.run(func(context.Context, *sluicetest.Tx, sluice.Batch) error {
 				if !repaired {
-					return sluice.Reject(errors.New("not yet"))
+					return driver.Reject(errors.New("not yet"))
 				}
 				return nil
 			}, func() {
@@ -253,7 +254,7 @@ func TestRedriveEvery(t *testing.T) {
 				asked = time.Since(began)
 				time.Sleep(20 * time.Minute)
 			})
-			at := s.when(ofKind(sluice.KindRedriven))
+			at := s.when(ofKind(driver.KindRedriven))
 			if len(at) != 1 || at[0]-asked < want[0] || at[0]-asked > want[1] {
 				t.Errorf("%q: redriven after %v, want it between %v after %v", keys, at, want, asked)
 			}
@@ -270,7 +271,7 @@ func TestRetryThrottled(t *testing.T) {
 			s.pour(func(context.Context, *sluice.Event) error {
 				at = append(at, time.Now())
 				if len(at) == 1 {
-					return sluice.RetryAfter(errors.New("throttled"), 0)
+					return driver.RetryAfter(errors.New("throttled"), 0)
 				}
 				return nil
 			}, func() { time.Sleep(time.Minute) })
@@ -327,7 +328,7 @@ func TestHoldKeys(t *testing.T) {
 			}
 			s.pour(func(_ context.Context, e *sluice.Event) error {
 				if e.Sequence == 0 {
-					return sluice.Reject(errors.New("refused"))
+					return driver.Reject(errors.New("refused"))
 				}
 				return nil
 			}, func() { time.Sleep(time.Minute) })

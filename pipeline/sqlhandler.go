@@ -36,7 +36,7 @@ func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		if t.table != "" {
 			err := tx.Insert(ctx, t.table, names, rows)
 			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
-				return &sluice.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+				return &driver.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
 			}
 			return err
 		}
@@ -47,7 +47,7 @@ func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		defer stmt.Close()
 		for i, row := range rows {
 			if _, err := stmt.ExecContext(ctx, row...); err != nil {
-				return &sluice.EventError{Index: i, Err: err}
+				return &driver.EventError{Index: i, Err: err}
 			}
 		}
 		return nil

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // leastStampKey is the least length of a stamp key in bytes.
@@ -33,7 +33,7 @@ func readStampKey(n strictyaml.Node, key *[]byte) {
 // send to its hub, with the keys that these sign with, and of the one that source.from names.
 func (f *File) believeStamps() {
 	for _, p := range f.Stages {
-		var from []sluice.StampSource
+		var from []stamp.Source
 		for _, s := range f.sendersTo(p) {
 			if p.stampKey != nil && s.stampKey == nil {
 				p.keyNodes.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
@@ -44,13 +44,13 @@ func (f *File) believeStamps() {
 			from = p.appendStampSources(from, p.from)
 		}
 		for _, s := range f.sendersTo(p) {
-			if s.stampKey != nil && slices.ContainsFunc(from, func(o sluice.StampSource) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
+			if s.stampKey != nil && slices.ContainsFunc(from, func(o stamp.Source) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
 				s.keyNodes.stampKey.Fail("stage %s would believe unsigned stamps of %s %s too: give a stamp_key to each stage that reads that %[2]s and sends to stage %[1]s, and to stage %[1]s if it has source.from", p.Name, s.System.Noun(), s.Group.Topic)
 			}
 		}
 		p.config.StampsFrom = from
 		if p.rollup != nil {
-			p.rollup.stamps = sluice.NewStampReader(from)
+			p.rollup.stamps = stamp.NewReader(from)
 		}
 	}
 }
@@ -71,20 +71,20 @@ func (f *File) sendersTo(p *Pipeline) (list []*Pipeline) {
 }
 
 // appendStampSources appends the stage that reads a topic, with each of the pipeline's keys.
-func (p *Pipeline) appendStampSources(from []sluice.StampSource, topic string) []sluice.StampSource {
+func (p *Pipeline) appendStampSources(from []stamp.Source, topic string) []stamp.Source {
 	keys := [][]byte{p.stampKey}
 	if p.oldStampKey != nil {
 		keys = append(keys, p.oldStampKey)
 	}
 	for _, key := range keys {
-		if !slices.ContainsFunc(from, func(s sluice.StampSource) bool {
+		if !slices.ContainsFunc(from, func(s stamp.Source) bool {
 			return strings.EqualFold(s.Topic, topic) && bytes.Equal(s.Key, key)
 		}) {
-			from = append(from, sluice.StampSource{Topic: topic, Key: key})
+			from = append(from, stamp.Source{Topic: topic, Key: key})
 		}
 	}
 	return from
 }
 
 // StampsFrom returns the stages whose stamps the pipeline believes, as in [sluice.Config].
-func (p *Pipeline) StampsFrom() []sluice.StampSource { return p.config.StampsFrom }
+func (p *Pipeline) StampsFrom() []stamp.Source { return p.config.StampsFrom }

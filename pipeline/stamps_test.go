@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // A stage believes the stamps of the stages that send to its hub, and of the one that
@@ -16,20 +16,20 @@ func TestStampsFrom(t *testing.T) {
 	toTable := []string{"    source: {eventhub: {hub: figures}}\n    target:\n      insert", "    source: {eventhub: {hub: clean, consumer_group: x}}\n    target:\n      insert"}
 	for name, c := range map[string]struct {
 		edits []string
-		want  [][]sluice.StampSource
+		want  [][]stamp.Source
 	}{
-		"as it is":                        {nil, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
-		"a hub of two stages":             {toTable, [][]sluice.StampSource{nil, {{Topic: "flights"}}, {{Topic: "flights"}}}},
-		"with a key":                      {[]string{"batch: 500", "stamp_key: ${STAMP_KEY}"}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
-		"with a key of the sending stage": {[]string{"  clean:\n", own}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
-		"with an old key":                 {[]string{"  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]sluice.StampSource{nil, {{Topic: "flights", Key: []byte(key)}, {Topic: "flights", Key: []byte(old)}}, nil}},
-		"with an old key of another file": {[]string{"{hub: flights}", "{hub: flights}, from: raw", "  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]sluice.StampSource{
+		"as it is":                        {nil, [][]stamp.Source{nil, {{Topic: "flights"}}, nil}},
+		"a hub of two stages":             {toTable, [][]stamp.Source{nil, {{Topic: "flights"}}, {{Topic: "flights"}}}},
+		"with a key":                      {[]string{"batch: 500", "stamp_key: ${STAMP_KEY}"}, [][]stamp.Source{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
+		"with a key of the sending stage": {[]string{"  clean:\n", own}, [][]stamp.Source{nil, {{Topic: "flights", Key: []byte(key)}}, nil}},
+		"with an old key":                 {[]string{"  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]stamp.Source{nil, {{Topic: "flights", Key: []byte(key)}, {Topic: "flights", Key: []byte(old)}}, nil}},
+		"with an old key of another file": {[]string{"{hub: flights}", "{hub: flights}, from: raw", "  clean:\n", own + "    old_stamp_key: ${OLD_STAMP_KEY}\n"}, [][]stamp.Source{
 			{{Topic: "raw", Key: []byte(key)}, {Topic: "raw", Key: []byte(old)}}, {{Topic: "flights", Key: []byte(key)}, {Topic: "flights", Key: []byte(old)}}, nil}},
-		"named too":              {[]string{"{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, from: Flights}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
-		"in capital letters":     {[]string{"{hub: clean}", "{hub: CLEAN}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
-		"of another file":        {[]string{"{hub: flights}", "{hub: flights}, from: raw"}, [][]sluice.StampSource{{{Topic: "raw"}}, {{Topic: "flights"}}, nil}},
-		"checkpoints elsewhere":  {[]string{"{hub: clean}", "{hub: clean, checkpoint_namespace: x}"}, [][]sluice.StampSource{nil, {{Topic: "flights"}}, nil}},
-		"of another's namespace": {[]string{"{hub: clean}", "{hub: clean, namespace: fabrikam.servicebus.windows.net, credential: default}"}, [][]sluice.StampSource{nil, nil, nil}},
+		"named too":              {[]string{"{eventhub: {hub: clean}}", "{eventhub: {hub: clean}, from: Flights}"}, [][]stamp.Source{nil, {{Topic: "flights"}}, nil}},
+		"in capital letters":     {[]string{"{hub: clean}", "{hub: CLEAN}"}, [][]stamp.Source{nil, {{Topic: "flights"}}, nil}},
+		"of another file":        {[]string{"{hub: flights}", "{hub: flights}, from: raw"}, [][]stamp.Source{{{Topic: "raw"}}, {{Topic: "flights"}}, nil}},
+		"checkpoints elsewhere":  {[]string{"{hub: clean}", "{hub: clean, checkpoint_namespace: x}"}, [][]stamp.Source{nil, {{Topic: "flights"}}, nil}},
+		"of another's namespace": {[]string{"{hub: clean}", "{hub: clean, namespace: fabrikam.servicebus.windows.net, credential: default}"}, [][]stamp.Source{nil, nil, nil}},
 	} {
 		f, err := ParseFile("p.yaml", []byte(editStages(t, c.edits...)), environment("STAMP_KEY="+key, "OLD_STAMP_KEY="+old))
 		if err != nil {

@@ -42,7 +42,7 @@ const (
 
 // catalog answers what a target must know of a database before it writes to it.
 type catalog interface {
-	// safe returns a [sluice.UnsafeTableError] for a table whose rows do not come and go with their
+	// safe returns a [driver.UnsafeTableError] for a table whose rows do not come and go with their
 	// transaction.
 	safe(ctx context.Context, table string) error
 	// columns lists a table's columns, none if there is no such table.

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -95,8 +96,8 @@ func runTraced(t *testing.T, withSpans bool) (sent trace.SpanContext, posted rec
 		}
 		committed := make(chan struct{})
 		once := sync.OnceFunc(func() { close(committed) })
-		options.Observer = sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindWritten && o.Events > 0 || o.Kind == sluice.KindCommitted && o.Events > 0 {
+		options.Observer = driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindWritten && o.Events > 0 || o.Kind == driver.KindCommitted && o.Events > 0 {
 				once()
 			}
 		})

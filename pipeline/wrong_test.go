@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -46,8 +47,8 @@ func TestWrongPipeline(t *testing.T) {
 				hub.Append("0", &sluice.Event{Body: fmt.Appendf(nil, `{"kind":"flight","delay":%d}`, i)})
 			}
 			held := make(chan struct{}, 1)
-			c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-				if o.Kind == sluice.KindFailed && strings.Contains(fmt.Sprint(o.Err), "the mapping has mapped none of ") {
+			c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: driver.ObserverFunc(func(o driver.Observation) {
+				if o.Kind == driver.KindFailed && strings.Contains(fmt.Sprint(o.Err), "the mapping has mapped none of ") {
 					select {
 					case held <- struct{}{}:
 					default:

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // lossyHub is a service in front of the next stage's hub. At random it is busy,
@@ -97,7 +98,7 @@ func TestChain(t *testing.T) {
 			insert := sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 				return tx.Insert("effects", string(e.Body))
 			})
-			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), &sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "raw", Key: key}}})
+			c, err := sluice.New(second, &sluicetest.Leases{}, sluice.Transactional(last, insert), &sluice.Config{StampsFrom: []stamp.Source{{Topic: "raw", Key: key}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // BodyStore keeps bodies that are too large for a message, such as blobstore.Bodies.
@@ -47,17 +47,17 @@ func (c *ClaimCheck) replace(ctx context.Context, m *Message) error {
 }
 
 // Messages makes the messages of mapping refer to their bodies, if these are large. It
-// is for the mapping of [sluice.AtLeastOnce], outside of [Stamped]. A body that can't
+// is for the mapping of sluice.AtLeastOnce, outside of [Stamped]. A body that can't
 // be stored is an outage: the partition waits.
-func (c *ClaimCheck) Messages(mapping func(context.Context, *sluice.Event) ([]*Message, error)) func(context.Context, *sluice.Event) ([]*Message, error) {
-	return func(ctx context.Context, e *sluice.Event) ([]*Message, error) {
+func (c *ClaimCheck) Messages(mapping func(context.Context, *driver.Event) ([]*Message, error)) func(context.Context, *driver.Event) ([]*Message, error) {
+	return func(ctx context.Context, e *driver.Event) ([]*Message, error) {
 		messages, err := mapping(ctx, e)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range messages {
 			if err := c.replace(ctx, m); err != nil {
-				return nil, sluice.Outage(fmt.Errorf("claim check: %w", err))
+				return nil, driver.Outage(fmt.Errorf("claim check: %w", err))
 			}
 		}
 		return messages, nil

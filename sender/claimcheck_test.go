@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -87,7 +88,7 @@ func TestClaimCheckOfMapping(t *testing.T) {
 	check := &sender.ClaimCheck{Store: s, Over: 4}
 	mapping := check.Messages(func(_ context.Context, e *sluice.Event) ([]*sender.Message, error) {
 		if e.Body == nil {
-			return nil, sluice.Reject(errors.New("empty"))
+			return nil, driver.Reject(errors.New("empty"))
 		}
 		return []*sender.Message{{Body: e.Body}, {Body: []byte("tiny"), Properties: e.Properties}}, nil
 	})

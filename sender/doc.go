@@ -53,7 +53,7 @@
 //
 // # From stage to stage
 //
-// With a [Sink], [sluice.AtLeastOnce] feeds the next hub. It may send a message
+// With a [Sink], sluice.AtLeastOnce feeds the next hub. It may send a message
 // more than once: when an answer is lost, and when a stage ends before its
 // checkpoint covers what it sent. [Stamped] lets the next stage recognise the
 // duplicates.
@@ -62,7 +62,7 @@
 //	defer sink.Close(ctx)
 //	delivery := sluice.AtLeastOnce(store, sender.Stamped(clean), sink, nil)
 //
-// If the next stage is [sluice.Transactional], it drops duplicates by their ids,
+// If the next stage is sluice.Transactional, it drops duplicates by their ids,
 // in the transaction that has the effects, and each event of the first hub has
 // its effect at the end of the chain exactly once. That requires four things:
 //
@@ -74,12 +74,12 @@
 //   - A duplicate goes to the partition of the first message. A message with a key
 //     goes by the key, one without by its id, over the partitions of the next hub.
 //     So the number of partitions must not change while messages may be sent
-//     again. To change it, stop the stage with [sluice.Consumer.Stop], redrive or
+//     again. To change it, stop the stage with sluice.Consumer.Stop, redrive or
 //     discard its dead letters, because they would go to other partitions too, and
 //     then add the partitions.
 //   - A stamp belongs to one message. Code that passes on the properties of a
-//     stamped event by other means removes the stamp ([sluice.DropStamp]).
-//   - The next stage believes the stamps: [sluice.Config].StampsFrom names the topic
+//     stamped event by other means removes the stamp ([stamp.Drop]).
+//   - The next stage believes the stamps: sluice.Config.StampsFrom names the topic
 //     that this stage reads. With [SinkConfig].StampKey and the same key there, nobody
 //     else can make a stamp that counts. A queue of Service Bus that detects
 //     duplicates drops them too, by the message's id, within its time window.

@@ -9,9 +9,8 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -99,7 +98,7 @@ func ExampleSink() {
 		if i == 50 {
 			m.Body = make([]byte, 2<<20)
 		}
-		sink.Submit(ctx, m, func(r sluice.WriteResult) {
+		sink.Submit(ctx, m, func(r driver.WriteResult) {
 			switch {
 			case r.Err == nil:
 				accepted.Add(1)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Message is a message to send. It must not be changed until SendAll returns, or
@@ -41,7 +41,7 @@ type Message struct {
 	ScheduledFor time.Time
 	Properties   map[string]any // application properties, of AMQP's simple types
 	// Headers are headers in order, whose names may repeat. Only Kafka has them.
-	Headers []sluice.Header
+	Headers []driver.Header
 	// Body is the payload. In Kafka nil is a null value, which a compacted topic
 	// takes for the deletion of the key; elsewhere it is an empty payload.
 	Body []byte

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -217,7 +218,7 @@ func TestSinkEndedWhileTooLarge(t *testing.T) {
 				of = ctx
 			}
 			done.Add(1)
-			s.Submit(of, &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}, func(r sluice.WriteResult) {
+			s.Submit(of, &sender.Message{Key: "k", MessageID: strconv.Itoa(i)}, func(r driver.WriteResult) {
 				results[i] = r.Err
 				done.Done()
 			})

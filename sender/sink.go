@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // ErrClosed is wrapped by the outage that completes the messages of a [Sink]
@@ -25,7 +26,7 @@ type SinkConfig struct {
 	InFlight int
 	// StampKey is the secret with which the stamps of messages are signed (see [Stamped]),
 	// of at least 16 bytes. The next stage believes only signed stamps if it has the same
-	// key in [sluice.Config].StampsFrom. Default: stamps are not signed.
+	// key in sluice.Config.StampsFrom. Default: stamps are not signed.
 	StampKey []byte
 	// Timeout is how long sending a batch may take. If the service refuses the
 	// batch, it applies to each smaller batch that is sent instead. Default: 60 s.
@@ -53,9 +54,9 @@ func (cfg *SinkConfig) withDefaults() SinkConfig {
 	return c
 }
 
-// Sink sends the messages that [sluice.AtLeastOnce] makes of events. Each message
+// Sink sends the messages that sluice.AtLeastOnce makes of events. Each message
 // has its own result. The Sink doesn't retry: the engine does, and so decides on
-// the order, which with [sluice.OrderKey] is that of each key.
+// the order, which with sluice.OrderKey is that of each key.
 //
 // A message with a key or session goes to the partition of that. A message
 // without one goes by the id of its stamp (see [Stamped]), so to the same
@@ -88,7 +89,7 @@ type Sink struct {
 	partitions []*sinkPartition
 }
 
-var _ sluice.Sink[*Message] = (*Sink)(nil)
+var _ driver.Sink[*Message] = (*Sink)(nil)
 
 // NewSink makes a sink. It doesn't connect: if the service can't be reached or
 // refuses the credentials, the results of the submitted messages are outages.
@@ -104,7 +105,7 @@ func NewSink(transport Transport, cfg *SinkConfig) *Sink {
 type pending struct {
 	ctx     context.Context
 	message *Message
-	done    func(sluice.WriteResult)
+	done    func(driver.WriteResult)
 	since   time.Time
 }
 
@@ -116,22 +117,22 @@ type pending struct {
 // refused and that waits to be sent again. Once the message is in flight, done
 // gets what the service answers, or an error after [SinkConfig.Timeout], even if
 // ctx ends: a message whose result is ctx's error is never sent later.
-func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteResult)) {
+func (s *Sink) Submit(ctx context.Context, m *Message, done func(driver.WriteResult)) {
 	p := &pending{ctx: ctx, message: m, done: done, since: time.Now()}
 	foreign := hasForeignStamp(ctx, m)
 	if len(s.cfg.StampKey) > 0 && !foreign {
-		sluice.SignStamp(m.Properties, s.cfg.StampKey)
+		stamp.Sign(m.Properties, s.cfg.StampKey)
 	}
 	s.mu.Lock()
 	s.unfinished++
 	switch {
 	case s.closed:
 		s.mu.Unlock()
-		s.complete(sluice.Outage(ErrClosed), p)
+		s.complete(driver.Outage(ErrClosed), p)
 		return
 	case foreign:
 		s.mu.Unlock()
-		s.complete(sluice.Reject(errForeignStamp), p)
+		s.complete(driver.Reject(errForeignStamp), p)
 		return
 	case s.partitions == nil:
 		s.waiting = append(s.waiting, p)
@@ -145,7 +146,7 @@ func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteRes
 	s.mu.Unlock()
 }
 
-var errForeignStamp = errors.New("message carries the stamp of an earlier stage's event: wrap the mapping in sender.Stamped, or remove the stamp with sluice.DropStamp")
+var errForeignStamp = errors.New("message carries the stamp of an earlier stage's event: wrap the mapping in sender.Stamped, or remove the stamp with stamp.Drop")
 
 // hasForeignStamp reports whether a message has a stamp that isn't of the stage
 // that submits it, as it has if its properties are those of a stamped event. The
@@ -159,8 +160,8 @@ func hasForeignStamp(ctx context.Context, m *Message) bool {
 		}
 		maps.Copy(properties, m.Properties)
 	}
-	stamp, there, err := sluice.StampFrom(properties)
-	return there && err == nil && sluice.ForeignStamp(ctx, stamp)
+	s, there, err := stamp.From(properties)
+	return there && err == nil && stamp.Foreign(ctx, s)
 }
 
 // partitionOf is where a message goes. Event Hubs gives an event without a key
@@ -171,7 +172,7 @@ func (s *Sink) partitionOf(m *Message) *sinkPartition {
 	if m.grouped() {
 		return s.partitions[s.packer.partitionOf(m.group(), n)]
 	}
-	if stamp, ok, err := sluice.StampFrom(m.Properties); ok && err == nil {
+	if stamp, ok, err := stamp.From(m.Properties); ok && err == nil {
 		return s.partitions[n+s.packer.partitionOf(stamp.ID.String(), n)]
 	}
 	s.next = (s.next + 1) % n
@@ -201,14 +202,14 @@ func (s *Sink) lookUpPartitions() {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.complete(sluice.Outage(fmt.Errorf("look up partitions: %w", err)), waiting...)
+		s.complete(driver.Outage(fmt.Errorf("look up partitions: %w", err)), waiting...)
 	}
 }
 
 // complete reports the result of messages that are in no queue any more.
 func (s *Sink) complete(err error, messages ...*pending) {
 	for _, p := range messages {
-		p.done(sluice.WriteResult{Err: err})
+		p.done(driver.WriteResult{Err: err})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/storetest"
@@ -158,7 +159,7 @@ func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 	errs := make([]error, len(messages))
 	all.Add(len(messages))
 	for i, m := range messages {
-		s.Submit(context.Background(), m, func(r sluice.WriteResult) {
+		s.Submit(context.Background(), m, func(r driver.WriteResult) {
 			errs[i] = r.Err
 			all.Done()
 		})
@@ -170,7 +171,7 @@ func submitAll(s *sender.Sink, messages []*sender.Message) []error {
 // TestSinkOutcomes checks which result each outcome becomes.
 func TestSinkOutcomes(t *testing.T) {
 	retry := func(err error) bool {
-		_, ok := errors.AsType[*sluice.RetryError](err)
+		_, ok := errors.AsType[*driver.RetryError](err)
 		return ok
 	}
 	outage := func(err error) bool { return errors.Is(err, sluice.ErrOutage) }
@@ -323,7 +324,7 @@ func TestSinkClose(t *testing.T) {
 				s := sender.NewSink(e, &sender.SinkConfig{FlushAfter: time.Hour})
 				var sent, closed, other atomic.Int64
 				for range 5 {
-					s.Submit(t.Context(), &sender.Message{Key: "k"}, func(r sluice.WriteResult) {
+					s.Submit(t.Context(), &sender.Message{Key: "k"}, func(r driver.WriteResult) {
 						switch {
 						case r.Err == nil:
 							sent.Add(1)

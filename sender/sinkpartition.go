@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // sinkPartition sends a Sink's messages for one partition, one batch after the
@@ -46,7 +46,7 @@ func (p *sinkPartition) work() {
 			p.sendNext()
 			<-s.tokens
 		case <-s.sending.Done():
-			s.complete(sluice.Outage(ErrClosed), p.takeQueue()...)
+			s.complete(driver.Outage(ErrClosed), p.takeQueue()...)
 		}
 	}
 }
@@ -92,13 +92,13 @@ func (p *sinkPartition) takeQueue() []*pending {
 func (p *sinkPartition) sendNext() {
 	s := p.sink
 	if s.sending.Err() != nil {
-		s.complete(sluice.Outage(ErrClosed), p.takeQueue()...)
+		s.complete(driver.Outage(ErrClosed), p.takeQueue()...)
 		return
 	}
 	b, err := p.open()
 	queue := p.takeQueue()
 	if err != nil {
-		s.complete(sluice.Outage(err), queue...)
+		s.complete(driver.Outage(err), queue...)
 		return
 	}
 	packed, left := p.pack(b, queue)
@@ -119,7 +119,7 @@ func (p *sinkPartition) resend(messages []*pending, most int) {
 	for len(messages) > 0 {
 		b, err := p.open()
 		if err != nil {
-			p.sink.complete(sluice.Outage(err), messages...)
+			p.sink.complete(driver.Outage(err), messages...)
 			return
 		}
 		n := min(most, len(messages))
@@ -158,7 +158,7 @@ func (p *sinkPartition) pack(b *packedBatch, messages []*pending) (packed, left 
 			if errors.Is(err, ErrTooLarge) && b.Len() > 0 {
 				return packed, messages[i:]
 			}
-			err = sluice.Reject(fmt.Errorf("message of %d bytes: %w", sizeIn(b.Batch, m.message), err))
+			err = driver.Reject(fmt.Errorf("message of %d bytes: %w", sizeIn(b.Batch, m.message), err))
 		}
 		p.sink.complete(err, m)
 	}
@@ -188,19 +188,19 @@ func (p *sinkPartition) send(b *packedBatch, packed []*pending) (most int) {
 	case OutcomeAccepted:
 		s.complete(nil, packed...)
 	case OutcomeBusy:
-		s.complete(sluice.RetryAfter(err, 0), packed...)
+		s.complete(driver.RetryAfter(err, 0), packed...)
 	case OutcomeTooLarge:
 		if len(packed) > 1 {
 			return b.fewer()
 		}
-		s.complete(sluice.Reject(fmt.Errorf("message of %d bytes: %w: %w", sizeIn(b.Batch, packed[0].message), ErrTooLarge, err)), packed...)
+		s.complete(driver.Reject(fmt.Errorf("message of %d bytes: %w: %w", sizeIn(b.Batch, packed[0].message), ErrTooLarge, err)), packed...)
 	case OutcomeRejected:
 		if len(packed) > 1 {
 			return 1
 		}
-		s.complete(sluice.Reject(err), packed...)
+		s.complete(driver.Reject(err), packed...)
 	default:
-		s.complete(sluice.Outage(err), packed...)
+		s.complete(driver.Outage(err), packed...)
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // TestStamped runs a stage twice over the same events, into a hub that fails now
@@ -59,7 +60,7 @@ func TestStamped(t *testing.T) {
 		times, partitions := map[home]int{}, map[string]bool{}
 		for partition, messages := range h.stored {
 			for _, m := range messages {
-				stamp, ok, err := sluice.StampFrom(m.Properties)
+				stamp, ok, err := stamp.From(m.Properties)
 				if err != nil || !ok || stamp.Epoch < 1 || stamp.Low < -1 || stamp.Low >= events/2 {
 					t.Fatalf("stamp of %s: %+v, %v, %v", m.Body, stamp, ok, err)
 				}
@@ -116,7 +117,7 @@ func TestForeignStamps(t *testing.T) {
 				source := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "clean", Name: "g"}, 1)
 				for i := range 10 {
 					properties := map[string]any{}
-					sluice.Stamp{ID: sluice.CausationID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
+					stamp.Stamp{ID: stamp.CausationID{Source: "raw@1", Partition: "0", Sequence: int64(i)}, Epoch: 1, Low: -1}.SetTo(properties)
 					source.Append("0", &sluice.Event{Properties: properties})
 				}
 				h := &sizeUnawareHub{limit: 1 << 20}

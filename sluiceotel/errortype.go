@@ -7,7 +7,6 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -26,9 +25,9 @@ func errorType(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrTimeLimit), errors.As(err, &timed) && timed.Timeout():
 		return "timeout"
-	case errors.Is(err, sluice.ErrRefused):
+	case errors.Is(err, driver.ErrRefused):
 		return "refused"
-	case errors.Is(err, sluice.ErrRejected):
+	case errors.Is(err, driver.ErrRejected):
 		return "rejected"
 	case errors.As(err, &operation), errors.As(err, &dns), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

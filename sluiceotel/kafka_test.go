@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluiceotel"
 )
 
@@ -105,7 +106,7 @@ func TestKafkaAttributes(t *testing.T) {
 	}
 
 	o, reader := observer(t, &sluiceotel.Config{System: sluiceotel.Kafka})
-	o.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "1", Events: 1})
+	o.Observe(driver.Observation{Kind: driver.KindFetched, Partition: "1", Events: 1})
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)

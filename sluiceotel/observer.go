@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
@@ -38,7 +37,7 @@ const (
 // Config holds what has a default. The zero value is ready to use.
 type Config struct {
 	// Group is what is consumed; its names become attributes, its namespace server.address.
-	Group sluice.Group
+	Group driver.Group
 	// System is messaging.system. Default: eventhubs.
 	System string
 	// Attributes are added to all metrics.
@@ -49,7 +48,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Observer is a [sluice.Observer] that exports metrics. It serves one consumer and
+// Observer is a [driver.Observer] that exports metrics. It serves one consumer and
 // is safe for concurrent use. It costs a few counters for each batch.
 type Observer struct {
 	now         func() time.Time
@@ -171,18 +170,18 @@ func (s *instruments) gauges() []metric.Observable {
 	return []metric.Observable{s.lag, s.checkpoint, s.held, s.epoch, s.inFlight, s.stopped, s.stalled, s.stored, s.warnings, s.age}
 }
 
-// Observe implements [sluice.Observer].
-func (o *Observer) Observe(what sluice.Observation) {
+// Observe implements [driver.Observer].
+func (o *Observer) Observe(what driver.Observation) {
 	o.state.Observe(what)
 	p := o.partition(what.Partition)
 	ctx, m := context.Background(), &o.instruments
 	switch what.Kind {
-	case sluice.KindAcquired:
+	case driver.KindAcquired:
 		m.begin(ctx, p)
-	case sluice.KindFetched:
+	case driver.KindFetched:
 		m.fetched.Add(ctx, int64(what.Events), p.receive)
 		m.bytes.Add(ctx, int64(what.Bytes), p.plain)
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		m.committed.Add(ctx, int64(what.Events), p.plain)
 		m.commits.Add(ctx, 1, p.outcome["committed"])
 		m.process.Record(ctx, what.Duration.Seconds(), p.process)
@@ -190,35 +189,35 @@ func (o *Observer) Observe(what sluice.Observation) {
 			m.repeats.Add(ctx, int64(what.Duplicates), p.plain)
 		}
 		m.countFiltered(ctx, &what, p)
-	case sluice.KindPassed:
+	case driver.KindPassed:
 		m.countPassed(ctx, &what.Passed, p)
-	case sluice.KindFenced:
+	case driver.KindFenced:
 		m.commits.Add(ctx, 1, p.outcome["fenced"])
-	case sluice.KindUnknown:
+	case driver.KindUnknown:
 		m.commits.Add(ctx, 1, p.outcome["unknown"])
-	case sluice.KindWritten:
+	case driver.KindWritten:
 		m.written.Add(ctx, int64(what.Events), p.plain)
 		m.cost.Add(ctx, what.Cost, p.plain)
 		m.waited.Add(ctx, what.Waited.Seconds(), p.plain)
 		m.countFiltered(ctx, &what, p)
-	case sluice.KindRenewed:
+	case driver.KindRenewed:
 		m.renewals.Record(ctx, what.Duration.Seconds(), p.plain)
-	case sluice.KindLost:
+	case driver.KindLost:
 		m.lost.Add(ctx, 1, p.plain)
-	case sluice.KindRetried:
+	case driver.KindRetried:
 		m.retries.Add(ctx, 1, p.failure[errorType(what.Err)])
-	case sluice.KindParked:
+	case driver.KindParked:
 		m.deadLetters.Add(ctx, 1, p.outcome["parked"])
-	case sluice.KindRedriven:
+	case driver.KindRedriven:
 		m.deadLetters.Add(ctx, 1, p.outcome["redriven"])
-	case sluice.KindRedriveFailed:
+	case driver.KindRedriveFailed:
 		m.deadLetters.Add(ctx, 1, p.outcome["redrive_failed"])
-	case sluice.KindCopied:
+	case driver.KindCopied:
 		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copied"])
-	case sluice.KindCopyFailed:
+	case driver.KindCopyFailed:
 		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copy_failed"])
 		m.failures.Add(ctx, 1, p.failure[errorType(what.Err)])
-	case sluice.KindFailed, sluice.KindHookFailed:
+	case driver.KindFailed, driver.KindHookFailed:
 		m.failures.Add(ctx, 1, p.failure[errorType(what.Err)])
 	}
 }
@@ -238,7 +237,7 @@ func (s *instruments) begin(ctx context.Context, p *partition) {
 }
 
 // countFiltered counts events that a filter left out.
-func (s *instruments) countFiltered(ctx context.Context, what *sluice.Observation, p *partition) {
+func (s *instruments) countFiltered(ctx context.Context, what *driver.Observation, p *partition) {
 	if what.Filtered > 0 {
 		s.filtered.Add(ctx, int64(what.Filtered), p.plain)
 	}

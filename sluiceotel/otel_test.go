@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluiceotel"
 )
 
@@ -81,23 +82,23 @@ func figures(t testing.TB, reader metric.Reader) map[string]float64 {
 }
 
 // life is what is observed of two partitions.
-var life = []sluice.Observation{
-	{Kind: sluice.KindAcquired, Partition: "0", Epoch: 3},
-	{Kind: sluice.KindAcquired, Partition: "1", Epoch: 8},
-	{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
-	{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 40, Enqueued: now.Add(-60 * time.Second)},
-	{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 29}, Events: 10, Bytes: 1000, Lag: 40, Enqueued: now.Add(-20 * time.Second)},
-	{Kind: sluice.KindRetried, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 1, Err: errors.New("x")},
-	{Kind: sluice.KindParked, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 3, Err: errors.New("x")},
-	{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Duration: 30 * time.Millisecond, Lag: 30},
-	{Kind: sluice.KindFenced, Partition: "0"},
-	{Kind: sluice.KindUnknown, Partition: "0"},
-	{Kind: sluice.KindRenewed, Partition: "0", Duration: time.Millisecond},
-	{Kind: sluice.KindRedriven, Partition: "0", Events: 1},
-	{Kind: sluice.KindWritten, Partition: "1", Events: 7, Cost: 42.5, Waited: 250 * time.Millisecond, InFlight: 5, Lag: 0},
-	{Kind: sluice.KindStopped, Partition: "1", Err: errors.New("x")},
-	{Kind: sluice.KindStalled, Partition: "0", Duration: time.Minute, Err: errors.New("x")},
-	{Kind: sluice.KindFailed, Err: errors.New("x")},
+var life = []driver.Observation{
+	{Kind: driver.KindAcquired, Partition: "0", Epoch: 3},
+	{Kind: driver.KindAcquired, Partition: "1", Epoch: 8},
+	{Kind: driver.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
+	{Kind: driver.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 40, Enqueued: now.Add(-60 * time.Second)},
+	{Kind: driver.KindFetched, Partition: "0", To: sluice.Position{Sequence: 29}, Events: 10, Bytes: 1000, Lag: 40, Enqueued: now.Add(-20 * time.Second)},
+	{Kind: driver.KindRetried, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 1, Err: errors.New("x")},
+	{Kind: driver.KindParked, Partition: "0", To: sluice.Position{Sequence: 12}, Attempt: 3, Err: errors.New("x")},
+	{Kind: driver.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Duration: 30 * time.Millisecond, Lag: 30},
+	{Kind: driver.KindFenced, Partition: "0"},
+	{Kind: driver.KindUnknown, Partition: "0"},
+	{Kind: driver.KindRenewed, Partition: "0", Duration: time.Millisecond},
+	{Kind: driver.KindRedriven, Partition: "0", Events: 1},
+	{Kind: driver.KindWritten, Partition: "1", Events: 7, Cost: 42.5, Waited: 250 * time.Millisecond, InFlight: 5, Lag: 0},
+	{Kind: driver.KindStopped, Partition: "1", Err: errors.New("x")},
+	{Kind: driver.KindStalled, Partition: "0", Duration: time.Minute, Err: errors.New("x")},
+	{Kind: driver.KindFailed, Err: errors.New("x")},
 }
 
 func observer(t testing.TB, cfg *sluiceotel.Config) (*sluiceotel.Observer, metric.Reader) {
@@ -152,7 +153,7 @@ func TestMetrics(t *testing.T) {
 		"sluice.inflight.messages{1}": 5, "sluice.lag.messages{1}": 0, "sluice.lag.time{1}": 0, "sluice.stopped{1}": 1, "sluice.stalled{1}": 0,
 		"sluice.failures{_OTHER}": 1,
 	})
-	o.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0", Err: errors.New("x")})
+	o.Observe(driver.Observation{Kind: driver.KindLost, Partition: "0", Err: errors.New("x")})
 	after := figures(t, reader)
 	for _, name := range []string{"sluice.lag.messages{0}", "sluice.checkpoint{0}", "sluice.lease.epoch{0}"} {
 		if v, told := after[name]; told {
@@ -185,10 +186,10 @@ func TestFetchedWaits(t *testing.T) {
 // says nothing new of how much waits.
 func TestWrittenIsDone(t *testing.T) {
 	o, reader := observer(t, &sluiceotel.Config{})
-	for _, x := range []sluice.Observation{
-		{Kind: sluice.KindAcquired}, {Kind: sluice.KindFetched, To: sluice.Position{Sequence: 99}, Events: 100, Lag: 500, Enqueued: now.Add(-time.Minute)},
-		{Kind: sluice.KindWritten, To: sluice.Position{Sequence: 90}, Events: 90, InFlight: 10, Lag: 510},
-		{Kind: sluice.KindCommitted, To: sluice.Position{Sequence: 40}, Events: 41, Lag: 560},
+	for _, x := range []driver.Observation{
+		{Kind: driver.KindAcquired}, {Kind: driver.KindFetched, To: sluice.Position{Sequence: 99}, Events: 100, Lag: 500, Enqueued: now.Add(-time.Minute)},
+		{Kind: driver.KindWritten, To: sluice.Position{Sequence: 90}, Events: 90, InFlight: 10, Lag: 510},
+		{Kind: driver.KindCommitted, To: sluice.Position{Sequence: 40}, Events: 41, Lag: 560},
 	} {
 		x.Partition = "0"
 		o.Observe(x)
@@ -256,11 +257,11 @@ func TestTraceRecordsContinuesTheSendersTrace(t *testing.T) {
 // BenchmarkObserve is what a batch costs: fetched and committed.
 func BenchmarkObserve(b *testing.B) {
 	o, _ := observer(b, &sluiceotel.Config{})
-	o.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 3})
+	o.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0", Epoch: 3})
 	b.ReportAllocs()
 	for i := int64(0); b.Loop(); i++ {
-		o.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: i}, Events: 1000, Bytes: 1 << 20, Lag: 5, Enqueued: now})
-		o.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: i}, Events: 1000, Duration: time.Millisecond, Lag: 5})
+		o.Observe(driver.Observation{Kind: driver.KindFetched, Partition: "0", To: sluice.Position{Sequence: i}, Events: 1000, Bytes: 1 << 20, Lag: 5, Enqueued: now})
+		o.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: sluice.Position{Sequence: i}, Events: 1000, Duration: time.Millisecond, Lag: 5})
 	}
 }
 

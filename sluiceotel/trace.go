@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // maxLinks is how many of a batch's events a span links to; the SDK's own
@@ -30,7 +31,7 @@ type TraceConfig struct {
 	System string
 	// Group is what is consumed, for the attributes of [TraceRecords]; [Trace] has it from each batch.
 	// Default: the spans do not name it.
-	Group sluice.Group
+	Group driver.Group
 }
 
 // withDefaults returns the configuration and the tracer.
@@ -47,12 +48,12 @@ func (cfg *TraceConfig) withDefaults() (TraceConfig, trace.Tracer) {
 }
 
 // ofGroup returns the attributes of all spans about a partition of a group.
-func ofGroup(system string, group sluice.Group, partition string) []attribute.KeyValue {
+func ofGroup(system string, group driver.Group, partition string) []attribute.KeyValue {
 	list := []attribute.KeyValue{
 		systemKey.String(system), operationKey.String("process"), attribute.String("messaging.operation.type", "process"),
 		attribute.String("messaging.destination.partition.id", partition),
 	}
-	if group != (sluice.Group{}) {
+	if group != (driver.Group{}) {
 		list = append(list, serverKey.String(group.Namespace), attribute.String("messaging.destination.name", group.Topic), attribute.String("messaging.consumer.group.name", group.Name))
 	}
 	return list
@@ -63,7 +64,7 @@ func ofGroup(system string, group sluice.Group, partition string) []attribute.Ke
 func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
 	c, tracer := cfg.withDefaults()
 	return func(next sluice.Handler[Tx]) sluice.Handler[Tx] {
-		return func(ctx context.Context, tx Tx, b sluice.Batch) (err error) {
+		return func(ctx context.Context, tx Tx, b driver.Batch) (err error) {
 			if len(b.Events) == 1 {
 				ctx = ContextOf(ctx, b.Events[0])
 			}
@@ -95,10 +96,10 @@ func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
 
 // TraceRecords makes a span of each event of which [sluice.AtLeastOnce] makes
 // records, in the trace of the event's sender.
-func TraceRecords[R any](cfg *TraceConfig, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
+func TraceRecords[R any](cfg *TraceConfig, records func(context.Context, *driver.Event) ([]R, error)) func(context.Context, *driver.Event) ([]R, error) {
 	c, tracer := cfg.withDefaults()
 	name := strings.TrimSpace("process " + c.Group.Topic)
-	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
+	return func(ctx context.Context, e *driver.Event) ([]R, error) {
 		ctx, span := tracer.Start(ContextOf(ctx, e), name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(ofGroup(c.System, c.Group, e.Partition)...),
 			trace.WithAttributes(attribute.Int64("sluice.sequence.first", e.Sequence)), trace.WithAttributes(ofEvent(c.System, e)...))
 		defer span.End()
@@ -117,7 +118,7 @@ func fail(span trace.Span, err error) {
 }
 
 // ofEvent returns the attributes that the conventions have for one event of a system.
-func ofEvent(system string, e *sluice.Event) []attribute.KeyValue {
+func ofEvent(system string, e *driver.Event) []attribute.KeyValue {
 	if system != Kafka {
 		return nil
 	}
@@ -133,14 +134,14 @@ func ofEvent(system string, e *sluice.Event) []attribute.KeyValue {
 
 // ContextOf is ctx in the trace of the event's sender, or just ctx if the event
 // brings none.
-func ContextOf(ctx context.Context, e *sluice.Event) context.Context {
+func ContextOf(ctx context.Context, e *driver.Event) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, carrier(e.Properties))
 }
 
 // TraceParent returns the trace context that a message should carry which is made of an event: that of
 // the span in ctx, or else that of the event's sender, in the form of the properties traceparent and
 // tracestate (W3C). Both are empty if there is neither.
-func TraceParent(ctx context.Context, e *sluice.Event) (traceparent, tracestate string) {
+func TraceParent(ctx context.Context, e *driver.Event) (traceparent, tracestate string) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		ctx = ContextOf(ctx, e)
 	}
@@ -171,7 +172,7 @@ func (c carrier) Set(string, string) {}
 func (c carrier) Keys() []string { return []string{"traceparent", "tracestate"} }
 
 // links are the events' traces, each once, with the attributes of the first event.
-func links(system string, events []*sluice.Event) []trace.Link {
+func links(system string, events []*driver.Event) []trace.Link {
 	var list []trace.Link
 	seen := map[trace.SpanID]bool{}
 	for _, e := range events {

@@ -23,7 +23,7 @@ func seen(id, owner string, last, lag int64, waiting time.Time) health.Partition
 // TestCountersBeginAtZero: increase() sees only what a series gained after its first value.
 func TestCountersBeginAtZero(t *testing.T) {
 	o, reader := observer(t, &sluiceotel.Config{})
-	o.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"})
+	o.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0"})
 	got := figures(t, reader)
 	for _, name := range []string{"sluice.dead_letters{0,parked}", "sluice.dead_letters{0,copy_failed}", "sluice.commits{0,unknown}", "sluice.lease.lost{0}"} {
 		if v, ok := got[name]; !ok || v != 0 {
@@ -37,16 +37,16 @@ func TestCountersBeginAtZero(t *testing.T) {
 func TestLagOfEveryPartition(t *testing.T) {
 	o, reader := observer(t, &sluiceotel.Config{})
 	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
-	for _, x := range []sluice.Observation{
-		{Kind: sluice.KindAcquired, Partition: "stuck"}, // and not even claimed
-		{Kind: sluice.KindAcquired, Partition: "idle"},
-		{Kind: sluice.KindClaimed, Partition: "idle", To: at(99)},
-		{Kind: sluice.KindAcquired, Partition: "hangs"},
-		{Kind: sluice.KindClaimed, Partition: "hangs", To: at(9)},
-		{Kind: sluice.KindFetched, Partition: "hangs", To: at(19), Events: 10, Lag: 10, Enqueued: now.Add(-time.Hour)},
-		{Kind: sluice.KindAcquired, Partition: "halted"},
-		{Kind: sluice.KindClaimed, Partition: "halted", To: at(500)},
-		{Kind: sluice.KindStopped, Partition: "halted", Err: sluice.ErrRecreated},
+	for _, x := range []driver.Observation{
+		{Kind: driver.KindAcquired, Partition: "stuck"}, // and not even claimed
+		{Kind: driver.KindAcquired, Partition: "idle"},
+		{Kind: driver.KindClaimed, Partition: "idle", To: at(99)},
+		{Kind: driver.KindAcquired, Partition: "hangs"},
+		{Kind: driver.KindClaimed, Partition: "hangs", To: at(9)},
+		{Kind: driver.KindFetched, Partition: "hangs", To: at(19), Events: 10, Lag: 10, Enqueued: now.Add(-time.Hour)},
+		{Kind: driver.KindAcquired, Partition: "halted"},
+		{Kind: driver.KindClaimed, Partition: "halted", To: at(500)},
+		{Kind: driver.KindStopped, Partition: "halted", Err: sluice.ErrRecreated},
 	} {
 		o.Observe(x)
 	}
@@ -74,7 +74,7 @@ func TestLagOfEveryPartition(t *testing.T) {
 	}
 
 	// An observation after the check began is newer than the check.
-	o.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "hangs", To: at(1009), Events: 1000, Lag: 3})
+	o.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "hangs", To: at(1009), Events: 1000, Lag: 3})
 	check.At = now.Add(-time.Second)
 	o.Watch(check)
 	if lag := figures(t, reader)["sluice.lag.messages{hangs}"]; lag != 3 {
@@ -131,12 +131,12 @@ func TestErrorTypes(t *testing.T) {
 		{fmt.Errorf("commit: %w", context.DeadlineExceeded), "timeout"},
 		{fmt.Errorf("claim: %w", driver.ErrTimeLimit), "timeout"},
 		{fmt.Errorf("open: %w", sluice.ErrRefused), "refused"},
-		{sluice.Reject(errors.New("no such column")), "rejected"},
+		{driver.Reject(errors.New("no such column")), "rejected"},
 		{fmt.Errorf("read: %w", io.ErrUnexpectedEOF), "connection"},
 		{&net.OpError{Op: "dial", Err: errors.New("no route to host")}, "connection"},
 	} {
 		o, reader := observer(t, &sluiceotel.Config{})
-		o.Observe(sluice.Observation{Kind: sluice.KindFailed, Err: c.err})
+		o.Observe(driver.Observation{Kind: driver.KindFailed, Err: c.err})
 		compare(t, figures(t, reader), map[string]float64{"sluice.failures{" + c.want + "}": 1})
 	}
 }

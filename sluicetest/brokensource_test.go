@@ -354,7 +354,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			held := err == nil && p.reader != nil && p.reader.epoch == epoch
 			good.mu.Unlock()
 			if held && epoch > 1 {
-				return nil, &sluice.StolenError{Partition: partition, Epoch: epoch}
+				return nil, &driver.StolenError{Partition: partition, Epoch: epoch}
 			}
 			return good.Open(ctx, partition, after, epoch)
 		}
@@ -367,7 +367,7 @@ func TestSourceSuiteCatches(t *testing.T) {
 			seen := highest
 			good.mu.Unlock()
 			if epoch < seen && epoch > 1 {
-				return nil, &sluice.StolenError{Partition: partition, Epoch: seen}
+				return nil, &driver.StolenError{Partition: partition, Epoch: seen}
 			}
 			return good.Open(ctx, partition, after, epoch)
 		}

@@ -63,7 +63,7 @@ func brokenSparseSources() (drivers []suite.Broken[storetest.SourceHarness]) {
 	read("takes a gap for a loss", func(_ context.Context, r *reader, _ int, events []*sluice.Event) ([]*sluice.Event, error) {
 		for i, e := range events[1:] {
 			if e.Sequence != events[i].Sequence+1 {
-				return nil, &sluice.RetentionError{Partition: r.log.id, After: events[i].Sequence, First: e.Sequence}
+				return nil, &driver.RetentionError{Partition: r.log.id, After: events[i].Sequence, First: e.Sequence}
 			}
 		}
 		return events, nil
@@ -140,7 +140,7 @@ func brokenSparseSources() (drivers []suite.Broken[storetest.SourceHarness]) {
 	})
 	open("names too little as lost", func(ctx context.Context, good *Hub, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 		r, err := good.Open(ctx, partition, after, epoch)
-		if lost, is := errors.AsType[*sluice.TruncatedError](err); is {
+		if lost, is := errors.AsType[*driver.TruncatedError](err); is {
 			lost.End++
 		}
 		return r, err

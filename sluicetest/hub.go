@@ -262,7 +262,7 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 	case after.Sequence > p.last.Sequence:
 		return nil, fmt.Errorf("open partition %s at %v, its newest event is %v: %w", p.id, after, p.last, sluice.ErrPastEnd)
 	case after.Sequence < p.first-1 && !h.lenient:
-		return nil, &sluice.RetentionError{Partition: p.id, After: after.Sequence, First: p.first}
+		return nil, &driver.RetentionError{Partition: p.id, After: after.Sequence, First: p.first}
 	}
 	if err := p.evict(epoch); err != nil {
 		return nil, err
@@ -321,9 +321,9 @@ func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
 // evict disconnects the reader for a link of this epoch, or refuses the link.
 func (p *partition) evict(epoch int64) error {
 	if p.reader != nil && p.reader.epoch > epoch {
-		return &sluice.StolenError{Partition: p.id, Epoch: p.reader.epoch}
+		return &driver.StolenError{Partition: p.id, Epoch: p.reader.epoch}
 	}
-	p.detach(&sluice.StolenError{Partition: p.id, Epoch: epoch})
+	p.detach(&driver.StolenError{Partition: p.id, Epoch: epoch})
 	return nil
 }
 
@@ -395,7 +395,7 @@ func (r *reader) take(limit int) ([]*sluice.Event, <-chan struct{}, error) {
 	case r.at < p.first-1 && r.hub.lenient && len(p.events) == 0:
 		return nil, p.grown, nil
 	case r.at < p.first-1:
-		err := &sluice.RetentionError{Partition: p.id, After: r.at, First: p.first}
+		err := &driver.RetentionError{Partition: p.id, After: r.at, First: p.first}
 		p.detach(err)
 		return nil, nil, err
 	case r.at == p.last.Sequence:

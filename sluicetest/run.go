@@ -161,24 +161,24 @@ func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
 	if c.Observer == nil {
 		c.Observer = w
 	} else {
-		c.Observer = sluice.Observers(c.Observer, w)
+		c.Observer = driver.Observers(c.Observer, w)
 	}
 	return &c
 }
 
-// Observe implements [sluice.Observer].
-func (w *watcher) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (w *watcher) Observe(o driver.Observation) {
 	switch o.Kind {
-	case sluice.KindCommitted, sluice.KindParked:
+	case driver.KindCommitted, driver.KindParked:
 		select {
 		case w.news <- struct{}{}:
 		default:
 		}
-	case sluice.KindFailed, sluice.KindRetried:
+	case driver.KindFailed, driver.KindRetried:
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.failed = o.Err
-	case sluice.KindStopped:
+	case driver.KindStopped:
 		select {
 		case w.stopped <- o.Err:
 		default:

@@ -70,8 +70,8 @@ func TestRunAgainAndWithPartitions(t *testing.T) {
 				}
 			}
 			return nil
-		}), events, &sluice.Config{MaxBatch: 7, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindOpened {
+		}), events, &sluice.Config{MaxBatch: 7, Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindOpened {
 				opened.Add(1)
 			}
 		})})

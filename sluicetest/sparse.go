@@ -77,7 +77,7 @@ func (p *partition) truncated(after sluice.Position) error {
 		return nil
 	}
 	if end := slices.Min(p.epochs[epoch+1:]); after.Sequence >= end {
-		return &sluice.TruncatedError{Partition: p.id, Position: after, End: end}
+		return &driver.TruncatedError{Partition: p.id, Position: after, End: end}
 	}
 	return nil
 }

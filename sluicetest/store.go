@@ -237,7 +237,7 @@ func (c *checkpoint) move(to sluice.Position) {
 }
 
 func (c *checkpoint) fenced() error {
-	return &sluice.FencedError{Partition: c.Partition, Epoch: c.Epoch, Owner: c.Owner}
+	return &driver.FencedError{Partition: c.Partition, Epoch: c.Epoch, Owner: c.Owner}
 }
 
 // apply commits: all of it, or nothing. The lock is held.

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // A handler that writes two tables and fails in the second for some events, by
@@ -63,7 +64,7 @@ func TestSentTwice(t *testing.T) {
 	for n := range int64(messages) {
 		for _, n := range []int64{n, max(n-20, 0)} {
 			e := &driver.Event{Properties: map[string]any{}, Body: fmt.Append(nil, n)}
-			sluice.Stamp{ID: sluice.CausationID{Source: "before@1", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
+			stamp.Stamp{ID: stamp.CausationID{Source: "before@1", Sequence: n}, Epoch: 1, Low: max(n/100*100-101, -1)}.SetTo(e.Properties)
 			hub.Append("0", e)
 		}
 	}
@@ -77,8 +78,8 @@ func TestSentTwice(t *testing.T) {
 				cancel()
 			}
 			return put(ctx, tx, string(e.Body))
-		})), &sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "before"}}, Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if (o.Kind == sluice.KindCommitted || o.Kind == sluice.KindClaimed) && o.To.Sequence == 2*messages-1 {
+		})), &sluice.Config{StampsFrom: []stamp.Source{{Topic: "before"}}, Owner: fmt.Sprint("owner ", i), MaxBatch: 30, AssignEvery: time.Millisecond, Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if (o.Kind == driver.KindCommitted || o.Kind == driver.KindClaimed) && o.To.Sequence == 2*messages-1 {
 				cancel()
 			}
 		})})

@@ -8,9 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -39,7 +38,7 @@ func ExampleTx_Insert() {
 		}
 		err := tx.Insert(ctx, "colours", []string{"number", "name"}, rows)
 		if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
-			return &sluice.EventError{Index: refused.Row, Err: sluice.Reject(refused.Err)}
+			return &driver.EventError{Index: refused.Row, Err: driver.Reject(refused.Err)}
 		}
 		return err
 	})
@@ -49,8 +48,8 @@ func ExampleTx_Insert() {
 	hub.Append("0", sluicetest.Bodies("red", "", "blue")...)
 	ctx, done := context.Background(), make(chan struct{})
 	consumer, err := sluice.New(hub, store.Leases(), sluice.Transactional(store, handler), &sluice.Config{
-		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindCommitted && o.To.Sequence == 2 {
+		Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindCommitted && o.To.Sequence == 2 {
 				close(done)
 			}
 		}),

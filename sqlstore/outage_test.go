@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -83,7 +82,7 @@ func TestDiskFull(t *testing.T) {
 				return err
 			}
 			if _, err := stmt.ExecContext(ctx, big); err != nil {
-				return sluice.Reject(errors.New("could not write"))
+				return driver.Reject(errors.New("could not write"))
 			}
 			return nil
 		},

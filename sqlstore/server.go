@@ -18,7 +18,7 @@ type ServerConfig struct {
 	// runs; besides them, up to 4 read and 2 serve the leases.
 	// Default: 8.
 	MaxConns int
-	// LeaseFor is the consumers' [sluice.Config.LeaseFor]: MySQL ends a session that idles for longer, and
+	// LeaseFor is the consumers' sluice.Config.LeaseFor: MySQL ends a session that idles for longer, and
 	// PostgreSQL one that does so in a transaction. A handler that computes for longer between two statements
 	// needs a longer one. A round trip of the store's own is given up after a third of it.
 	// Default: 30 s.

@@ -78,7 +78,7 @@ func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error
 }
 
 // RowError is an error of [Tx.Insert] that names the row that the database refused. A handler with
-// one row for each event can convert it to a sluice.EventError, which saves the engine the search
+// one row for each event can convert it to a driver.EventError, which saves the engine the search
 // for the event.
 type RowError struct {
 	Row int // index in rows

@@ -1,5 +1,5 @@
 // Package storetest has the conformance suites for authors of drivers: one for each interface of package
-// driver, and one for sluice.Sink.
+// driver, and one for driver.Sink.
 //
 //	func TestTxStore(t *testing.T) {
 //		storetest.TestTxStore(t, func(t testing.TB) storetest.TxHarness[*mydb.Tx] {
@@ -18,7 +18,7 @@
 //   - [TestCheckpoints]: driver.CheckpointStore
 //   - [TestDeadLetterQueue]: driver.DeadLetterQueue
 //   - [TestDeadLetterStore]: driver.DeadLetterStore, over a TxStore
-//   - [TestSink]: sluice.Sink
+//   - [TestSink]: driver.Sink
 //
 // The suites themselves are tested in package sluicetest: every case fails for at least one driver that
 // is broken on purpose.

@@ -22,7 +22,7 @@ func checkBalance(t testing.TB, h leaseHarness) {
 		c, err := sluice.New(idleSource{}, h.LeaseStore, sluice.Transactional(idleStore{}, idle), &sluice.Config{
 			Partitions: sluice.Balanced,
 			Owner:      owner, LeaseFor: h.long, RenewEvery: time.Second, AssignEvery: 20 * time.Millisecond,
-			Observer: sluice.ObserverFunc(func(sluice.Observation) {}),
+			Observer: driver.ObserverFunc(func(driver.Observation) {}),
 		})
 		suite.NoError(t, "make a consumer", err)
 		ran := make(chan error, 1)

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
 // SinkHarness is a sink under test, and the store behind it. The records of a
 // case have numbers from 0 on.
 type SinkHarness[R any] struct {
-	Sink sluice.Sink[R]
+	Sink driver.Sink[R]
 	// Record makes the record with a number.
 	Record func(i int) R
 	// Written reports whether the record with a number has taken effect.
@@ -27,7 +28,7 @@ type SinkHarness[R any] struct {
 	Break func() (repair func())
 }
 
-// TestSink is the conformance suite of [sluice.Sink]. Every case asks new for a
+// TestSink is the conformance suite of [driver.Sink]. Every case asks new for a
 // sink on an empty store.
 func TestSink[R any](t *testing.T, new func(t testing.TB) SinkHarness[R]) {
 	suite.Run(t, sinkChecks[R](), new)
@@ -37,17 +38,17 @@ func TestSink[R any](t *testing.T, new func(t testing.TB) SinkHarness[R]) {
 type outcomes struct {
 	mu      sync.Mutex
 	times   map[int]int
-	results map[int]sluice.WriteResult
+	results map[int]driver.WriteResult
 
 	submitting sync.WaitGroup
 }
 
-func (o *outcomes) done(t testing.TB, i int) func(sluice.WriteResult) {
-	return func(r sluice.WriteResult) {
+func (o *outcomes) done(t testing.TB, i int) func(driver.WriteResult) {
+	return func(r driver.WriteResult) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.times == nil {
-			o.times, o.results = map[int]int{}, map[int]sluice.WriteResult{}
+			o.times, o.results = map[int]int{}, map[int]driver.WriteResult{}
 		}
 		if o.times[i]++; o.times[i] > 1 {
 			t.Errorf("record %d is done %d times", i, o.times[i])
@@ -60,7 +61,7 @@ func (o *outcomes) done(t testing.TB, i int) func(sluice.WriteResult) {
 }
 
 // all waits until n records are done, and suite.Moment for what must not follow.
-func (o *outcomes) all(t testing.TB, n int) map[int]sluice.WriteResult {
+func (o *outcomes) all(t testing.TB, n int) map[int]driver.WriteResult {
 	t.Helper()
 	suite.Eventually(t, "every record is done", func() bool {
 		o.mu.Lock()
@@ -191,7 +192,7 @@ func sinkChecks[R any]() []suite.Check[SinkHarness[R]] {
 			next = func(i int) {
 				done := o.done(t, i)
 				follow := sync.OnceFunc(func() { next(i + 1) })
-				h.Sink.Submit(t.Context(), h.Record(i), func(r sluice.WriteResult) {
+				h.Sink.Submit(t.Context(), h.Record(i), func(r driver.WriteResult) {
 					if i+1 < n {
 						follow()
 					}
@@ -224,7 +225,7 @@ func sinkChecks[R any]() []suite.Check[SinkHarness[R]] {
 			var o outcomes
 			h.submit(t, t.Context(), &o, 0, 10)
 			for i, r := range o.all(t, 10) {
-				_, retry := errors.AsType[*sluice.RetryError](r.Err)
+				_, retry := errors.AsType[*driver.RetryError](r.Err)
 				if !retry && !errors.Is(r.Err, sluice.ErrOutage) {
 					t.Errorf("record %d, while the store fails: %v", i, r.Err)
 				}

@@ -24,9 +24,9 @@ func newShelf() *shelf { return &shelf{written: map[int]bool{}} }
 func (s *shelf) put(i int) error {
 	switch {
 	case s.trouble.Begin():
-		return sluice.Outage(errors.New("the shelf is broken"))
+		return driver.Outage(errors.New("the shelf is broken"))
 	case s.trouble.Refuses(i):
-		return sluice.Reject(errors.New("not on this shelf"))
+		return driver.Reject(errors.New("not on this shelf"))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func number(e *driver.Event) int {
 	return i
 }
 
-func (s *shelf) harness(sink sluice.Sink[*driver.Event]) SinkHarness[*driver.Event] {
+func (s *shelf) harness(sink driver.Sink[*driver.Event]) SinkHarness[*driver.Event] {
 	return SinkHarness[*driver.Event]{
 		Sink:   sink,
 		Record: func(i int) *driver.Event { return &driver.Event{Key: strconv.Itoa(i)} },
@@ -74,15 +74,15 @@ func TestSinkOfWorkers(t *testing.T) {
 }
 
 // bentSink is a sink whose Submit is a function.
-type bentSink func(ctx context.Context, e *driver.Event, done func(sluice.WriteResult))
+type bentSink func(ctx context.Context, e *driver.Event, done func(driver.WriteResult))
 
-func (b bentSink) Submit(ctx context.Context, e *driver.Event, done func(sluice.WriteResult)) {
+func (b bentSink) Submit(ctx context.Context, e *driver.Event, done func(driver.WriteResult)) {
 	b(ctx, e, done)
 }
 
 func TestSinkSuiteCatches(t *testing.T) {
 	var drivers []suite.Broken[SinkHarness[*driver.Event]]
-	add := func(how string, bend func(s *shelf, good sluice.Sink[*driver.Event]) bentSink) {
+	add := func(how string, bend func(s *shelf, good driver.Sink[*driver.Event]) bentSink) {
 		drivers = append(drivers, suite.Broken[SinkHarness[*driver.Event]]{How: how, New: func(t testing.TB) SinkHarness[*driver.Event] {
 			s := newShelf()
 			good, err := sluice.Workers(4, func(_ context.Context, e *driver.Event) error { return s.put(number(e)) })
@@ -95,9 +95,9 @@ func TestSinkSuiteCatches(t *testing.T) {
 	type (
 		ctx    = context.Context
 		event  = *driver.Event
-		done   = func(sluice.WriteResult)
-		sink   = sluice.Sink[*driver.Event]
-		result = sluice.WriteResult
+		done   = func(driver.WriteResult)
+		sink   = driver.Sink[*driver.Event]
+		result = driver.WriteResult
 	)
 	add("is done twice", func(s *shelf, good sink) bentSink {
 		return func(c ctx, e event, d done) { good.Submit(c, e, func(r result) { d(r); d(r) }) }
@@ -179,7 +179,7 @@ func TestSinkSuiteCatches(t *testing.T) {
 		return func(c ctx, e event, d done) {
 			good.Submit(c, e, func(r result) {
 				if errors.Is(r.Err, sluice.ErrOutage) {
-					r.Err = sluice.Reject(r.Err)
+					r.Err = driver.Reject(r.Err)
 				}
 				d(r)
 			})
@@ -189,7 +189,7 @@ func TestSinkSuiteCatches(t *testing.T) {
 		return func(c ctx, e event, d done) {
 			good.Submit(c, e, func(r result) {
 				if errors.Is(r.Err, sluice.ErrRejected) {
-					r.Err = sluice.Outage(errors.New("refused"))
+					r.Err = driver.Outage(errors.New("refused"))
 				}
 				d(r)
 			})

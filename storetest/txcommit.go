@@ -150,12 +150,12 @@ func failureChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 	return []suite.Check[TxHarness[Tx]]{
 		{Name: "HandlerError", Run: func(t testing.TB, h TxHarness[Tx]) {
 			a := h.begin(t)
-			no := &sluice.EventError{Index: 1, Err: sluice.Reject(errors.New("no"))}
+			no := &driver.EventError{Index: 1, Err: driver.Reject(errors.New("no"))}
 			err := h.Store.Commit(suite.Context(t), driver.Step{Lease: a, From: at(9), To: at(10)}, func(ctx context.Context, tx Tx) error {
 				return errors.Join(h.Put(ctx, tx, "bad"), no)
 			})
 			wantHandlerError(t, "commit", err, sluice.ErrRejected)
-			if e, found := errors.AsType[*sluice.EventError](err); !found || e != no {
+			if e, found := errors.AsType[*driver.EventError](err); !found || e != no {
 				t.Errorf("commit: %v does not lead to the handler's own error", err)
 			}
 			untouched(t, h, a)

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 )
 
@@ -282,4 +282,4 @@ func (d *Dashboard) servePause(pause bool) func(http.ResponseWriter, *http.Reque
 	}
 }
 
-var _ sluice.Observer = (*Meter)(nil)
+var _ driver.Observer = (*Meter)(nil)

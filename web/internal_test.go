@@ -29,15 +29,15 @@ func TestSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter()
 		commit := func(partition string, events int, lag int64, took time.Duration) {
-			m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: partition, Events: events, Lag: lag, Duration: took})
+			m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: partition, Events: events, Lag: lag, Duration: took})
 		}
-		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
-		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "1", Epoch: 1})
+		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0", Epoch: 1})
+		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "1", Epoch: 1})
 		commit("0", 10, 500, time.Millisecond)
 		commit("1", 5, 100, 3*time.Millisecond)
 		time.Sleep(time.Second)
 		commit("0", 20, 300, time.Millisecond)
-		m.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: "0", Err: errors.New("odd")})
+		m.Observe(driver.Observation{Kind: driver.KindParked, Partition: "0", Err: errors.New("odd")})
 		time.Sleep(3 * time.Second) // two seconds without anything
 		c := history(m, 900)
 		if !slices.Equal(c.Done, []int64{15, 20, 0, 0}) || !slices.Equal(c.Lag, []int64{600, 400, 400, 400}) || !slices.Equal(c.Letters, []int64{0, 1, 0, 0}) {
@@ -50,7 +50,7 @@ func TestSeconds(t *testing.T) {
 		if f.Done() != 35 || f.Lag != 400 || f.Partitions["0"].Rate != 6 || f.Partitions["1"].Rate != 1 {
 			t.Errorf("stats %+v", f)
 		}
-		m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0"})
+		m.Observe(driver.Observation{Kind: driver.KindLost, Partition: "0"})
 		commit("0", 1, 7, 0) // what comes late from there does not count as lag
 		if f := m.stats(); f.Lag != 100 || f.Done() != 36 || len(f.Partitions) != 1 {
 			t.Errorf("after one was lost %+v", f)
@@ -70,7 +70,7 @@ func TestSeconds(t *testing.T) {
 // TestFetchedWaits: a batch that a handler has is not done.
 func TestFetchedWaits(t *testing.T) {
 	m := NewMeter()
-	waiting := func(o sluice.Observation, want int64) {
+	waiting := func(o driver.Observation, want int64) {
 		t.Helper()
 		m.Observe(o)
 		if f := m.stats(); f.Lag != want {
@@ -78,21 +78,21 @@ func TestFetchedWaits(t *testing.T) {
 		}
 	}
 	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
-	waiting(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0"}, -1)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(14), Events: 5, Lag: 35}, 35)
-	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(14), Events: 5, Lag: 30}, 30)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(24), Events: 10, Lag: 30}, 30)
-	waiting(sluice.Observation{Kind: sluice.KindFetched, Partition: "0", To: at(44), Events: 20, Lag: 30}, 30)
-	waiting(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: at(44), Events: 30, Lag: 0}, 0)
+	waiting(driver.Observation{Kind: driver.KindAcquired, Partition: "0"}, -1)
+	waiting(driver.Observation{Kind: driver.KindFetched, Partition: "0", To: at(14), Events: 5, Lag: 35}, 35)
+	waiting(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(14), Events: 5, Lag: 30}, 30)
+	waiting(driver.Observation{Kind: driver.KindFetched, Partition: "0", To: at(24), Events: 10, Lag: 30}, 30)
+	waiting(driver.Observation{Kind: driver.KindFetched, Partition: "0", To: at(44), Events: 20, Lag: 30}, 30)
+	waiting(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: at(44), Events: 30, Lag: 0}, 0)
 }
 
 func TestRecordsCountWhereThereAreSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter()
-		for _, o := range []sluice.Observation{
-			{Kind: sluice.KindAcquired}, {Kind: sluice.KindWritten, Events: 900, Cost: 5400, InFlight: 40, Lag: 700},
-			{Kind: sluice.KindCommitted, Events: 850, Lag: 800}, {Kind: sluice.KindFetched, Bytes: 1000, Lag: 700},
-			{Kind: sluice.KindRetried}, {Kind: sluice.KindRetried},
+		for _, o := range []driver.Observation{
+			{Kind: driver.KindAcquired}, {Kind: driver.KindWritten, Events: 900, Cost: 5400, InFlight: 40, Lag: 700},
+			{Kind: driver.KindCommitted, Events: 850, Lag: 800}, {Kind: driver.KindFetched, Bytes: 1000, Lag: 700},
+			{Kind: driver.KindRetried}, {Kind: driver.KindRetried},
 		} {
 			o.Partition = "9"
 			m.Observe(o)
@@ -107,13 +107,13 @@ func TestJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMeter()
 		parked := func(partition string) {
-			m.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: partition, Err: errors.New(strings.Repeat("x", 1000))})
+			m.Observe(driver.Observation{Kind: driver.KindParked, Partition: partition, Err: errors.New(strings.Repeat("x", 1000))})
 		}
 		parked("2")
 		for range 100 {
 			parked("0")
 			parked("1")
-			m.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "0"})
+			m.Observe(driver.Observation{Kind: driver.KindFetched, Partition: "0"})
 			time.Sleep(time.Second)
 		}
 		list := m.stats().events
@@ -234,10 +234,10 @@ func TestShareOfDeadLetters(t *testing.T) {
 // The hub was recreated: what was done says nothing about the events of the new one.
 func TestLagOfARecreatedHub(t *testing.T) {
 	m := NewMeter()
-	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
-	m.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 1999}})
-	m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 1999}, Events: 1})
-	m.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: sluice.ErrRecreated})
+	m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0", Epoch: 1})
+	m.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 1999}})
+	m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 1999}, Events: 1})
+	m.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "0", Err: sluice.ErrRecreated})
 	stats := m.stats()
 	now := time.Now().Add(time.Second)
 	k := &known{
@@ -445,7 +445,7 @@ func aThousand() (*shown, []string) {
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 		l := sluice.Lease{Partition: ids[i], Owner: "host-1234-abcdef01", Epoch: 12}
-		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: ids[i], Epoch: 12})
+		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: ids[i], Epoch: 12})
 		k.leases[ids[i]] = leased{driver.LeaseInfo{Lease: l, Renewed: time.Now()}, time.Now().Add(time.Hour)}
 	}
 	k.topic.Partitions = ids
@@ -465,7 +465,7 @@ func BenchmarkUpdate(b *testing.B) {
 			b.ReportAllocs()
 			for n := int64(0); b.Loop(); n++ {
 				for _, id := range ids[:moving] {
-					s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: id, Events: 1000, To: sluice.Position{Sequence: 1e9 + n}, Lag: n % 5000})
+					s.Meter.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: id, Events: 1000, To: sluice.Position{Sequence: 1e9 + n}, Lag: n % 5000})
 				}
 				s.view.render(s, time.Now())
 				text = appendRows(append(text[:0], s.view.snapshot.summary...), s.view.snapshot, s.view.snapshot.number-1)
@@ -492,7 +492,7 @@ func BenchmarkObserve(b *testing.B) {
 	s, ids := aThousand()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		s.Meter.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
+		s.Meter.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: ids[i%1000], Events: 500, Bytes: 500_000, Lag: 10})
 	}
 }
 
@@ -519,14 +519,14 @@ func TestRetriesShown(t *testing.T) {
 // TestStalledRow: the row of a partition that something holds up says so, and why.
 func TestStalledRow(t *testing.T) {
 	m := NewMeter()
-	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "0", Epoch: 1})
-	m.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "0", Epoch: 1, Duration: time.Minute, Err: errors.New("handler has not returned for 1m0s")})
+	m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0", Epoch: 1})
+	m.Observe(driver.Observation{Kind: driver.KindStalled, Partition: "0", Epoch: 1, Duration: time.Minute, Err: errors.New("handler has not returned for 1m0s")})
 	k := &known{topic: sluice.Topic{Partitions: []string{"0"}}}
 	stats := m.stats()
 	if r := k.rows(&Pipeline{}, &stats, time.Now())[0]; r.State != "stalled" || r.Error != "handler has not returned for 1m0s" {
 		t.Errorf("row %+v", r)
 	}
-	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0", Epoch: 1})
+	m.Observe(driver.Observation{Kind: driver.KindResumed, Partition: "0", Epoch: 1})
 	stats = m.stats()
 	if r := k.rows(&Pipeline{}, &stats, time.Now())[0]; r.State != "reading" || r.Error != "" || len(stats.events) != 3 {
 		t.Errorf("after it: row %+v, events %+v", r, stats.events)

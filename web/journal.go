@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // journalEntry is an occurrence that an operator should see. Similar occurrences
@@ -33,14 +33,14 @@ const (
 type journal struct{ entries []journalEntry }
 
 // journaled are the kinds of observation that go into the journal; true for trouble.
-var journaled = map[sluice.ObservationKind]bool{
-	sluice.KindAcquired: false, sluice.KindReleased: false, sluice.KindRedriven: false,
-	sluice.KindLost: true, sluice.KindFenced: true, sluice.KindUnknown: true, sluice.KindParked: true,
-	sluice.KindRedriveFailed: true, sluice.KindStopped: true, sluice.KindFailed: true, sluice.KindHookFailed: true,
-	sluice.KindStalled: true, sluice.KindResumed: false, sluice.KindCopyFailed: true,
+var journaled = map[driver.ObservationKind]bool{
+	driver.KindAcquired: false, driver.KindReleased: false, driver.KindRedriven: false,
+	driver.KindLost: true, driver.KindFenced: true, driver.KindUnknown: true, driver.KindParked: true,
+	driver.KindRedriveFailed: true, driver.KindStopped: true, driver.KindFailed: true, driver.KindHookFailed: true,
+	driver.KindStalled: true, driver.KindResumed: false, driver.KindCopyFailed: true,
 }
 
-func (j *journal) note(o sluice.Observation, now time.Time) {
+func (j *journal) note(o driver.Observation, now time.Time) {
 	bad, ok := journaled[o.Kind]
 	if !ok {
 		return
@@ -63,7 +63,7 @@ func (j *journal) note(o sluice.Observation, now time.Time) {
 	}
 	e := journalEntry{First: at, Last: at, Kind: kind, Partition: strings.Clone(o.Partition), Text: reason(o.Err), Times: 1, Bad: bad}
 	switch o.Kind {
-	case sluice.KindParked, sluice.KindRedriven, sluice.KindRedriveFailed:
+	case driver.KindParked, driver.KindRedriven, driver.KindRedriveFailed:
 		sequence := o.To.Sequence // a copy, so that observations don't escape to the heap
 		e.Sequence = &sequence
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
@@ -15,7 +15,7 @@ const Span = 15 * time.Minute
 
 const seconds = int64(Span / time.Second)
 
-// Meter is a [sluice.Observer] that keeps what the dashboard shows of a consumer:
+// Meter is a [driver.Observer] that keeps what the dashboard shows of a consumer:
 // totals, the last quarter of an hour by seconds, and the state of each partition
 // of this process. Its memory is bounded by the number of partitions.
 type Meter struct {
@@ -49,8 +49,8 @@ func NewMeter() *Meter {
 	return &Meter{began: time.Now(), state: partitionstate.New(nil)}
 }
 
-// Observe implements [sluice.Observer].
-func (m *Meter) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (m *Meter) Observe(o driver.Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -58,20 +58,20 @@ func (m *Meter) Observe(o sluice.Observation) {
 	m.events.note(o, now)
 	m.state.Observe(o)
 	switch o.Kind {
-	case sluice.KindParked:
+	case driver.KindParked:
 		s.DeadLetters++
-	case sluice.KindRetried:
+	case driver.KindRetried:
 		s.Retries++
-	case sluice.KindFetched:
+	case driver.KindFetched:
 		s.Bytes += int64(o.Bytes)
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		s.Commits++
 		s.Took += o.Duration
 		s.Longest = max(s.Longest, o.Duration)
 		if !m.atLeastOnce {
 			s.Done += int64(o.Events)
 		}
-	case sluice.KindWritten:
+	case driver.KindWritten:
 		m.atLeastOnce = true
 		s.Done += int64(o.Events)
 		s.Cost += o.Cost

@@ -158,8 +158,8 @@ func TestAPauseIsNotSilence(t *testing.T) {
 			return nil
 		}
 		c, err := sluice.New(gate, new(sluicetest.Leases), sluice.Transactional(new(sluicetest.Store), handler), &sluice.Config{
-			Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-				if o.Kind == sluice.KindFailed || o.Kind == sluice.KindStalled {
+			Observer: driver.ObserverFunc(func(o driver.Observation) {
+				if o.Kind == driver.KindFailed || o.Kind == driver.KindStalled {
 					failed.Add(1)
 				}
 			}),

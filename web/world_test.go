@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/web"
 )
@@ -62,7 +63,7 @@ func (w *world) consume() {
 	w.t.Helper()
 	handler := sluice.Each(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 		if bytes.Contains(e.Body, []byte("bad")) && !w.mended.Load() {
-			return sluice.Reject(errors.New("refused: " + string(e.Body)))
+			return driver.Reject(errors.New("refused: " + string(e.Body)))
 		}
 		return tx.Insert("rows", string(e.Body))
 	})

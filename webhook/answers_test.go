@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // answerPerEvent answers 207, names the events that are refused, and stores the others.
@@ -44,7 +45,7 @@ func answerPerEvent(w http.ResponseWriter, r *http.Request, ids []int64, refused
 
 // kind names what an error asks of the engine.
 func kind(err error) string {
-	_, retry := errors.AsType[*sluice.RetryError](err)
+	_, retry := errors.AsType[*driver.RetryError](err)
 	switch {
 	case err == nil:
 		return "done"
@@ -462,7 +463,7 @@ func TestEndedIsNotSent(t *testing.T) {
 		for i := range results {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s.Submit(ctx, message(i), func(r sluice.WriteResult) { results[i] = r.Err })
+			s.Submit(ctx, message(i), func(r driver.WriteResult) { results[i] = r.Err })
 			if i%4 == 0 {
 				cancel()
 			}
@@ -557,7 +558,7 @@ func TestClose(t *testing.T) {
 		}
 		results := make(chan error, 10)
 		for i := range 10 {
-			s.Submit(t.Context(), message(i), func(r sluice.WriteResult) { results <- r.Err })
+			s.Submit(t.Context(), message(i), func(r driver.WriteResult) { results <- r.Err })
 		}
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -570,7 +571,7 @@ func TestClose(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		s.Submit(t.Context(), message(11), func(r sluice.WriteResult) { results <- r.Err })
+		s.Submit(t.Context(), message(11), func(r driver.WriteResult) { results <- r.Err })
 		if err := <-results; !errors.Is(err, ErrClosed) {
 			t.Errorf("after close: %v", err)
 		}

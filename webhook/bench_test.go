@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -46,7 +47,7 @@ func BenchmarkDelivery(b *testing.B) {
 	var done sync.WaitGroup
 	done.Add(b.N)
 	counting := countingSink{sink, &done}
-	quiet := sluice.ObserverFunc(func(sluice.Observation) {})
+	quiet := driver.ObserverFunc(func(driver.Observation) {})
 	consumer, err := sluice.New(hub, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, Messages, counting, nil), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
 	if err != nil {
 		b.Fatal(err)
@@ -108,9 +109,9 @@ type countingSink struct {
 	done *sync.WaitGroup
 }
 
-// Submit implements [sluice.Sink].
-func (s countingSink) Submit(ctx context.Context, m *Message, done func(sluice.WriteResult)) {
-	s.Sink.Submit(ctx, m, func(r sluice.WriteResult) {
+// Submit implements [driver.Sink].
+func (s countingSink) Submit(ctx context.Context, m *Message, done func(driver.WriteResult)) {
+	s.Sink.Submit(ctx, m, func(r driver.WriteResult) {
 		done(r)
 		if r.Err == nil {
 			s.done.Done()

@@ -61,7 +61,7 @@ func (d *delivery) runAs(cfg *Config, delivery func(*Sink) sluice.Delivery) []sl
 	}
 	c.Transport = d.v
 	sink := open(d.t, "http://test/api", &c)
-	quiet := sluice.ObserverFunc(func(sluice.Observation) {})
+	quiet := driver.ObserverFunc(func(driver.Observation) {})
 	consumer, err := sluice.New(d.hub, &sluicetest.Leases{}, delivery(sink), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
 	if err != nil {
 		d.t.Fatal(err)

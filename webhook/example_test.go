@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -42,7 +43,7 @@ func ExampleNew() {
 	}
 	defer sink.Close(ctx)
 	delivery := sluice.AtLeastOnce(&sluicetest.Store{}, webhook.Messages, sink, nil)
-	quiet := sluice.ObserverFunc(func(sluice.Observation) {})
+	quiet := driver.ObserverFunc(func(driver.Observation) {})
 	consumer, err := sluice.New(hub, &sluicetest.Leases{}, delivery, &sluice.Config{Partitions: 1, Observer: quiet})
 	if err != nil {
 		fmt.Println(err)

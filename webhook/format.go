@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
@@ -117,7 +117,7 @@ func (c *encoder) cloudEvent(b []byte, m *Message) []byte {
 }
 
 // object appends the rest of an object of the formats JSON and JSONLines.
-func (c *encoder) object(b []byte, e *sluice.Event) []byte {
+func (c *encoder) object(b []byte, e *driver.Event) []byte {
 	b = strconv.AppendInt(append(b, `,"sequence":`...), e.Sequence, 10)
 	b = appendTime(b, "enqueued", e.Enqueued)
 	b = appendTime(b, "created", e.Created)
@@ -159,7 +159,7 @@ func toOneLine(value []byte) {
 
 // asJSON returns an event's body if it is JSON, and its sender has not said that it is
 // something else.
-func asJSON(e *sluice.Event) ([]byte, bool) {
+func asJSON(e *driver.Event) ([]byte, bool) {
 	if jsonType(e.ContentType) == "" {
 		return nil, false
 	}
@@ -184,7 +184,7 @@ func jsonType(contentType string) string {
 	return ""
 }
 
-func appendKey(b []byte, name, binary string, e *sluice.Event) []byte {
+func appendKey(b []byte, name, binary string, e *driver.Event) []byte {
 	switch {
 	case e.EmptyKey:
 		return append(append(append(b, `,"`...), name...), `":""`...)

@@ -7,24 +7,24 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
-// Handler returns a handler for [sluice.Batches]. It posts the messages that records makes of a
+// Handler returns a handler for sluice.Batches. It posts the messages that records makes of a
 // batch's events in the log's order, one request of a partition at a time, each with as many events
 // as [Config] allows; FlushAfter and Concurrency have no effect. An error of records rejects the
-// event unless it is a [sluice.Outage], and an event without messages is done.
+// event unless it is a [driver.Outage], and an event without messages is done.
 //
 // What the receiver makes of a request means the same as for [Sink.Submit]. If it takes a part of a
 // batch, the rest is posted without that part, under the same lease.
-func (s *Sink) Handler(records func(context.Context, *sluice.Event) ([]*Message, error)) func(context.Context, sluice.Batch) error {
+func (s *Sink) Handler(records func(context.Context, *driver.Event) ([]*Message, error)) func(context.Context, driver.Batch) error {
 	h := &batchHandler{sink: s, records: records, failed: map[origin]*failedEvents{}}
 	return h.handle
 }
 
 type batchHandler struct {
 	sink    *Sink
-	records func(context.Context, *sluice.Event) ([]*Message, error)
+	records func(context.Context, *driver.Event) ([]*Message, error)
 
 	mu     sync.Mutex
 	failed map[origin]*failedEvents // by the origin without incarnation and epoch
@@ -43,7 +43,7 @@ type ordered struct {
 	index int // of its event in the batch
 }
 
-func (h *batchHandler) handle(ctx context.Context, b sluice.Batch) error {
+func (h *batchHandler) handle(ctx context.Context, b driver.Batch) error {
 	of := origin{b.Group.Namespace, b.Group.Topic, b.Group.Name, b.Incarnation, b.Partition, b.Epoch}
 	if b.Redriven {
 		list, _, err := h.messages(ctx, b, nil)
@@ -101,17 +101,17 @@ func (o origin) partitionOnly() origin {
 }
 
 // messages returns the messages of each event, and those among them that the receiver has not taken.
-func (h *batchHandler) messages(ctx context.Context, b sluice.Batch, before map[int64][]*Message) (list []ordered, made [][]*Message, err error) {
+func (h *batchHandler) messages(ctx context.Context, b driver.Batch, before map[int64][]*Message) (list []ordered, made [][]*Message, err error) {
 	made = make([][]*Message, len(b.Events))
 	for i, e := range b.Events {
 		if made[i] = before[e.Sequence]; made[i] == nil {
 			var failure error
 			made[i], failure = h.records(ctx, e)
-			if errors.Is(failure, sluice.ErrOutage) { // the next events would wait for it too
+			if errors.Is(failure, driver.ErrOutage) { // the next events would wait for it too
 				return nil, made, fmt.Errorf("make records: %w", failure)
 			}
 			if failure != nil {
-				err = errors.Join(err, &sluice.EventError{Index: i, Err: sluice.Reject(fmt.Errorf("make records: %w", failure))})
+				err = errors.Join(err, &driver.EventError{Index: i, Err: driver.Reject(fmt.Errorf("make records: %w", failure))})
 			}
 		}
 		for _, m := range made[i] {
@@ -183,24 +183,24 @@ func (s *Sink) postFirst(ctx context.Context, of *origin, encoder *encoder, list
 		}
 		failure = &Error{Endpoint: s.endpoint, Status: a.status, Err: err}
 	case what == waits:
-		return 0, sluice.Outage(failure)
+		return 0, driver.Outage(failure)
 	case what == refused && n == 1:
-		return 0, &sluice.EventError{Index: list[0].index, Err: sluice.Reject(failure.of(list[0].Event))}
+		return 0, &driver.EventError{Index: list[0].index, Err: driver.Reject(failure.of(list[0].Event))}
 	case what == refused:
 		return s.postFirst(ctx, of, encoder, list[:n/2], redriven)
 	}
 	if redriven { // a redrive that fails is a dead letter again: it needs no more proof than this
 		if !s.accepts() {
-			return 0, sluice.Outage(failure)
+			return 0, driver.Outage(failure)
 		}
-		return 0, &sluice.EventError{Index: list[0].index, Err: failure.of(list[0].Event)}
+		return 0, &driver.EventError{Index: list[0].index, Err: failure.of(list[0].Event)}
 	}
 	split, err := s.blame(messages, failure)
 	switch {
 	case split:
 		return s.postFirst(ctx, of, encoder, list[:n/2], false)
 	case n == 1:
-		err = &sluice.EventError{Index: list[0].index, Err: err}
+		err = &driver.EventError{Index: list[0].index, Err: err}
 	}
 	return 0, err
 }
@@ -212,7 +212,7 @@ func (s *Sink) settle(last *posted, list []ordered, a *answer, rejections []reje
 	rejected := make(map[int]bool, len(rejections))
 	for _, r := range rejections {
 		rejected[r.index] = true
-		err = errors.Join(err, &sluice.EventError{Index: list[r.index].index, Err: s.rejection(a, r, list[r.index].Event)})
+		err = errors.Join(err, &driver.EventError{Index: list[r.index].index, Err: s.rejection(a, r, list[r.index].Event)})
 	}
 	for i, m := range list {
 		if m.done = !rejected[i]; m.done {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // TestHandlerBatches: requests of a partition follow each other, as large as they may be.
@@ -88,7 +89,7 @@ func TestHandlerForgetsOtherLeases(t *testing.T) {
 	sink := open(t, "http://test/api", &Config{Transport: v})
 	handle := sink.Handler(Messages)
 	b := sluice.Batch{Group: group, Incarnation: "i", Partition: "0", Epoch: 1, Events: []*sluice.Event{{Partition: "0", Body: []byte("{}")}, {Partition: "0", Sequence: 1, Body: []byte("{}")}}}
-	failed := new(sluice.EventError)
+	failed := new(driver.EventError)
 	if err := handle(t.Context(), b); !errors.As(err, &failed) || failed.Index != 1 {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestHandlerRecords(t *testing.T) {
 		return Messages(context.Background(), e)
 	})
 	b := sluice.Batch{Group: group, Partition: "0", Epoch: 1, Events: []*sluice.Event{{Partition: "0"}, {Partition: "0", Sequence: 1}, {Partition: "0", Sequence: 2, Body: []byte("{}")}}}
-	failed := new(sluice.EventError)
+	failed := new(driver.EventError)
 	if err := handle(t.Context(), b); !errors.As(err, &failed) || failed.Index != 1 || !strings.Contains(err.Error(), "not mapped") || len(v.stored) > 0 {
 		t.Errorf("%v, stored %v", err, v.stored)
 	}
@@ -157,7 +158,7 @@ func TestHandlerInAnOutageOfRecords(t *testing.T) {
 	calls := 0
 	handler := sink.Handler(func(context.Context, *sluice.Event) ([]*Message, error) {
 		calls++
-		return nil, sluice.Outage(errors.New("the registry is down"))
+		return nil, driver.Outage(errors.New("the registry is down"))
 	})
 	err = handler(t.Context(), sluice.Batch{Events: []*sluice.Event{{Sequence: 1}, {Sequence: 2}}})
 	if !errors.Is(err, sluice.ErrOutage) || errors.Is(err, sluice.ErrRejected) || calls != 1 {

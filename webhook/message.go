@@ -4,14 +4,14 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Message is an event that is to be posted. A [Sink] counts its attempts in it, so a message
-// that is submitted again must be the same one, as [sluice.AtLeastOnce] does it, and must not be
+// that is submitted again must be the same one, as sluice.AtLeastOnce does it, and must not be
 // submitted before its last result.
 type Message struct {
-	Event *sluice.Event
+	Event *driver.Event
 	Type  string // of the CloudEvent; empty: [Config].Type
 
 	// TraceParent and TraceState are the trace context of the event (W3C). They become members of the event in the
@@ -26,8 +26,8 @@ type Message struct {
 	done     bool   // the receiver has taken it, in a batch of [Sink.Handler] that failed
 }
 
-// Messages returns the message of an event, for [sluice.AtLeastOnce].
-func Messages(_ context.Context, e *sluice.Event) ([]*Message, error) {
+// Messages returns the message of an event, for sluice.AtLeastOnce.
+func Messages(_ context.Context, e *driver.Event) ([]*Message, error) {
 	return []*Message{{Event: e}}, nil
 }
 
@@ -40,10 +40,10 @@ type origin struct {
 }
 
 // originOf returns the origin of an event, from the context that the engine submits it with.
-func originOf(ctx context.Context, e *sluice.Event) origin {
-	token := sluice.FencingTokenOf(ctx)
+func originOf(ctx context.Context, e *driver.Event) origin {
+	token := driver.FencingTokenOf(ctx)
 	group := token.Lease.Group
-	return origin{group.Namespace, group.Topic, group.Name, sluice.IncarnationOf(ctx), e.Partition, token.Lease.Epoch}
+	return origin{group.Namespace, group.Topic, group.Name, driver.IncarnationOf(ctx), e.Partition, token.Lease.Epoch}
 }
 
 // source returns the source of the events, a URI reference. Together with the sequence number
@@ -54,7 +54,7 @@ func (o *origin) source() string {
 
 // SourceOf returns the source that requests name for the events of a partition, of the topic's
 // present incarnation. Receivers store it beside the sequence number.
-func SourceOf(topic sluice.Topic, partition string) string {
+func SourceOf(topic driver.Topic, partition string) string {
 	of := origin{namespace: topic.Group.Namespace, topic: topic.Group.Topic, incarnation: topic.Incarnation, partition: partition}
 	return of.source()
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // record is a message without a result.
 type record struct {
 	ctx     context.Context
 	message *Message
-	done    func(sluice.WriteResult)
+	done    func(driver.WriteResult)
 	since   time.Time
 	size    int // about how many bytes it takes in a request
 }
@@ -105,7 +105,7 @@ func (q *queue) giveUp() {
 	s := q.sink
 	outage := s.holds()
 	if s.sending.Err() != nil {
-		outage = sluice.Outage(&Error{Endpoint: s.endpoint, Err: ErrClosed})
+		outage = driver.Outage(&Error{Endpoint: s.endpoint, Err: ErrClosed})
 	}
 	var gone []*record
 	s.mu.Lock()

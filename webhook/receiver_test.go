@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // receiver is an endpoint that stores the ids of the events that it accepts.
@@ -175,7 +176,7 @@ func post(t testing.TB, s *Sink, messages ...*Message) []error {
 	var all sync.WaitGroup
 	all.Add(len(messages))
 	for i, m := range messages {
-		s.Submit(t.Context(), m, func(r sluice.WriteResult) { errs[i] = r.Err; all.Done() })
+		s.Submit(t.Context(), m, func(r driver.WriteResult) { errs[i] = r.Err; all.Done() })
 	}
 	all.Wait()
 	return errs

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // send sends a batch and completes each of its records.
@@ -69,11 +69,11 @@ func (q *queue) complete(batch []*record, a *answer) {
 			q.send(batch[half:])
 			return
 		}
-		s.finish(batch[0], sluice.Reject(a.err.of(batch[0].message.Event)))
+		s.finish(batch[0], driver.Reject(a.err.of(batch[0].message.Event)))
 	case failed:
 		q.suspect(batch, a.err)
 	case waits:
-		q.fail(batch, sluice.Outage(a.err))
+		q.fail(batch, driver.Outage(a.err))
 	}
 }
 
@@ -111,9 +111,9 @@ func (q *queue) accept(batch []*record, a *answer) {
 }
 
 // rejection is the error of an event that an answer rejects.
-func (s *Sink) rejection(a *answer, r rejection, event *sluice.Event) error {
+func (s *Sink) rejection(a *answer, r rejection, event *driver.Event) error {
 	e := &Error{Endpoint: s.endpoint, Status: a.status, Err: errRejected, Message: shown([]byte(r.text), s.secrets)}
-	return sluice.Reject(e.of(event))
+	return driver.Reject(e.of(event))
 }
 
 var errRejected = errors.New("the receiver rejects the event")
@@ -126,7 +126,7 @@ func (q *queue) fail(batch []*record, err error) {
 }
 
 // of returns the error as that of one event.
-func (e *Error) of(event *sluice.Event) *Error {
+func (e *Error) of(event *driver.Event) *Error {
 	own := *e
 	own.Event = event.Partition + "/" + strconv.FormatInt(event.Sequence, 10)
 	return &own

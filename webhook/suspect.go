@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // A failure such as 500, a time-out or a lost connection can be an outage, or one event can make the
@@ -58,7 +58,7 @@ func (s *Sink) blame(messages []*Message, e *Error) (split bool, err error) {
 	for _, m := range messages {
 		m.failed, m.accepted, m.limit = true, now, n/2
 	}
-	return works && !slow, sluice.Outage(e)
+	return works && !slow, driver.Outage(e)
 }
 
 // verdict returns the error of a message that failed alone.
@@ -67,10 +67,10 @@ func (s *Sink) verdict(m *Message, e *Error, now uint64) error {
 	m.failed, m.accepted, m.limit = true, s.accepted.Load(), 1
 	switch {
 	case !others || s.sending.Err() != nil:
-		return sluice.Outage(e)
+		return driver.Outage(e)
 	case m.strikes < maxStrikes:
 		m.strikes++
-		return sluice.RetryAfter(e, firstWait<<(m.strikes-1))
+		return driver.RetryAfter(e, firstWait<<(m.strikes-1))
 	}
 	return e.of(m.Event) // the engine counts it
 }

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
@@ -44,7 +44,7 @@ type Sink struct {
 	closed     bool
 }
 
-var _ sluice.Sink[*Message] = (*Sink)(nil)
+var _ driver.Sink[*Message] = (*Sink)(nil)
 
 // hold is a wait that the receiver has asked for.
 type hold struct {
@@ -123,7 +123,7 @@ func secretsOf(u *url.URL, header http.Header) (list []string) {
 // A message whose ctx ends while it is queued is completed with ctx's error within a tenth of a
 // second, and is not sent. One in flight is completed with the receiver's answer, or after
 // [Config.Timeout].
-func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteResult)) {
+func (s *Sink) Submit(ctx context.Context, m *Message, done func(driver.WriteResult)) {
 	r := &record{ctx: ctx, message: m, done: done, since: time.Now(), size: estimate(m)}
 	of := originOf(ctx, m.Event)
 	s.mu.Lock()
@@ -132,7 +132,7 @@ func (s *Sink) Submit(ctx context.Context, m *Message, done func(sluice.WriteRes
 	switch {
 	case err != nil:
 	case s.closed:
-		err = sluice.Outage(&Error{Endpoint: s.endpoint, Err: ErrClosed})
+		err = driver.Outage(&Error{Endpoint: s.endpoint, Err: ErrClosed})
 	default:
 		err = s.holds()
 	}
@@ -151,7 +151,7 @@ func estimate(m *Message) int { return m.Event.Size() + 300 }
 // holds returns the error of events while the receiver is not to be called.
 func (s *Sink) holds() error {
 	if h := s.held.Load(); h != nil && time.Now().Before(h.until) {
-		return sluice.Outage(fmt.Errorf("%w; it has asked for no request before %s", h.err, h.until.UTC().Format(time.RFC3339)))
+		return driver.Outage(fmt.Errorf("%w; it has asked for no request before %s", h.err, h.until.UTC().Format(time.RFC3339)))
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *Sink) hold(a *answer) {
 
 // finish completes a record.
 func (s *Sink) finish(r *record, err error) {
-	r.done(sluice.WriteResult{Err: err})
+	r.done(driver.WriteResult{Err: err})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unfinished--; s.unfinished == 0 && s.closed {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 )
 
 func (a *app) audit() *cobra.Command {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -85,7 +85,7 @@ func (a *app) viewDemo(ctx context.Context, flags *demoFlags, d *flights.Demo) (
 	if err != nil {
 		return nil, err
 	}
-	shown := b.Options("flights", &pipeline.Options{Observer: sluice.Observers()})
+	shown := b.Options("flights", &pipeline.Options{Observer: driver.Observers()})
 	return &flights.View{Address: b.String(), Observer: shown.Observer, Source: shown.Source, Close: b.Close}, nil
 }
 

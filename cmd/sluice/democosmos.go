@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/progress"
@@ -73,7 +73,7 @@ func (a *app) runDemoCosmos(ctx context.Context, flags demoCosmosFlags) error {
 		return flights.UnlessCancelled(interrupted, err)
 	}
 
-	m := progress.New(a.log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased)
+	m := progress.New(a.log, driver.KindAcquired, driver.KindOpened, driver.KindReleased)
 	err = progress.ShowDuring(ctx, a.screen, func() error {
 		return d.Run(interrupted, flags.events, flags.once, b.Options("cosmos", &pipeline.Options{Observer: m}), m.Stopped)
 	}, progress.Stage{Monitor: m})

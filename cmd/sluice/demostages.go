@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/internal/term"
@@ -75,7 +75,7 @@ func (a *app) runDemoStages(ctx context.Context, flags demoFlags) error {
 	var opts []*pipeline.Options
 	var stopped []func() map[string]error
 	for _, name := range d.Names() {
-		m := progress.New(a.log.With("stage", name), sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+		m := progress.New(a.log.With("stage", name), driver.KindAcquired, driver.KindOpened, driver.KindReleased, driver.KindParked)
 		stages, stopped = append(stages, progress.Stage{Name: name, Monitor: m}), append(stopped, m.Stopped)
 		opts = append(opts, b.Options(name, &pipeline.Options{Observer: m}))
 	}

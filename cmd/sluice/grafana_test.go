@@ -33,16 +33,16 @@ func TestGrafana(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind := sluice.KindAcquired; kind <= sluice.KindListed; kind++ {
-		if kind != sluice.KindReleased {
-			o.Observe(sluice.Observation{Kind: kind, Partition: "2"})
+	for kind := driver.KindAcquired; kind <= driver.KindListed; kind++ {
+		if kind != driver.KindReleased {
+			o.Observe(driver.Observation{Kind: kind, Partition: "2"})
 		}
 	}
-	for _, x := range []sluice.Observation{
-		{Kind: sluice.KindAcquired, Partition: "0", Epoch: 3},
-		{Kind: sluice.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
-		{Kind: sluice.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 30},
-		{Kind: sluice.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Lag: 30},
+	for _, x := range []driver.Observation{
+		{Kind: driver.KindAcquired, Partition: "0", Epoch: 3},
+		{Kind: driver.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 9}},
+		{Kind: driver.KindFetched, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Bytes: 1000, Lag: 30},
+		{Kind: driver.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 19}, Events: 10, Duplicates: 2, Lag: 30},
 	} {
 		o.Observe(x)
 	}

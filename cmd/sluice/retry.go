@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/progress"
@@ -120,7 +121,7 @@ func (r *retryFlags) moment(now time.Time) (time.Time, error) {
 func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts) (func(context.Context) (int, int, error), error) {
 	var once sync.Once
 	// The command reports the retries themselves.
-	m := progress.New(a.log, sluice.KindAcquired, sluice.KindReleased, sluice.KindRedriven, sluice.KindRedriveFailed)
+	m := progress.New(a.log, driver.KindAcquired, driver.KindReleased, driver.KindRedriven, driver.KindRedriveFailed)
 	c, err := parts.Consumer(ctx, &pipeline.Options{
 		Observer: m,
 		Source: &deadletters.OfflineSource{Source: parts.Source, Group: parts.Group, Checkpoints: parts.Checkpoints, Unreachable: func(err error) {

@@ -24,6 +24,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
@@ -159,7 +160,7 @@ func TestLibraries(t *testing.T) {
 							case err != nil || o.Total > 0:
 								return err
 							case ending == "":
-								return sluice.Reject(errors.New("no total"))
+								return driver.Reject(errors.New("no total"))
 							}
 							_ = l.exec(ctx, tx, ending)
 							return nil

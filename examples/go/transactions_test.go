@@ -15,6 +15,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -63,7 +64,7 @@ func failing(handle func(context.Context, *sqlstore.Tx, *sluice.Event, Order) er
 			return err
 		}
 		if o.Total == 0 {
-			return sluice.Reject(errors.New("no total"))
+			return driver.Reject(errors.New("no total"))
 		}
 		return nil
 	})
@@ -113,7 +114,7 @@ func TestHandler(t *testing.T) {
 	store := new(sluicetest.Store)
 	handler := sluice.Typed(func(_ context.Context, tx *sluicetest.Tx, e *sluice.Event, o Order) error {
 		if o.Total < 0 {
-			return sluice.Reject(errors.New("negative total"))
+			return driver.Reject(errors.New("negative total"))
 		}
 		return tx.InsertUnique("orders", o.ID, o)
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Bounds of what is read.
@@ -47,7 +47,7 @@ type Found struct {
 
 // way is how a kind of processor names its checkpoints.
 type way struct {
-	partition func(name string, g sluice.Group) (string, bool) // of a blob; false if it is none
+	partition func(name string, g driver.Group) (string, bool) // of a blob; false if it is none
 	json      bool
 	anybody   bool // the name says neither hub nor group
 }
@@ -55,21 +55,21 @@ type way struct {
 // ways are the kinds of checkpoints. The first one that a partition has counts, as it does for
 // Functions.
 var ways = []way{
-	{partition: folder(func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} })},
-	{partition: folder(func(g sluice.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }), json: true},
-	{partition: folder(func(g sluice.Group) []string { return []string{g.Topic, g.Name} }), json: true},
-	{partition: folder(func(g sluice.Group) []string { return []string{g.Name} }), json: true},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} })},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }), json: true},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Topic, g.Name} }), json: true},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Name} }), json: true},
 	{partition: dapr, json: true},
-	{partition: func(name string, _ sluice.Group) (string, bool) { return name, number(name) }, json: true, anybody: true},
+	{partition: func(name string, _ driver.Group) (string, bool) { return name, number(name) }, json: true, anybody: true},
 }
 
 // folder finds the blobs directly in a folder.
-func folder(of func(g sluice.Group) []string) func(string, sluice.Group) (string, bool) {
-	return func(name string, g sluice.Group) (string, bool) { return under(name, of(g)) }
+func folder(of func(g driver.Group) []string) func(string, driver.Group) (string, bool) {
+	return func(name string, g driver.Group) (string, bool) { return under(name, of(g)) }
 }
 
 // dapr finds dapr-hub-group-partition.
-func dapr(name string, g sluice.Group) (string, bool) {
+func dapr(name string, g driver.Group) (string, bool) {
 	start := "dapr-" + g.Topic + "-" + g.Name + "-"
 	if len(name) < len(start) || !strings.EqualFold(name[:len(start)], start) {
 		return "", false
@@ -96,7 +96,7 @@ type blob struct {
 
 // Read finds the checkpoints of a consumer group in a container. Names are compared
 // case-insensitively, after the prefix. Errors are the SDK's.
-func Read(ctx context.Context, client *container.Client, prefix string, group sluice.Group) (Found, error) {
+func Read(ctx context.Context, client *container.Client, prefix string, group driver.Group) (Found, error) {
 	var found Found
 	blobs, err := list(ctx, client, prefix)
 	if err != nil {
@@ -207,7 +207,7 @@ func same(found, want string) bool {
 }
 
 // owners are the active processors, by partition.
-func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
+func owners(blobs []blob, prefix string, g driver.Group) map[string]string {
 	list := make(map[string]string)
 	for _, b := range blobs {
 		name := b.name[len(prefix):]
@@ -229,7 +229,7 @@ func owners(blobs []blob, prefix string, g sluice.Group) map[string]string {
 }
 
 // others are the other consumer groups with checkpoints of the current SDKs.
-func others(blobs []blob, prefix string, g sluice.Group) []string {
+func others(blobs []blob, prefix string, g driver.Group) []string {
 	var list []string
 	for _, b := range blobs {
 		name := b.name[len(prefix):]

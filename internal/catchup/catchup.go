@@ -9,20 +9,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Checkpoints is the part of a [driver.TxStore] that is needed here.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
+	Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error)
 }
 
 // Ends are the ends of the partitions of a topic at some moment.
 type Ends struct {
-	topic sluice.Topic
+	topic driver.Topic
 	last  map[string]int64 // sequence numbers; partitions that never had an event are missing
 }
 
@@ -35,7 +34,7 @@ const pollEvery = 200 * time.Millisecond
 func Now(ctx context.Context, source driver.Source) (*Ends, error) {
 	for {
 		e, err := ends(ctx, source)
-		if err == nil || errors.Is(err, sluice.ErrRefused) {
+		if err == nil || errors.Is(err, driver.ErrRefused) {
 			return e, err
 		}
 		if clock.Sleep(ctx, pollEvery) != nil {
@@ -64,9 +63,9 @@ func ends(ctx context.Context, source driver.Source) (*Ends, error) {
 
 // end returns the end of a partition. Bounds may be out of date. They serve only where another
 // process reads the partition, because then the broker refuses to say where its end is.
-func end(ctx context.Context, source driver.Source, partition string) (sluice.Position, error) {
+func end(ctx context.Context, source driver.Source, partition string) (driver.Position, error) {
 	last, err := source.Seek(ctx, partition, sluice.Latest(), 0)
-	if errors.Is(err, sluice.ErrStolen) {
+	if errors.Is(err, driver.ErrStolen) {
 		var b driver.Bounds
 		b, err = source.Bounds(ctx, partition)
 		last = b.Last
@@ -101,8 +100,8 @@ func (e *Ends) Wait(ctx context.Context, checkpoints Checkpoints, stopped func()
 	}
 }
 
-func (e *Ends) compare(all []sluice.Checkpoint) *Unreached {
-	at := make(map[string]sluice.Position, len(all))
+func (e *Ends) compare(all []driver.Checkpoint) *Unreached {
+	at := make(map[string]driver.Position, len(all))
 	for _, p := range all {
 		if p.Incarnation == e.topic.Incarnation && p.Position != driver.Unset {
 			at[p.Partition] = p.Position
@@ -195,7 +194,7 @@ type Unreached struct {
 type Behind struct {
 	Partition string
 	Begun     bool // there is a checkpoint
-	At        sluice.Position
+	At        driver.Position
 	End       int64
 }
 

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -152,7 +151,7 @@ func TestAStoppedPartitionFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.move(t, "0", 2)
-		gone := &sluice.RetentionError{Partition: "1", After: -1, First: 7}
+		gone := &driver.RetentionError{Partition: "1", After: -1, First: 7}
 		began := time.Now()
 		err := w.ends(t).Wait(t.Context(), w.store, func() map[string]error {
 			if time.Since(began) < time.Second {

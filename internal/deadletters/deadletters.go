@@ -9,14 +9,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 )
 
 // Admin manages the dead letters of one consumer group for an operator.
 type Admin struct {
-	Group       sluice.Group
+	Group       driver.Group
 	DeadLetters driver.DeadLetterStore
 	// Redrive runs the redrives that are due on partitions without an owner; see
 	// [sluice.Consumer.Redrive].
@@ -27,8 +26,8 @@ type Admin struct {
 type Outcome struct {
 	Applied   int // effect committed, dead letter deleted
 	Discarded int // discarded by another operator in the meantime
-	Failed    []sluice.DeadLetter
-	Waiting   []sluice.DeadLetter // for the owner of their partition
+	Failed    []driver.DeadLetter
+	Waiting   []driver.DeadLetter // for the owner of their partition
 }
 
 const (
@@ -49,9 +48,9 @@ const (
 )
 
 // Select lists the dead letters that match filter, at most filter.Limit if that is positive.
-func (d *Admin) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]sluice.DeadLetter, error) {
+func (d *Admin) Select(ctx context.Context, filter driver.DeadLetterFilter) ([]driver.DeadLetter, error) {
 	limit := filter.Limit
-	var all []sluice.DeadLetter
+	var all []driver.DeadLetter
 	for {
 		filter.Limit = page
 		if limit > 0 {
@@ -71,9 +70,9 @@ func (d *Admin) Select(ctx context.Context, filter sluice.DeadLetterFilter) ([]s
 
 // Mark schedules a redrive of the dead letters at a time, where the zero time means now. It
 // returns how many of them still existed.
-func (d *Admin) Mark(ctx context.Context, selected []sluice.DeadLetter, at time.Time) (marked int64, err error) {
+func (d *Admin) Mark(ctx context.Context, selected []driver.DeadLetter, at time.Time) (marked int64, err error) {
 	err = paged(selected, func(ids []int64) error {
-		n, err := d.DeadLetters.Redrive(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids}, at)
+		n, err := d.DeadLetters.Redrive(ctx, d.Group, driver.DeadLetterFilter{IDs: ids}, at)
 		marked += n
 		return err
 	})
@@ -84,9 +83,9 @@ func (d *Admin) Mark(ctx context.Context, selected []sluice.DeadLetter, at time.
 }
 
 // Discard discards the dead letters. It returns how many of them still existed.
-func (d *Admin) Discard(ctx context.Context, selected []sluice.DeadLetter) (discarded int64, err error) {
+func (d *Admin) Discard(ctx context.Context, selected []driver.DeadLetter) (discarded int64, err error) {
 	err = paged(selected, func(ids []int64) error {
-		n, err := d.DeadLetters.Discard(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids})
+		n, err := d.DeadLetters.Discard(ctx, d.Group, driver.DeadLetterFilter{IDs: ids})
 		discarded += n
 		return err
 	})
@@ -100,7 +99,7 @@ func (d *Admin) Discard(ctx context.Context, selected []sluice.DeadLetter) (disc
 // without an owner. It calls report after each poll. If ctx ends first, or Redrive fails
 // redriveFailures times in a row, it returns the outcome so far and the error; the dead letters
 // that still wait stay marked.
-func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report func(Outcome)) (Outcome, error) {
+func (d *Admin) Follow(ctx context.Context, selected []driver.DeadLetter, report func(Outcome)) (Outcome, error) {
 	running, stop := context.WithCancel(ctx)
 	broken := make(chan error, 1)
 	ended := make(chan struct{})
@@ -110,7 +109,7 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 			_, _, err := d.Redrive(running)
 			if err == nil {
 				failures = 0
-			} else if failures++; failures == redriveFailures || errors.Is(err, sluice.ErrRefused) {
+			} else if failures++; failures == redriveFailures || errors.Is(err, driver.ErrRefused) {
 				broken <- err
 				return
 			}
@@ -156,7 +155,7 @@ func (d *Admin) Follow(ctx context.Context, selected []sluice.DeadLetter, report
 
 // countMarked returns how many dead letters of the group are marked.
 func (d *Admin) countMarked(ctx context.Context) (n int, err error) {
-	counts, err := d.DeadLetters.Count(ctx, d.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+	counts, err := d.DeadLetters.Count(ctx, d.Group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}})
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -168,7 +167,7 @@ func (d *Admin) countMarked(ctx context.Context) (n int, err error) {
 
 // look moves the dead letters that no longer wait out of so.Waiting.
 func (d *Admin) look(ctx context.Context, so *Outcome) error {
-	marked, err := d.Select(ctx, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+	marked, err := d.Select(ctx, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}})
 	if err != nil {
 		return err
 	}
@@ -176,7 +175,7 @@ func (d *Admin) look(ctx context.Context, so *Outcome) error {
 	for _, l := range marked {
 		waits[identify(l)] = true
 	}
-	var still, settled []sluice.DeadLetter
+	var still, settled []driver.DeadLetter
 	for _, l := range so.Waiting {
 		if waits[identify(l)] {
 			still = append(still, l)
@@ -184,9 +183,9 @@ func (d *Admin) look(ctx context.Context, so *Outcome) error {
 			settled = append(settled, l)
 		}
 	}
-	left := make(map[identity]sluice.DeadLetter)
+	left := make(map[identity]driver.DeadLetter)
 	err = paged(settled, func(ids []int64) error {
-		some, err := d.DeadLetters.List(ctx, d.Group, sluice.DeadLetterFilter{IDs: ids})
+		some, err := d.DeadLetters.List(ctx, d.Group, driver.DeadLetterFilter{IDs: ids})
 		for _, l := range some {
 			left[identify(l)] = l
 		}
@@ -200,9 +199,9 @@ func (d *Admin) look(ctx context.Context, so *Outcome) error {
 		switch {
 		case !ok:
 			so.Applied++
-		case l.Status == sluice.StatusRedrive: // marked again between the two requests
+		case l.Status == driver.StatusRedrive: // marked again between the two requests
 			still = append(still, l)
-		case l.Status == sluice.StatusDiscarded:
+		case l.Status == driver.StatusDiscarded:
 			so.Discarded++
 		default:
 			so.Failed = append(so.Failed, l)
@@ -218,12 +217,12 @@ type identity struct {
 	sequence               int64
 }
 
-func identify(l sluice.DeadLetter) identity {
+func identify(l driver.DeadLetter) identity {
 	return identity{l.Incarnation, l.Event.Partition, l.Event.Sequence}
 }
 
 // paged calls fn with the ids of the dead letters, at most page at a time.
-func paged(selected []sluice.DeadLetter, fn func(ids []int64) error) error {
+func paged(selected []driver.DeadLetter, fn func(ids []int64) error) error {
 	for len(selected) > 0 {
 		n := min(len(selected), page)
 		ids := make([]int64, n)

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -30,7 +29,7 @@ type world struct {
 
 func (w *world) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
 	if !w.mended.Load() || string(e.Body) == "bad" {
-		return sluice.Reject(errors.New("odd"))
+		return driver.Reject(errors.New("odd"))
 	}
 	return tx.Insert("rows", fmt.Sprintf("%s/%d", e.Partition, e.Sequence))
 }

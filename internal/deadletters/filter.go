@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // MaxFilterLength is the longest text that [ParseFilter] accepts, in bytes.
@@ -18,8 +18,8 @@ const forms = "partition=P, status=dead|retry|discarded, key=K, error~TEXT, sinc
 
 // Parse turns conditions into a filter. Times are RFC 3339, or like "24h ago"
 // before now.
-func ParseFilter(text string, now time.Time) (sluice.DeadLetterFilter, error) {
-	var f sluice.DeadLetterFilter
+func ParseFilter(text string, now time.Time) (driver.DeadLetterFilter, error) {
+	var f driver.DeadLetterFilter
 	if len(text) > MaxFilterLength {
 		return f, fmt.Errorf("conditions of %d bytes: the limit is %d bytes", len(text), MaxFilterLength)
 	}
@@ -100,7 +100,7 @@ func unquote(text string) (value, tail string, err error) {
 	return "", "", errors.New("the closing quote is missing")
 }
 
-func (c condition) apply(f *sluice.DeadLetterFilter, now time.Time) (err error) {
+func (c condition) apply(f *driver.DeadLetterFilter, now time.Time) (err error) {
 	want := byte('=')
 	switch c.word {
 	case "partition":
@@ -130,11 +130,11 @@ func (c condition) apply(f *sluice.DeadLetterFilter, now time.Time) (err error) 
 	return nil
 }
 
-func statuses(text string) (list []sluice.DeadLetterStatus, err error) {
+func statuses(text string) (list []driver.DeadLetterStatus, err error) {
 	for word := range strings.SplitSeq(text, "|") {
-		s := sluice.DeadLetterStatus(strings.TrimSpace(word))
+		s := driver.DeadLetterStatus(strings.TrimSpace(word))
 		switch s {
-		case sluice.StatusDead, sluice.StatusRedrive, sluice.StatusDiscarded:
+		case driver.StatusDead, driver.StatusRedrive, driver.StatusDiscarded:
 		default:
 			return nil, fmt.Errorf("%q is not one of dead, retry, discarded", string(s))
 		}

@@ -8,13 +8,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // JSON is a dead letter as the command line prints it and as copies hold it.
 type JSON struct {
 	ID            int64                   `json:"id"`
-	Status        sluice.DeadLetterStatus `json:"status"`
+	Status        driver.DeadLetterStatus `json:"status"`
 	Partition     string                  `json:"partition"`
 	Sequence      int64                   `json:"sequence"`
 	Offset        string                  `json:"offset,omitempty"`
@@ -35,7 +35,7 @@ type JSON struct {
 }
 
 // Describe returns a dead letter as JSON.
-func Describe(d *sluice.DeadLetter) JSON {
+func Describe(d *driver.DeadLetter) JSON {
 	e := &d.Event
 	j := JSON{
 		ID: d.ID, Status: d.Status, Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Incarnation: d.Incarnation, Key: e.Key,
@@ -73,7 +73,7 @@ const CopyType = "sluice.deadletter"
 
 // Copy returns the body of a copy of a dead letter: [JSON], the names of what it belongs to, and the
 // command that redrives it, which is command and the ID. There is none if command is empty.
-func Copy(d *sluice.DeadLetter, command string) ([]byte, error) {
+func Copy(d *driver.DeadLetter, command string) ([]byte, error) {
 	body := struct {
 		Namespace string `json:"namespace"`
 		Topic     string `json:"topic"`
@@ -89,7 +89,7 @@ func Copy(d *sluice.DeadLetter, command string) ([]byte, error) {
 
 // CopyID returns the message id of a dead letter's copies, by which a receiver can recognize repeats. It
 // has less than 100 characters.
-func CopyID(d *sluice.DeadLetter) string {
+func CopyID(d *driver.DeadLetter) string {
 	identity := strings.Join([]string{d.Group.Namespace, d.Group.Topic, d.Group.Name, d.Incarnation, d.Event.Partition}, "\x00")
 	digest := sha256.Sum256([]byte(identity))
 	return fmt.Sprintf("deadletter-%d-%d-%x", d.ID, d.Event.Sequence, digest[:16])

@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Checkpoints is the part of a [driver.TxStore] that [OfflineSource] needs.
 type Checkpoints interface {
-	Read(ctx context.Context, group sluice.Group) ([]sluice.Checkpoint, error)
+	Read(ctx context.Context, group driver.Group) ([]driver.Checkpoint, error)
 }
 
 // OfflineSource is a source that, while the hub cannot be reached, describes the topic from its
@@ -20,7 +18,7 @@ type Checkpoints interface {
 // the hub still fails.
 type OfflineSource struct {
 	driver.Source
-	Group       sluice.Group
+	Group       driver.Group
 	Checkpoints Checkpoints
 	// Unreachable is called with the error each time the hub cannot be reached.
 	Unreachable func(error)
@@ -30,7 +28,7 @@ type OfflineSource struct {
 const describeFor = 5 * time.Second
 
 // Describe asks the hub. If that fails, the checkpoints answer.
-func (r *OfflineSource) Describe(ctx context.Context) (sluice.Topic, error) {
+func (r *OfflineSource) Describe(ctx context.Context) (driver.Topic, error) {
 	asking, cancel := context.WithTimeout(ctx, describeFor)
 	defer cancel()
 	topic, err := r.Source.Describe(asking)
@@ -39,13 +37,13 @@ func (r *OfflineSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	}
 	all, readErr := r.Checkpoints.Read(ctx, r.Group)
 	if readErr != nil {
-		return sluice.Topic{}, fmt.Errorf("read checkpoints: %w", readErr)
+		return driver.Topic{}, fmt.Errorf("read checkpoints: %w", readErr)
 	}
 	if len(all) == 0 {
-		return sluice.Topic{}, err
+		return driver.Topic{}, err
 	}
 	r.Unreachable(err)
-	topic = sluice.Topic{Group: r.Group}
+	topic = driver.Topic{Group: r.Group}
 	var newest time.Time
 	for _, p := range all {
 		topic.Partitions = append(topic.Partitions, p.Partition)

@@ -10,7 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // to read the rows without Sluice
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 
@@ -91,7 +91,7 @@ func (s *Scenario) AuditBy(ctx context.Context, written func(*Audit, Effect) err
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	deadLetters, err := s.DeadLetters.List(ctx, topic.Group, sluice.DeadLetterFilter{})
+	deadLetters, err := s.DeadLetters.List(ctx, topic.Group, driver.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("audit the dead letters: %w", err)
 	}

@@ -122,7 +122,7 @@ const createTable = `CREATE TABLE IF NOT EXISTS flights (hub_partition TEXT, seq
 var columns = []string{"hub_partition", "sequence_number", "date", "delay", "distance", "origin", "destination"}
 
 // insert is the handler: a row for each event. Checkpoint and dead letters commit with the rows.
-func insert(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
+func insert(ctx context.Context, tx *sqlstore.Tx, b driver.Batch) error {
 	rows := make([][]any, len(b.Events))
 	for i, e := range b.Events {
 		var f flight
@@ -131,7 +131,7 @@ func insert(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
 			err = errors.New("column delay: body.delay: is missing")
 		}
 		if err != nil {
-			return &sluice.EventError{Index: i, Err: sluice.Reject(err)}
+			return &driver.EventError{Index: i, Err: driver.Reject(err)}
 		}
 		rows[i] = []any{e.Partition, e.Sequence, f.Date, *f.Delay, f.Distance, f.Origin, f.Destination}
 	}
@@ -140,7 +140,7 @@ func insert(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
 
 // Run is [Scenario.Run] with the demo's consumer. It reads source, or the demo's own if that is
 // nil. stopped returns the halted partitions.
-func (d *Demo) Run(ctx context.Context, events int64, once bool, source driver.Source, observer sluice.Observer, stopped func() map[string]error) error {
+func (d *Demo) Run(ctx context.Context, events int64, once bool, source driver.Source, observer driver.Observer, stopped func() map[string]error) error {
 	if source == nil {
 		source = d.Source
 	}

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // ledger is the ledger of a demo whose effects are in no table: all effects of its events,
 // read once.
 type ledger struct {
-	progress map[string]sluice.Checkpoint // by partition
+	progress map[string]driver.Checkpoint // by partition
 	entries  map[string][]audit.Entry     // sorted
 }
 
@@ -40,8 +40,8 @@ func (s *Scenario) HubAudit(ctx context.Context, source Source, progress func(ev
 
 // readLedger reads checkpoints, effects and dead letters. Checkpoints come first:
 // what they have passed was done before, so the reads after them find it.
-func (s *Scenario) readLedger(ctx context.Context, group sluice.Group, read func(context.Context, Found) error) (*ledger, error) {
-	b := &ledger{progress: map[string]sluice.Checkpoint{}, entries: map[string][]audit.Entry{}}
+func (s *Scenario) readLedger(ctx context.Context, group driver.Group, read func(context.Context, Found) error) (*ledger, error) {
+	b := &ledger{progress: map[string]driver.Checkpoint{}, entries: map[string][]audit.Entry{}}
 	list, err := s.Checkpoints.Read(ctx, group)
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints: %w", err)
@@ -49,7 +49,7 @@ func (s *Scenario) readLedger(ctx context.Context, group sluice.Group, read func
 	for _, p := range list {
 		b.progress[p.Partition] = p
 	}
-	deadLetters, err := s.DeadLetters.List(ctx, group, sluice.DeadLetterFilter{})
+	deadLetters, err := s.DeadLetters.List(ctx, group, driver.DeadLetterFilter{})
 	if err != nil {
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *Scenario) readLedger(ctx context.Context, group sluice.Group, read func
 }
 
 // Open implements [audit.Ledger].
-func (b *ledger) Open(_ context.Context, _ sluice.Topic, partition string) (audit.View, error) {
+func (b *ledger) Open(_ context.Context, _ driver.Topic, partition string) (audit.View, error) {
 	return partitionLedger{b, partition}, nil
 }
 
@@ -83,7 +83,7 @@ type partitionLedger struct {
 }
 
 // Checkpoint implements [audit.View].
-func (p partitionLedger) Checkpoint(context.Context) (sluice.Checkpoint, bool, error) {
+func (p partitionLedger) Checkpoint(context.Context) (driver.Checkpoint, bool, error) {
 	progress, there := p.progress[p.partition]
 	return progress, there, nil
 }

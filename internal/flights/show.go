@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/internal/term"
@@ -44,7 +43,7 @@ func CheckEvents(n int64) error {
 // View is a dashboard of the demo.
 type View struct {
 	Address  string
-	Observer sluice.Observer
+	Observer driver.Observer
 	Source   driver.Source // what the consumer reads, in place of the demo's own
 	Close    func()
 }
@@ -65,7 +64,7 @@ func (c *Command) Run(ctx context.Context) error {
 		return err
 	}
 	if view == nil {
-		view = &View{Observer: sluice.Observers(), Close: func() {}}
+		view = &View{Observer: driver.Observers(), Close: func() {}}
 	} else {
 		fmt.Fprintf(c.Out, "dashboard %s\n", view.Address)
 	}
@@ -89,9 +88,9 @@ func (c *Command) Run(ctx context.Context) error {
 }
 
 func (c *Command) consume(ctx, interrupted context.Context, d *Demo, view *View, first *firstCommit) error {
-	m := progress.New(c.Log, sluice.KindAcquired, sluice.KindOpened, sluice.KindReleased, sluice.KindParked)
+	m := progress.New(c.Log, driver.KindAcquired, driver.KindOpened, driver.KindReleased, driver.KindParked)
 	return progress.ShowDuring(ctx, c.Screen, func() error {
-		return d.Run(interrupted, c.Events, c.Once, view.Source, sluice.Observers(m, first, view.Observer), m.Stopped)
+		return d.Run(interrupted, c.Events, c.Once, view.Source, driver.Observers(m, first, view.Observer), m.Stopped)
 	}, progress.Stage{Monitor: m})
 }
 
@@ -109,9 +108,9 @@ type firstCommit struct {
 	nanos   atomic.Int64
 }
 
-// Observe implements [sluice.Observer].
-func (f *firstCommit) Observe(o sluice.Observation) {
-	if o.Kind == sluice.KindCommitted && o.Events > 0 && f.nanos.Load() == 0 {
+// Observe implements [driver.Observer].
+func (f *firstCommit) Observe(o driver.Observation) {
+	if o.Kind == driver.KindCommitted && o.Events > 0 && f.nanos.Load() == 0 {
 		f.nanos.CompareAndSwap(0, int64(time.Since(f.started)))
 	}
 }

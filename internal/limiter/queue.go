@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Clock is the time of a limiter. [github.com/sluice-go/sluice.Clock] implements it.
+// Clock is the time of a limiter. [github.com/sluice-go/driver.Clock] implements it.
 type Clock interface {
 	// Elapsed is monotonic time since some fixed moment.
 	Elapsed() time.Duration

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -21,7 +20,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Tracker is a [sluice.Observer] that keeps the state of one consumer. It is safe
+// Tracker is a [driver.Observer] that keeps the state of one consumer. It is safe
 // for concurrent use. Its memory is bounded by the number of partitions.
 type Tracker struct {
 	cfg   Config
@@ -44,8 +43,8 @@ type Partition struct {
 	Owner    string
 	Epoch    int64
 
-	Checkpoint sluice.Position // [driver.Unset] before it is claimed
-	Fetched    sluice.Position // of the newest event read; likewise
+	Checkpoint driver.Position // [driver.Unset] before it is claimed
+	Fetched    driver.Position // of the newest event read; likewise
 	// Lag is how many events the log holds that are not done, -1 while that is
 	// not known; LagAt is when an observation last reported it.
 	Lag      int64
@@ -130,7 +129,7 @@ type partition struct {
 	// batches are those fetched and not done, oldest first.
 	batches []batch
 	newest  time.Time // when the log took the newest event that is done
-	done    sluice.Position
+	done    driver.Position
 }
 
 // batch is the sequence number and time of a batch's last event.
@@ -158,24 +157,24 @@ func New(cfg *Config) *Tracker {
 	return &Tracker{cfg: c, began: c.Now(), partitions: map[string]*partition{}}
 }
 
-// Observe implements [sluice.Observer].
-func (t *Tracker) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (t *Tracker) Observe(o driver.Observation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(&o)
 	now := t.cfg.Now()
 	switch p := t.partitions[o.Partition]; {
-	case o.Kind == sluice.KindListed:
+	case o.Kind == driver.KindListed:
 		t.answered, t.failure = true, Failure{}
 	case o.Partition == "":
-		if o.Kind == sluice.KindFailed {
+		if o.Kind == driver.KindFailed {
 			t.failure.add(o.Err, now, t.cfg.FailureGap)
 		}
 	default:
 		if p == nil {
 			p = &partition{Partition: released(Partition{Checkpoint: driver.Unset})}
 			switch o.Kind {
-			case sluice.KindAcquired, sluice.KindFailed, sluice.KindStopped, sluice.KindStalled:
+			case driver.KindAcquired, driver.KindFailed, driver.KindStopped, driver.KindStalled:
 				t.partitions[strings.Clone(o.Partition)] = p
 			}
 		}
@@ -188,39 +187,39 @@ func (t *Tracker) Observe(o sluice.Observation) {
 }
 
 // count adds to the totals.
-func (t *Tracker) count(o *sluice.Observation) {
+func (t *Tracker) count(o *driver.Observation) {
 	c := &t.counts
 	switch o.Kind {
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		c.Events += int64(o.Events)
 		c.Filtered += int64(o.Filtered)
-	case sluice.KindWritten:
+	case driver.KindWritten:
 		c.AtLeastOnce = true
 		c.Filtered += int64(o.Filtered)
 		c.Written += int64(o.Events)
 		c.Cost += o.Cost
-	case sluice.KindRetried:
+	case driver.KindRetried:
 		c.Retries++
-	case sluice.KindParked:
+	case driver.KindParked:
 		c.DeadLetters++
-	case sluice.KindRedriven:
+	case driver.KindRedriven:
 		c.Redriven++
 	}
 }
 
 // ownership follows the lease.
-func (t *Tracker) ownership(p *partition, o *sluice.Observation, now time.Time) {
+func (t *Tracker) ownership(p *partition, o *driver.Observation, now time.Time) {
 	switch o.Kind {
-	case sluice.KindAcquired:
+	case driver.KindAcquired:
 		t.answered = true
 		*p = partition{batches: p.batches[:0], done: driver.Unset, Partition: Partition{
 			Held: true, Acquired: now, Renewed: now, Owner: o.Owner, Epoch: o.Epoch, Checkpoint: driver.Unset, Fetched: driver.Unset, Lag: -1, Failure: p.Failure,
 		}}
-	case sluice.KindRenewed:
+	case driver.KindRenewed:
 		t.answered = true
 		p.Renewed = now
-	case sluice.KindLost, sluice.KindReleased:
-		if o.Kind == sluice.KindLost && p.Failure.Failing() { // the failure that cost the lease is not over
+	case driver.KindLost, driver.KindReleased:
+		if o.Kind == driver.KindLost && p.Failure.Failing() { // the failure that cost the lease is not over
 			if !t.failure.Failing() {
 				t.failure = p.Failure
 			} else if p.Failure.Since.Before(t.failure.Since) {
@@ -237,59 +236,59 @@ func released(p Partition) Partition {
 }
 
 // health keeps what fails, is halted or is held up.
-func (t *Tracker) health(p *partition, o *sluice.Observation, now time.Time) {
+func (t *Tracker) health(p *partition, o *driver.Observation, now time.Time) {
 	switch o.Kind {
-	case sluice.KindOpened:
+	case driver.KindOpened:
 		if p.Lag <= 0 { // otherwise it is not over before something is done
 			p.Failure = Failure{}
 		}
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		p.Failure = Failure{}
-	case sluice.KindFailed:
+	case driver.KindFailed:
 		p.Failure.add(o.Err, now, t.cfg.FailureGap)
-	case sluice.KindStopped:
+	case driver.KindStopped:
 		p.Stopped = o.Err
-	case sluice.KindStalled:
+	case driver.KindStalled:
 		if since := now.Add(-o.Duration); !p.Stall.Stalled() || since.Before(p.Stall.Since) {
 			p.Stall.Since = since
 		}
 		p.Stall.Err = o.Err
-	case sluice.KindResumed:
+	case driver.KindResumed:
 		p.Stopped, p.Stall = nil, Stall{}
 	}
 }
 
 // progress follows the events of a partition that is held.
-func (t *Tracker) progress(p *partition, o *sluice.Observation, now time.Time) {
+func (t *Tracker) progress(p *partition, o *driver.Observation, now time.Time) {
 	switch o.Kind {
-	case sluice.KindClaimed:
+	case driver.KindClaimed:
 		p.Checkpoint, p.done = o.To, o.To
-	case sluice.KindOpened:
+	case driver.KindOpened:
 		for i, b := range p.batches { // those after the position are read again
 			if b.last > o.To.Sequence {
 				p.batches = p.batches[:i]
 				break
 			}
 		}
-	case sluice.KindFetched:
+	case driver.KindFetched:
 		p.Fetched = o.To
 		if len(p.batches) < maxBatches {
 			p.batches = append(p.batches, batch{o.To.Sequence, o.Enqueued})
 		}
 		p.setLag(o.Lag, now)
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		p.Checkpoint = o.To
 		if !t.counts.AtLeastOnce { // otherwise the checkpoint follows what is written after a while
 			t.done(p, o, now)
 		}
-	case sluice.KindWritten:
+	case driver.KindWritten:
 		p.InFlight = o.InFlight
 		t.done(p, o, now)
 	}
 }
 
 // done takes note of events that are done.
-func (t *Tracker) done(p *partition, o *sluice.Observation, now time.Time) {
+func (t *Tracker) done(p *partition, o *driver.Observation, now time.Time) {
 	p.setLag(o.Lag, now)
 	if o.To.Sequence > p.done.Sequence {
 		p.done = o.To

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 	"github.com/sluice-go/sluice/internal/progress"
@@ -49,7 +50,7 @@ func TestEventsReadAreNotDone(t *testing.T) {
 			return nil
 		}
 		c, err := sluice.New(hub, leases, sluice.Transactional(store, handler), &sluice.Config{
-			MaxBatch: 1000, Observer: sluice.Observers(state, monitor, meter, metrics),
+			MaxBatch: 1000, Observer: driver.Observers(state, monitor, meter, metrics),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +145,7 @@ func TestAStallIsShown(t *testing.T) {
 		}
 		release := make(chan struct{})
 		handler := func(context.Context, *sluicetest.Tx, sluice.Batch) error { <-release; return nil }
-		c, err := sluice.New(hub, new(sluicetest.Leases), sluice.Transactional(store, handler), &sluice.Config{Observer: sluice.Observers(monitor, probes, metrics)})
+		c, err := sluice.New(hub, new(sluicetest.Leases), sluice.Transactional(store, handler), &sluice.Config{Observer: driver.Observers(monitor, probes, metrics)})
 		if err != nil {
 			t.Fatal(err)
 		}

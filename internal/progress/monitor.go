@@ -6,25 +6,26 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
-// Monitor is a [sluice.Observer].
+// Monitor is a [driver.Observer].
 type Monitor struct {
 	log    *slog.Logger
-	silent []sluice.ObservationKind
-	lines  sluice.Observer
+	silent []driver.ObservationKind
+	lines  driver.Observer
 	state  *partitionstate.Tracker
 }
 
 // New makes a monitor that writes to log what [sluice.LogObserver] writes.
 // Observations of the silent kinds are only counted.
-func New(log *slog.Logger, silent ...sluice.ObservationKind) *Monitor {
+func New(log *slog.Logger, silent ...driver.ObservationKind) *Monitor {
 	return &Monitor{log: log, silent: silent, lines: sluice.LogObserver(log), state: partitionstate.New(nil)}
 }
 
-// Observe implements [sluice.Observer].
-func (m *Monitor) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (m *Monitor) Observe(o driver.Observation) {
 	m.state.Observe(o)
 	if !slices.Contains(m.silent, o.Kind) {
 		m.lines.Observe(o)

@@ -34,15 +34,15 @@ func TestStats(t *testing.T) {
 		t.Errorf("at first %+v", got)
 	}
 	broken := errors.New("broken")
-	for _, o := range []sluice.Observation{
-		{Kind: sluice.KindAcquired, Partition: "0"},
-		{Kind: sluice.KindAcquired, Partition: "1"},
-		{Kind: sluice.KindFetched, Partition: "0", Lag: 70},
-		{Kind: sluice.KindCommitted, Partition: "0", Events: 30, Lag: 40},
-		{Kind: sluice.KindParked, Partition: "0"},
-		{Kind: sluice.KindRedriven, Partition: "1"},
-		{Kind: sluice.KindCommitted, Partition: "1", Events: 5, Lag: -1},
-		{Kind: sluice.KindStopped, Partition: "1", Err: broken},
+	for _, o := range []driver.Observation{
+		{Kind: driver.KindAcquired, Partition: "0"},
+		{Kind: driver.KindAcquired, Partition: "1"},
+		{Kind: driver.KindFetched, Partition: "0", Lag: 70},
+		{Kind: driver.KindCommitted, Partition: "0", Events: 30, Lag: 40},
+		{Kind: driver.KindParked, Partition: "0"},
+		{Kind: driver.KindRedriven, Partition: "1"},
+		{Kind: driver.KindCommitted, Partition: "1", Events: 5, Lag: -1},
+		{Kind: driver.KindStopped, Partition: "1", Err: broken},
 	} {
 		m.Observe(o)
 	}
@@ -52,8 +52,8 @@ func TestStats(t *testing.T) {
 	if s := m.Stopped(); len(s) != 1 || s["1"] != broken {
 		t.Errorf("stopped: %v", s)
 	}
-	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "1"})
-	m.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0"})
+	m.Observe(driver.Observation{Kind: driver.KindResumed, Partition: "1"})
+	m.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "0"})
 	if s, f := m.Stopped(), m.Stats(); len(s) != 0 || f.Lag != -1 || f.Partitions != 1 {
 		t.Errorf("at the end: stopped %v, %+v", s, f)
 	}
@@ -62,11 +62,11 @@ func TestStats(t *testing.T) {
 func TestBatchesAreNotLogged(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
-	m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: "3", Epoch: 7})
+	m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "3", Epoch: 7})
 	for range 100 {
-		m.Observe(sluice.Observation{Kind: sluice.KindFetched, Partition: "3"})
-		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "3"})
-		m.Observe(sluice.Observation{Kind: sluice.KindRenewed, Partition: "3"})
+		m.Observe(driver.Observation{Kind: driver.KindFetched, Partition: "3"})
+		m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "3"})
+		m.Observe(driver.Observation{Kind: driver.KindRenewed, Partition: "3"})
 	}
 	if got, want := text.String(), "level=INFO msg=\"partition acquired\" partition=3 epoch=7\n"; got != want {
 		t.Errorf("got %s", got)
@@ -76,7 +76,7 @@ func TestBatchesAreNotLogged(t *testing.T) {
 // Operators search for this line, so its text, level and fields stay.
 func TestUnknownCommitIsLogged(t *testing.T) {
 	log, text := recorder()
-	New(log).Observe(sluice.Observation{Kind: sluice.KindUnknown, Partition: "3", Epoch: 7,
+	New(log).Observe(driver.Observation{Kind: driver.KindUnknown, Partition: "3", Epoch: 7,
 		From: sluice.Position{Sequence: 41}, To: sluice.Position{Sequence: 57}, Err: sluice.ErrUnknown})
 	want := `level=WARN msg="commit outcome unknown, re-reading checkpoint" partition=3 epoch=7 from=41 to=57 error="` + sluice.ErrUnknown.Error() + "\"\n"
 	if got := text.String(); got != want {
@@ -89,7 +89,7 @@ func TestFloodIsCounted(t *testing.T) {
 	m := New(log)
 	began := time.Unix(1e9, 0)
 	parked := func(after time.Duration) {
-		m.Observe(sluice.Observation{Kind: sluice.KindParked, Time: began.Add(after), Partition: "0", Err: errors.New("odd")})
+		m.Observe(driver.Observation{Kind: driver.KindParked, Time: began.Add(after), Partition: "0", Err: errors.New("odd")})
 	}
 	for range 1000 {
 		parked(0)
@@ -111,9 +111,9 @@ func TestAStormOfRetries(t *testing.T) {
 	m := New(log)
 	began := time.Unix(1e9, 0)
 	retried := func(at time.Duration, err error, attempt int) {
-		m.Observe(sluice.Observation{Kind: sluice.KindRetried, Time: began.Add(at), Partition: "0", Attempt: attempt, Err: err})
+		m.Observe(driver.Observation{Kind: driver.KindRetried, Time: began.Add(at), Partition: "0", Attempt: attempt, Err: err})
 	}
-	throttled := sluice.RetryAfter(errors.New("429 request rate is large"), time.Second)
+	throttled := driver.RetryAfter(errors.New("429 request rate is large"), time.Second)
 	for at := time.Duration(0); at < 10*time.Minute; at += 20 * time.Millisecond {
 		retried(at, throttled, 0)
 	}
@@ -138,8 +138,8 @@ func TestAStormOfRetries(t *testing.T) {
 
 func TestAnEventThatDoesNotGetDone(t *testing.T) {
 	log, text := recorder()
-	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2,
-		Err: &sluice.BacklogError{Partition: "4", Sequence: 812, Age: 11 * time.Minute, InFlight: 70}})
+	New(log).Observe(driver.Observation{Kind: driver.KindFailed, Partition: "4", Epoch: 2,
+		Err: &driver.BacklogError{Partition: "4", Sequence: 812, Age: 11 * time.Minute, InFlight: 70}})
 	if got := text.String(); !strings.Contains(got, `msg="event stuck in flight" partition=4`) || !strings.Contains(got, "event 812 stuck in flight for 11m0s") {
 		t.Errorf("got %s", got)
 	}
@@ -147,7 +147,7 @@ func TestAnEventThatDoesNotGetDone(t *testing.T) {
 
 func TestRejectedEventIsSkipped(t *testing.T) {
 	log, text := recorder()
-	New(log).Observe(sluice.Observation{Kind: sluice.KindFailed, Partition: "4", Epoch: 2, Err: sluice.Reject(errors.New("event 7 does not count: too late"))})
+	New(log).Observe(driver.Observation{Kind: driver.KindFailed, Partition: "4", Epoch: 2, Err: driver.Reject(errors.New("event 7 does not count: too late"))})
 	if got, want := text.String(), "level=WARN msg=\"event rejected, skipped\" partition=4 epoch=2 error=\"event 7 does not count: too late\"\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -155,17 +155,17 @@ func TestRejectedEventIsSkipped(t *testing.T) {
 
 // stream observes two partitions of a pipeline at least once, for a second.
 func stream(m *Monitor) {
-	for _, o := range []sluice.Observation{
-		{Kind: sluice.KindAcquired, Partition: "9"},
-		{Kind: sluice.KindClaimed, Partition: "9", To: sluice.Position{Sequence: 99}},
-		{Kind: sluice.KindAcquired, Partition: "10"},
-		{Kind: sluice.KindClaimed, Partition: "10", To: driver.Unset},
-		{Kind: sluice.KindWritten, Partition: "9", Events: 900, Cost: 6000, InFlight: 40, Lag: 500, To: sluice.Position{Sequence: 999}},
-		{Kind: sluice.KindWritten, Partition: "10", Events: 100, Cost: 100, InFlight: 2, Lag: 7000},
-		{Kind: sluice.KindCommitted, Partition: "9", Events: 850, Lag: 550, To: sluice.Position{Sequence: 949}},
-		{Kind: sluice.KindFetched, Partition: "9", Lag: 500},
-		{Kind: sluice.KindRetried, Partition: "9", Err: sluice.RetryAfter(errors.New("busy"), 0)},
-		{Kind: sluice.KindParked, Partition: "10", Err: errors.New("odd")},
+	for _, o := range []driver.Observation{
+		{Kind: driver.KindAcquired, Partition: "9"},
+		{Kind: driver.KindClaimed, Partition: "9", To: sluice.Position{Sequence: 99}},
+		{Kind: driver.KindAcquired, Partition: "10"},
+		{Kind: driver.KindClaimed, Partition: "10", To: driver.Unset},
+		{Kind: driver.KindWritten, Partition: "9", Events: 900, Cost: 6000, InFlight: 40, Lag: 500, To: sluice.Position{Sequence: 999}},
+		{Kind: driver.KindWritten, Partition: "10", Events: 100, Cost: 100, InFlight: 2, Lag: 7000},
+		{Kind: driver.KindCommitted, Partition: "9", Events: 850, Lag: 550, To: sluice.Position{Sequence: 949}},
+		{Kind: driver.KindFetched, Partition: "9", Lag: 500},
+		{Kind: driver.KindRetried, Partition: "9", Err: driver.RetryAfter(errors.New("busy"), 0)},
+		{Kind: driver.KindParked, Partition: "10", Err: errors.New("odd")},
 	} {
 		m.Observe(o)
 	}
@@ -180,8 +180,8 @@ func TestStatsOfAStream(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	// What is lost does not count any more; what comes late from there neither.
-	m.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "10"})
-	m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: "10", Events: 1, InFlight: 2, Lag: 7000})
+	m.Observe(driver.Observation{Kind: driver.KindLost, Partition: "10"})
+	m.Observe(driver.Observation{Kind: driver.KindWritten, Partition: "10", Events: 1, InFlight: 2, Lag: 7000})
 	want.Lag, want.Partitions, want.InFlight, want.Written = 500, 1, 40, 1001
 	if got := m.Stats(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -193,8 +193,8 @@ func TestLines(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := &show{}
 	s.take(m, now)
-	m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 5000, Lag: 40})
-	m.Observe(sluice.Observation{Kind: sluice.KindRedriven})
+	m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", Events: 5000, Lag: 40})
+	m.Observe(driver.Observation{Kind: driver.KindRedriven})
 	s.take(m, now.Add(2*time.Second))
 	if got, want := s.line(62*time.Second), "5,000 events  2,500/s  lag ?  0 dead letters  0 partitions  1 redriven  1m2s"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -214,7 +214,7 @@ func TestLines(t *testing.T) {
 func TestLinesOfPartitionsThatDoNotMove(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	s := &show{}
-	line := func(o sluice.Observation) (string, string) {
+	line := func(o driver.Observation) (string, string) {
 		m.Observe(o)
 		s.take(m, time.Unix(1e9, 0))
 		attributes := ""
@@ -224,16 +224,16 @@ func TestLinesOfPartitionsThatDoNotMove(t *testing.T) {
 		return s.line(time.Second), attributes
 	}
 	for _, p := range []string{"0", "1", "2"} {
-		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: p})
+		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: p})
 	}
-	m.Observe(sluice.Observation{Kind: sluice.KindStopped, Partition: "0", Err: sluice.ErrRetention})
-	m.Observe(sluice.Observation{Kind: sluice.KindStalled, Partition: "0", Err: sluice.ErrRetention})
-	text, attributes := line(sluice.Observation{Kind: sluice.KindStalled, Partition: "1", Err: sluice.ErrRetention})
+	m.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "0", Err: sluice.ErrRetention})
+	m.Observe(driver.Observation{Kind: driver.KindStalled, Partition: "0", Err: sluice.ErrRetention})
+	text, attributes := line(driver.Observation{Kind: driver.KindStalled, Partition: "1", Err: sluice.ErrRetention})
 	if !strings.Contains(text, "lag ?  1 halted  1 stalled  ") || !strings.Contains(attributes, " halted=1 stalled=1") {
 		t.Errorf("got %q, %q", text, attributes)
 	}
-	m.Observe(sluice.Observation{Kind: sluice.KindResumed, Partition: "0"})
-	if text, attributes := line(sluice.Observation{Kind: sluice.KindResumed, Partition: "1"}); strings.Contains(text+attributes, "halted") || strings.Contains(text+attributes, "stalled") {
+	m.Observe(driver.Observation{Kind: driver.KindResumed, Partition: "0"})
+	if text, attributes := line(driver.Observation{Kind: driver.KindResumed, Partition: "1"}); strings.Contains(text+attributes, "halted") || strings.Contains(text+attributes, "stalled") {
 		t.Errorf("got %q, %q", text, attributes)
 	}
 }
@@ -243,8 +243,8 @@ func TestManyPartitions(t *testing.T) {
 	m := New(log)
 	for i := range 100 {
 		p := strconv.Itoa(i)
-		m.Observe(sluice.Observation{Kind: sluice.KindAcquired, Partition: p})
-		m.Observe(sluice.Observation{Kind: sluice.KindWritten, Partition: p, Lag: int64(i % 50)})
+		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: p})
+		m.Observe(driver.Observation{Kind: driver.KindWritten, Partition: p, Lag: int64(i % 50)})
 	}
 	text.Reset()
 	log.LogAttrs(t.Context(), slog.LevelInfo, "partitions", m.partitions()...)
@@ -280,7 +280,7 @@ func TestShowLogsWithoutATerminal(t *testing.T) {
 	log, text := recorder()
 	m := New(log)
 	unseen(t, 11*time.Second, func(ctx context.Context, screen *term.Screen) {
-		m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+		m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		m.Show(ctx, screen)
 	})
 	if n := strings.Count(text.String(), "msg=progress events=1000"); n != 1 {
@@ -295,7 +295,7 @@ func TestIdleIsQuiet(t *testing.T) {
 	m := New(log)
 	unseen(t, 26*time.Minute, func(ctx context.Context, screen *term.Screen) {
 		time.AfterFunc(12*time.Minute+time.Second, func() {
-			m.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+			m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		})
 		m.Show(ctx, screen)
 	})
@@ -330,7 +330,7 @@ func TestShowLogsEachStage(t *testing.T) {
 	one, two := New(log.With("stage", "one")), New(log.With("stage", "two"))
 	unseen(t, 6*time.Second, func(ctx context.Context, screen *term.Screen) {
 		time.AfterFunc(time.Second, func() {
-			one.Observe(sluice.Observation{Kind: sluice.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
+			one.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", Events: 1000, Lag: 0})
 		})
 		ShowStages(ctx, screen, Stage{"one", one}, Stage{"two", two})
 	})

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
@@ -37,11 +36,11 @@ type Config struct {
 	// Publish publishes checkpoints, by partition, and deletes from due those that need no other
 	// attempt. It is called by one goroutine at a time. Partitions that are lost meanwhile are not tried again.
 	Publish func(ctx context.Context, due map[string]Checkpoint) error
-	// Observer gets a failure as [sluice.KindHookFailed], once until a publication succeeds. It may be nil.
-	Observer sluice.Observer
+	// Observer gets a failure as [driver.KindHookFailed], once until a publication succeeds. It may be nil.
+	Observer driver.Observer
 }
 
-// Publisher is a [sluice.Observer] that publishes checkpoints. It never delays the delivery. It is safe for
+// Publisher is a [driver.Observer] that publishes checkpoints. It never delays the delivery. It is safe for
 // concurrent use.
 type Publisher struct {
 	cfg Config
@@ -64,33 +63,33 @@ func Start(cfg Config) *Publisher {
 	return p
 }
 
-// Observe implements [sluice.Observer].
-func (p *Publisher) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (p *Publisher) Observe(o driver.Observation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch o.Kind {
-	case sluice.KindClaimed, sluice.KindCommitted:
+	case driver.KindClaimed, driver.KindCommitted:
 		p.stored(&o)
-	case sluice.KindOpened:
+	case driver.KindOpened:
 		// A start is stored before the first event is read. Who goes on from here needs it: without a
 		// checkpoint, a processor begins where its own setting says, which may be the end.
 		if p.held[o.Partition] == (Checkpoint{driver.Unset, o.Epoch, true}) {
 			p.stored(&o)
 		}
-	case sluice.KindReleased:
+	case driver.KindReleased:
 		delete(p.held, o.Partition)
 		if c, ok := p.due[o.Partition]; ok { // it is published all the same
 			c.Held = false
 			p.due[o.Partition] = c
 		}
-	case sluice.KindLost:
+	case driver.KindLost:
 		delete(p.held, o.Partition)
 		delete(p.due, o.Partition) // another owner may be further
 	}
 }
 
 // stored takes note of a stored checkpoint.
-func (p *Publisher) stored(o *sluice.Observation) {
+func (p *Publisher) stored(o *driver.Observation) {
 	c := Checkpoint{o.To, o.Epoch, true}
 	p.held[o.Partition] = c
 	if c.Position != driver.Unset {
@@ -151,7 +150,7 @@ func (p *Publisher) publish(ctx context.Context, timeout time.Duration) {
 		return
 	}
 	p.failing = true
-	p.cfg.Observer.Observe(sluice.Observation{Kind: sluice.KindHookFailed, Time: time.Now(), Err: fmt.Errorf("%s, tried again every %v: %w", p.cfg.What, p.cfg.Every, err)})
+	p.cfg.Observer.Observe(driver.Observation{Kind: driver.KindHookFailed, Time: time.Now(), Err: fmt.Errorf("%s, tried again every %v: %w", p.cfg.What, p.cfg.Every, err)})
 }
 
 // Close publishes what is due, and ends the publisher. It waits for 5 seconds at most for a place that

@@ -8,12 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 )
 
-func committed(partition string, sequence int64) sluice.Observation {
-	return sluice.Observation{Kind: sluice.KindCommitted, Partition: partition, Epoch: 1, To: driver.Position{Sequence: sequence}}
+func committed(partition string, sequence int64) driver.Observation {
+	return driver.Observation{Kind: driver.KindCommitted, Partition: partition, Epoch: 1, To: driver.Position{Sequence: sequence}}
 }
 
 // place is where a test publishes. Each publication takes a second.
@@ -60,7 +59,7 @@ func TestLostWhileItFails(t *testing.T) {
 		p.Observe(committed("0", 7))
 		p.Observe(committed("1", 7))
 		time.Sleep(5*time.Second + 500*time.Millisecond) // in the middle of the attempt
-		p.Observe(sluice.Observation{Kind: sluice.KindLost, Partition: "0", Epoch: 1})
+		p.Observe(driver.Observation{Kind: driver.KindLost, Partition: "0", Epoch: 1})
 		time.Sleep(time.Second)
 		to.err = nil
 		time.Sleep(5 * time.Second)
@@ -75,7 +74,7 @@ func TestNewerWhileItIsPublished(t *testing.T) {
 		p.Observe(committed("1", 7))
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		p.Observe(committed("0", 8))
-		p.Observe(sluice.Observation{Kind: sluice.KindReleased, Partition: "0", Epoch: 1})
+		p.Observe(driver.Observation{Kind: driver.KindReleased, Partition: "0", Epoch: 1})
 		time.Sleep(6 * time.Second)
 	}, "0:7,true 1:7,true ", "0:8,false ")
 }
@@ -85,9 +84,9 @@ func TestNewerWhileItIsPublished(t *testing.T) {
 func TestStartIsPublished(t *testing.T) {
 	to := &place{}
 	scenario(t, to, func(p *Publisher) {
-		opened := sluice.Observation{Kind: sluice.KindOpened, Partition: "0", Epoch: 1, To: driver.Position{Sequence: 41}}
+		opened := driver.Observation{Kind: driver.KindOpened, Partition: "0", Epoch: 1, To: driver.Position{Sequence: 41}}
 		p.Observe(opened) // of a delivery without checkpoints
-		p.Observe(sluice.Observation{Kind: sluice.KindClaimed, Partition: "0", Epoch: 1, To: driver.Unset})
+		p.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", Epoch: 1, To: driver.Unset})
 		time.Sleep(6 * time.Second)
 		p.Observe(opened)
 		time.Sleep(5 * time.Second)

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 	"github.com/sluice-go/sluice/internal/proof/need"
@@ -23,6 +24,7 @@ import (
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sender/kafkasender"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // realNetwork is the way to real brokers.
@@ -256,9 +258,9 @@ func TestBrokerRejects(t *testing.T) {
 		want := i == 7
 		if want {
 			m.EmptyKey, m.Properties = false, map[string]any{}
-			sluice.Stamp{ID: sluice.CausationID{Source: "raw@1", Partition: "0", Sequence: 1}, Low: -1}.SetTo(m.Properties) // any partition by its id
+			stamp.Stamp{ID: stamp.CausationID{Source: "raw@1", Partition: "0", Sequence: 1}, Low: -1}.SetTo(m.Properties) // any partition by its id
 		}
-		sink.Submit(t.Context(), m, func(r sluice.WriteResult) {
+		sink.Submit(t.Context(), m, func(r driver.WriteResult) {
 			if errors.Is(r.Err, sluice.ErrRejected) != want {
 				results <- fmt.Errorf("message %d: %w", i, r.Err)
 				return
@@ -406,7 +408,7 @@ func TestBrokerChain(t *testing.T) {
 		return tx.Insert("effects", string(e.Body))
 	})
 	consumer, err := sluice.New(sourceOf(t, client, clean, "store"), &sluicetest.Leases{}, sluice.Transactional(last, insert),
-		&sluice.Config{StampsFrom: []sluice.StampSource{{Topic: raw, Key: key}}})
+		&sluice.Config{StampsFrom: []stamp.Source{{Topic: raw, Key: key}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 func sourceOf(t testing.TB, client *kafka.Client, topic, group string) *kafka.Source {
@@ -95,7 +97,7 @@ func TestChain(t *testing.T) {
 				return tx.Insert("effects", string(e.Body))
 			})
 			consumer, err := sluice.New(sourceOf(t, client, "clean", "store"), &sluicetest.Leases{}, sluice.Transactional(last, insert),
-				&sluice.Config{StampsFrom: []sluice.StampSource{{Topic: "raw", Key: key}}})
+				&sluice.Config{StampsFrom: []stamp.Source{{Topic: "raw", Key: key}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +108,7 @@ func TestChain(t *testing.T) {
 			raw := newSink(t, newTransport(t, client, "raw", nil), &sender.SinkConfig{Timeout: time.Hour})
 			var submit func(*sender.Message)
 			submit = func(m *sender.Message) {
-				raw.Submit(t.Context(), m, func(r sluice.WriteResult) {
+				raw.Submit(t.Context(), m, func(r driver.WriteResult) {
 					if r.Err != nil { // it was not sent because the brokers are away
 						time.AfterFunc(time.Second, func() { submit(m) })
 					}

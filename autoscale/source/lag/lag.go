@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Checkpoints is the part of a checkpoint store that this package needs. Every store

@@ -17,9 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/datadir"
-
 	"github.com/sluice-go/sluice/autoscale"
+	"github.com/sluice-go/sluice/internal/datadir"
 )
 
 // MaxWorkers is the largest number of workers of a pool.

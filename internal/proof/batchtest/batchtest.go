@@ -83,7 +83,7 @@ func (h *handled) handle(_ context.Context, b sluice.Batch) error {
 	var errs []error
 	for i, e := range b.Events {
 		if string(e.Body[:6]) == "reject" && !b.Redriven {
-			errs = append(errs, &sluice.EventError{Index: i, Err: sluice.Reject(errors.New("rejected"))})
+			errs = append(errs, &driver.EventError{Index: i, Err: driver.Reject(errors.New("rejected"))})
 		}
 	}
 	if len(errs) > 0 {

@@ -59,8 +59,8 @@ func start[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, t
 	consumer, err := sluice.New(sc.hub, s.Leases, sluice.Transactional(s.Store, sluice.Each(handle)), &sluice.Config{
 		Owner: group.Name, LeaseFor: 3 * time.Second, AssignEvery: 20 * time.Millisecond,
 		RetryMin: 5 * time.Millisecond, RetryMax: 200 * time.Millisecond, Seed: 1,
-		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindFailed && o.Err != nil && strings.Contains(o.Err.Error(), "partition is held") {
+		Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindFailed && o.Err != nil && strings.Contains(o.Err.Error(), "partition is held") {
 				text := o.Err.Error()
 				sc.held.Store(&text)
 			}
@@ -197,7 +197,7 @@ func Alone[Tx any](t *testing.T, s Store[Tx], c Case) {
 func Rejected[Tx any](t *testing.T, s Store[Tx], c Case) {
 	t.Run(c.Name+" rejected", func(t *testing.T) {
 		sc := start(t, s, func(ctx context.Context, tx Tx, e *sluice.Event) error {
-			return sluice.Reject(s.Exec(ctx, tx, c.Statement, string(e.Body)))
+			return driver.Reject(s.Exec(ctx, tx, c.Statement, string(e.Body)))
 		})
 		sc.send(c.Bad)
 		sc.until("it is a dead letter", func() bool { return len(sc.letters()) == 1 && sc.at() == 0 })

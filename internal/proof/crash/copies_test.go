@@ -38,7 +38,7 @@ func init() {
 				var errs []error
 				for i, e := range b.Events {
 					if err := refuse(e); err != nil {
-						errs = append(errs, &sluice.EventError{Index: i, Err: err})
+						errs = append(errs, &driver.EventError{Index: i, Err: err})
 					}
 				}
 				return errors.Join(errs...)
@@ -61,7 +61,7 @@ func init() {
 
 func refuse(e *sluice.Event) error {
 	if string(e.Body) == "bad" {
-		return sluice.Reject(errors.New("no"))
+		return driver.Reject(errors.New("no"))
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func copying(cfg *sluice.Config) error {
 		dice.dieOnceIn(8)
 		return err
 	}
-	cfg.Observer = sluice.ObserverFunc(func(o sluice.Observation) {
-		if o.Kind == sluice.KindParked {
+	cfg.Observer = driver.ObserverFunc(func(o driver.Observation) {
+		if o.Kind == driver.KindParked {
 			dice.dieOnceIn(100)
 		}
 	})

@@ -26,25 +26,25 @@ var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos",
 
 var rules = append([]rule{
 	{"root", []string{""}, []string{"driver", "internal"}, true,
-		"the root package imports the standard library, driver and internal/ only"},
-	{"driver", []string{"driver/..."}, []string{"internal"}, true,
-		"driver imports the standard library and internal/ only"},
+		"the root package imports the standard library, driver, stamp and internal/ only"},
+	{"driver", []string{"driver/...", "stamp/..."}, []string{"internal"}, true,
+		"driver and stamp import the standard library and internal/ only"},
 	{"internal", []string{"internal/..."}, []string{"root", "driver", "internal"}, false,
-		"a package below internal/ imports the root, driver and internal/ at most"},
+		"a package below internal/ imports the root, driver, stamp and internal/ at most"},
 	{"emulator", []string{"emulator/..."}, []string{"internal"}, false,
 		"the emulator shares no code with the engine: it imports internal/ only"},
 	{"suites", []string{"sluicetest/...", "storetest/..."}, []string{"root", "driver", "internal", "suites", "suite"}, false,
 		"sluicetest and storetest import the root, driver, internal/ and internal/proof/suite and need only"},
 	{"observers", []string{"sluiceotel/...", "health/..."}, []string{"root", "driver", "internal", "observers"}, false,
 		"an observer imports the root, driver, internal/ and other observers only"},
-	{"kafkasender", []string{"sender/kafkasender"}, []string{"root", "driver", "internal", "sender", "kafka"}, false,
-		"sender/kafkasender imports the root, driver, internal/, sender and kafka only"},
+	{"kafkasender", []string{"sender/kafkasender"}, []string{"driver", "internal", "sender", "kafka"}, false,
+		"sender/kafkasender imports driver, stamp, internal/, sender and kafka only"},
 	{"audit", []string{"audit/..."}, []string{"root", "driver", "internal"}, true,
-		"audit imports the root, driver and internal/ only, no driver of a database"},
+		"audit imports the root, driver, stamp and internal/ only, no driver of a database"},
 	{"web", []string{"web/..."}, []string{"root", "driver", "internal", "audit", "observers"}, false,
 		"web imports the root, driver, internal/, audit and the observers only"},
 	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "observers", "kafkasender"}, drivers...), false,
-		"pipeline imports the root, the drivers, the observers and internal/ only"},
+		"pipeline imports the root, stamp, the drivers, the observers and internal/ only"},
 	{"first demo", []string{"demo/...", "internal/flights"}, []string{"root", "driver", "internal", "audit", "observers", "emulator", "eventhub", "sqlstore", "web"}, false,
 		"the first demo is compiled by everybody who tries Sluice: it imports what it shows, never pipeline, kafka or another store"},
 	{"proof", []string{"internal/proof/..."}, []string{"any of the library"}, false,
@@ -72,8 +72,8 @@ var rules = append([]rule{
 func driverRules() []rule {
 	var list []rule
 	for _, name := range drivers {
-		list = append(list, rule{name, []string{name + "/..."}, []string{"root", "driver", "internal"}, false,
-			"a driver imports the root, driver and internal/ only, never another driver"})
+		list = append(list, rule{name, []string{name + "/..."}, []string{"driver", "internal"}, false,
+			"a driver imports driver, stamp and internal/ only, never the engine or another driver"})
 	}
 	return list
 }
@@ -135,7 +135,7 @@ func (g graph) check() []string {
 	for _, from := range smallProgram {
 		for to := range g.reach(join(from)) {
 			if r := ruleOf(to); ours(to) && (r == nil || !slices.Contains([]string{"root", "driver", "internal", "eventhub", "pgstore"}, r.group)) {
-				problems = append(problems, fmt.Sprintf("%s imports %s: a program with the root, eventhub and pgstore compiles nothing else of ours but driver and internal/", join(from), to))
+				problems = append(problems, fmt.Sprintf("%s imports %s: a program with the root, eventhub and pgstore compiles nothing else of ours but driver, stamp and internal/", join(from), to))
 			}
 		}
 	}

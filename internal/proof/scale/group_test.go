@@ -115,8 +115,8 @@ func (g *group) start() *process {
 	source := health.NewSharedSource(source{g.hub, p})
 	c, err := sluice.New(source, leases{g.leases, p}, sluice.Transactional(store{g.store, p}, handle), &sluice.Config{
 		Partitions: g.wanted, Owner: p.name, AssignBurst: g.burst, Seed: uint64(g.started),
-		Observer: sluice.ObserverFunc(func(o sluice.Observation) {
-			if o.Kind == sluice.KindAcquired && g.taken != nil {
+		Observer: driver.ObserverFunc(func(o driver.Observation) {
+			if o.Kind == driver.KindAcquired && g.taken != nil {
 				g.taken(o.Partition)
 			}
 		}),

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
@@ -47,7 +48,7 @@ func TestPostgres(t *testing.T) {
 	}()
 	for i := range processes {
 		c, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handle), &sluice.Config{
-			Partitions: sluice.Balanced, Owner: fmt.Sprintf("process-%04d", i), Observer: sluice.ObserverFunc(func(sluice.Observation) {}),
+			Partitions: sluice.Balanced, Owner: fmt.Sprintf("process-%04d", i), Observer: driver.ObserverFunc(func(driver.Observation) {}),
 		})
 		if err != nil {
 			t.Fatal(err)

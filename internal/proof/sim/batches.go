@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // batching configures worlds whose at-least-once delivery handles batches, one at a time.
@@ -32,7 +33,7 @@ func (p *process) handleBatch(ctx context.Context, b sluice.Batch) error {
 			if p.w.cfg.WholeBatch {
 				return err
 			}
-			return &sluice.EventError{Index: i, Err: err}
+			return &driver.EventError{Index: i, Err: err}
 		}
 	}
 	return nil

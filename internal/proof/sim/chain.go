@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // chaining configures worlds of two stages: the first delivers at least once, into
@@ -86,7 +88,7 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	case "two", "half":
 		n = 2
 	case "refused":
-		if stamp, _ := sluice.StampOf(ctx, e, 0); !stamp.Redrive {
+		if stamp, _ := stamp.Of(ctx, e, 0); !stamp.Redrive {
 			return nil, errors.New("refused")
 		}
 	}
@@ -96,7 +98,7 @@ func (p *process) messages(ctx context.Context, e *sluice.Event) ([]*sluice.Even
 	p.w.mu.Unlock()
 	list := make([]*sluice.Event, n)
 	for i := range list {
-		stamp, _ := sluice.StampOf(ctx, e, i)
+		stamp, _ := stamp.Of(ctx, e, i)
 		m := &sluice.Event{Partition: e.Partition, Sequence: e.Sequence, Key: e.Key, Body: e.Body, MessageID: fmt.Sprintf("%s.%d", place(e), i), Properties: map[string]any{}}
 		stamp.SetTo(m.Properties)
 		list[i] = m
@@ -111,28 +113,28 @@ type nextStageSink struct {
 	sent map[string]int64 // the highest event submitted, by partition; guarded by world.mu
 }
 
-func (f *nextStageSink) Submit(ctx context.Context, m *sluice.Event, done func(sluice.WriteResult)) {
+func (f *nextStageSink) Submit(ctx context.Context, m *sluice.Event, done func(driver.WriteResult)) {
 	if f.w.cfg.Chain.Early {
 		f.w.mu.Lock()
 		f.sent[m.Partition] = max(f.sent[m.Partition], m.Sequence)
 		low := f.sent[m.Partition]
 		f.w.mu.Unlock()
-		stamp, _, _ := sluice.StampFrom(m.Properties)
+		stamp, _, _ := stamp.From(m.Properties)
 		stamp.Low = low
 		stamp.SetTo(m.Properties)
 	}
-	f.w.live.Go(func() { done(sluice.WriteResult{Err: f.put(ctx, m), Cost: 1}) })
+	f.w.live.Go(func() { done(driver.WriteResult{Err: f.put(ctx, m), Cost: 1}) })
 }
 
 // put appends one message, to a partition chosen by its event and number. Of some
 // events the second message is refused until the event is redriven.
 func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
-	stamp, _, _ := sluice.StampFrom(m.Properties)
+	stamp, _, _ := stamp.From(m.Properties)
 	refused := kindOf(m) == "half" && stamp.ID.N == 1 && !stamp.Redrive
 	to := fmt.Sprint((int(m.Sequence%5) + len(m.MessageID)) % f.w.cfg.Chain.Partitions)
 	err := f.w.send(ctx, f.process, "append", m.MessageID, func() error {
 		if refused {
-			return sluice.Reject(errors.New("too large"))
+			return driver.Reject(errors.New("too large"))
 		}
 		f.w.append(to, m)
 		return nil
@@ -141,9 +143,9 @@ func (f *nextStageSink) put(ctx context.Context, m *sluice.Event) error {
 	case !errors.Is(err, errLost) && !errors.Is(err, errNoAnswer):
 		return err
 	case f.w.coin(0.2, "blame append "+m.MessageID):
-		return sluice.Outage(err)
+		return driver.Outage(err)
 	}
-	return sluice.RetryAfter(err, time.Duration(10+len(m.MessageID))*time.Millisecond)
+	return driver.RetryAfter(err, time.Duration(10+len(m.MessageID))*time.Millisecond)
 }
 
 // forwarded records what the first stage has sent to the second.
@@ -207,7 +209,7 @@ func (w *world) append(partition string, m *sluice.Event) {
 	if times > 1 {
 		w.count("repeat")
 	}
-	stamp, _, _ := sluice.StampFrom(m.Properties)
+	stamp, _, _ := stamp.From(m.Properties)
 	s := sending{message: m.MessageID, stamp: stamp}
 	for _, b := range setBacks {
 		s.mayGoBack = s.mayGoBack || stamp.Low >= b.to

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -85,7 +86,7 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 		}
 		switch {
 		case kind == "reject" && !b.Redriven:
-			return sluice.Reject(errors.New("rejected by the handler"))
+			return driver.Reject(errors.New("rejected by the handler"))
 		case kind == "broken" && !(b.Redriven && p.w.coin(0.5, key)):
 			return errors.New("broken")
 		case kind == "flaky" && p.w.coin(0.4, key):
@@ -113,7 +114,7 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 				if p.w.cfg.WholeBatch {
 					return err
 				}
-				return &sluice.EventError{Index: i, Err: err}
+				return &driver.EventError{Index: i, Err: err}
 			}
 		}
 		return nil

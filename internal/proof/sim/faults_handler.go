@@ -30,9 +30,9 @@ func (p *process) usable(e *sluice.Event) error {
 	switch {
 	case p.w.isDown(api):
 		if p.w.coin(0.5, "api "+recordName(e)) {
-			return sluice.Outage(errAPI)
+			return driver.Outage(errAPI)
 		}
-		return sluice.RetryAfter(errAPI, 2*time.Second)
+		return driver.RetryAfter(errAPI, 2*time.Second)
 	case p.w.isDown(environment):
 		return errEnvironment
 	}

@@ -98,7 +98,7 @@ func (s source) lie(partition string, after sluice.Position) error {
 	if s.w.coin(0.5, "past the end "+partition) {
 		return fmt.Errorf("open partition %s: %w", partition, sluice.ErrPastEnd)
 	}
-	return &sluice.RetentionError{Partition: partition, After: after.Sequence, First: after.Sequence + 2}
+	return &driver.RetentionError{Partition: partition, After: after.Sequence, First: after.Sequence + 2}
 }
 
 // outOfDate decides whether the log reports a partition as it was when it was empty.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Bounds of the oracle of partitions that are gone. A consumer describes the topic once a
@@ -131,8 +132,8 @@ func (s source) described() int {
 
 // released checks that a partition that was released because it is gone is gone. The lock is
 // held.
-func (p *process) released(o sluice.Observation) {
-	if o.Kind != sluice.KindLost || !strings.Contains(o.Err.Error(), "no longer in topic") {
+func (p *process) released(o driver.Observation) {
+	if o.Kind != driver.KindLost || !strings.Contains(o.Err.Error(), "no longer in topic") {
 		return
 	}
 	p.w.fired["partition released because it is gone"]++

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/bounds"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // books are what the events of a stage left behind: its checkpoints, effects and dead letters.
@@ -148,7 +149,7 @@ func (w *world) checkAudit() (bad []string) {
 func (w *world) runAudit(log audited, b *books, g sluice.Group) (*audit.Report, error) {
 	cfg := &audit.Config{Parallel: 1}
 	if g != w.group {
-		cfg.StampsFrom = []sluice.StampSource{{Topic: w.group.Topic}}
+		cfg.StampsFrom = []stamp.Source{{Topic: w.group.Topic}}
 	}
 	return audit.Run(context.Background(), log, b, g, cfg)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // load is what a process has of one partition at a time.
@@ -125,7 +126,7 @@ func padding(e *sluice.Event) string {
 
 // redriving reports whether an event is a dead letter on redrive, which is beside the bounds.
 func (p *process) redriving(ctx context.Context, e *sluice.Event) bool {
-	stamp, _ := sluice.StampOf(ctx, e, 0)
+	stamp, _ := stamp.Of(ctx, e, 0)
 	return stamp.Redrive
 }
 

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // sending is one time that a message was appended to the log between two stages.
 type sending struct {
 	message string
-	stamp   sluice.Stamp
+	stamp   stamp.Stamp
 	// mayGoBack says that a failover has set the checkpoint of the message's event back, to
 	// the stamp's watermark or below it.
 	mayGoBack bool
@@ -144,7 +145,7 @@ func (w *world) mostEffects() (most map[string]int, bad []string) {
 }
 
 // see takes the next stamp, and reports whether its watermark went back.
-func (m *mark) see(s *sluice.Stamp) (back bool) {
+func (m *mark) see(s *stamp.Stamp) (back bool) {
 	switch {
 	case s.Redrive || s.Epoch < m.epoch:
 		return false

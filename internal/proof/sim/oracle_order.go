@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // turn is a key of one assignment.
@@ -47,8 +49,8 @@ func (p *process) forget(partition string) {
 // flight, no later one was submitted, and its key is not held back.
 func (p *process) inOrder(ctx context.Context, e *sluice.Event) (finished func()) {
 	w, s := p.w, p.stream
-	token := sluice.FencingTokenOf(ctx)
-	stamp, _ := sluice.StampOf(ctx, e, 0)
+	token := driver.FencingTokenOf(ctx)
+	stamp, _ := stamp.Of(ctx, e, 0)
 	w.mu.Lock()
 	restored := w.fired["failover that loses commits"] > 0 // it may bring back a dead letter that was applied
 	w.mu.Unlock()

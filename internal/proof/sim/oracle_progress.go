@@ -99,9 +99,9 @@ func (p *process) topic() string {
 	return p.w.group.Topic
 }
 
-// Observe implements [sluice.Observer]: it notes what the process reports.
-func (p *process) Observe(o sluice.Observation) {
-	opened := o.Kind == sluice.KindOpened || o.Kind == sluice.KindAcquired
+// Observe implements [driver.Observer]: it notes what the process reports.
+func (p *process) Observe(o driver.Observation) {
+	opened := o.Kind == driver.KindOpened || o.Kind == driver.KindAcquired
 	if o.Err == nil && !opened {
 		return
 	}
@@ -126,8 +126,8 @@ func (p *process) Observe(o sluice.Observation) {
 	p.halts(o)
 	l := p.w.laneOf(p.topic(), o.Partition)
 	p.reports[o.Partition] = time.Now()
-	l.reported, l.halted = time.Now(), l.halted || o.Kind == sluice.KindStopped
-	switch stopped := o.Kind == sluice.KindStopped; {
+	l.reported, l.halted = time.Now(), l.halted || o.Kind == driver.KindStopped
+	switch stopped := o.Kind == driver.KindStopped; {
 	case stopped && p.secondStage:
 		p.w.halted(inSecondStage + o.Partition)
 	case stopped && !p.replays:

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 var (
@@ -39,7 +40,7 @@ const (
 )
 
 // process is one process of a consumer. Its requests to the world go through it,
-// and it is the [sluice.Clock] of its consumer.
+// and it is the [driver.Clock] of its consumer.
 type process struct {
 	w           *world
 	name        string
@@ -128,7 +129,7 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
-		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []sluice.StampSource{{Topic: w.group.Topic}},
+		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []stamp.Source{{Topic: w.group.Topic}},
 	})
 	if err != nil {
 		panic(err)
@@ -197,7 +198,7 @@ func (w *world) kill(p *process) {
 	p.cancel()
 }
 
-// Wall implements [sluice.Clock].
+// Wall implements [driver.Clock].
 func (p *process) Wall() time.Time {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -205,7 +206,7 @@ func (p *process) Wall() time.Time {
 	return now.Add(p.skew - p.wall.lost(now))
 }
 
-// Elapsed implements [sluice.Clock].
+// Elapsed implements [driver.Clock].
 func (p *process) Elapsed() time.Duration {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -244,7 +245,7 @@ func (s *suspension) lost(now time.Time) time.Duration {
 	return s.before + now.Sub(s.from)
 }
 
-// Sleep implements [sluice.Clock].
+// Sleep implements [driver.Clock].
 func (p *process) Sleep(ctx context.Context, d time.Duration) error { return p.w.sleep(ctx, p, d) }
 
 // Before implements [sluicetest.Faults]: a handler's write may fail in an outage.

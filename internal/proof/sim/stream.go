@@ -115,8 +115,8 @@ func recordName(e *sluice.Event) string {
 // sink is the target store, with the requests of a process.
 type sink struct{ *process }
 
-func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
-	s.worksUnder(s.topic(), e.Partition, sluice.FencingTokenOf(ctx).Lease.Epoch)
+func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
+	s.worksUnder(s.topic(), e.Partition, driver.FencingTokenOf(ctx).Lease.Epoch)
 	finished, completed := s.submitted(ctx, e), s.inOrder(ctx, e)
 	s.w.live.Go(func() {
 		err := s.put(ctx, e)
@@ -125,10 +125,10 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 		}
 		finished()
 		completed()
-		done(sluice.WriteResult{Err: err, Cost: 1})
+		done(driver.WriteResult{Err: err, Cost: 1})
 		if s.w.has(doubleAnswers) && s.w.coin(0.02, "twice "+recordName(e)) {
 			s.w.count("sink that answers twice")
-			done(sluice.WriteResult{Err: err, Cost: 1})
+			done(driver.WriteResult{Err: err, Cost: 1})
 		}
 	})
 }
@@ -153,9 +153,9 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 	switch {
 	case errors.Is(err, errLost) || errors.Is(err, errNoAnswer):
 		if s.w.coin(0.2, "blame "+key) {
-			return sluice.Outage(err)
+			return driver.Outage(err)
 		}
-		return sluice.RetryAfter(err, time.Duration(10+len(key))*time.Millisecond)
+		return driver.RetryAfter(err, time.Duration(10+len(key))*time.Millisecond)
 	case err != nil:
 		return err
 	}
@@ -166,7 +166,7 @@ func (s sink) put(ctx context.Context, e *sluice.Event) error {
 func (w *world) writeRecord(e *sluice.Event) error {
 	switch kind := kindOf(e); {
 	case kind == "reject" && w.coin(0.7, "taste "+recordName(e)):
-		return sluice.Reject(errors.New("rejected by the target"))
+		return driver.Reject(errors.New("rejected by the target"))
 	case kind == "broken" && w.coin(0.9, "broken "+recordName(e)):
 		return errors.New("broken")
 	case kind == "flaky" && w.coin(0.4, "flaky "+recordName(e)):

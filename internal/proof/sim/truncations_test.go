@@ -87,7 +87,7 @@ type truncated struct {
 	effects    map[string]int   // of AtLeastOnce, by body
 	dead       map[string]bool  // bodies of events that were dead letters at some time
 	mended     bool             // the events that are rejected take effect
-	halted     *sluice.TruncatedError
+	halted     *driver.TruncatedError
 	passed     int64            // the highest number that was done since the last checkpoint that was set
 	lostFrom   int64            // the lowest number lost since then
 	lost       map[string]int64 // the numbers of lost events, until their loss is reported
@@ -204,13 +204,13 @@ func (w *truncated) refuses(e *sluice.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if strings.HasPrefix(string(e.Body), "reject") && !w.mended {
-		return sluice.Reject(errors.New(string(e.Body)))
+		return driver.Reject(errors.New(string(e.Body)))
 	}
 	return nil
 }
 
-// Submit implements [sluice.Sink]. Some events take much longer than those after them.
-func (w *truncated) Submit(ctx context.Context, e *sluice.Event, done func(sluice.WriteResult)) {
+// Submit implements [driver.Sink]. Some events take much longer than those after them.
+func (w *truncated) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
 	takes := 10 * time.Millisecond
 	if e.Sequence%4 == 0 {
 		takes = 7 * time.Second
@@ -219,7 +219,7 @@ func (w *truncated) Submit(ctx context.Context, e *sluice.Event, done func(sluic
 		select {
 		case <-time.After(takes):
 		case <-ctx.Done():
-			done(sluice.WriteResult{Err: ctx.Err()})
+			done(driver.WriteResult{Err: ctx.Err()})
 			return
 		}
 		err := w.refuses(e)
@@ -228,21 +228,21 @@ func (w *truncated) Submit(ctx context.Context, e *sluice.Event, done func(sluic
 			w.effects[string(e.Body)]++
 			w.mu.Unlock()
 		}
-		done(sluice.WriteResult{Err: err})
+		done(driver.WriteResult{Err: err})
 	}()
 }
 
-// Observe implements [sluice.Observer].
-func (w *truncated) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (w *truncated) Observe(o driver.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case o.Kind == sluice.KindStopped:
+	case o.Kind == driver.KindStopped:
 		w.counts["halt"]++
 		if !errors.As(o.Err, &w.halted) {
 			w.violation("halted: %v", o.Err)
 		}
-	case errors.As(o.Err, new(*sluice.LostDeadLettersError)):
+	case errors.As(o.Err, new(*driver.LostDeadLettersError)):
 		w.counts["dead letter set aside"]++
 	}
 }

@@ -34,23 +34,23 @@ func worlds(t *testing.T, usual int) (from uint64, n int) {
 	return from, n
 }
 
-// runWorlds runs worlds in virtual time. In 50 or more, each kind of lie must occur.
+// runWorlds runs worlds in virtual time. Where they are many, each of the lies must have been told.
 func runWorlds(t *testing.T, usual int, start func(t *testing.T, n *network) broker, lies ...string) {
 	from, n := worlds(t, usual)
-	counts := map[string]int{}
+	told := map[string]int{}
 	for i := range n {
 		seed := from + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for lie, times := range run(t, seed, start) {
-					counts[lie] += times
+					told[lie] += times
 				}
 			})
 		})
 	}
-	t.Log(counts)
+	t.Log(told)
 	for _, lie := range lies {
-		if n >= 50 && counts[lie] == 0 {
+		if n >= 50 && told[lie] == 0 {
 			t.Errorf("no lie of the kind %q in %d worlds", lie, n)
 		}
 	}

@@ -18,7 +18,7 @@ type link struct {
 	protocol       protocol
 	lies           lies
 	rand           *rand.Rand
-	count          func(kind string) // of lies
+	told           func(lie string) // counts lies
 
 	once   sync.Once
 	ended  chan struct{}
@@ -27,7 +27,7 @@ type link struct {
 	spared atomic.Bool // it never lies
 }
 
-// lies are how many of a thousand frames each kind of lie is about.
+// lies are how often, per thousand frames, each is told.
 type lies struct {
 	Cut    int // the connection ends within the frame, at any byte
 	Stall  int // nothing passes for up to two minutes
@@ -158,7 +158,7 @@ func (l *link) is(lie string, perMille int) bool {
 	if l.rand.IntN(1000) >= perMille {
 		return false
 	}
-	l.count(lie)
+	l.told(lie)
 	return true
 }
 

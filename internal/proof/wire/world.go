@@ -54,7 +54,7 @@ type world struct {
 	mu       sync.Mutex
 	links    uint64 // that were made
 	lies     lies
-	counts   map[string]int       // of lies, by kind
+	told     map[string]int
 	sent     map[string][]string  // bodies by partition, in order
 	written  map[string][]string  // by AtLeastOnce
 	done     map[string]time.Time // when a partition got on last
@@ -72,7 +72,7 @@ var themes = []lies{
 func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker) map[string]int {
 	w := &world{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), network: newNetwork(),
-		counts: map[string]int{}, sent: map[string][]string{}, written: map[string][]string{}, done: map[string]time.Time{}, reported: map[string]time.Time{},
+		told: map[string]int{}, sent: map[string][]string{}, written: map[string][]string{}, done: map[string]time.Time{}, reported: map[string]time.Time{},
 	}
 	w.broker = start(t, w.network)
 	defer w.broker.close()
@@ -83,10 +83,10 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 		defer w.mu.Unlock()
 		w.links++
 		l.protocol, l.lies, l.rand = w.broker.protocol(), theme, rand.New(rand.NewPCG(seed, w.links))
-		l.count = func(lie string) {
+		l.told = func(lie string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.counts[lie]++
+			w.told[lie]++
 		}
 	}
 	streams := w.rand.IntN(2) == 0
@@ -113,9 +113,9 @@ func run(t *testing.T, seed uint64, start func(t *testing.T, n *network) broker)
 	working.Wait()
 	w.check(streams)
 	if t.Failed() {
-		t.Logf("seed %d: lies %+v, counts %v, at least once %v", seed, theme, w.counts, streams)
+		t.Logf("seed %d: lies %+v, told %v, at least once %v", seed, theme, w.told, streams)
 	}
-	return w.counts
+	return w.told
 }
 
 // lying returns how many answers about the topic are lies now, per thousand.
@@ -149,7 +149,7 @@ func (w *world) process(owner string, streams bool) func() {
 		sink, err := sluice.Workers(16, func(ctx context.Context, e *sluice.Event) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			partition := sluice.FencingTokenOf(ctx).Lease.Partition
+			partition := driver.FencingTokenOf(ctx).Lease.Partition
 			w.written[partition] = append(w.written[partition], string(e.Body))
 			return nil
 		})
@@ -270,12 +270,12 @@ func (w *world) check(streams bool) {
 	}
 }
 
-// Observe implements [sluice.Observer].
-func (w *world) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (w *world) Observe(o driver.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case o.Kind == sluice.KindCommitted, o.Kind == sluice.KindWritten && o.Events > 0:
+	case o.Kind == driver.KindCommitted, o.Kind == driver.KindWritten && o.Events > 0:
 		w.done[o.Partition] = time.Now()
 	case o.Err != nil && o.Partition == "":
 		for p := range partitions {

@@ -1,7 +1,7 @@
 // Package decode turns the bodies of events into what the rest of a pipeline handles: it
 // decompresses them, and makes JSON of other encodings.
 //
-// An error that is marked as an outage ([sluice.Outage]) is that of a schema registry which does
+// An error that is marked as an outage ([driver.Outage]) is that of a schema registry which does
 // not answer. Every other error is about the event itself: it does not decode now, and never will.
 package decode
 

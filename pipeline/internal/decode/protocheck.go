@@ -23,16 +23,6 @@ func (m *protoMessage) check(b []byte, depth int) error {
 	case m.refused:
 		return fmt.Errorf("a message %s has no JSON", m.name)
 	}
-	return checkFields(b, func(number protowire.Number, wire protowire.Type, value []byte) error {
-		if f := m.find(number); f != nil && f.takes(wire) {
-			return f.check(number, wire, value, depth)
-		}
-		return nil
-	})
-}
-
-// checkFields checks that bytes are fields, and each of them.
-func checkFields(b []byte, check func(number protowire.Number, wire protowire.Type, value []byte) error) error {
 	for len(b) > 0 {
 		number, wire, n := protowire.ConsumeTag(b)
 		if n < 0 || number > protowire.MaxValidNumber {
@@ -43,8 +33,10 @@ func checkFields(b []byte, check func(number protowire.Number, wire protowire.Ty
 		if size < 0 {
 			return errWire
 		}
-		if err := check(number, wire, b[:size]); err != nil {
-			return err
+		if f := m.find(number); f != nil && f.takes(wire) {
+			if err := f.check(number, wire, b[:size], depth); err != nil {
+				return err
+			}
 		}
 		b = b[size:]
 	}
@@ -99,10 +91,22 @@ func (f *protoField) checkEntry(b []byte, depth int) error {
 	if depth > maxMessageDepth {
 		return errMessages
 	}
-	return checkFields(b, func(number protowire.Number, wire protowire.Type, value []byte) error {
-		if number <= 2 && f.entry[number-1].wire == wire {
-			return f.entry[number-1].check(number, wire, value, depth)
+	for len(b) > 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if n < 0 || number > protowire.MaxValidNumber {
+			return errWire
 		}
-		return nil
-	})
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(number, wire, b)
+		if size < 0 {
+			return errWire
+		}
+		if number <= 2 && f.entry[number-1].wire == wire {
+			if err := f.entry[number-1].check(number, wire, b[:size], depth); err != nil {
+				return err
+			}
+		}
+		b = b[size:]
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/finalanswer"
 )
 
@@ -146,7 +146,7 @@ func (c *registryClient) refused(path string, a *answer) error {
 }
 
 func (c *registryClient) outage(format string, args ...any) error {
-	return sluice.Outage(fmt.Errorf("schema registry %s: "+format, append([]any{c.base}, args...)...))
+	return driver.Outage(fmt.Errorf("schema registry %s: "+format, append([]any{c.base}, args...)...))
 }
 
 // object decodes an answer that should be a JSON object, and reports whether it is one.

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/avro"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // AvroFrom returns the encoding of bodies in Avro that name the schema of their writer, which is in a
@@ -169,7 +170,7 @@ func (s *schemas[T]) get(ctx context.Context, id string) (T, error) {
 		return k.value, k.err
 	case <-ctx.Done():
 		var none T
-		return none, sluice.Outage(context.Cause(ctx))
+		return none, driver.Outage(context.Cause(ctx))
 	}
 }
 

@@ -3,7 +3,7 @@ package rollup
 import (
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // pageBits is the number of sequence numbers in a page. It is small, so that sparse
@@ -31,7 +31,7 @@ type dedup struct {
 }
 
 // add adds an id, and reports whether it was new.
-func (s *dedup) add(id sluice.CausationID, enqueued time.Time) bool {
+func (s *dedup) add(id stamp.CausationID, enqueued time.Time) bool {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
 	p := s.pages[key]
 	if p == nil {

@@ -19,7 +19,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // Early is how long before its group's time an event may be enqueued, because
@@ -49,10 +49,10 @@ const (
 type Event struct {
 	Enqueued time.Time
 	Sequence int64
-	ID       *sluice.CausationID // nil: it cannot be a duplicate
-	Parts    []string            // the group's values except its time, without NUL characters
-	Time     time.Time           // its group's time
-	Values   []*Number           // one for each statistic; nil: the event lacks it
+	ID       *stamp.CausationID // nil: it cannot be a duplicate
+	Parts    []string           // the group's values except its time, without NUL characters
+	Time     time.Time          // its group's time
+	Values   []*Number          // one for each statistic; nil: the event lacks it
 }
 
 // Outcome is the result of [Partition.Add].

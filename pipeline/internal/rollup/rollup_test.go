@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -114,11 +114,11 @@ func TestFigures(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	id := &sluice.CausationID{Source: "s", Partition: "0", Sequence: 700}
+	id := &stamp.CausationID{Source: "s", Partition: "0", Sequence: 700}
 	for name, c := range map[string]struct {
 		from     time.Time
 		enqueued time.Duration // from noon on
-		id       *sluice.CausationID
+		id       *stamp.CausationID
 		want     Outcome
 	}{
 		"in time":             {noon.Add(-time.Hour), 0, nil, Counted},
@@ -128,13 +128,13 @@ func TestOutcomes(t *testing.T) {
 		"too late":            {time.Time{}, 2*time.Hour + 1, nil, OutsideWindow},
 		"just whole":          {noon.Add(-Early), 0, nil, Counted},
 		"not whole":           {noon.Add(-Early + 1), 0, nil, Incomplete},
-		"another's id":        {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "1", Sequence: 700}, Counted},
-		"another number":      {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "0", Sequence: 701}, Counted},
-		"another message":     {time.Time{}, 0, &sluice.CausationID{Source: "s", Partition: "0", Sequence: 700, N: 1}, Counted},
+		"another's id":        {time.Time{}, 0, &stamp.CausationID{Source: "s", Partition: "1", Sequence: 700}, Counted},
+		"another number":      {time.Time{}, 0, &stamp.CausationID{Source: "s", Partition: "0", Sequence: 701}, Counted},
+		"another message":     {time.Time{}, 0, &stamp.CausationID{Source: "s", Partition: "0", Sequence: 700, N: 1}, Counted},
 		"the same once again": {time.Time{}, 0, id, Duplicate},
 	} {
 		m := New([]Function{Count}, 2*time.Hour, c.from)
-		take := func(id *sluice.CausationID, enqueued time.Duration) Outcome {
+		take := func(id *stamp.CausationID, enqueued time.Duration) Outcome {
 			so, err := m.Add(&Event{Enqueued: noon.Add(enqueued), ID: id, Parts: []string{"a"}, Time: noon, Values: []*Number{nil}})
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWhatCannotChangeIsForgotten(t *testing.T) {
 	for i := range int64(48) {
 		at := noon.Add(time.Duration(i) * time.Hour)
 		for n := range int64(1000) {
-			e := &Event{Enqueued: at, Sequence: i, ID: &sluice.CausationID{Source: "s", Sequence: i*1000 + n}, Parts: []string{"a"}, Time: at, Values: []*Number{nil}}
+			e := &Event{Enqueued: at, Sequence: i, ID: &stamp.CausationID{Source: "s", Sequence: i*1000 + n}, Parts: []string{"a"}, Time: at, Values: []*Number{nil}}
 			if so, err := m.Add(e); so != Counted || err != nil {
 				t.Fatal(so, err)
 			}
@@ -184,7 +184,7 @@ func TestStatisticsDoNotDependOnTheStart(t *testing.T) {
 			}
 			at := enqueued.Add(-time.Duration(r.ExpFloat64() * float64(2*time.Hour))).Add(time.Duration(r.Int64N(int64(20 * time.Minute))))
 			log = append(log, &Event{
-				Enqueued: enqueued, Sequence: i, ID: &sluice.CausationID{Source: "s", Sequence: i},
+				Enqueued: enqueued, Sequence: i, ID: &stamp.CausationID{Source: "s", Sequence: i},
 				Parts: []string{fmt.Sprint(r.IntN(3))}, Time: at.Truncate(time.Hour), Values: []*Number{nil, number(t, fmt.Sprint(r.IntN(100)))},
 			})
 		}
@@ -261,7 +261,7 @@ func TestBytesAreBounded(t *testing.T) {
 			return &Event{Enqueued: at, Time: at, Sequence: int64(n), Parts: []string{strconv.Itoa(n) + strings.Repeat("x", 1000)}, Values: []*Number{nil}}
 		},
 		"sparse ids": func(n int) *Event {
-			id := &sluice.CausationID{Source: "s", Partition: "0", Sequence: int64(n) * pageBits}
+			id := &stamp.CausationID{Source: "s", Partition: "0", Sequence: int64(n) * pageBits}
 			return &Event{Enqueued: at, Time: at, Sequence: int64(n), ID: id, Parts: []string{"one"}, Values: []*Number{nil}}
 		},
 	} {

@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -175,7 +174,7 @@ func TestSetBackWritesParkedEvents(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if e.Sequence == 7 && !mended {
-				return sluice.Reject(errors.New("no"))
+				return driver.Reject(errors.New("no"))
 			}
 			written = append(written, e.Sequence)
 			return nil

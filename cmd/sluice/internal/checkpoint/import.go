@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Foreign is a checkpoint of another event processor: all events up to the one that it names are

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/ownername"
-
-	"github.com/sluice-go/sluice"
 )
 
 // Move is a change of one checkpoint.

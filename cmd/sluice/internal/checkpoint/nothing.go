@@ -3,9 +3,8 @@ package checkpoint
 import (
 	"context"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // NoLeases, NoCheckpoints and NoDeadLetters are stores in which nothing is stored, for a dry run

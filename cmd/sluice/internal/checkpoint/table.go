@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Store is the part of a [driver.TxStore] that is needed here.

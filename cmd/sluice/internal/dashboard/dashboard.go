@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/targetaudit"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/web"
@@ -204,7 +205,7 @@ func auditOf(p Pipeline, group string) (run func(context.Context, func(int64)) (
 func (d *Dashboard) Options(name string, opts *pipeline.Options) *pipeline.Options {
 	if d != nil {
 		p := d.shown[name]
-		opts.Observer, opts.Source = sluice.Observers(opts.Observer, p.Meter), p.Pausable
+		opts.Observer, opts.Source = driver.Observers(opts.Observer, p.Meter), p.Pausable
 	}
 	return opts
 }

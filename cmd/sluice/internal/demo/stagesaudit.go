@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // StagesAudit compares the table at the end of the stages with what follows
@@ -105,7 +105,7 @@ func (d *Stages) messages(ctx context.Context, consumerGroup string, found fligh
 	there := map[string][]int64{}
 	for p := range flights.Partitions {
 		err := readAll(ctx, source, strconv.Itoa(p), 0, func(e *sluice.Event) error {
-			stamp, is, err := sluice.StampFrom(e.Properties)
+			stamp, is, err := stamp.From(e.Properties)
 			if err == nil && !is {
 				err = errors.New("it has no stamp")
 			}

@@ -15,7 +15,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Kind is the kind of a [Record].
@@ -60,21 +60,21 @@ type Writer struct {
 // log survives the death of its process up to the last record.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
-// Observe implements [sluice.Observer].
-func (w *Writer) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer].
+func (w *Writer) Observe(o driver.Observation) {
 	r := Record{Owner: o.Owner, Partition: o.Partition, Epoch: o.Epoch, From: o.From.Sequence, To: o.To.Sequence}
 	switch o.Kind {
-	case sluice.KindClaimed:
+	case driver.KindClaimed:
 		r.Kind, r.From = Claimed, 0
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		r.Kind = Committed
-	case sluice.KindRedriven:
+	case driver.KindRedriven:
 		r.Kind, r.From = Redriven, 0
-	case sluice.KindFenced:
+	case driver.KindFenced:
 		r.Kind = Fenced
-	case sluice.KindUnknown:
+	case driver.KindUnknown:
 		r.Kind = Unknown
-	case sluice.KindLost:
+	case driver.KindLost:
 		r.Kind = LostLease
 	default:
 		return

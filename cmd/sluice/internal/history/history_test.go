@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // good is a run of two owners with nothing wrong: a kills itself after a
@@ -94,12 +95,12 @@ func TestWriterAndReader(t *testing.T) {
 	var log bytes.Buffer
 	w := NewWriter(&log)
 	at := func(n int64) sluice.Position { return sluice.Position{Sequence: n} }
-	for _, o := range []sluice.Observation{
-		{Kind: sluice.KindAcquired, Owner: "a", Partition: "0", Epoch: 1},
-		{Kind: sluice.KindClaimed, Owner: "a", Partition: "0", Epoch: 1, To: at(-1)},
-		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(-1), To: at(2)},
-		{Kind: sluice.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(1), To: at(3)},
-		{Kind: sluice.KindFenced, Owner: "a", Partition: "0", Epoch: 1, From: at(3), To: at(5)},
+	for _, o := range []driver.Observation{
+		{Kind: driver.KindAcquired, Owner: "a", Partition: "0", Epoch: 1},
+		{Kind: driver.KindClaimed, Owner: "a", Partition: "0", Epoch: 1, To: at(-1)},
+		{Kind: driver.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(-1), To: at(2)},
+		{Kind: driver.KindCommitted, Owner: "a", Partition: "0", Epoch: 1, From: at(1), To: at(3)},
+		{Kind: driver.KindFenced, Owner: "a", Partition: "0", Epoch: 1, From: at(3), To: at(5)},
 	} {
 		w.Observe(o)
 	}

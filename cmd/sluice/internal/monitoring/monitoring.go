@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/sluiceotel"
@@ -121,7 +121,7 @@ type Pipeline struct {
 
 // Add begins to watch a pipeline for warnings. It returns the observer that its consumer needs
 // for metrics and probes, nil if they are not served.
-func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
+func (m *Monitoring) Add(p Pipeline) (driver.Observer, error) {
 	if m.provider == nil {
 		m.watch(p, &health.WatcherConfig{}, func(health.Report) {})
 		return nil, nil
@@ -135,7 +135,7 @@ func (m *Monitoring) Add(p Pipeline) (sluice.Observer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.health = append(m.health, probes)
-	return sluice.Observers(metrics, probes), nil
+	return driver.Observers(metrics, probes), nil
 }
 
 // serveProbe answers for all pipelines together.

@@ -10,12 +10,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/internal/progress"
@@ -27,7 +26,7 @@ type Pipeline struct {
 	*pipeline.Pipeline
 	parts    *pipeline.Parts
 	monitor  *progress.Monitor
-	observer sluice.Observer
+	observer driver.Observer
 	log      *slog.Logger
 }
 
@@ -109,7 +108,7 @@ func (p *Pipeline) Record(path string) (finish func() error, err error) {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	w := history.NewWriter(file)
-	p.observer = sluice.Observers(p.observer, w)
+	p.observer = driver.Observers(p.observer, w)
 	return func() error {
 		if err := errors.Join(w.Err(), file.Close()); err != nil {
 			return fmt.Errorf("history: %w", err)
@@ -127,7 +126,7 @@ func (all Pipelines) Consumer(ctx context.Context, d *dashboard.Dashboard, m *mo
 			return nil, err
 		}
 		if observer != nil {
-			p.observer = sluice.Observers(p.observer, observer)
+			p.observer = driver.Observers(p.observer, observer)
 		}
 		c, err := p.parts.Consumer(ctx, d.Options(p.Name, &pipeline.Options{Observer: p.observer, TracerProvider: m.Traces(), MeterProvider: m.Meter()}))
 		if err != nil {

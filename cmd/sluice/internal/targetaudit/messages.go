@@ -14,11 +14,12 @@ import (
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/idset"
 	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // messages are the messages of a pipeline that its target has, by the ids of their events.
 type messages struct {
-	stamps *sluice.StampReader
+	stamps *stamp.Reader
 	sets   map[origin]*idset.Set
 	words  int
 	copies map[message]int // those that are there more than once, with how often
@@ -279,7 +280,7 @@ func (m *messages) add(properties map[string]any) error {
 func (m *messages) find(topic *sluice.Topic, events []*sluice.Event) []pipeline.Found {
 	found := make([]pipeline.Found, len(events))
 	for i, e := range events {
-		of, id := origin{sluice.CausationSource(topic, e), e.Partition}, idset.ID{Sequence: e.Sequence}
+		of, id := origin{stamp.CausationSource(topic, e), e.Partition}, idset.ID{Sequence: e.Sequence}
 		set := m.sets[of]
 		switch {
 		case set != nil && set.Has(id):

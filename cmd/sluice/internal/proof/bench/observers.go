@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
 	"github.com/sluice-go/sluice/sluiceotel"
@@ -80,7 +80,7 @@ func observe(ctx context.Context, p *pipeline.Pipeline, parts *pipeline.Parts, o
 		return nil, err
 	}
 	l.work.Go(func() { _ = server.Serve(ctx) })
-	opts.Observer = sluice.Observers(opts.Observer, metrics, health.NewProbes(nil), shown.Meter)
+	opts.Observer = driver.Observers(opts.Observer, metrics, health.NewProbes(nil), shown.Meter)
 	opts.Source, opts.TracerProvider = shown.Pausable, spans
 
 	// The dashboard has just made its own self-signed certificate.

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -78,7 +77,7 @@ func runSluice(ctx context.Context, j *job, m *meter) (err error) {
 	}
 	options := &pipeline.Options{
 		Source:   barrierSource{source, newStartBarrier(j.Partitions, m)},
-		Observer: sluice.Observers(progress.New(slog.New(slog.DiscardHandler)), goal),
+		Observer: driver.Observers(progress.New(slog.New(slog.DiscardHandler)), goal),
 	}
 	if j.Live {
 		options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return goal.timed(b.Events) }
@@ -151,10 +150,10 @@ func newGoal(j *job, m *meter) *goal {
 	return g
 }
 
-// Observe implements [sluice.Observer]. Any failure makes the measurement void.
-func (g *goal) Observe(o sluice.Observation) {
+// Observe implements [driver.Observer]. Any failure makes the measurement void.
+func (g *goal) Observe(o driver.Observation) {
 	switch o.Kind {
-	case sluice.KindCommitted:
+	case driver.KindCommitted:
 		g.meter.committed()
 		if o.To.Sequence == g.last {
 			g.mu.Lock()
@@ -162,7 +161,7 @@ func (g *goal) Observe(o sluice.Observation) {
 			g.left--
 			g.check()
 		}
-	case sluice.KindFailed, sluice.KindFenced, sluice.KindUnknown, sluice.KindRetried, sluice.KindParked, sluice.KindLost, sluice.KindStopped, sluice.KindHookFailed:
+	case driver.KindFailed, driver.KindFenced, driver.KindUnknown, driver.KindRetried, driver.KindParked, driver.KindLost, driver.KindStopped, driver.KindHookFailed:
 		select {
 		case g.failed <- fmt.Errorf("%v: %w", o.Kind, o.Err):
 		default:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
@@ -82,7 +83,7 @@ func soak(ctx context.Context, p *parent, line []byte) (err error) {
 	defer parts.Close(context.WithoutCancel(ctx))
 	w := &soakWatch{committed: map[string]int64{}}
 	log := slog.New(slog.NewTextHandler(file, nil)).With("pid", os.Getpid())
-	options := &pipeline.Options{Observer: sluice.Observers(sluice.LogObserver(log), w)}
+	options := &pipeline.Options{Observer: driver.Observers(sluice.LogObserver(log), w)}
 	options.Hooks.Batch = func(_ context.Context, b sluice.Batch) error { return w.timed(b.Events) }
 	c, err := parts.Consumer(ctx, options)
 	if err != nil {
@@ -118,9 +119,9 @@ type soakWatch struct {
 	published []time.Duration
 }
 
-// Observe implements [sluice.Observer].
-func (w *soakWatch) Observe(o sluice.Observation) {
-	if o.Kind != sluice.KindCommitted {
+// Observe implements [driver.Observer].
+func (w *soakWatch) Observe(o driver.Observation) {
+	if o.Kind != driver.KindCommitted {
 		return
 	}
 	w.mu.Lock()

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/built"
 	"github.com/sluice-go/sluice/internal/proof/need"
@@ -278,7 +279,7 @@ func TestMarkup(t *testing.T) {
 	if err := store.Park(t.Context(), letters); err != nil {
 		t.Fatal(err)
 	}
-	meter.Observe(sluice.Observation{Kind: sluice.KindParked, Partition: "0", Err: fmt.Errorf("refused: %s", attack)})
+	meter.Observe(driver.Observation{Kind: driver.KindParked, Partition: "0", Err: fmt.Errorf("refused: %s", attack)})
 	url := listen(t, web.Pipeline{Name: attack, Group: group, Source: sluicetest.NewHub(group, 1), Leases: new(sluicetest.Leases), DeadLetters: store, Meter: meter}, &web.Config{})
 	browse(t, "markup", url, nil)
 }

@@ -72,21 +72,21 @@ func (c *clock) read() time.Duration {
 	return now.Sub(c.began) - c.lost
 }
 
-func (w *watch) Observe(o sluice.Observation) {
+func (w *watch) Observe(o driver.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o.Kind == sluice.KindCommitted && o.Events > 0 {
+	if o.Kind == driver.KindCommitted && o.Events > 0 {
 		signal(w.works)
 	}
 	switch {
 	case w.struck == 0 || w.moved != 0:
-	case w.reported == 0 && o.Kind == sluice.KindLost && w.void != nil:
+	case w.reported == 0 && o.Kind == driver.KindLost && w.void != nil:
 		// The machine was too busy to renew the lease. The reader and the work that were struck are gone.
 		w.struck = 0
 		signal(w.void)
-	case w.reported == 0 && o.Err != nil && (o.Kind == sluice.KindFailed || o.Kind == sluice.KindStalled || o.Kind == sluice.KindUnknown):
+	case w.reported == 0 && o.Err != nil && (o.Kind == driver.KindFailed || o.Kind == driver.KindStalled || o.Kind == driver.KindUnknown):
 		w.reported, w.report = w.clock.read()-w.struck, o.Err.Error()
-	case w.reported != 0 && o.Kind == sluice.KindCommitted && o.Events > 0:
+	case w.reported != 0 && o.Kind == driver.KindCommitted && o.Events > 0:
 		w.moved = w.clock.read() - w.struck
 		close(w.over)
 	}

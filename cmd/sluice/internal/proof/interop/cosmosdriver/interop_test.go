@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/proof/interop"
 	"github.com/sluice-go/sluice/cosmos"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
@@ -112,7 +113,7 @@ func write(t *testing.T, s *cosmos.Sink, docs ...cosmos.Document) []error {
 	var all sync.WaitGroup
 	all.Add(len(docs))
 	for i, d := range docs {
-		s.Submit(t.Context(), d, func(r sluice.WriteResult) {
+		s.Submit(t.Context(), d, func(r driver.WriteResult) {
 			outcomes[i] = r.Err
 			all.Done()
 		})

@@ -1,10 +1,6 @@
-package sluice
+package driver
 
-import (
-	"time"
-
-	"github.com/sluice-go/sluice/driver"
-)
+import "time"
 
 // Observer receives an observation of everything that the engine does. The engine
 // calls it on its own goroutines, from several at once: it must be quick, must not
@@ -39,7 +35,7 @@ type Observation struct {
 	From, To   Position
 	Events     int           // number of events
 	Duplicates int           // of those, how many were skipped as duplicates of earlier ones
-	Filtered   int           // of those, how many [Config].Filter left out; see KindWritten
+	Filtered   int           // of those, how many sluice.Config.Filter left out; see KindWritten
 	Bytes      int           // size of their bodies
 	Enqueued   time.Time     // when the event To was enqueued
 	Attempt    int           // from 1
@@ -48,7 +44,7 @@ type Observation struct {
 	InFlight   int           // events read and not done
 	Cost       float64       // what the store charged, in its own unit
 	Waited     time.Duration // time spent waiting for a limit
-	Passed     driver.Passed // numbers without an event, by the reason
+	Passed     Passed        // numbers without an event, by the reason
 	Err        error
 }
 
@@ -110,7 +106,7 @@ const (
 	// store answers. Partition and Epoch are empty.
 	KindListed
 	// KindStalled: a call that holds the partition up has lasted longer than
-	// [Config].StallAfter, or a stop waits for it, or no event was done for that time although
+	// sluice.Config.StallAfter, or a stop waits for it, or no event was done for that time although
 	// some wait; Duration so far, Err says what it is and what to look for. Events and To, the
 	// first of them, if it is about events. It is reported again each time when it has lasted
 	// twice as long.
@@ -118,7 +114,7 @@ const (
 	// KindResumed: the stall or the halt has ended: something was done, or nothing waits.
 	// Another attempt ends neither. Duration since it began.
 	KindResumed
-	// KindCopied: Events dead letters were copied, and are marked so ([Config].CopyDeadLetters);
+	// KindCopied: Events dead letters were copied, and are marked so (sluice.Config.CopyDeadLetters);
 	// Duration.
 	KindCopied
 	// KindCopyFailed: Events dead letters could not be copied, or the store could not be asked for

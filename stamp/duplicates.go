@@ -1,4 +1,4 @@
-package sluice
+package stamp
 
 import (
 	"cmp"
@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
-
 	"github.com/sluice-go/sluice/internal/idset"
 )
 
 // How duplicates are detected.
 //
-// An [AtLeastOnce] stage sends a message again when an answer was lost, when the
+// An sluice.AtLeastOnce stage sends a message again when an answer was lost, when the
 // next owner of its partition repeats what was in flight, and when a paused
 // owner's write arrives late. All messages of one causation id come to one
 // partition here, because the emitter chooses the partition by the id or by the
@@ -82,14 +81,14 @@ const (
 // part of the stored name.
 const ofRedrives = "/retry"
 
-// deduplicator is what one partition remembers of causation ids. Its zero value is
+// Memory is what one partition remembers of causation ids. Its zero value is
 // empty. One goroutine uses it.
-type deduplicator struct {
-	belief      stampBelief // whose stamps count
-	loaded      bool
+type Memory struct {
+	belief      belief // whose stamps count
+	Loaded      bool
 	origins     map[string]*origin
 	words       int        // of all ids
-	decidedUpTo int64      // sequence number of the last event decided
+	DecidedUpTo int64      // sequence number of the last event decided
 	decisions   []decision // of the events after the checkpoint that carry a stamp
 	runs        []duplicateRun
 	newest      time.Time             // when the newest event decided was enqueued
@@ -99,6 +98,30 @@ type deduplicator struct {
 	noted       [stampFaultKinds]bool // which kinds were among the faults
 	evicted     []string              // origins forgotten because there were too many, in no decision yet
 }
+
+// NewMemory returns an empty one that believes the stamps of these stages.
+func NewMemory(from []Source) *Memory {
+	return &Memory{belief: newBelief(from)}
+}
+
+// BelievesNone reports whether no stage is named whose stamps count.
+func (r *Memory) BelievesNone() bool { return len(r.belief) == 0 }
+
+// NoteUnnamed notes the stamp of an event as one of a stage that is not named.
+func (r *Memory) NoteUnnamed(e *driver.Event) {
+	text, _, _ := textOf(e.Properties)
+	r.noteFault(e, unnamedStage(text))
+}
+
+// TakeFaults returns what is wrong with stamps and was not returned before.
+func (r *Memory) TakeFaults() []error {
+	faults := r.faults
+	r.faults = nil
+	return faults
+}
+
+// Forgotten returns what was forgotten too early and was not reported for a while.
+func (r *Memory) Forgotten() []error { return r.full.errors() }
 
 // decision is what was decided about one event.
 type decision struct {
@@ -120,18 +143,18 @@ type decision struct {
 // the checkpoint past the event moves it past them too.
 type duplicateRun struct {
 	after int64
-	to    Position
+	to    driver.Position
 }
 
-// Deduplicator detects the duplicates in one partition's log as [Transactional]
+// Deduplicator detects the duplicates in one partition's log as sluice.Transactional
 // does, for programs that account for its events. The zero value has seen nothing.
 // It must be used by one goroutine.
 type Deduplicator struct {
-	// StampsFrom are the stages whose stamps count, as in [Config]. It must be set
+	// StampsFrom are the stages whose stamps count, as in sluice.Config. It must be set
 	// before the first event. Default: none.
-	StampsFrom []StampSource
+	StampsFrom []Source
 
-	state  deduplicator
+	state  Memory
 	forgot bool
 }
 
@@ -142,21 +165,21 @@ func (r *Deduplicator) Forgot() bool { return r.forgot }
 // IsDuplicate takes the log's next event and reports whether it is a duplicate of
 // an earlier one. It cannot detect a duplicate of an event that lies before the
 // first one it was given.
-func (r *Deduplicator) IsDuplicate(e *Event) bool {
-	if !carriesStamp(e) {
+func (r *Deduplicator) IsDuplicate(e *driver.Event) bool {
+	if !In(e) {
 		return false
 	}
-	if !r.state.loaded {
-		r.state.belief = newStampBelief(r.StampsFrom)
-		_ = r.state.load(nil, e.Sequence-1) // no rows, so no error
+	if !r.state.Loaded {
+		r.state.belief = newBelief(r.StampsFrom)
+		_ = r.state.Load(nil, e.Sequence-1) // no rows, so no error
 	}
 	v, err := r.state.decide(e)
 	r.forgot = r.forgot || len(r.state.full.errors()) > 0
 	return err == nil && v.duplicate
 }
 
-// carriesStamp reports whether an event may be a duplicate.
-func carriesStamp(e *Event) bool {
+// In reports whether an event may be a duplicate.
+func In(e *driver.Event) bool {
 	if len(e.Properties) == 0 {
 		return false
 	}
@@ -164,16 +187,16 @@ func carriesStamp(e *Event) bool {
 	return there
 }
 
-// reset forgets what was seen, not the configuration and what was reported.
-func (r *deduplicator) reset() {
-	*r = deduplicator{belief: r.belief, noted: r.noted}
+// Reset forgets what was seen, not the configuration and what was reported.
+func (r *Memory) Reset() {
+	*r = Memory{belief: r.belief, noted: r.noted}
 }
 
-// load takes over the partition's stored rows, oldest first. The checkpoint stands
+// Load takes over the partition's stored rows, oldest first. The checkpoint stands
 // at done.
-func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
-	r.reset()
-	r.decidedUpTo, r.origins = done, map[string]*origin{}
+func (r *Memory) Load(rows []driver.DedupState, done int64) error {
+	r.Reset()
+	r.DecidedUpTo, r.origins = done, map[string]*origin{}
 	for i := range rows {
 		row := &rows[i]
 		o := r.find(row.Origin, row.At)
@@ -188,7 +211,7 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 			return fmt.Errorf("stored ids of %s: %w", row.Origin, err)
 		}
 	}
-	r.loaded = true
+	r.Loaded = true
 	if len(r.origins) > maxDedupOrigins { // those of a build with another bound
 		r.evict(nil)
 	}
@@ -205,8 +228,8 @@ func (r *deduplicator) load(rows []driver.DedupState, done int64) error {
 	return nil
 }
 
-// filter returns the events without the duplicates. The checkpoint stands at done.
-func (r *deduplicator) filter(events []*Event, done int64) []*Event {
+// Filter returns the events without the duplicates. The checkpoint stands at done.
+func (r *Memory) Filter(events []*driver.Event, done int64) []*driver.Event {
 	n := 0
 	for n < len(r.decisions) && r.decisions[n].sequence <= done {
 		n++
@@ -214,16 +237,16 @@ func (r *deduplicator) filter(events []*Event, done int64) []*Event {
 	r.decisions = slices.Delete(r.decisions, 0, n)
 	r.runs = r.runs[:0]
 	keptIDs, whole := events, true
-	var last *Event
+	var last *driver.Event
 	for i, e := range events {
 		switch {
-		case !carriesStamp(e) || !r.isDuplicate(e):
+		case !In(e) || !r.isDuplicate(e):
 			if last = e; !whole {
 				keptIDs = append(keptIDs, e)
 			}
 			continue
 		case whole:
-			keptIDs, whole = append(make([]*Event, 0, len(events)), events[:i]...), false
+			keptIDs, whole = append(make([]*driver.Event, 0, len(events)), events[:i]...), false
 		}
 		if n := len(r.runs); last != nil && n > 0 && r.runs[n-1].after == last.Sequence {
 			r.runs[n-1].to = e.Position()
@@ -234,8 +257,8 @@ func (r *deduplicator) filter(events []*Event, done int64) []*Event {
 	return keptIDs
 }
 
-// after returns the position after an event and the duplicates that follow it.
-func (r *deduplicator) after(e *Event) Position {
+// After returns the position after an event and the duplicates that follow it.
+func (r *Memory) After(e *driver.Event) driver.Position {
 	for _, p := range r.runs {
 		if p.after == e.Sequence {
 			return p.to
@@ -247,8 +270,8 @@ func (r *deduplicator) after(e *Event) Position {
 // isDuplicate reports whether an event with a stamp is a duplicate. An event whose
 // stamp cannot be read or is not believed is not: it is handled like one without a
 // stamp.
-func (r *deduplicator) isDuplicate(e *Event) bool {
-	if e.Sequence <= r.decidedUpTo {
+func (r *Memory) isDuplicate(e *driver.Event) bool {
+	if e.Sequence <= r.DecidedUpTo {
 		i, found := slices.BinarySearchFunc(r.decisions, e.Sequence, func(v decision, n int64) int { return cmp.Compare(v.sequence, n) })
 		return found && r.decisions[i].duplicate
 	}
@@ -260,27 +283,27 @@ func (r *deduplicator) isDuplicate(e *Event) bool {
 	if v.movedBack {
 		r.faults = append(r.faults, fmt.Errorf("event %d: the checkpoint of the sending stage's partition %s went back: messages that it sends again, from event %d on, take effect again. If no operator has set the checkpoint back, the sending stage's database has lost commits: check which of these messages took effect twice", e.Sequence, v.origin.name, v.low+1))
 	}
-	r.decidedUpTo = e.Sequence
+	r.DecidedUpTo = e.Sequence
 	r.decisions = append(r.decisions, v)
 	return v.duplicate
 }
 
-// stampFault is a kind of fault of stamps.
-type stampFault int
+// faultKind is a kind of fault of stamps.
+type faultKind int
 
 const (
-	faultUnreadable stampFault = iota
+	faultUnreadable faultKind = iota
 	faultSource
 	faultSignature
 	faultImplausible
 	stampFaultKinds
 )
 
-func stampFaultOf(err error) stampFault {
+func faultKindOf(err error) faultKind {
 	switch {
-	case errors.Is(err, ErrStampSource):
+	case errors.Is(err, ErrSource):
 		return faultSource
-	case errors.Is(err, ErrStampSignature):
+	case errors.Is(err, ErrSignature):
 		return faultSignature
 	case errors.Is(err, errImplausible):
 		return faultImplausible
@@ -297,8 +320,8 @@ var stampFaultAdvice = [stampFaultKinds]string{
 }
 
 // noteFault keeps the first error of each kind of a stamp, for a report.
-func (r *deduplicator) noteFault(e *Event, err error) {
-	kind := stampFaultOf(err)
+func (r *Memory) noteFault(e *driver.Event, err error) {
+	kind := faultKindOf(err)
 	if r.noted[kind] {
 		return
 	}
@@ -308,9 +331,9 @@ func (r *deduplicator) noteFault(e *Event, err error) {
 
 // decide decides about an event that is new here. It returns an error if the
 // event's stamp cannot be read or is not believed.
-func (r *deduplicator) decide(e *Event) (decision, error) {
+func (r *Memory) decide(e *driver.Event) (decision, error) {
 	v := decision{sequence: e.Sequence, at: e.Enqueued}
-	text, _, err := stampText(e.Properties)
+	text, _, err := textOf(e.Properties)
 	if err != nil {
 		return v, err
 	}
@@ -384,7 +407,7 @@ func (r *deduplicator) decide(e *Event) (decision, error) {
 
 // keep moves to the redrives, and returns, the ids that a watermark passes although
 // their messages may be sent again: those of the emitter's dead letters.
-func (r *deduplicator) keep(o *origin, stamp Stamp) (keptIDs []idset.ID, err error) {
+func (r *Memory) keep(o *origin, stamp Stamp) (keptIDs []idset.ID, err error) {
 	if stamp.Parked == "" {
 		return nil, nil
 	}
@@ -402,9 +425,9 @@ func (r *deduplicator) keep(o *origin, stamp Stamp) (keptIDs []idset.ID, err err
 	return keptIDs, nil
 }
 
-// addTo adds to a step what it must store and remove, and returns how many
+// AddTo adds to a step what it must store and remove, and returns how many
 // duplicates the step passes.
-func (r *deduplicator) addTo(step *driver.Step) (duplicates int) {
+func (r *Memory) AddTo(step *driver.Step) (duplicates int) {
 	var list []driver.DedupState
 	var ids [][]idset.ID
 	var rows []*origin
@@ -474,7 +497,7 @@ func (r *deduplicator) addTo(step *driver.Step) (duplicates int) {
 
 // upTo returns the remembered ids of redrives without those that events after a
 // sequence number have added.
-func (r *deduplicator) upTo(o *origin, sequence int64) (ids []idset.ID) {
+func (r *Memory) upTo(o *origin, sequence int64) (ids []idset.ID) {
 	later := map[idset.ID]bool{}
 	for i := range r.decisions {
 		v := &r.decisions[i]
@@ -498,9 +521,9 @@ func (r *deduplicator) upTo(o *origin, sequence int64) (ids []idset.ID) {
 	return ids
 }
 
-// committed updates the state after a step has committed: what it has stored, and
+// Committed updates the state after a step has committed: what it has stored, and
 // what it has removed because of its age.
-func (r *deduplicator) committed(step *driver.Step) {
+func (r *Memory) Committed(step *driver.Step) {
 	for i := range step.Dedup {
 		s := &step.Dedup[i]
 		if o := r.origins[s.Origin]; o != nil && (o.oldest.IsZero() || s.Forget == math.MaxInt64) {

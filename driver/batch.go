@@ -1,7 +1,7 @@
-package sluice
+package driver
 
 // Batch is a run of events of one partition in the log's order, never empty. With
-// [Transactional] all of it takes effect in one transaction, or none of it.
+// Transactional all of it takes effect in one transaction, or none of it.
 type Batch struct {
 	Group       Group
 	Incarnation string // of the topic, when the events were sent

@@ -1,4 +1,4 @@
-package sluice
+package stamp
 
 import (
 	"crypto/hmac"
@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// StampSource names a stage that feeds a consumer's topic and whose stamps are believed.
+// Source names a stage that feeds a consumer's topic and whose stamps are believed.
 //
 // Whoever may send to the topic can write any stamp, and a forged one can suppress the
 // events of other senders: see docs/security.md. With a Key only holders of the key can
 // make a stamp that is believed.
-type StampSource struct {
+type Source struct {
 	// Topic is the topic that the stage reads, not the one that it sends to.
 	Topic string
 	// Key is the secret with which the stage signs its stamps, of at least 16 bytes, as in
@@ -28,8 +28,8 @@ type StampSource struct {
 // minStampKey is the least length of a key, in bytes.
 const minStampKey = 16
 
-// check returns what is wrong with a source.
-func (s *StampSource) check() error {
+// Check returns what is wrong with a source.
+func (s *Source) Check() error {
 	switch {
 	case s.Topic == "":
 		return errors.New("stamp source without a topic: name the topic that the feeding stage reads")
@@ -40,15 +40,15 @@ func (s *StampSource) check() error {
 }
 
 var (
-	// ErrStampSource is why a stamp is not believed: no [StampSource] names the stage.
-	ErrStampSource = errors.New("stamp of a stage that is not configured")
-	// ErrStampSignature is why a stamp is not believed: its signature is missing or wrong.
-	ErrStampSignature = errors.New("stamp without a valid signature")
+	// ErrSource is why a stamp is not believed: no [Source] names the stage.
+	ErrSource = errors.New("stamp of a stage that is not configured")
+	// ErrSignature is why a stamp is not believed: its signature is missing or wrong.
+	ErrSignature = errors.New("stamp without a valid signature")
 	// errImplausible is why a watermark is not believed.
 	errImplausible = errors.New("implausible stamp")
 )
 
-// unnamedStage is an [ErrStampSource] for the stage of a causation id. Its text is made only
+// unnamedStage is an [ErrSource] for the stage of a causation id. Its text is made only
 // when it is reported.
 type unnamedStage string
 
@@ -57,26 +57,26 @@ func (id unnamedStage) Error() string {
 	if i := strings.LastIndexByte(source, '@'); i >= 0 {
 		source = source[:i]
 	}
-	return fmt.Sprintf("%v: it reads the topic %.80q", ErrStampSource, source)
+	return fmt.Sprintf("%v: it reads the topic %.80q", ErrSource, source)
 }
 
-func (id unnamedStage) Unwrap() error { return ErrStampSource }
+func (id unnamedStage) Unwrap() error { return ErrSource }
 
-// StampReader reads the stamps of given stages, for programs that detect duplicates
+// Reader reads the stamps of given stages, for programs that detect duplicates
 // themselves. It is safe for concurrent use.
-type StampReader struct{ belief stampBelief }
+type Reader struct{ belief belief }
 
-// NewStampReader makes a reader that believes the stamps of these stages.
-func NewStampReader(from []StampSource) *StampReader { return &StampReader{newStampBelief(from)} }
+// NewReader makes a reader that believes the stamps of these stages.
+func NewReader(from []Source) *Reader { return &Reader{newBelief(from)} }
 
-// Read is [StampFrom] for stamps that are believed. The error is an [ErrStampSource] or an
-// [ErrStampSignature] for a stamp that must not be believed.
-func (r *StampReader) Read(properties map[string]any) (Stamp, bool, error) {
-	s, there, err := StampFrom(properties)
+// Read is [From] for stamps that are believed. The error is an [ErrSource] or an
+// [ErrSignature] for a stamp that must not be believed.
+func (r *Reader) Read(properties map[string]any) (Stamp, bool, error) {
+	s, there, err := From(properties)
 	if !there || err != nil {
 		return Stamp{}, false, err
 	}
-	text, _, err := stampText(properties)
+	text, _, err := textOf(properties)
 	if err == nil {
 		err = r.belief.check(properties, text, &s)
 	}
@@ -86,16 +86,16 @@ func (r *StampReader) Read(properties map[string]any) (Stamp, bool, error) {
 	return s, true, nil
 }
 
-// stampBelief decides whose stamps are believed. The zero value believes none.
-type stampBelief []believedSource
+// belief decides whose stamps are believed. The zero value believes none.
+type belief []believedSource
 
 type believedSource struct {
 	prefix string // of the causation ids
 	key    []byte
 }
 
-func newStampBelief(from []StampSource) stampBelief {
-	b := make(stampBelief, len(from))
+func newBelief(from []Source) belief {
+	b := make(belief, len(from))
 	for i, s := range from {
 		b[i] = believedSource{string(appendPart(nil, topicPart(s.Topic))) + "@", s.Key}
 	}
@@ -104,7 +104,7 @@ func newStampBelief(from []StampSource) stampBelief {
 
 // check returns why a stamp, whose causation id is text, is not believed. It allocates
 // nothing for a stamp that is believed without a signature.
-func (b stampBelief) check(properties map[string]any, text string, s *Stamp) error {
+func (b belief) check(properties map[string]any, text string, s *Stamp) error {
 	refused := false
 	for i := range b {
 		n := len(b[i].prefix)
@@ -117,13 +117,13 @@ func (b stampBelief) check(properties map[string]any, text string, s *Stamp) err
 		if len(b[i].key) == 0 {
 			return nil
 		}
-		if given, _ := stampString(properties, propertySignature); hmac.Equal([]byte(given), []byte(s.signature(text, b[i].key))) {
+		if given, _ := stringOf(properties, propertySignature); hmac.Equal([]byte(given), []byte(s.signature(text, b[i].key))) {
 			return nil
 		}
 		refused = true
 	}
 	if refused {
-		return ErrStampSignature
+		return ErrSignature
 	}
 	return unnamedStage(text)
 }
@@ -146,11 +146,11 @@ func (s *Stamp) signature(text string, key []byte) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// SignStamp adds a signature to the stamp in a message's application properties, for
-// consumers that have the same key in [Config].StampsFrom. It reports whether there is a
+// Sign adds a signature to the stamp in a message's application properties, for
+// consumers that have the same key in sluice.Config.StampsFrom. It reports whether there is a
 // stamp that can be read.
-func SignStamp(properties map[string]any, key []byte) bool {
-	s, there, err := StampFrom(properties)
+func Sign(properties map[string]any, key []byte) bool {
+	s, there, err := From(properties)
 	if !there || err != nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package sluice
+package stamp
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 type CausationID struct {
 	// Source names the topic and how it is read: the topic's name, and after it a
 	// digest of namespace, topic, its incarnation and the consumer group; in a topic that is
-	// Sparse, after a dot, a digest of [Position.History]. So ids differ where a hub was created
+	// Sparse, after a dot, a digest of [driver.Position.History]. So ids differ where a hub was created
 	// again, where a log has lost events and given their numbers to others, and where two stages
 	// that read one hub feed the same next one.
 	Source    string

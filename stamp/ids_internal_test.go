@@ -1,23 +1,25 @@
-package sluice
+package stamp
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // A feeding stage whose watermark never moves fills the bound of ids, and loses its own: nothing of
 // a stage that takes less than its share. The bound is reported.
 func TestShareOfIDs(t *testing.T) {
 	t.Parallel()
-	r := deduplicator{belief: newStampBelief([]StampSource{{Topic: "flights"}, {Topic: "forged"}})}
-	if err := r.load(nil, -1); err != nil {
+	r := Memory{belief: newBelief([]Source{{Topic: "flights"}, {Topic: "forged"}})}
+	if err := r.Load(nil, -1); err != nil {
 		t.Fatal(err)
 	}
 	var at int64
 	duplicates := func(topic string, partition int, words int64) (n int) {
 		stamp := Stamp{ID: CausationID{Source: topic + "@1", Partition: fmt.Sprint(partition)}, Epoch: 1, Low: -1}
-		e := &Event{Properties: map[string]any{}, Enqueued: time.Unix(0, 0)}
+		e := &driver.Event{Properties: map[string]any{}, Enqueued: time.Unix(0, 0)}
 		for i := range words {
 			stamp.ID.Sequence = i << 10 // a word each
 			stamp.SetTo(e.Properties)

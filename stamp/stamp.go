@@ -1,4 +1,4 @@
-package sluice
+package stamp
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-go/sluice/internal/idset"
 )
 
-// Stamp is what a message of one stage says about its cause, so that a [Transactional]
+// Stamp is what a message of one stage says about its cause, so that a sluice.Transactional
 // next stage can detect duplicates.
 //
 // A stamp belongs to one message. If a program copies the properties of a stamped event
 // to several messages, all have the same id and the next stage drops all but the first.
-// A program that makes messages from such an event gives each its own stamp ([StampOf],
-// or sender.Stamped) or removes it ([DropStamp]).
+// A program that makes messages from such an event gives each its own stamp ([Of],
+// or sender.Stamped) or removes it ([Drop]).
 type Stamp struct {
 	ID    CausationID
 	Epoch int64 // of the lease under which the message was made
@@ -49,7 +49,7 @@ const (
 )
 
 // SetTo writes the stamp into a message's application properties and replaces one that is
-// there. It removes a signature; [SignStamp] adds one.
+// there. It removes a signature; [Sign] adds one.
 func (s Stamp) SetTo(properties map[string]any) {
 	properties[propertyID] = s.ID.String()
 	properties[propertyEpoch] = s.Epoch
@@ -65,34 +65,34 @@ func (s Stamp) SetTo(properties map[string]any) {
 	}
 }
 
-// DropStamp removes the stamp from a message's application properties, if there is one. It
+// Drop removes the stamp from a message's application properties, if there is one. It
 // is for programs that pass on the properties of a stamped event without being a stage,
 // for example a tool that queues messages again. A message without a stamp is never a
 // duplicate.
-func DropStamp(properties map[string]any) {
-	for _, name := range stampProperties {
+func Drop(properties map[string]any) {
+	for _, name := range propertyNames {
 		delete(properties, name)
 	}
 }
 
-// stampProperties are the names of all that a stamp may have.
-var stampProperties = []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry, propertySignature}
+// propertyNames are the names of all that a stamp may have.
+var propertyNames = []string{propertyID, propertyEpoch, propertyLow, propertyParked, propertyRetry, propertySignature}
 
-// DropStampHeaders returns headers without the stamp, as [DropStamp] does for properties. The headers
+// DropHeaders returns headers without the stamp, as [Drop] does for properties. The headers
 // given are not changed.
-func DropStampHeaders(headers []Header) []Header {
-	ofStamp := func(h Header) bool { return slices.Contains(stampProperties, h.Name) }
+func DropHeaders(headers []driver.Header) []driver.Header {
+	ofStamp := func(h driver.Header) bool { return slices.Contains(propertyNames, h.Name) }
 	if !slices.ContainsFunc(headers, ofStamp) {
 		return headers
 	}
 	return slices.DeleteFunc(slices.Clone(headers), ofStamp)
 }
 
-// StampFrom reads the stamp in an event's application properties and reports whether there
+// From reads the stamp in an event's application properties and reports whether there
 // is one. A missing epoch is 0; a missing watermark means none. The stamp is the event's:
 // messages that are made from the event must not inherit it (see [Stamp]).
-func StampFrom(properties map[string]any) (Stamp, bool, error) {
-	text, there, err := stampText(properties)
+func From(properties map[string]any) (Stamp, bool, error) {
+	text, there, err := textOf(properties)
 	if !there || err != nil {
 		return Stamp{}, false, err
 	}
@@ -107,24 +107,24 @@ func StampFrom(properties map[string]any) (Stamp, bool, error) {
 	return s, true, nil
 }
 
-// stampText returns the id of a stamp, not parsed.
-func stampText(properties map[string]any) (string, bool, error) {
+// textOf returns the id of a stamp, not parsed.
+func textOf(properties map[string]any) (string, bool, error) {
 	if _, there := properties[propertyID]; !there {
 		return "", false, nil
 	}
-	text, err := stampString(properties, propertyID)
+	text, err := stringOf(properties, propertyID)
 	return text, err == nil, err
 }
 
 // readMarks reads what a stamp says besides its id, which is set. It allocates nothing.
 func (s *Stamp) readMarks(properties map[string]any) (err error) {
-	if s.Epoch, err = stampNumber(properties, propertyEpoch, 0); err != nil {
+	if s.Epoch, err = numberOf(properties, propertyEpoch, 0); err != nil {
 		return err
 	}
-	if s.Low, err = stampNumber(properties, propertyLow, -1); err != nil {
+	if s.Low, err = numberOf(properties, propertyLow, -1); err != nil {
 		return err
 	}
-	if s.Parked, err = stampString(properties, propertyParked); err != nil {
+	if s.Parked, err = stringOf(properties, propertyParked); err != nil {
 		return err
 	}
 	switch v := properties[propertyRetry].(type) {
@@ -145,8 +145,8 @@ func (s *Stamp) readMarks(properties map[string]any) (err error) {
 	return nil
 }
 
-// stampString reads a text, empty if there is no such property.
-func stampString(properties map[string]any, name string) (string, error) {
+// stringOf reads a text, empty if there is no such property.
+func stringOf(properties map[string]any, name string) (string, error) {
 	switch v := properties[name].(type) {
 	case nil:
 		return "", nil
@@ -159,9 +159,9 @@ func stampString(properties map[string]any, name string) (string, error) {
 	}
 }
 
-// stampNumber reads a number, whose width may have changed on the way, or which became a text.
+// numberOf reads a number, whose width may have changed on the way, or which became a text.
 // It returns absent if there is no such property.
-func stampNumber(properties map[string]any, name string, absent int64) (int64, error) {
+func numberOf(properties map[string]any, name string, absent int64) (int64, error) {
 	n := absent
 	switch v := properties[name].(type) {
 	case nil:
@@ -185,18 +185,26 @@ func stampNumber(properties map[string]any, name string, absent int64) (int64, e
 	return n, nil
 }
 
-// emission is what the contexts hold in which [AtLeastOnce] makes and submits records.
-type emission struct {
-	FencingToken
-	source      *idSource                  // nil in those of copies of dead letters, which have no stamps
+// Emission is what the contexts hold in which AtLeastOnce makes and submits records. It is a
+// [driver.Emission].
+type Emission struct {
+	driver.FencingToken
+	source      *idSource
 	incarnation string                     // of the topic, that the event is of
-	watermark   *atomic.Pointer[watermark] // as of now
+	watermark   *atomic.Pointer[Watermark] // as of now
 	redrive     bool                       // of a dead letter
 }
 
-// watermark says how far an emitter's checkpoint was stored, and which of the events up to
+// NewEmission makes the emission of an event of an incarnation of the topic, under the lease of token.
+// The stamps made in its context carry the watermark of that moment. redrive says that the
+// event is a dead letter.
+func NewEmission(token driver.FencingToken, topic *driver.Topic, incarnation string, mark *atomic.Pointer[Watermark], redrive bool) *Emission {
+	return &Emission{token, idSourceOf(topic, incarnation), incarnation, mark, redrive}
+}
+
+// Watermark says how far an emitter's checkpoint was stored, and which of the events up to
 // there are dead letters, as in [Stamp].Parked.
-type watermark struct {
+type Watermark struct {
 	low    int64
 	parked string
 }
@@ -209,15 +217,15 @@ const (
 	maxParkedRead = 1000
 )
 
-// newWatermark makes the watermark of a checkpoint, given the dead letters after and before
+// NewWatermark makes the watermark of a checkpoint, given the dead letters after and before
 // it in ascending order. If there are too many, the latest are named, and the others are
 // covered by a number that none of them exceeds.
-func newWatermark(low int64, parked []int64) *watermark {
+func NewWatermark(low int64, parked []int64) *Watermark {
 	low = max(low, driver.Origin.Sequence)
 	n, _ := slices.BinarySearch(parked, low+1)
 	parked = parked[:n]
 	if n == 0 {
-		return &watermark{low: low}
+		return &Watermark{low: low}
 	}
 	floor := driver.Origin.Sequence
 	if n > maxParkedSent {
@@ -227,7 +235,7 @@ func newWatermark(low int64, parked []int64) *watermark {
 	for i, sequence := range parked {
 		ids[i].Sequence = sequence
 	}
-	return &watermark{low: low, parked: fmt.Sprintf("%d/%s", floor, idset.Encode(ids))}
+	return &Watermark{low: low, parked: fmt.Sprintf("%d/%s", floor, idset.Encode(ids))}
 }
 
 // eachParked reads [Stamp].Parked. Every event up to floor may be a dead letter, and so is
@@ -244,14 +252,15 @@ func eachParked(text string, yield func(sequence int64)) (floor int64, err error
 	return floor, nil
 }
 
-type emissionKey struct{}
+// EventIncarnation implements [driver.Emission].
+func (e *Emission) EventIncarnation() string { return e.incarnation }
 
-// StampOf makes the stamp of message n of those that event e causes. It works in the
-// contexts that [AtLeastOnce] calls records and [Sink].Submit with, and reports whether ctx
+// Of makes the stamp of message n of those that event e causes. It works in the
+// contexts that sluice.AtLeastOnce calls records and [driver.Sink].Submit with, and reports whether ctx
 // is one.
-func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
-	em, ok := ctx.Value(emissionKey{}).(*emission)
-	if !ok || em.source == nil {
+func Of(ctx context.Context, e *driver.Event, n int) (Stamp, bool) {
+	em, ok := driver.EmissionOf(ctx).(*Emission)
+	if !ok {
 		return Stamp{}, false
 	}
 	mark := em.watermark.Load()
@@ -263,15 +272,15 @@ func StampOf(ctx context.Context, e *Event, n int) (Stamp, bool) {
 
 // CausationSource returns [CausationID].Source of the messages that a stage makes of an event of a
 // topic, which has the stage's consumer group.
-func CausationSource(topic *Topic, e *Event) string {
+func CausationSource(topic *driver.Topic, e *driver.Event) string {
 	return idSourceOf(topic, topic.Incarnation).of(e)
 }
 
-// ForeignStamp reports whether a stamp is of another stage than the one whose records and
-// submissions have ctx. It is false if [StampOf] does not work in ctx.
-func ForeignStamp(ctx context.Context, s Stamp) bool {
-	em, ok := ctx.Value(emissionKey{}).(*emission)
-	return ok && em.source != nil && !em.source.has(s.ID.Source)
+// Foreign reports whether a stamp is of another stage than the one whose records and
+// submissions have ctx. It is false if [Of] does not work in ctx.
+func Foreign(ctx context.Context, s Stamp) bool {
+	em, ok := driver.EmissionOf(ctx).(*Emission)
+	return ok && !em.source.has(s.ID.Source)
 }
 
 // maxTopicLen is how much of a topic's name causation ids carry, in bytes.
@@ -290,7 +299,7 @@ type historySource struct{ history, source string }
 
 // idSourceOf returns the source of the events of an incarnation. Dead letters may be of an earlier one,
 // or of lost events.
-func idSourceOf(topic *Topic, incarnation string) *idSource {
+func idSourceOf(topic *driver.Topic, incarnation string) *idSource {
 	if topic.Sparse {
 		incarnation, _, _ = driver.CutLost(incarnation)
 	}
@@ -298,7 +307,7 @@ func idSourceOf(topic *Topic, incarnation string) *idSource {
 }
 
 // of returns [CausationID].Source.
-func (s *idSource) of(e *Event) string {
+func (s *idSource) of(e *driver.Event) string {
 	if !s.sparse {
 		return s.stage
 	}
@@ -322,7 +331,7 @@ func (s *idSource) has(source string) bool {
 }
 
 // sourceOf returns what [CausationID].Source begins with.
-func sourceOf(group Group, incarnation string) string {
+func sourceOf(group driver.Group, incarnation string) string {
 	h := sha256.New()
 	for _, part := range []string{group.Namespace, group.Topic, group.Name, incarnation} {
 		fmt.Fprintf(h, "%d %s ", len(part), part)

@@ -1,4 +1,4 @@
-package sluice
+package stamp
 
 import (
 	"cmp"
@@ -72,17 +72,17 @@ type fullness struct {
 // errors returns a report for each bound, and forgets what was reported.
 func (f *fullness) errors() (list []error) {
 	if f.ids != "" {
-		list = append(list, fmt.Errorf("%w: the oldest causation ids of %s were forgotten, so duplicates of their messages take effect: check that the stage which sends them can store its checkpoint, and who else may send to the topic", ErrDedupFull, f.ids))
+		list = append(list, fmt.Errorf("%w: the oldest causation ids of %s were forgotten, so duplicates of their messages take effect: check that the stage which sends them can store its checkpoint, and who else may send to the topic", driver.ErrDedupFull, f.ids))
 	}
 	if f.origins > 0 {
-		list = append(list, fmt.Errorf("%w: %d of %d partitions of feeding stages were forgotten, first %s, so duplicates of their messages take effect: check who may send to the topic, and use a stamp key", ErrDedupFull, f.origins, maxDedupOrigins, f.first))
+		list = append(list, fmt.Errorf("%w: %d of %d partitions of feeding stages were forgotten, first %s, so duplicates of their messages take effect: check who may send to the topic, and use a stamp key", driver.ErrDedupFull, f.origins, maxDedupOrigins, f.first))
 	}
 	*f = fullness{}
 	return list
 }
 
 // find returns the origin of a name, and makes it if there is none.
-func (r *deduplicator) find(name string, at time.Time) *origin {
+func (r *Memory) find(name string, at time.Time) *origin {
 	if o := r.origins[name]; o != nil {
 		return o
 	}
@@ -90,7 +90,7 @@ func (r *deduplicator) find(name string, at time.Time) *origin {
 	if text, is := strings.CutSuffix(name, ofRedrives); is && strings.Contains(text, "/") {
 		base = r.find(text, at)
 	}
-	if r.loaded && len(r.origins) >= maxDedupOrigins {
+	if r.Loaded && len(r.origins) >= maxDedupOrigins {
 		r.evict(base)
 	}
 	o := &origin{name: strings.Clone(name), ofRedrives: base != nil, low: driver.Origin.Sequence, floor: driver.Origin.Sequence, at: at}
@@ -103,7 +103,7 @@ func (r *deduplicator) find(name string, at time.Time) *origin {
 
 // evict makes room for origins: it forgets some, but not keep. Room for one would cost a search for
 // each event of a sender that forges origins.
-func (r *deduplicator) evict(keep *origin) {
+func (r *Memory) evict(keep *origin) {
 	counts := map[string]int{}
 	for name := range r.origins {
 		counts[originTopic(name)]++
@@ -134,7 +134,7 @@ func (r *deduplicator) evict(keep *origin) {
 
 // forgettable returns the origins but keep, that which is forgotten first at the beginning. Those
 // of redrives are forgotten with theirs.
-func (r *deduplicator) forgettable(keep *origin) []*origin {
+func (r *Memory) forgettable(keep *origin) []*origin {
 	type candidate struct {
 		*origin
 		newer int // origins of the same source partition
@@ -167,7 +167,7 @@ func (r *deduplicator) forgettable(keep *origin) []*origin {
 }
 
 // drop forgets an origin and its redrives.
-func (r *deduplicator) drop(o *origin) {
+func (r *Memory) drop(o *origin) {
 	r.words -= o.ids.Words()
 	o.ids = idset.Set{}
 	delete(r.origins, o.name)
@@ -179,7 +179,7 @@ func (r *deduplicator) drop(o *origin) {
 
 // add remembers an id. If there are too many, the oldest quarter of the largest origin is
 // forgotten, of those topics that have their share or more.
-func (r *deduplicator) add(o *origin, id idset.ID) {
+func (r *Memory) add(o *origin, id idset.ID) {
 	before := o.ids.Words()
 	o.ids.Add(id)
 	r.words += o.ids.Words() - before
@@ -205,7 +205,7 @@ func (r *deduplicator) add(o *origin, id idset.ID) {
 }
 
 // forget forgets the ids of events up to a number; a few may stay.
-func (r *deduplicator) forget(o *origin, upTo int64) {
+func (r *Memory) forget(o *origin, upTo int64) {
 	before := o.ids.Words()
 	o.ids.Forget(upTo)
 	r.words -= before - o.ids.Words()
@@ -213,7 +213,7 @@ func (r *deduplicator) forget(o *origin, upTo int64) {
 
 // redrivesOf returns where the ids of an origin's redrives are remembered. It lives as long as the
 // origin.
-func (r *deduplicator) redrivesOf(o *origin) *origin {
+func (r *Memory) redrivesOf(o *origin) *origin {
 	if o.redrives == nil {
 		return r.find(o.name+ofRedrives, o.at)
 	}
