@@ -23,10 +23,10 @@ type takeoverState struct {
 
 // acquirePartitions requests at most AssignBurst partitions every AssignEvery while the
 // consumer holds fewer than it wants, until idle ends.
-func (c *Consumer) acquirePartitions(work, idle context.Context) error {
+func (c *Member) acquirePartitions(work, idle context.Context) error {
 	var topic topicWatch
 	var listing listingPace
-	wait := c.backoff(c.rand)
+	wait := c.cfg.backoff(c.rand)
 	for idle.Err() == nil {
 		err := c.describe(idle, &topic)
 		switch {
@@ -37,7 +37,7 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 		case topic.Partitions == nil && errors.Is(err, ErrRefused):
 			return err
 		default:
-			c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+			c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			if topic.Partitions == nil {
 				_ = c.cfg.Clock.Sleep(idle, wait.Next())
 				continue
@@ -46,7 +46,7 @@ func (c *Consumer) acquirePartitions(work, idle context.Context) error {
 		if listing.due(c.cfg.Clock.Elapsed()) {
 			settled, listed, err := c.assign(work, idle, topic.Topic)
 			if err != nil && idle.Err() == nil {
-				c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+				c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			}
 			listing.next(c, settled, listed)
 		}
@@ -71,7 +71,7 @@ const describeEvery = time.Minute
 const describeAgain = 10 * time.Second
 
 // describe describes the topic again if that is due.
-func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
+func (c *Member) describe(idle context.Context, topic *topicWatch) error {
 	if topic.Partitions != nil && c.cfg.Clock.Elapsed()-topic.asked < topic.every {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (c *Consumer) describe(idle context.Context, topic *topicWatch) error {
 
 // describeTopic asks the log for the topic. If the log ignores case in names, the group is as the
 // stores spell it.
-func (c *Consumer) describeTopic(ctx context.Context) (topic Topic, err error) {
+func (c *Member) describeTopic(ctx context.Context) (topic Topic, err error) {
 	err = callDriver(func() (err error) { topic, err = c.source.Describe(ctx); return err })
 	if err != nil || !topic.AnyCase {
 		return topic, err
@@ -108,8 +108,9 @@ func (c *Consumer) describeTopic(ctx context.Context) (topic Topic, err error) {
 	group := c.group
 	c.mu.Unlock()
 	if group == (Group{}) {
+		lister, _ := c.delivery.store().(driver.GroupLister)
 		err := callDriver(func() (err error) {
-			group, err = driver.Spelling(ctx, topic.Group, c.leases, c.delivery.groupLister())
+			group, err = driver.Spelling(ctx, topic.Group, c.leases, lister)
 			return err
 		})
 		if err != nil {
@@ -125,19 +126,17 @@ func (c *Consumer) describeTopic(ctx context.Context) (topic Topic, err error) {
 
 // reopenRecreated has the log opened again where a reader is of another incarnation of the
 // topic. Mostly the broker ends such a reader. One that is silent would stay.
-func (c *Consumer) reopenRecreated(topic Topic) {
+func (c *Member) reopenRecreated(topic Topic) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.held {
-		if r := a.reading.Load(); r != nil && r.incarnation != topic.Incarnation {
-			r.buffer.fail(errReopen)
-		}
+		a.reopenOther(topic.Incarnation)
 	}
 }
 
 // releaseMissing releases the partitions that the topic has not had for describeEvery.
 // One description alone may be wrong.
-func (c *Consumer) releaseMissing(topic *topicWatch) {
+func (c *Member) releaseMissing(topic *topicWatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	missing := map[string]time.Duration{}
@@ -175,7 +174,7 @@ func (l *listingPace) due(now time.Duration) bool { return now >= l.at }
 
 // next sets the time of the next listing. settled says that nothing was to be done after this
 // one. The moment at which a lease of another owner expires is not missed.
-func (l *listingPace) next(c *Consumer, settled bool, listed []driver.LeaseInfo) {
+func (l *listingPace) next(c *Member, settled bool, listed []driver.LeaseInfo) {
 	l.at = 0
 	if !settled {
 		return
@@ -196,7 +195,7 @@ func (l *listingPace) next(c *Consumer, settled bool, listed []driver.LeaseInfo)
 // assign acquires up to AssignBurst of the free partitions. It takes AssignEvery at most,
 // beside the time to list the leases. It returns what was listed, and whether that shows
 // nothing to do: no partition is free, and the balanced consumers have their shares.
-func (c *Consumer) assign(work, idle context.Context, topic Topic) (settled bool, listed []driver.LeaseInfo, err error) {
+func (c *Member) assign(work, idle context.Context, topic Topic) (settled bool, listed []driver.LeaseInfo, err error) {
 	free, missing := c.wanted(topic)
 	if len(free) == 0 && c.balancer == nil {
 		c.standby.waits, c.standby.waited = false, false
@@ -208,7 +207,7 @@ func (c *Consumer) assign(work, idle context.Context, topic Topic) (settled bool
 	if err != nil {
 		return false, nil, fmt.Errorf("list leases: %w", err)
 	}
-	c.observe(driver.Observation{Kind: driver.KindListed})
+	c.cfg.observe(driver.Observation{Kind: driver.KindListed})
 	c.checkOwner(listed)
 	c.reportWaiting(topic, free, listed)
 	if c.balancer != nil {
@@ -254,13 +253,13 @@ func allOwned(topic Topic, listed []driver.LeaseInfo) bool {
 }
 
 // burst returns how many partitions an attempt acquires at most.
-func (c *Consumer) burst(topic Topic) int {
+func (c *Member) burst(topic Topic) int {
 	return cmp.Or(c.cfg.AssignBurst, max(1, len(topic.Partitions)/64))
 }
 
 // wanted returns the partitions to try to acquire, and how many of them at most. There
 // are none if enough are held or requested.
-func (c *Consumer) wanted(topic Topic) (list []string, atMost int) {
+func (c *Member) wanted(topic Topic) (list []string, atMost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	atMost = len(topic.Partitions)
@@ -284,7 +283,7 @@ func (c *Consumer) wanted(topic Topic) (list []string, atMost int) {
 // reports whether the lease was refused. While the
 // answer is awaited, other partitions are requested in later rounds, so that one lease
 // that does not answer delays no other.
-func (c *Consumer) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) bool {
+func (c *Member) request(work, idle context.Context, topic Topic, partition string, patience time.Duration) bool {
 	if c.stopping.Err() != nil {
 		return false // idle ends a moment later, perhaps after a partition was released
 	}
@@ -302,7 +301,7 @@ func (c *Consumer) request(work, idle context.Context, topic Topic, partition st
 			return
 		}
 		if !errors.Is(err, driver.ErrHeld) && idle.Err() == nil {
-			c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
+			c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
 		}
 		refused.Store(true)
 	})
@@ -311,14 +310,14 @@ func (c *Consumer) request(work, idle context.Context, topic Topic, partition st
 }
 
 // acquire acquires a partition's lease and starts its assignment.
-func (c *Consumer) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
+func (c *Member) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
 	// The deadline counts from before the request. So it passes here before the
 	// lease can expire in the store, whatever the store's clock says.
 	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
 	lease, err := c.acquireLease(work, topic.Group, partition)
 	var a *assignment
 	if err == nil {
-		a = newAssignment(c, work, topic, lease, until)
+		a = newAssignment(c.host, work, topic, lease, until)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -332,7 +331,7 @@ func (c *Consumer) acquire(work context.Context, topic Topic, partition string) 
 // acquireLease acquires the lease of a partition or of a membership. After a failure
 // that name rests, so that one lease that does not answer does not take the turn of
 // others again and again.
-func (c *Consumer) acquireLease(ctx context.Context, group Group, name string) (Lease, error) {
+func (c *Member) acquireLease(ctx context.Context, group Group, name string) (Lease, error) {
 	c.mu.Lock()
 	above := c.takeover[name].above
 	c.mu.Unlock()
@@ -358,20 +357,20 @@ func (c *Consumer) acquireLease(ctx context.Context, group Group, name string) (
 }
 
 // extendRest makes the lease rest, for longer than the last time.
-func (t *takeoverState) extendRest(c *Consumer) {
+func (t *takeoverState) extendRest(c *Member) {
 	t.rest = min(max(2*t.rest, c.cfg.AssignEvery), c.cfg.RetryMax)
 	t.until = c.cfg.Clock.Elapsed() + t.rest
 }
 
 // resting reports whether a lease rests after a failure.
-func (c *Consumer) resting(name string) bool {
+func (c *Member) resting(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.takeover[name].until > c.cfg.Clock.Elapsed()
 }
 
 // assignmentEnded notes why an assignment ended, for the next one of the partition.
-func (c *Consumer) assignmentEnded(lease Lease, cause error) {
+func (c *Member) assignmentEnded(lease Lease, cause error) {
 	var fenced *driver.FencedError
 	var stolen *driver.StolenError
 	_, panicked := errors.AsType[*driver.PanicError](cause)

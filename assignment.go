@@ -24,7 +24,8 @@ import (
 // log is read, one runs hooks while there are any, and one copies dead letters if it is
 // to (copies.go).
 type assignment struct {
-	c       *Consumer
+	host    *Host
+	cfg     *Settings
 	topic   Topic
 	lease   Lease
 	rand    *rand.Rand      // of the delivery's goroutine
@@ -67,19 +68,19 @@ type assignment struct {
 
 // newAssignment starts the assignment of a lease that was requested LeaseFor
 // before the deadline.
-func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
+func newAssignment(host *Host, work context.Context, topic Topic, lease Lease, until deadline) *assignment {
 	h := fnv.New64a()
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
-	a := &assignment{c: c, topic: topic, lease: lease, marked: lease.Began, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
+	a := &assignment{host: host, cfg: host.Settings, topic: topic, lease: lease, marked: lease.Began, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(host.Settings.Seed, h.Sum64())), acquired: host.Settings.Clock.Elapsed()}
 	a.lag.init()
 	a.work, a.cancel = context.WithCancelCause(work)
 	a.idle, a.stop = context.WithCancel(a.work)
-	a.detachStop = context.AfterFunc(c.stopping, a.stop)
+	a.detachStop = context.AfterFunc(host.Stopping, a.stop)
 	a.observe(driver.Observation{Kind: driver.KindAcquired})
 	a.background.Go(func() { a.survive(func() { a.renewLease(until) }) })
 	a.background.Go(func() { a.survive(a.watchEnd) })
-	if c.cfg.CopyDeadLetters != nil {
-		a.background.Go(func() { a.survive(func() { a.copyDeadLetters(c.delivery.copyMarks()) }) })
+	if marks, is := host.Delivery.store().(driver.CopyMarks); is && a.cfg.CopyDeadLetters != nil {
+		a.background.Go(func() { a.survive(func() { a.copyDeadLetters(marks) }) })
 	}
 	watch, endWatch := context.WithCancel(context.WithoutCancel(work))
 	a.endWatch = endWatch
@@ -92,7 +93,7 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 // must not be renewed for ever with nothing delivered.
 func (a *assignment) deliver() {
 	var cause error
-	returns(func() { a.survive(func() { cause = a.c.delivery.deliver(a) }) })
+	returns(func() { a.survive(func() { cause = a.host.Delivery.deliver(a) }) })
 	a.end(cause)
 }
 
@@ -114,14 +115,14 @@ func (a *assignment) end(cause error) {
 	// A lost lease is released too: one that has expired here but not in the
 	// store would make a successor wait.
 	ctx, cancel := a.shutdownCtx()
-	err := callDriver(func() error { return a.c.leases.Release(ctx, a.lease) })
+	err := callDriver(func() error { return a.host.Leases.Release(ctx, a.lease) })
 	cancel()
 	if err == nil {
 		a.observe(driver.Observation{Kind: driver.KindReleased})
 	} else {
 		a.failed(fmt.Errorf("release lease: %w", err))
 	}
-	if hook := a.c.cfg.Hooks.Released; hook != nil && a.assignedHook {
+	if hook := a.cfg.Hooks.Released; hook != nil && a.assignedHook {
 		ctx := context.WithoutCancel(a.work)
 		released := a.delivery.doing(activityReleased, 0, 0)
 		a.hook("released", func() error { return hook(ctx, a.lease, cause) })
@@ -130,18 +131,18 @@ func (a *assignment) end(cause error) {
 	a.hooks.close()
 	a.endWatch()
 	a.watching.Wait()
-	a.c.assignmentEnded(a.lease, cause)
+	a.host.Ended(a.lease, cause)
 }
 
 // renewLease renews the lease when it is RenewEvery old. It cancels the
 // assignment's work at the lease's deadline, or as soon as the store reports that
 // the lease is lost.
 func (a *assignment) renewLease(until deadline) {
-	cfg := &a.c.cfg
+	cfg := a.cfg
 	tick := min(time.Second, cfg.RenewEvery)
 	renewAt := func(until deadline) deadline {
 		age := cfg.RenewEvery - cfg.LeaseFor
-		return a.c.renewals.due(deadline{wall: until.wall.Add(age), elapsed: until.elapsed + age})
+		return a.host.Renewals.due(deadline{wall: until.wall.Add(age), elapsed: until.elapsed + age})
 	}
 	due := renewAt(until)
 	alone := false // after a round that has failed
@@ -155,13 +156,13 @@ func (a *assignment) renewLease(until deadline) {
 			next := deadlineIn(cfg.Clock, cfg.LeaseFor)
 			began := cfg.Clock.Elapsed()
 			var err error
-			if alone || !a.c.renewals.together(a, left) {
+			if alone || !a.host.Renewals.together(a, left) {
 				alone = true
 				next = deadlineIn(cfg.Clock, cfg.LeaseFor)
 				// A third of the lease: after a request that hangs there is time for
 				// another.
 				ctx, cancel := context.WithTimeout(a.work, min(until.left(cfg.Clock), cfg.LeaseFor/3))
-				err = a.c.leases.Renew(ctx, a.lease, cfg.LeaseFor)
+				err = a.host.Leases.Renew(ctx, a.lease, cfg.LeaseFor)
 				cancel()
 			}
 			switch {
@@ -182,7 +183,7 @@ func (a *assignment) renewLease(until deadline) {
 				a.failed(fmt.Errorf("renew lease: %w", err))
 			}
 		}
-		if cfg.Clock.Sleep(a.work, min(a.c.renewals.pause(tick, due), max(until.left(cfg.Clock), 0))) != nil {
+		if cfg.Clock.Sleep(a.work, min(a.host.Renewals.pause(tick, due), max(until.left(cfg.Clock), 0))) != nil {
 			return
 		}
 	}
@@ -191,7 +192,7 @@ func (a *assignment) renewLease(until deadline) {
 // requestCtx bounds a request to the log or a store, well within the lease, so that
 // one that hangs is reported and repeated.
 func (a *assignment) requestCtx(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(parent, a.c.cfg.LeaseFor/3)
+	return context.WithTimeout(parent, a.cfg.LeaseFor/3)
 }
 
 // request runs a request to the log or a store from the delivery's goroutine, for a
@@ -199,7 +200,7 @@ func (a *assignment) requestCtx(parent context.Context) (context.Context, contex
 // LeaseFor, because a store may let requests wait for their turn. what says in its errors
 // what it is for.
 func (a *assignment) request(parent context.Context, what string, fn func(context.Context) error) error {
-	limit := min(a.c.cfg.LeaseFor/3<<a.unanswered, a.c.cfg.LeaseFor)
+	limit := min(a.cfg.LeaseFor/3<<a.unanswered, a.cfg.LeaseFor)
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	span := a.delivery.doing(&activity{"request to " + what + " has not returned", "the driver ignores the time limit of its context"}, 0, 0)
@@ -218,12 +219,12 @@ func (a *assignment) request(parent context.Context, what string, fn func(contex
 
 // shutdownCtx bounds what remains to be done after the work has ended.
 func (a *assignment) shutdownCtx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(a.work), min(a.c.cfg.RenewEvery, 5*time.Second))
+	return context.WithTimeout(context.WithoutCancel(a.work), min(a.cfg.RenewEvery, 5*time.Second))
 }
 
 // pause waits for d. It returns an error if the assignment is to end.
 func (a *assignment) pause(d time.Duration) error {
-	if a.c.cfg.Clock.Sleep(a.idle, d) != nil {
+	if a.cfg.Clock.Sleep(a.idle, d) != nil {
 		return a.ended()
 	}
 	return nil
@@ -246,8 +247,8 @@ func (a *assignment) observe(o driver.Observation) {
 	if o.Kind == driver.KindParked {
 		a.parked.Store(true)
 	}
-	a.c.observe(o)
-	hook := a.c.cfg.Hooks.Error
+	a.cfg.observe(o)
+	hook := a.cfg.Hooks.Error
 	if hook == nil {
 		return
 	}
@@ -273,7 +274,7 @@ func (a *assignment) queueHook(name string, fn func() error) {
 // hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *assignment) hook(name string, fn func() error) {
 	if err := guardGoexit("function", fn); err != nil {
-		a.c.observe(driver.Observation{Kind: driver.KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
+		a.cfg.observe(driver.Observation{Kind: driver.KindHookFailed, Partition: a.lease.Partition, Epoch: a.lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
 	}
 }
 
@@ -289,28 +290,28 @@ const (
 // watchEnd keeps the partition's bounds, which the lag is computed from. It reports if
 // the log has not answered for LeaseFor.
 func (a *assignment) watchEnd() {
-	budget := driver.BudgetOf(a.c.source)
+	budget := driver.BudgetOf(a.host.Source)
 	var failing time.Duration // since when, or since the last report, by Clock.Elapsed; 0: it is not
 	for {
 		ctx, cancel := a.requestCtx(a.idle)
-		b, err := a.c.source.Bounds(ctx, a.lease.Partition)
+		b, err := a.host.Source.Bounds(ctx, a.lease.Partition)
 		cancel()
 		if err == nil {
 			a.tracks.setHeld(b.Held)
 			a.lag.bounds.Store(&b)
 			a.lag.answers.Add(1)
 			failing = 0
-		} else if now := a.c.cfg.Clock.Elapsed(); failing == 0 {
+		} else if now := a.cfg.Clock.Elapsed(); failing == 0 {
 			failing = now
-		} else if a.idle.Err() == nil && now-failing >= a.c.cfg.LeaseFor {
+		} else if a.idle.Err() == nil && now-failing >= a.cfg.LeaseFor {
 			failing = now
 			a.failed(fmt.Errorf("get the partition's end, for the lag: %w", err))
 		}
-		every := a.c.endEvery(len(a.topic.Partitions))
+		every := a.endEvery(len(a.topic.Partitions))
 		if budget > 0 {
 			every = a.untilTurn(every)
 		}
-		if a.c.cfg.Clock.Sleep(a.idle, every) != nil {
+		if a.cfg.Clock.Sleep(a.idle, every) != nil {
 			return
 		}
 	}
@@ -323,12 +324,10 @@ const endsPart = 7.0 / 8
 // endEvery returns how often the log is asked for a partition's end, given how many the topic
 // has: if the log limits that, each process asks for the partitions that it holds so that all
 // processes together stay within the limit.
-func (c *Consumer) endEvery(partitions int) time.Duration {
-	c.mu.Lock()
-	held := len(c.held)
-	c.mu.Unlock()
-	every := max(min(max(lagEvery, time.Duration(held)*lagPace), c.cfg.SilentAfter/3), time.Duration(held)*lagPace/4)
-	if budget := driver.BudgetOf(c.source); budget > 0 {
+func (a *assignment) endEvery(partitions int) time.Duration {
+	held := a.host.Held()
+	every := max(min(max(lagEvery, time.Duration(held)*lagPace), a.cfg.SilentAfter/3), time.Duration(held)*lagPace/4)
+	if budget := driver.BudgetOf(a.host.Source); budget > 0 {
 		every = max(every, time.Duration(float64(partitions)/(budget*endsPart)*float64(time.Second)))
 	}
 	return every
@@ -340,7 +339,7 @@ func (c *Consumer) endEvery(partitions int) time.Duration {
 func (a *assignment) untilTurn(every time.Duration) time.Duration {
 	i, n := slices.Index(a.topic.Partitions, a.lease.Partition), len(a.topic.Partitions)
 	turn := time.Duration(float64(every) * float64(i) / float64(n))
-	wait := (turn - time.Duration(a.c.cfg.Clock.Wall().UnixNano()%int64(every)) + every) % every
+	wait := (turn - time.Duration(a.cfg.Clock.Wall().UnixNano()%int64(every)) + every) % every
 	if wait < every/16 { // it has just been
 		wait += every
 	}

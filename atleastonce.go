@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -118,89 +117,18 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // [Hooks].Batch is not called.
 func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink driver.Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
-	d := &atLeastOnce[R]{store: store, records: records, sink: sink, cfg: c, window: newSinkWindow(c.MaxEvents), err: err}
-	if keyed, ok := sink.(*keyedSink[R]); ok {
-		d.sink, d.key = keyed.Sink, keyed.key
+	if store == nil || records == nil || sink == nil {
+		err = errors.New("at least once: store, records or sink is nil")
 	}
-	return d
-}
-
-type atLeastOnce[R any] struct {
-	store   driver.AtLeastOnceStore
-	records func(context.Context, *Event) ([]R, error)
-	sink    driver.Sink[R]
-	key     func(R) string // nil: the event's partition key
-	cfg     AtLeastOnceConfig
-	window  *sinkWindow // of all partitions
-	err     error       // of the configuration
-}
-
-func (d *atLeastOnce[R]) check() error {
-	if d.store == nil || d.records == nil || d.sink == nil {
-		return errors.New("at least once: store, records or sink is nil")
-	}
-	return d.err
-}
-
-func (d *atLeastOnce[R]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
-
-func (d *atLeastOnce[R]) groupLister() driver.GroupLister { return groupListerOf(d.store) }
-
-func (d *atLeastOnce[R]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
-
-func (d *atLeastOnce[R]) deliver(a *assignment) error {
-	w := d.newWorker(a)
-	defer a.leave(d.store)
-	leaveRate, err := d.joinRate(a)
 	if err != nil {
-		if a.idle.Err() == nil { // the rate is too low for every assignment
-			a.c.fail(err)
-		}
-		return err
+		return delivery{err: err}
 	}
-	defer leaveRate()
-	w.startBackground()
-	err = a.guarded(func() error { return a.run(w, d.store) })
-	w.drain(err)
-	return err
-}
-
-func (d *atLeastOnce[R]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
-	due, err := d.store.Due(ctx, group, partition, 1)
-	return len(due) > 0, err
-}
-
-func (d *atLeastOnce[R]) redrive(a *assignment) (applied, failed int, err error) {
-	w := d.newWorker(a)
-	defer a.leave(d.store)
-	leaveRate, err := d.joinRate(a)
-	if err != nil {
-		return 0, 0, err
+	settings := &streamConfig{
+		Ordering: streamOrdering(c.Order), CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
+		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, HoldKeys: c.OnDeadLetter == KeyHold,
 	}
-	defer leaveRate()
-	if err := a.claim(w, d.store); err != nil {
-		return 0, 0, err
+	if c.Rate != nil {
+		settings.Rate = &c.Rate.rate
 	}
-	w.startBackground()
-	err = a.guarded(w.redriveAll)
-	w.drain(err)
-	applied, failed = w.redrives.totals()
-	return applied, failed, err
-}
-
-// joinRate adds the partition's share to a cluster's rate. leave takes it away.
-func (d *atLeastOnce[R]) joinRate(a *assignment) (leave func(), err error) {
-	rate := d.cfg.Rate
-	if rate == nil || !rate.cluster {
-		return func() {}, nil
-	}
-	// The previous owner may have used the partition's share until just now.
-	if err := a.pause(time.Second); err != nil {
-		return nil, err
-	}
-	index := slices.Index(a.topic.Partitions, a.lease.Partition)
-	if err := rate.join(a.lease.Partition, index, len(a.topic.Partitions)); err != nil {
-		return nil, err
-	}
-	return func() { rate.leave(a.lease.Partition) }, nil
+	return delivery{newAtLeastOnce(store, records, sink, settings), nil}
 }

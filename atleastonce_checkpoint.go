@@ -175,9 +175,9 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 		return
 	}
 	done = c.withEarlier(done, to.Sequence, max(newest, to.Sequence))
-	began := w.a.c.cfg.Clock.Elapsed()
+	began := w.a.cfg.Clock.Elapsed()
 	unchanged := to == from && slices.Equal(done, c.done)
-	if unchanged && began-c.stored < w.a.c.cfg.LeaseFor {
+	if unchanged && began-c.stored < w.a.cfg.LeaseFor {
 		return
 	}
 	// An unchanged checkpoint is stored for its fence: the owner of a partition without
@@ -187,13 +187,13 @@ func (w *atLeastOnceWorker[R]) storeCheckpoint(ctx context.Context) {
 	err := w.store.Advance(rctx, w.a.lease, w.a.incarnation, to, done)
 	switch {
 	case err == nil:
-		c.stored = w.a.c.cfg.Clock.Elapsed()
+		c.stored = w.a.cfg.Clock.Elapsed()
 		if unchanged {
 			return
 		}
 		o := driver.Observation{
 			Kind: driver.KindCommitted, From: from, To: to, Events: int(passed - c.passed),
-			Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to),
+			Duration: w.a.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(to),
 		}
 		c.moveTo(to)
 		c.done, c.passed = done, passed
@@ -214,7 +214,7 @@ func (w *atLeastOnceWorker[R]) reportAge() {
 		return
 	}
 	submitted := oldest.submitted.Load()
-	age := w.a.c.cfg.Clock.Elapsed() - time.Duration(submitted)
+	age := w.a.cfg.Clock.Elapsed() - time.Duration(submitted)
 	if submitted == 0 || age <= w.cfg.MaxAge { // what was not submitted waits for the rate or the order, not for the store
 		return
 	}
@@ -222,6 +222,6 @@ func (w *atLeastOnceWorker[R]) reportAge() {
 	err := &driver.BacklogError{Partition: w.a.lease.Partition, Sequence: oldest.Sequence, Age: age, InFlight: w.inFlight.list.InFlight()}
 	w.a.failed(err)
 	if w.cfg.AgeFatal {
-		w.a.c.fail(err)
+		w.a.host.Fail(err)
 	}
 }

@@ -42,7 +42,7 @@ func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
 		// Whether the event or the cancellation caused the error is unknown.
 	case fault == faultRetry:
 		wait := cmp.Or(statedWait(err), w.cfg.RetryAfter)
-		w.a.progress.ask(w.a.c.cfg.Clock.Elapsed(), wait)
+		w.a.progress.ask(w.a.cfg.Clock.Elapsed(), wait)
 		w.retry(t, wait, err)
 	case fault == faultEnvironment:
 		w.outage(err)
@@ -58,7 +58,7 @@ func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
 		}
 		t.written = w.stats.written.Load()
 		t.attempts++
-		wait := w.a.c.backoff(w.a.rand)
+		wait := w.a.cfg.backoff(w.a.rand)
 		var d time.Duration
 		for range min(t.attempts, 16) {
 			d = wait.Next()
@@ -69,7 +69,7 @@ func (w *atLeastOnceWorker[R]) recordFailed(t *recordTask[R], err error) {
 
 // outage keeps records back, and reports why.
 func (w *atLeastOnceWorker[R]) outage(err error) {
-	if w.breaker.trip(w.a.c.cfg.Clock.Elapsed()) {
+	if w.breaker.trip(w.a.cfg.Clock.Elapsed()) {
 		w.a.failed(err)
 	}
 }
@@ -104,7 +104,7 @@ func (w *atLeastOnceWorker[R]) isOwn(t *recordTask[R]) bool {
 		}
 		// If nothing else can be tried until this event is out of the way, no success
 		// may ever come.
-		return alone && behind > 0 && t.attempts >= w.a.c.cfg.Attempts+heldAttempts
+		return alone && behind > 0 && t.attempts >= w.a.cfg.Attempts+heldAttempts
 	}
 	return alone
 }
@@ -116,7 +116,7 @@ func (w *atLeastOnceWorker[R]) convict(t *recordTask[R], err error) {
 
 func (w *atLeastOnceWorker[R]) retry(t *recordTask[R], wait time.Duration, err error) {
 	w.a.observe(driver.Observation{Kind: driver.KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
-	w.queue.retryAt(t, w.a.c.cfg.Clock.Elapsed()+wait)
+	w.queue.retryAt(t, w.a.cfg.Clock.Elapsed()+wait)
 }
 
 // fail makes a record's event a failed one.

@@ -23,14 +23,9 @@ func (s *advances) Advance(context.Context, Lease, string, Position, []driver.Se
 // The background goroutine runs beside the claim. A checkpoint without a position is never
 // stored, also if there is something to store behind it: it could pass an event.
 func TestNoCheckpointBeforeTheClaim(t *testing.T) {
-	cfg, err := (*AtLeastOnceConfig)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
 	store := new(advances)
-	c := &Consumer{cfg: Config{Clock: clock.New(), LeaseFor: time.Minute}}
-	a := &assignment{c: c, topic: Topic{Partitions: []string{"0"}}}
-	w := (&atLeastOnce[int]{store: store, cfg: cfg, window: newSinkWindow(1)}).newWorker(a)
+	a := &assignment{cfg: &Settings{Clock: clock.New(), LeaseFor: time.Minute}, topic: Topic{Partitions: []string{"0"}}}
+	w := (&atLeastOnce[int]{stored: store, cfg: &streamConfig{MaxEvents: 1, MaxBytes: 1}, window: newSinkWindow(1)}).newWorker(a)
 	w.checkpoints.setEarlier([]driver.SequenceRange{{First: 5, Last: 7}})
 	if w.storeCheckpoint(t.Context()); store.n != 0 {
 		t.Errorf("%d checkpoints stored before the claim", store.n)

@@ -13,14 +13,14 @@ import (
 // and then becomes a dead letter. The records function has no effects, so it can be called with
 // events out of turn.
 func (w *atLeastOnceWorker[R]) doubtMapping(e *inFlightEvent, err error, waiting []*inFlightEvent) error {
-	elapsed := w.a.c.cfg.Clock.Elapsed
+	elapsed := w.a.cfg.Clock.Elapsed
 	t, began := &w.mapping, elapsed()
 	t.note(e.event.Sequence, began)
 	for _, other := range slices.Concat(waiting, w.queue.unmade) {
 		if t.wrong() || w.a.idle.Err() != nil || elapsed()-began >= searchFor {
 			break
 		}
-		if t.rejected[other.event.Sequence] || !w.a.c.cfg.handles(other.event) {
+		if t.rejected[other.event.Sequence] || !w.a.cfg.handles(other.event) {
 			continue
 		}
 		failure := guard(func() error { _, err := w.records(w.recordCtxOf(other), other.event); return err })

@@ -225,7 +225,7 @@ func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
 		if !returns(func() {
 			for len(events) > 0 && w.a.idle.Err() == nil {
 				e, events = events[0], events[1:]
-				if unmade := w.queue.unmadeBefore(e); len(*unmade) > 0 && w.cfg.Order != OrderNone && (*unmade)[0] != e {
+				if unmade := w.queue.unmadeBefore(e); len(*unmade) > 0 && w.cfg.Ordering != unordered && (*unmade)[0] != e {
 					*unmade = append(*unmade, e)
 					continue
 				}
@@ -269,7 +269,7 @@ func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFl
 	case faultOf(err).counts():
 		err = driver.Reject(fmt.Errorf("make records: %w", err))
 		more = w.queue.made(e, more)
-	case w.cfg.Order != OrderNone && len(*unmade) == 0:
+	case w.cfg.Ordering != unordered && len(*unmade) == 0:
 		*unmade = append(*unmade, e)
 	}
 	w.recordFailed(&recordTask[R]{worker: w, event: e}, err)
@@ -279,7 +279,7 @@ func (w *atLeastOnceWorker[R]) notMade(e *inFlightEvent, err error, more []*inFl
 // recordsOf calls the user's functions for an event's records and their keys. An event that is not
 // handled has none.
 func (w *atLeastOnceWorker[R]) recordsOf(e *inFlightEvent) ([]recordTask[R], error) {
-	if !w.a.c.cfg.handles(e.event) {
+	if !w.a.cfg.handles(e.event) {
 		w.stats.filtered.Add(1)
 		return nil, nil
 	}
@@ -291,14 +291,14 @@ func (w *atLeastOnceWorker[R]) recordsOf(e *inFlightEvent) ([]recordTask[R], err
 	for i, r := range records {
 		t := &tasks[i]
 		*t = recordTask[R]{worker: w, event: e, record: r, made: true}
-		switch w.cfg.Order {
-		case OrderKey:
+		switch w.cfg.Ordering {
+		case byKey:
 			t.key = e.event.Key
 			if w.key != nil {
 				t.key = w.key(r)
 			}
 			t.ordered = t.key != "" || w.key == nil && e.event.EmptyKey
-		case OrderPartition:
+		case byPartition:
 			t.ordered = true
 		}
 	}
@@ -318,7 +318,7 @@ func (w *atLeastOnceWorker[R]) recordCtxOf(e *inFlightEvent) context.Context {
 // canSubmit reports whether there is a record to submit, no outage, and room at the
 // sink.
 func (w *atLeastOnceWorker[R]) canSubmit() bool {
-	now := w.a.c.cfg.Clock.Elapsed()
+	now := w.a.cfg.Clock.Elapsed()
 	return !w.queue.empty() && w.breaker.allows(now) && w.window.room(now) > 0
 }
 
@@ -340,14 +340,14 @@ func (w *atLeastOnceWorker[R]) submit() error {
 		w.stats.waitBegins()
 		w.a.progress.every.Store(int64(w.cfg.Rate.turn(len(w.a.topic.Partitions))))
 		waiting := w.a.delivery.doing(activityRate, 0, 0)
-		n, err = w.cfg.Rate.wait(w.a.idle, w.a.c.cfg.Clock, n)
+		n, err = w.cfg.Rate.wait(w.a.idle, w.a.cfg.Clock, n)
 		waiting.done()
 		w.stats.waitEnds()
 		if err != nil {
 			return w.a.ended()
 		}
 	}
-	now := w.a.c.cfg.Clock.Elapsed()
+	now := w.a.cfg.Clock.Elapsed()
 	measured := false
 	for ; n > 0 && !w.queue.empty() && w.window.free() > 0; n-- {
 		t := w.queue.pop(w.breaker.tripped)
@@ -411,7 +411,7 @@ func (t *recordTask[R]) done(r driver.WriteResult) {
 	w := t.worker
 	t.result = r
 	if t.measured > 0 {
-		w.window.measure(t.measured, w.a.c.cfg.Clock.Elapsed())
+		w.window.measure(t.measured, w.a.cfg.Clock.Elapsed())
 	}
 	written := r.Err == nil
 	if written && t.event.left.Add(-1) == 0 {
@@ -470,7 +470,7 @@ func (w *atLeastOnceWorker[R]) takeResults() {
 			w.recordFailed(t, t.result.Err)
 		}
 	}
-	w.queue.takeDelayed(w.a.c.cfg.Clock.Elapsed())
+	w.queue.takeDelayed(w.a.cfg.Clock.Elapsed())
 	w.setTimer()
 }
 
@@ -481,12 +481,12 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 	if len(w.queue.delayed) > 0 {
 		at = w.queue.delayed[0].due
 	}
-	if w.rereadWaits && w.rereadAfter > w.a.c.cfg.Clock.Elapsed() {
+	if w.rereadWaits && w.rereadAfter > w.a.cfg.Clock.Elapsed() {
 		at = min(at, w.rereadAfter)
 	}
 	if w.draining {
 		at = never // nothing more is sent
-	} else if b := &w.breaker; b.tripped && b.hasProbe() && !w.queue.empty() && b.until > w.a.c.cfg.Clock.Elapsed() {
+	} else if b := &w.breaker; b.tripped && b.hasProbe() && !w.queue.empty() && b.until > w.a.cfg.Clock.Elapsed() {
 		// A probe whose time has come waits for room at the sink: a result wakes the worker.
 		at = min(at, b.until)
 	}
@@ -522,7 +522,7 @@ func (w *atLeastOnceWorker[R]) complete(e *inFlightEvent) {
 
 // isHeld reports whether an event is held back by a dead letter of its key.
 func (w *atLeastOnceWorker[R]) isHeld(e *inFlightEvent) bool {
-	return w.cfg.OnDeadLetter == KeyHold && e.redrive == nil && e.event.Key != "" && w.deadLetters.isHeld(e.event.Key)
+	return w.cfg.HoldKeys && e.redrive == nil && e.event.Key != "" && w.deadLetters.isHeld(e.event.Key)
 }
 
 // delayedRecords is a heap with the record that is due next on top.

@@ -233,7 +233,7 @@ func (w *atLeastOnceWorker[R]) redriveAll() error {
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		if err := w.a.pause(w.a.c.cfg.RetryMin); err != nil {
+		if err := w.a.pause(w.a.cfg.RetryMin); err != nil {
 			return err
 		}
 	}
@@ -265,7 +265,7 @@ func (w *atLeastOnceWorker[R]) findRedrives(ctx context.Context) {
 // due between the two requests is missed.
 func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 	applied, failed := w.redrives.totals()
-	if may, err := w.a.c.redrives.mayBeDue(ctx, w.a); err != nil || !may && w.redrives.idle() {
+	if may, err := w.a.host.RedrivesDue(ctx, w.a); err != nil || !may && w.redrives.idle() {
 		return err
 	}
 	due, err := w.store.Due(ctx, w.a.topic.Group, w.a.lease.Partition, redrivePage)
@@ -274,7 +274,7 @@ func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 	}
 	var held []driver.HeldKey
 	ids := w.redrives.with(due)
-	keys := w.cfg.OnDeadLetter == KeyHold
+	keys := w.cfg.HoldKeys
 	if len(ids) > 0 && keys {
 		if held, err = w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition, ids); err != nil {
 			return err
@@ -289,7 +289,7 @@ func (w *atLeastOnceWorker[R]) lookForRedrives(ctx context.Context) error {
 // startRedrives starts the redrives that were found. Those without a body are read from the log for
 // redriveFor at most; then events are read for as long.
 func (w *atLeastOnceWorker[R]) startRedrives(mayRead bool) error {
-	elapsed := w.a.c.cfg.Clock.Elapsed
+	elapsed := w.a.cfg.Clock.Elapsed
 	began := elapsed()
 	if mayRead {
 		defer func() { w.reread = elapsed() - began }()
@@ -352,7 +352,7 @@ func (w *atLeastOnceWorker[R]) redriveRefused(d *DeadLetter, err error) {
 // redriveHeld returns an error if a dead letter may not be redriven now: under KeyHold
 // an earlier one of its key is there.
 func (w *atLeastOnceWorker[R]) redriveHeld(d *DeadLetter) error {
-	if d == nil || w.cfg.OnDeadLetter != KeyHold {
+	if d == nil || !w.cfg.HoldKeys {
 		return nil
 	}
 	if earlier, held := w.redrives.heldBy(d); held {

@@ -27,7 +27,7 @@ type atLeastOnceWorker[R any] struct {
 	records func(context.Context, *Event) ([]R, error)
 	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's partition key
-	cfg     *AtLeastOnceConfig
+	cfg     *streamConfig
 
 	// Shared with the other goroutines. Each has its own lock, or is atomic.
 	inFlight    inFlightList
@@ -72,25 +72,25 @@ type atLeastOnceWorker[R any] struct {
 }
 
 func (d *atLeastOnce[R]) newWorker(a *assignment) *atLeastOnceWorker[R] {
-	sharers := int(a.c.cfg.Partitions)
+	sharers := int(a.cfg.Partitions)
 	if sharers <= 0 { // it may come to hold all
 		sharers = len(a.topic.Partitions)
 	}
 	w := &atLeastOnceWorker[R]{
-		a: a, store: d.store, records: d.records, sink: d.sink, key: d.key, cfg: &d.cfg,
+		a: a, store: d.stored, records: d.records, sink: d.sink, key: d.key, cfg: d.cfg,
 		start: driver.Unset, admitted: driver.Unset, doneUpTo: driver.Unset,
 		maxEvents: max(1, d.cfg.MaxEvents/sharers),
 		maxBytes:  max(1, d.cfg.MaxBytes/int64(sharers)),
 		wakeup:    make(chan struct{}, 1),
-		breaker:   circuitBreaker{wait: a.c.backoff(a.rand)},
-		stats:     writeStats{clock: a.c.cfg.Clock},
+		breaker:   circuitBreaker{wait: a.cfg.backoff(a.rand)},
+		stats:     writeStats{clock: a.cfg.Clock},
 	}
 	w.window.shared, w.window.wakeup = d.window, w.wakeup
 	w.inFlight.init(w.maxEvents, a.topic.Sparse)
 	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
 	w.timer.init()
 	w.queue.init()
-	w.deadLetters.init(d.cfg.OnDeadLetter == KeyHold)
+	w.deadLetters.init(d.cfg.HoldKeys)
 	w.redrives.init()
 	w.watermark.Store(stamp.NewWatermark(driver.Origin.Sequence, nil))
 	return w
@@ -105,13 +105,13 @@ func (w *atLeastOnceWorker[R]) startBackground() {
 	})
 	w.a.progress.written.Store(&w.stats.written)
 	w.background.Go(func() { w.a.survive(func() { w.storeAndReport(ctx) }) })
-	w.background.Go(func() { w.timer.run(ctx, w.a.c.cfg.Clock, w.wakeup) })
+	w.background.Go(func() { w.timer.run(ctx, w.a.cfg.Clock, w.wakeup) })
 }
 
 // storeAndReport stores dead letters, the outcomes of redrives and the checkpoint,
 // looks for redrives, and reports progress, until ctx ends.
 func (w *atLeastOnceWorker[R]) storeAndReport(ctx context.Context) {
-	cfg := &w.a.c.cfg
+	cfg := w.a.cfg
 	tick := min(w.cfg.CheckpointEvery, cfg.RedriveEvery, time.Second)
 	w.checkpoints.stored = cfg.Clock.Elapsed()
 	nextCheckpoint := w.checkpoints.stored + tick // the first one early, to show that the partition moves
@@ -274,7 +274,7 @@ func (w *atLeastOnceWorker[R]) loadDeadLetters() error {
 	// Last: with what earlier assignments have done there is something to store, and
 	// the watermark of that checkpoint must name their dead letters.
 	w.checkpoints.setEarlier(earlier)
-	if w.cfg.OnDeadLetter == KeyHold {
+	if w.cfg.HoldKeys {
 		err := w.a.request(w.a.idle, "look for held keys", func(ctx context.Context) error {
 			held, err := w.store.Held(ctx, w.a.topic.Group, w.a.lease.Partition, nil)
 			if err == nil {
@@ -324,7 +324,7 @@ func (w *atLeastOnceWorker[R]) setLostAside(events []*Event) error {
 // deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
-	w.rereadAfter = w.a.c.cfg.Clock.Elapsed() + w.reread
+	w.rereadAfter = w.a.cfg.Clock.Elapsed() + w.reread
 	for {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
@@ -340,7 +340,7 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 			continue
 		}
 		if w.queue.empty() {
-			events, err := buffer.take(min(w.room(), w.a.c.cfg.MaxBatch), w.maxBytes-w.bytes.Load())
+			events, err := buffer.take(min(w.room(), w.a.cfg.MaxBatch), w.maxBytes-w.bytes.Load())
 			if err != nil {
 				return fmt.Errorf("read log: %w", err)
 			}
@@ -386,7 +386,7 @@ func (w *atLeastOnceWorker[R]) room() int {
 		return 0
 	}
 	room := w.maxEvents - int(w.events-w.completed)
-	if room < w.a.c.cfg.MaxBatch {
+	if room < w.a.cfg.MaxBatch {
 		_, w.completed = w.inFlight.low()
 		room = w.maxEvents - int(w.events-w.completed)
 	}

@@ -32,17 +32,17 @@ import (
 // A member lease has no goroutine that renews it, as partitions have: a process that
 // no longer acquires partitions stops being a member after LeaseFor.
 type balancer struct {
-	c        *Consumer
+	c        *Member
 	member   Lease                    // this process's member lease; the zero value: none
 	renewed  time.Duration            // when it was acquired or renewed, by Clock.Elapsed
 	outsider map[string]time.Duration // owners of partitions that are no members: since when
 }
 
-func newBalancer(c *Consumer) (*balancer, error) {
+func newBalancer(c *Member) (*balancer, error) {
 	if c.cfg.AssignEvery > c.cfg.RenewEvery {
 		return nil, fmt.Errorf("balanced partitions assigned every %v: must not be above the %v between renewals", c.cfg.AssignEvery, c.cfg.RenewEvery)
 	}
-	if _, is := c.delivery.(*replay); is {
+	if c.delivery.store() == nil {
 		return nil, errors.New("balanced partitions with Replay, whose partitions must not move: state a number or AllPartitions")
 	}
 	return &balancer{c: c}, nil
@@ -59,7 +59,7 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 		return 0, err
 	} else if err != nil {
 		// The membership lasts; meanwhile the partitions are divided.
-		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+		b.c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 	// The time of the listing by the store's clock, from this process's own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
@@ -67,7 +67,7 @@ func (b *balancer) balance(work context.Context, topic Topic, listed []driver.Le
 	held, draining, requested := b.c.staying()
 	surplus := len(held) - m.share(b.c.cfg.Owner)
 	for _, a := range held[:max(0, min(surplus, m.demand(b.c.burst(topic))-draining))] {
-		a.stop()
+		a.handOver()
 	}
 	return -surplus - requested, nil
 }
@@ -152,7 +152,7 @@ func (b *balancer) leave(work context.Context) {
 		err = fmt.Errorf("release member lease %s: %w", b.member.Partition, rerr)
 	}
 	if err != nil {
-		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+		b.c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 }
 
@@ -233,18 +233,18 @@ func (m *membership) demand(burst int) int {
 
 // staying returns the assignments that are not being released, the newest first, how
 // many are being released, and how many partitions are requested.
-func (c *Consumer) staying() (list []*assignment, draining, requested int) {
+func (c *Member) staying() (list []*assignment, draining, requested int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.held {
-		if a.idle.Err() == nil {
+		if !a.leaving() {
 			list = append(list, a)
 		} else {
 			draining++
 		}
 	}
 	slices.SortFunc(list, func(a, b *assignment) int {
-		return cmp.Or(cmp.Compare(b.acquired, a.acquired), cmp.Compare(a.lease.Partition, b.lease.Partition))
+		return cmp.Or(cmp.Compare(b.since(), a.since()), cmp.Compare(a.lease.Partition, b.lease.Partition))
 	})
 	return list, draining, len(c.requested)
 }

@@ -45,34 +45,32 @@ type BatchesConfig struct {
 // [Hooks].Batch is called when the handler has returned. Stamps of earlier stages are not used:
 // see [Transactional].
 func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch) error, cfg *BatchesConfig) Delivery {
-	d := &batches{store: store, handler: handler}
+	var every time.Duration
 	if cfg != nil {
-		d.cfg = *cfg
+		every = cfg.CheckpointEvery
 	}
-	return d
+	var err error
+	switch {
+	case store == nil || handler == nil:
+		err = errors.New("batches: store or handler is nil")
+	case every < 0:
+		err = fmt.Errorf("batches: checkpoint every %v: must not be negative", every)
+	}
+	return delivery{newBatches(store, handler, every), err}
 }
 
 type batches struct {
-	store   driver.AtLeastOnceStore
-	handler func(context.Context, Batch) error
-	cfg     BatchesConfig
+	batchesStore    driver.AtLeastOnceStore
+	handler         func(context.Context, Batch) error
+	checkpointEvery time.Duration
 }
 
-func (d *batches) check() error {
-	switch {
-	case d.store == nil || d.handler == nil:
-		return errors.New("batches: store or handler is nil")
-	case d.cfg.CheckpointEvery < 0:
-		return fmt.Errorf("batches: checkpoint every %v: must not be negative", d.cfg.CheckpointEvery)
-	}
-	return nil
+// newBatches makes the delivery that sluice.Batches describes.
+func newBatches(store driver.AtLeastOnceStore, handler func(context.Context, Batch) error, checkpointEvery time.Duration) engineDelivery {
+	return &batches{store, handler, checkpointEvery}
 }
 
-func (d *batches) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
-
-func (d *batches) groupLister() driver.GroupLister { return groupListerOf(d.store) }
-
-func (d *batches) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
+func (d *batches) store() any { return d.batchesStore }
 
 func (d *batches) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
 
@@ -81,16 +79,16 @@ func (d *batches) redrive(a *assignment) (applied, failed int, err error) {
 }
 
 func (d *batches) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
-	due, err := d.store.Due(ctx, group, partition, 1)
+	due, err := d.batchesStore.Due(ctx, group, partition, 1)
 	return len(due) > 0, err
 }
 
 // newWorker returns the worker of one assignment, over a store whose transactions hold nothing of the
 // handler's.
 func (d *batches) newWorker(a *assignment) *batchWorker[struct{}] {
-	s := &batchStore{AtLeastOnceStore: d.store, a: a, every: d.cfg.CheckpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
+	s := &batchStore{AtLeastOnceStore: d.batchesStore, a: a, every: d.checkpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b Batch) error { return d.handler(ctx, b) }
-	a.progress.every.Store(int64(d.cfg.CheckpointEvery)) // steps are reported with their checkpoint
+	a.progress.every.Store(int64(d.checkpointEvery)) // steps are reported with their checkpoint
 	w := newBatchWorker[struct{}](a, s, handler)
 	w.policy = workerPolicy{saveEvery: s.every, report: s.report, witnesses: eventDone{&w.brake}}
 	return w
@@ -145,7 +143,7 @@ func (s *batchStore) Claim(ctx context.Context, lease Lease, incarnation string)
 func (s *batchStore) Begin(ctx context.Context, lease Lease, from, to Position) error {
 	err := s.AtLeastOnceStore.Begin(ctx, lease, from, to)
 	if err == nil {
-		s.done, s.at, s.stored = to, to, s.a.c.cfg.Clock.Elapsed()
+		s.done, s.at, s.stored = to, to, s.a.cfg.Clock.Elapsed()
 	}
 	return err
 }
@@ -170,7 +168,7 @@ func (s *batchStore) Commit(ctx context.Context, step driver.Step, handle func(c
 		return s.settle(ctx, step)
 	}
 	s.done = step.To
-	if now := s.a.c.cfg.Clock.Elapsed(); handle != nil && now-s.stored < s.every && now >= s.careful {
+	if now := s.a.cfg.Clock.Elapsed(); handle != nil && now-s.stored < s.every && now >= s.careful {
 		return nil
 	}
 	return s.save(ctx)
@@ -203,7 +201,7 @@ func (s *batchStore) park(ctx context.Context, dead []DeadLetter) error {
 func (s *batchStore) settle(ctx context.Context, step driver.Step) error {
 	if step.PostponeFor > 0 {
 		for i := range step.FailedRedrives {
-			s.postponed[step.FailedRedrives[i].ID] = s.a.c.cfg.Clock.Elapsed() + step.PostponeFor
+			s.postponed[step.FailedRedrives[i].ID] = s.a.cfg.Clock.Elapsed() + step.PostponeFor
 		}
 		return nil
 	}
@@ -217,7 +215,7 @@ func (s *batchStore) settle(ctx context.Context, step driver.Step) error {
 
 // Due implements [driver.TxStore].
 func (s *batchStore) Due(ctx context.Context, group Group, partition string, limit int) ([]DeadLetter, error) {
-	now := s.a.c.cfg.Clock.Elapsed()
+	now := s.a.cfg.Clock.Elapsed()
 	maps.DeleteFunc(s.postponed, func(_ int64, until time.Duration) bool { return until <= now })
 	due, err := s.AtLeastOnceStore.Due(ctx, group, partition, limit+len(s.postponed))
 	return slices.DeleteFunc(due, func(d DeadLetter) bool { return s.postponed[d.ID] > 0 }), err
@@ -225,8 +223,8 @@ func (s *batchStore) Due(ctx context.Context, group Group, partition string, lim
 
 // save stores the checkpoint. One that is unchanged is stored for its fence, once in a lease.
 func (s *batchStore) save(ctx context.Context) error {
-	now := s.a.c.cfg.Clock.Elapsed()
-	if s.at == s.done && now-s.stored < s.a.c.cfg.LeaseFor {
+	now := s.a.cfg.Clock.Elapsed()
+	if s.at == s.done && now-s.stored < s.a.cfg.LeaseFor {
 		return nil
 	}
 	ctx, cancel := s.a.requestCtx(ctx)

@@ -221,6 +221,17 @@ const (
 	minLease = 10 * time.Millisecond
 )
 
+// settings returns the configuration as the engine takes it.
+func (c *Config) settings() Settings {
+	return Settings{
+		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
+		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes,
+		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
+		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
+		Filter: c.Filter, Hooks: SettingsHooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,
+	}
+}
+
 // isName reports whether every store can keep a text as the name of an owner.
 func isName(s string) bool {
 	return len(s) <= maxOwner && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)

@@ -27,7 +27,7 @@ func copyMarksOf(store any) driver.CopyMarks {
 // copyDeadLetters copies the partition's dead letters until the assignment is to end. It looks for
 // them when one was stored here, and once in a lease for those that others have stored.
 func (a *assignment) copyDeadLetters(marks driver.CopyMarks) {
-	cfg := &a.c.cfg
+	cfg := a.cfg
 	wait := &clock.Backoff{Min: cfg.RetryMin, Max: max(cfg.RetryMin, cfg.LeaseFor), Rand: rand.New(rand.NewPCG(cfg.Seed, uint64(a.lease.Epoch)))}
 	for a.idle.Err() == nil {
 		a.parked.Store(false)
@@ -47,7 +47,7 @@ func (a *assignment) copyDeadLetters(marks driver.CopyMarks) {
 
 // awaitDeadLetter waits until a dead letter is stored, at most a lease.
 func (a *assignment) awaitDeadLetter() {
-	cfg := &a.c.cfg
+	cfg := a.cfg
 	until := cfg.Clock.Elapsed() + cfg.LeaseFor
 	for !a.parked.Load() && cfg.Clock.Elapsed() < until {
 		if cfg.Clock.Sleep(a.idle, min(cfg.RedriveEvery, cfg.LeaseFor)) != nil {
@@ -58,7 +58,7 @@ func (a *assignment) awaitDeadLetter() {
 
 // copyNextAndFree calls copyNext and then frees the token, also after a panic.
 func (a *assignment) copyNextAndFree(marks driver.CopyMarks, after int64) (copiedPage, error) {
-	defer func() { <-a.c.copyToken }()
+	defer func() { <-a.host.Copies }()
 	return a.copyNext(marks, after)
 }
 
@@ -67,7 +67,7 @@ func (a *assignment) copyNextAndFree(marks driver.CopyMarks, after int64) (copie
 func (a *assignment) copyUncopied(marks driver.CopyMarks) (failed int, err error) {
 	for after := int64(0); ; {
 		select {
-		case a.c.copyToken <- struct{}{}:
+		case a.host.Copies <- struct{}{}:
 		case <-a.idle.Done():
 			return failed, a.ended()
 		}
@@ -102,7 +102,7 @@ func (a *assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	for i := range dead {
 		copied = append(copied, driver.ParkedEvent{ID: dead[i].ID, Position: dead[i].Event.Position()})
 	}
-	began := a.c.cfg.Clock.Elapsed()
+	began := a.cfg.Clock.Elapsed()
 	err = a.callCopy(dead)
 	refused := blamed(err, len(dead))
 	for _, r := range slices.Backward(refused) {
@@ -129,16 +129,16 @@ func (a *assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	if notMarked != nil {
 		return copiedPage{after, len(dead)}, fmt.Errorf("mark %d dead letters as copied: %w", len(copied), notMarked)
 	}
-	a.observe(driver.Observation{Kind: driver.KindCopied, Events: len(copied), Duration: a.c.cfg.Clock.Elapsed() - began})
+	a.observe(driver.Observation{Kind: driver.KindCopied, Events: len(copied), Duration: a.cfg.Clock.Elapsed() - began})
 	return page, err
 }
 
 // callCopy calls Config.CopyDeadLetters.
 func (a *assignment) callCopy(dead []DeadLetter) error {
 	defer a.copying.doing(activityCopy, 0, 0).done()
-	ctx, cancel := context.WithTimeout(a.idle, a.c.cfg.LeaseFor)
+	ctx, cancel := context.WithTimeout(a.idle, a.cfg.LeaseFor)
 	defer cancel()
-	return guardGoexit("CopyDeadLetters", func() error { return a.c.cfg.CopyDeadLetters(ctx, dead) })
+	return guardGoexit("CopyDeadLetters", func() error { return a.cfg.CopyDeadLetters(ctx, dead) })
 }
 
 // CopyTo returns a [Config].CopyDeadLetters that writes dead letters to a sink, such as those of

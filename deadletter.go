@@ -11,7 +11,7 @@ import (
 // isFinal reports whether a failed event becomes a dead letter: it was rejected,
 // or this was its last attempt.
 func (a *assignment) isFinal(err error, attempt int) bool {
-	return faultOf(err) == faultRejected || attempt >= a.c.cfg.Attempts
+	return faultOf(err) == faultRejected || attempt >= a.cfg.Attempts
 }
 
 // maxText is the largest message id, correlation id or content type in bytes that a dead
@@ -23,13 +23,13 @@ const maxText = 4 << 10
 // the texts.
 func (a *assignment) newDeadLetter(e *Event, failure error, attempts int) DeadLetter {
 	d := DeadLetter{
-		Group: a.topic.Group, Incarnation: a.incarnation, FailedAt: a.c.cfg.Clock.Wall().UTC(),
+		Group: a.topic.Group, Incarnation: a.incarnation, FailedAt: a.cfg.Clock.Wall().UTC(),
 		Error: errorText(failure), Attempts: attempts, Status: StatusDead, Event: *e, HasBody: true,
 	}
 	properties, err := property.EncodeEvent(e)
 	size := len(e.Body) + len(properties) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
 	longest := max(len(e.MessageID), len(e.CorrelationID), len(e.ContentType))
-	if limit := a.c.cfg.BodyLimit; err != nil || limit < 0 || size > limit || longest > maxText {
+	if limit := a.cfg.BodyLimit; err != nil || limit < 0 || size > limit || longest > maxText {
 		d.HasBody, d.Event.Body, d.Event.Properties, d.Event.Headers = false, nil, nil, nil
 		d.Event.MessageID, d.Event.CorrelationID, d.Event.ContentType = beginning(e.MessageID), beginning(e.CorrelationID), beginning(e.ContentType)
 	}
@@ -49,7 +49,7 @@ func beginning(text string) string {
 func (a *assignment) redriveFailed(d *DeadLetter, failure error) {
 	d.Status, d.NextAttempt = StatusDead, time.Time{}
 	d.Attempts++
-	d.Error, d.FailedAt = errorText(failure), a.c.cfg.Clock.Wall().UTC()
+	d.Error, d.FailedAt = errorText(failure), a.cfg.Clock.Wall().UTC()
 }
 
 // errorText returns an error's text, bounded and never empty: an attempt on

@@ -3,23 +3,23 @@ package sluice
 import "github.com/sluice-go/sluice/driver"
 
 // handles reports whether an event is handled: see [Config].Filter.
-func (cfg *Config) handles(e *Event) bool {
-	if cfg.Filter == nil {
+func (s *Settings) handles(e *Event) bool {
+	if s.Filter == nil {
 		return true
 	}
 	handled := true
-	_ = guard(func() error { handled = cfg.Filter(e); return nil })
+	_ = guard(func() error { handled = s.Filter(e); return nil })
 	return handled
 }
 
 // handled returns the events that are handled.
-func (cfg *Config) handled(events []*Event) []*Event {
-	if cfg.Filter == nil {
+func (s *Settings) handled(events []*Event) []*Event {
+	if s.Filter == nil {
 		return events
 	}
 	list := make([]*Event, 0, len(events))
 	for _, e := range events {
-		if cfg.handles(e) {
+		if s.handles(e) {
 			list = append(list, e)
 		}
 	}
@@ -29,7 +29,7 @@ func (cfg *Config) handled(events []*Event) []*Event {
 // handled returns the events that are handled, without those that the filter leaves out. A filter may
 // take its time, so it is an activity, and ends with the assignment.
 func (w *batchWorker[Tx]) handled(events []*Event) ([]*Event, error) {
-	cfg := &w.a.c.cfg
+	cfg := w.a.cfg
 	if cfg.Filter == nil || len(events) == 0 {
 		return events, nil
 	}

@@ -52,7 +52,7 @@ func TestMessagesAreExplained(t *testing.T) {
 	for _, m := range kinds {
 		explained("warning", m[1])
 	}
-	names := regexp.MustCompile(`Kind\w+: "([^"]+)"`).FindAllStringSubmatch(source(t, "observer.go"), -1)
+	names := regexp.MustCompile(`Kind\w+: "([^"]+)"`).FindAllStringSubmatch(source(t, "driver/observation.go"), -1)
 	if len(names) < 20 {
 		t.Fatalf("found %d kinds of observation", len(names))
 	}
@@ -61,7 +61,7 @@ func TestMessagesAreExplained(t *testing.T) {
 	}
 	sentinel := regexp.MustCompile(`(?m)^(?:var |\t)Err\w+ += errors\.New\("([^":]+)`)
 	n := 0
-	for _, in := range []string{".", "driver", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "webhook", "autoscale", "audit", "web", "pipeline", "pipeline/internal/rollup"} {
+	for _, in := range []string{".", "driver", "stamp", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "webhook", "autoscale", "audit", "web", "pipeline", "pipeline/internal/rollup"} {
 		files, err := filepath.Glob(filepath.Join(in, "*.go"))
 		if err != nil {
 			t.Fatal(err)

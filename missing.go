@@ -18,12 +18,6 @@ type checkpointKeeper interface {
 	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error)
 }
 
-// beganAt is what a consumer remembers of a partition that it has had a checkpoint of.
-type beganAt struct {
-	incarnation string
-	position    int64
-}
-
 // checkMissing returns a [driver.MissingError] if a claim has found no checkpoint of a partition that had
 // one.
 func (a *assignment) checkMissing(w worker, store checkpointKeeper, cp Checkpoint) error {
@@ -36,11 +30,8 @@ func (a *assignment) checkMissing(w worker, store checkpointKeeper, cp Checkpoin
 		return nil
 	}
 	missing := &driver.MissingError{Partition: a.lease.Partition}
-	a.c.mu.Lock()
-	began, here := a.c.began[a.lease.Partition]
-	a.c.mu.Unlock()
-	if here && began.incarnation == a.incarnation {
-		missing.Known, missing.Next = fmt.Sprintf("this process stored it at %v", Position{Sequence: began.position}), began.position+1
+	if began, here := a.host.Begun.load(a.lease.Partition, a.incarnation); here {
+		missing.Known, missing.Next = fmt.Sprintf("this process stored it at %v", Position{Sequence: began}), began+1
 		return missing
 	}
 	if a.lease.Began == a.incarnation {
@@ -79,7 +70,7 @@ func (a *assignment) markBegan(at Position) error {
 		return nil
 	}
 	err := a.request(a.work, "mark lease", func(ctx context.Context) error {
-		return a.c.leases.MarkBegan(ctx, a.lease, a.incarnation)
+		return a.host.Leases.MarkBegan(ctx, a.lease, a.incarnation)
 	})
 	if err == nil {
 		a.marked = a.incarnation
@@ -89,16 +80,11 @@ func (a *assignment) markBegan(at Position) error {
 
 // notePosition has this process remember how far the partition got.
 func (a *assignment) notePosition() {
-	a.c.mu.Lock()
-	began, here := a.c.began[a.lease.Partition]
-	a.c.mu.Unlock()
-	if here && began.incarnation == a.incarnation {
-		a.remember(max(began.position, a.lag.done.Load()))
+	if began, here := a.host.Begun.load(a.lease.Partition, a.incarnation); here {
+		a.remember(max(began, a.lag.done.Load()))
 	}
 }
 
 func (a *assignment) remember(position int64) {
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	a.c.began[a.lease.Partition] = beganAt{a.incarnation, position}
+	a.host.Begun.store(a.lease.Partition, a.incarnation, position)
 }

@@ -53,12 +53,12 @@ const haltedEvery = 10 * time.Second
 // returns why: claim the checkpoint, open the log after it, deliver, and start
 // over when that is interrupted.
 func (a *assignment) run(w worker, checkpoints claimer) error {
-	wait := a.c.backoff(a.rand)
+	wait := a.cfg.backoff(a.rand)
 	var reported string // the error that was last reported to halt the partition
 	for {
-		began := a.c.cfg.Clock.Elapsed()
+		began := a.cfg.Clock.Elapsed()
 		err := a.explainSilence(a.read(w, checkpoints))
-		if a.c.cfg.Clock.Elapsed()-began > a.c.cfg.RetryMax {
+		if a.cfg.Clock.Elapsed()-began > a.cfg.RetryMax {
 			wait.Reset()
 		}
 		switch {
@@ -72,7 +72,7 @@ func (a *assignment) run(w worker, checkpoints claimer) error {
 		halted := !w.interrupted(err) && needsOperator(err)
 		if halted && a.startOvertaken(err) {
 			halted, a.seekAgain = false, true
-			err = fmt.Errorf("retention has passed the start %v before an event was read: choosing the start again", a.c.cfg.Start)
+			err = fmt.Errorf("retention has passed the start %v before an event was read: choosing the start again", a.cfg.Start)
 		}
 		var pause time.Duration
 		if halted {
@@ -108,7 +108,7 @@ func (a *assignment) startOvertaken(err error) bool {
 	if gone, is := errors.AsType[*driver.RetentionError](err); is && gone.Held {
 		return false
 	}
-	return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.c.cfg.Start)
+	return a.unread && errors.Is(err, ErrRetention) && !namesEvent(a.cfg.Start)
 }
 
 // leave informs the store that the partition is released cleanly, so that this
@@ -175,7 +175,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 			return err
 		}
 	}
-	if hook := a.c.cfg.Hooks.Assigned; hook != nil && !a.assignedHook {
+	if hook := a.cfg.Hooks.Assigned; hook != nil && !a.assignedHook {
 		assigned := a.delivery.doing(activityAssigned, 0, 0)
 		a.hook("assigned", func() error { return hook(a.work, a.lease, cp) })
 		assigned.done()
@@ -187,7 +187,7 @@ func (a *assignment) claim(w worker, checkpoints claimer) error {
 // chooseStart sets the start of a partition without a checkpoint. A start that was chosen stays the
 // same until it is known to be stored: the request that stores it may still arrive.
 func (a *assignment) chooseStart() error {
-	from := a.c.cfg.Start
+	from := a.cfg.Start
 	switch {
 	case a.seekAgain:
 		from = Earliest() // all that the log still holds is after the start
@@ -195,7 +195,7 @@ func (a *assignment) chooseStart() error {
 		return nil
 	}
 	err := a.request(a.idle, fmt.Sprintf("seek %s", from), func(ctx context.Context) (err error) {
-		a.start, err = a.c.source.Seek(ctx, a.lease.Partition, from, a.lease.Epoch)
+		a.start, err = a.host.Source.Seek(ctx, a.lease.Partition, from, a.lease.Epoch)
 		return err
 	})
 	if err != nil {
@@ -218,7 +218,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	var reader driver.Reader
 	after := w.position()
 	err = a.request(a.idle, "open log", func(ctx context.Context) (err error) {
-		reader, err = a.c.source.Open(ctx, a.lease.Partition, after, a.lease.Epoch)
+		reader, err = a.host.Source.Open(ctx, a.lease.Partition, after, a.lease.Epoch)
 		return err
 	})
 	if err != nil {
@@ -236,7 +236,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	}
 	a.observe(driver.Observation{Kind: driver.KindOpened, To: after})
 
-	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes)
+	buffer := newPrefetchBuffer(a.cfg.MaxBatch, a.cfg.PrefetchBytes)
 	ctx, cancel := context.WithCancel(a.idle)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
@@ -286,7 +286,7 @@ func (a *assignment) checkIncarnation() error {
 // describe asks the log for the topic.
 func (a *assignment) describe() (topic Topic, err error) {
 	err = a.request(a.idle, "describe topic", func(ctx context.Context) (err error) {
-		topic, err = a.c.describeTopic(ctx)
+		topic, err = a.host.Describe(ctx)
 		return err
 	})
 	return topic, err
@@ -321,7 +321,7 @@ func (a *assignment) readEvent(d *DeadLetter) (*Event, error) {
 	before := Position{Sequence: d.Event.Sequence - 1}
 	opening, opened := a.requestCtx(a.idle)
 	defer opened()
-	r, err := a.c.source.Open(opening, a.lease.Partition, before, a.lease.Epoch)
+	r, err := a.host.Source.Open(opening, a.lease.Partition, before, a.lease.Epoch)
 	if err != nil {
 		return nil, fmt.Errorf("open event %d: %w", d.Event.Sequence, err)
 	}
@@ -370,7 +370,7 @@ func anotherHistory(a, b Position) bool {
 func (a *assignment) expired(d *DeadLetter, err error) error {
 	ctx, cancel := a.requestCtx(a.idle)
 	defer cancel()
-	oldest, seekErr := a.c.source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+	oldest, seekErr := a.host.Source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
 	if seekErr == nil && oldest.Sequence >= d.Event.Sequence {
 		return &driver.RetentionError{Partition: a.lease.Partition, After: d.Event.Sequence - 1, First: oldest.Sequence + 1}
 	}

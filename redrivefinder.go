@@ -12,7 +12,7 @@ import (
 // redriveFinder asks once in RedriveEvery which partitions have redrives, for all partitions
 // of a consumer, if the store can say that. It is safe for concurrent use.
 type redriveFinder struct {
-	c     *Consumer
+	c     *Member
 	store driver.RedriveFinder // nil: each partition has to be looked at
 
 	mu       sync.Mutex

@@ -20,7 +20,7 @@ import (
 // assignments that are due join a round. A round that fails fails for none of them: each then
 // renews its lease by itself, which also shows which lease is lost.
 type renewals struct {
-	c     *Consumer
+	c     *Member
 	store driver.LeaseRenewer // nil: the store renews one lease at a time
 
 	mu        sync.Mutex
@@ -105,7 +105,7 @@ func (r *renewals) together(a *assignment, left time.Duration) bool {
 func (r *renewals) run(round *renewalRound) {
 	defer round.cancel()
 	defer close(round.done)
-	cfg := &r.c.cfg
+	cfg := r.c.cfg
 	_ = cfg.Clock.Sleep(round.work, min(gatherFor, cfg.RenewEvery/20))
 	r.mu.Lock()
 	if r.gathering == round {
@@ -122,7 +122,7 @@ func (r *renewals) run(round *renewalRound) {
 	defer cancel()
 	err := callDriver(func() error { return r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) })
 	if _, panicked := errors.AsType[*driver.PanicError](err); panicked {
-		r.c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
+		r.c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
 	}
 	round.renewed = err == nil
 }

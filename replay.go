@@ -30,31 +30,37 @@ type Replayer struct {
 // they arrive. It needs the log and leases. A partition must stay with one process while
 // that runs, so Replay does not work with [Balanced] partitions. A connection that breaks
 // repeats no event.
-func Replay(r Replayer) Delivery { return &replay{r} }
-
-type replay struct{ Replayer }
-
-func (d *replay) check() error {
-	if d.Apply == nil {
-		return errors.New("replay: Apply is missing")
+func Replay(r Replayer) Delivery {
+	var err error
+	if r.Apply == nil {
+		err = errors.New("replay: Apply is missing")
 	}
-	return nil
+	return delivery{newReplay(replayer(r)), err}
 }
 
+// replayer is sluice.Replayer.
+type replayer struct {
+	Apply    func(ctx context.Context, b Batch) error
+	CaughtUp func(ctx context.Context, lease Lease) error
+	Released func(lease Lease, cause error)
+}
+
+type replay struct{ replayer }
+
+// newReplay makes the delivery that sluice.Replay describes.
+func newReplay(r replayer) engineDelivery { return &replay{r} }
+
+// store returns nil: there are no checkpoints.
+func (d *replay) store() any { return nil }
+
 func (d *replay) redriveDue(context.Context, Group, string) (bool, error) { return false, nil }
-
-func (d *replay) copyMarks() driver.CopyMarks { return nil }
-
-func (d *replay) groupLister() driver.GroupLister { return nil }
-
-func (d *replay) redriveFinder() driver.RedriveFinder { return nil }
 
 func (d *replay) redrive(*assignment) (applied, failed int, err error) {
 	return 0, 0, errors.New("replay: there are no dead letters to redrive")
 }
 
 func (d *replay) deliver(a *assignment) error {
-	w := &replayWorker{a: a, Replayer: d.Replayer, pos: driver.Unset}
+	w := &replayWorker{a: a, replayer: d.replayer, pos: driver.Unset}
 	err := a.guarded(func() error { return a.run(w, noCheckpoints{}) })
 	w.discard(err)
 	return err
@@ -72,7 +78,7 @@ func (noCheckpoints) Leave(context.Context, Lease) error { return nil }
 // replayWorker delivers one partition's events into memory during one assignment.
 type replayWorker struct {
 	a *assignment
-	Replayer
+	replayer
 
 	pos      Position // of the last event that is in memory
 	loaded   string   // the incarnation that is in memory; empty if none is
@@ -135,7 +141,7 @@ func (w *replayWorker) prepare() error {
 	}
 	// By Seek, because Bounds may be out of date: CaughtUp would come before the newest events.
 	return w.a.request(w.a.idle, "get the partition's end", func(ctx context.Context) error {
-		end, err := w.a.c.source.Seek(ctx, w.a.lease.Partition, Latest(), w.a.lease.Epoch)
+		end, err := w.a.host.Source.Seek(ctx, w.a.lease.Partition, Latest(), w.a.lease.Epoch)
 		if err == nil {
 			w.loaded, w.end = w.a.incarnation, end.Sequence
 		}
@@ -155,7 +161,7 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 		if err := w.checkCaughtUp(w.pos.Sequence); err != nil {
 			return err
 		}
-		events, err := buffer.take(w.a.c.cfg.MaxBatch, int64(w.a.c.cfg.PrefetchBytes))
+		events, err := buffer.take(w.a.cfg.MaxBatch, int64(w.a.cfg.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
@@ -190,8 +196,8 @@ func (w *replayWorker) apply(events []*Event) error {
 				break
 			}
 		}
-		b := Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: w.a.c.cfg.handled(events[:n])}
-		began := w.a.c.cfg.Clock.Elapsed()
+		b := Batch{Group: w.a.topic.Group, Incarnation: w.a.incarnation, Partition: w.a.lease.Partition, Epoch: w.a.lease.Epoch, Events: w.a.cfg.handled(events[:n])}
+		began := w.a.cfg.Clock.Elapsed()
 		if len(b.Events) > 0 {
 			applying := w.a.delivery.doing(activityReplayer, b.Events[0].Sequence, len(b.Events))
 			err := callReplayer("apply", func() error { return w.Apply(w.a.work, b) })
@@ -200,7 +206,7 @@ func (w *replayWorker) apply(events []*Event) error {
 				return err
 			}
 		}
-		w.moveTo(events[n-1].Position(), n, n-len(b.Events), w.a.c.cfg.Clock.Elapsed()-began)
+		w.moveTo(events[n-1].Position(), n, n-len(b.Events), w.a.cfg.Clock.Elapsed()-began)
 		events = events[n:]
 	}
 	return w.checkCaughtUp(w.pos.Sequence)

@@ -23,7 +23,7 @@ type ownLease struct {
 func (o *ownLease) acquired(epoch int64) { o.epoch = max(o.epoch, epoch) }
 
 // unknown notes that the outcome of an acquisition is unknown.
-func (o *ownLease) unknown(c *Consumer) { o.lateUntil = c.cfg.Clock.Elapsed() + 2*c.cfg.LeaseFor }
+func (o *ownLease) unknown(c *Member) { o.lateUntil = c.cfg.Clock.Elapsed() + 2*c.cfg.LeaseFor }
 
 // isForeign reports whether a lease under the own name is another process's: it
 // appeared after this consumer had the lease, or somebody renews it.
@@ -42,7 +42,7 @@ func (o *ownLease) isForeign(l *driver.LeaseInfo, now time.Duration) bool {
 
 // checkOwner looks in a listing for leases that another process has acquired under
 // this consumer's owner name.
-func (c *Consumer) checkOwner(listed []driver.LeaseInfo) {
+func (c *Member) checkOwner(listed []driver.LeaseInfo) {
 	for _, l := range listed {
 		if l.Live() && l.Owner == c.cfg.Owner && c.isForeign(&l) {
 			c.reportSharedOwner("lease", l.Partition, l.Epoch)
@@ -51,7 +51,7 @@ func (c *Consumer) checkOwner(listed []driver.LeaseInfo) {
 	}
 }
 
-func (c *Consumer) isForeign(l *driver.LeaseInfo) bool {
+func (c *Member) isForeign(l *driver.LeaseInfo) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.takeover[l.Partition]
@@ -64,7 +64,7 @@ func (c *Consumer) isForeign(l *driver.LeaseInfo) bool {
 // name.
 const sharedOwnerEvery = time.Minute
 
-func (c *Consumer) reportSharedOwner(what, partition string, epoch int64) {
+func (c *Member) reportSharedOwner(what, partition string, epoch int64) {
 	now := c.cfg.Clock.Elapsed()
 	c.mu.Lock()
 	due := !c.ownerReported || now-c.ownerReportedAt >= sharedOwnerEvery
@@ -73,7 +73,7 @@ func (c *Consumer) reportSharedOwner(what, partition string, epoch int64) {
 	}
 	c.mu.Unlock()
 	if due {
-		c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("%w %q: it has the %s of partition %s in epoch %d: give each process its own owner name, or none for a unique one",
+		c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("%w %q: it has the %s of partition %s in epoch %d: give each process its own owner name, or none for a unique one",
 			ErrSharedOwner, c.cfg.Owner, what, partition, epoch)})
 	}
 }

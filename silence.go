@@ -18,7 +18,7 @@ func (a *assignment) explainSilence(err error) error {
 	}
 	var oldest Position
 	seekErr := a.request(a.idle, "seek the oldest event", func(ctx context.Context) (err error) {
-		oldest, err = a.c.source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+		oldest, err = a.host.Source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
 		return err
 	})
 	if seekErr != nil || oldest.Sequence <= silent.Read || a.checkIncarnation() != nil {
@@ -79,7 +79,7 @@ func (w *silenceWatch) look(now time.Duration) {
 		return
 	}
 	silent := now - w.since
-	if silent < a.c.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
+	if silent < a.cfg.SilentAfter || a.lag.answers.Load() == w.answers {
 		return
 	}
 	reading.buffer.fail(&driver.SilentReaderError{Partition: a.lease.Partition, Read: read, Last: w.last, For: silent})

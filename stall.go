@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,14 +43,14 @@ const stopReportAfter = 5 * time.Second
 
 // progressAfter is how long nothing must be done to be reported as a stall: a little longer than
 // StallAfter, so that a single long call is reported by its name.
-func (c *Config) progressAfter() time.Duration {
-	return c.StallAfter + min(c.StallAfter/10, 2*time.Second)
+func (s *Settings) progressAfter() time.Duration {
+	return s.StallAfter + min(s.StallAfter/10, 2*time.Second)
 }
 
 // watchStalls reports what lasts longer than StallAfter, and replaces a reader that is
 // silent, until ctx ends.
 func (a *assignment) watchStalls(ctx context.Context) {
-	cfg := &a.c.cfg
+	cfg := a.cfg
 	w := stallWatch{a: a, doneAt: cfg.Clock.Elapsed(), reportAt: cfg.progressAfter()}
 	a.tracks.watchHeld(&a.lag)
 	for _, t := range append(a.tracks.delaying(), &a.tracks.held) {
@@ -75,7 +73,7 @@ func (w *stallWatch) look(now time.Duration) {
 		t := &w.tracks[i]
 		what, changes, first, events := t.load()
 		if what == nil || changes != t.changes {
-			t.changes, t.since, t.reportAt = changes, now, w.a.c.cfg.StallAfter
+			t.changes, t.since, t.reportAt = changes, now, w.a.cfg.StallAfter
 			if t.stalled {
 				t.stalled = false
 				w.stalled--
@@ -109,7 +107,7 @@ func (w *stallWatch) lookAtProgress(now time.Duration) {
 			w.reported, w.since = true, now
 		}
 	case done != w.done || waiting == 0 || w.halted:
-		w.done, w.doneAt, w.reportAt = done, now, w.a.c.cfg.progressAfter()
+		w.done, w.doneAt, w.reportAt = done, now, w.a.cfg.progressAfter()
 		w.until = time.Duration(p.until.Load())
 		p.asked.Store(0)
 		if w.reported && w.stalled == 0 {
@@ -133,7 +131,7 @@ func (w *stallWatch) isHalted(now time.Duration) bool {
 	if open := w.a.reading.Load(); open != w.open {
 		w.open, w.openAt = open, now
 	}
-	cfg, p := &w.a.c.cfg, &w.a.progress
+	cfg, p := w.a.cfg, &w.a.progress
 	h := p.halt.Load()
 	if h != nil && (p.count() > h.done || w.open != nil && now-w.openAt > cfg.SilentAfter+haltedEvery) {
 		p.halt.CompareAndSwap(h, nil)
@@ -196,25 +194,4 @@ func (a *assignment) stallError(what *activity, took time.Duration, first, event
 	}
 	fmt.Fprintf(&b, "; %s", what.check)
 	return errors.New(b.String())
-}
-
-// notStopped adds to a stop's error what has not returned.
-func (c *Consumer) notStopped(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []string
-	for _, id := range slices.Sorted(maps.Keys(c.held)) {
-		for _, t := range c.held[id].tracks.delaying() {
-			if what, _, _, _ := t.load(); what != nil {
-				list = append(list, fmt.Sprintf("partition %s: %s", id, what.what))
-			}
-		}
-	}
-	if len(list) == 0 && c.redrives.asks() {
-		list = append(list, "request to look for redrives has not returned")
-	}
-	if len(list) == 0 {
-		return err
-	}
-	return fmt.Errorf("stop: %w: %s", err, strings.Join(list, "; "))
 }

@@ -24,20 +24,20 @@ type waitingError struct{ text string }
 func (e *waitingError) Error() string { return e.text }
 
 // reportFew says once that the topic has fewer partitions than the consumer wants.
-func (c *Consumer) reportFew(topic Topic) {
+func (c *Member) reportFew(topic Topic) {
 	n := len(topic.Partitions)
-	if int(c.cfg.Partitions) <= n || c.standby.few == n {
+	if c.cfg.Partitions <= n || c.standby.few == n {
 		return
 	}
 	c.standby.few = n
-	c.observe(driver.Observation{Kind: driver.KindFailed, Err: &waitingError{fmt.Sprintf("%d partitions are configured, and topic %s has %d: state at most %[3]d, or all", c.cfg.Partitions, topic.Topic, n)}})
+	c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: &waitingError{fmt.Sprintf("%d partitions are configured, and topic %s has %d: state at most %[3]d, or all", c.cfg.Partitions, topic.Topic, n)}})
 }
 
 // reportWaiting says once that partitions of a replay have had other owners for longer than a
 // lease: without a word a second replica would stay without their events for ever. wanted are the
 // partitions that the consumer lacks.
-func (c *Consumer) reportWaiting(topic Topic, wanted []string, listed []driver.LeaseInfo) {
-	if _, is := c.delivery.(*replay); !is {
+func (c *Member) reportWaiting(topic Topic, wanted []string, listed []driver.LeaseInfo) {
+	if c.delivery.store() != nil {
 		return
 	}
 	s, now, taken := &c.standby, c.cfg.Clock.Elapsed(), 0
@@ -56,7 +56,7 @@ func (c *Consumer) reportWaiting(topic Topic, wanted []string, listed []driver.L
 	case !s.waited && now-s.since > c.cfg.LeaseFor:
 		s.waited = true
 		slices.Sort(owners)
-		c.observe(driver.Observation{Kind: driver.KindFailed, Err: &waitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, give each a consumer group of its own",
+		c.cfg.observe(driver.Observation{Kind: driver.KindFailed, Err: &waitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, give each a consumer group of its own",
 			taken, len(topic.Partitions), strings.Join(slices.Compact(owners), ", "))}})
 	}
 }

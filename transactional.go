@@ -15,22 +15,17 @@ import (
 // Delivery is how events take effect. Its constructor's name is the guarantee:
 // [Transactional], [Batches], [AtLeastOnce] or [Replay].
 type Delivery interface {
-	// check returns what is wrong with its configuration.
-	check() error
-	// deliver delivers a partition's events until the assignment ends, and
-	// returns why.
-	deliver(a *assignment) error
-	// redrive runs the redrives that are due on a partition, and nothing else.
-	redrive(a *assignment) (applied, failed int, err error)
-	// redriveDue reports whether there are any.
-	redriveDue(ctx context.Context, group Group, partition string) (bool, error)
-	// copyMarks returns the store of dead letters, nil if it does not remember copies.
-	copyMarks() driver.CopyMarks
-	// redriveFinder returns the store of dead letters, nil if it finds redrives by partition only.
-	redriveFinder() driver.RedriveFinder
-	// groupLister returns the store of checkpoints, nil if it does not list groups.
-	groupLister() driver.GroupLister
+	// engine returns the delivery as the engine runs it, or what is wrong with its configuration.
+	engine() (engineDelivery, error)
 }
+
+// delivery implements [Delivery].
+type delivery struct {
+	engineDelivery
+	err error
+}
+
+func (d delivery) engine() (engineDelivery, error) { return d.engineDelivery, d.err }
 
 // Transactional delivers each event's effect exactly once: the handler's
 // writes, the checkpoint and the dead letters commit in one transaction of
@@ -44,31 +39,24 @@ type Delivery interface {
 // because an event's properties were copied to each, only the first is handled: see
 // [stamp.Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
-	return &transactional[Tx]{store: store, handler: handler}
+	var err error
+	if store == nil || handler == nil {
+		err = errors.New("transactional: store or handler is nil")
+	}
+	return delivery{newTransactional(store, handler), err}
 }
 
 type transactional[Tx any] struct {
-	store   driver.TxStore[Tx]
-	handler Handler[Tx]
+	txStore driver.TxStore[Tx]
+	handler func(ctx context.Context, tx Tx, b Batch) error
 }
 
-func (d *transactional[Tx]) check() error {
-	if d.store == nil || d.handler == nil {
-		return errors.New("transactional: store or handler is nil")
-	}
-	return nil
+// newTransactional makes the delivery that sluice.Transactional describes.
+func newTransactional[Tx any](store driver.TxStore[Tx], handler func(ctx context.Context, tx Tx, b Batch) error) engineDelivery {
+	return &transactional[Tx]{store, handler}
 }
 
-func (d *transactional[Tx]) copyMarks() driver.CopyMarks { return copyMarksOf(d.store) }
-
-func (d *transactional[Tx]) groupLister() driver.GroupLister { return groupListerOf(d.store) }
-
-func groupListerOf(store any) driver.GroupLister {
-	lister, _ := store.(driver.GroupLister)
-	return lister
-}
-
-func (d *transactional[Tx]) redriveFinder() driver.RedriveFinder { return redriveFinderOf(d.store) }
+func (d *transactional[Tx]) store() any { return d.txStore }
 
 func (d *transactional[Tx]) deliver(a *assignment) error { return d.newWorker(a).deliverAll() }
 
@@ -77,12 +65,12 @@ func (d *transactional[Tx]) redrive(a *assignment) (applied, failed int, err err
 }
 
 func (d *transactional[Tx]) redriveDue(ctx context.Context, group Group, partition string) (bool, error) {
-	due, err := d.store.Due(ctx, group, partition, 1)
+	due, err := d.txStore.Due(ctx, group, partition, 1)
 	return len(due) > 0, err
 }
 
 func (d *transactional[Tx]) newWorker(a *assignment) *batchWorker[Tx] {
-	w := newBatchWorker(a, d.store, d.handler)
+	w := newBatchWorker(a, d.txStore, d.handler)
 	w.policy = workerPolicy{stamps: true, trials: true, report: a.observe, witnesses: laterEvents[Tx]{w}}
 	return w
 }
@@ -98,7 +86,7 @@ func (d *transactional[Tx]) newWorker(a *assignment) *batchWorker[Tx] {
 type batchWorker[Tx any] struct {
 	a       *assignment
 	store   driver.TxStore[Tx] // of Batches, a batchStore
-	handler Handler[Tx]
+	handler func(ctx context.Context, tx Tx, b Batch) error
 	policy  workerPolicy
 
 	pos         Position       // the checkpoint, as far as is known
@@ -125,11 +113,11 @@ type batchWorker[Tx any] struct {
 }
 
 // newBatchWorker makes a worker without a policy.
-func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler Handler[Tx]) *batchWorker[Tx] {
+func newBatchWorker[Tx any](a *assignment, store driver.TxStore[Tx], handler func(context.Context, Tx, Batch) error) *batchWorker[Tx] {
 	return &batchWorker[Tx]{
-		dedup: stamp.NewMemory(a.c.cfg.StampsFrom),
+		dedup: stamp.NewMemory(a.cfg.StampsFrom),
 		a:     a, store: store, handler: handler,
-		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.c.backoff(a.rand), limit: newBatchLimit(&a.c.cfg),
+		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.cfg.backoff(a.rand), limit: newBatchLimit(a.cfg),
 	}
 }
 
@@ -205,7 +193,7 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 	var look, calm, gaps, save interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.idle)
-	cfg := &w.a.c.cfg
+	cfg := w.a.cfg
 	ticking.Go(func() { look.run(ctx, cfg.Clock, cfg.RedriveEvery, buffer.ready) })
 	if w.suspicious() {
 		ticking.Go(func() { calm.run(ctx, cfg.Clock, cfg.RenewEvery, buffer.ready) })

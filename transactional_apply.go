@@ -53,7 +53,7 @@ func (w *batchWorker[Tx]) applyBatch(events []*Event) error {
 	}
 	for _, c := range bad {
 		if unproved(c.Err) {
-			w.brake.unmapped.note(events[c.Index].Sequence, w.a.c.cfg.Clock.Elapsed())
+			w.brake.unmapped.note(events[c.Index].Sequence, w.a.cfg.Clock.Elapsed())
 		}
 	}
 	first := bad[0]
@@ -110,7 +110,7 @@ func (t *trial) retry() { t.failure = nil }
 // applyOne brings one event to its end: it is committed, or becomes a dead letter
 // after its attempts. A failure that is already known counts as an attempt.
 func (w *batchWorker[Tx]) applyOne(e *Event, failure *driver.HandlerError) error {
-	t := &trial{event: e, attempt: w.attempts(e), wait: w.a.c.backoff(w.a.rand)}
+	t := &trial{event: e, attempt: w.attempts(e), wait: w.a.cfg.backoff(w.a.rand)}
 	if failure != nil {
 		t.fail(failure, t.attempt+1)
 	}
@@ -141,7 +141,7 @@ func (w *batchWorker[Tx]) makeAttempt(t *trial) error {
 
 // decide decides what follows from a failed attempt.
 func (w *batchWorker[Tx]) decide(t *trial) error {
-	last := t.attempt >= w.a.c.cfg.Attempts
+	last := t.attempt >= w.a.cfg.Attempts
 	switch {
 	case faultOf(t.failure) == faultRejected && unproved(t.failure):
 		return w.doubtMapping(t)

@@ -109,7 +109,7 @@ func (w *batchWorker[Tx]) doubt(t *trial) error {
 // succeeded, only that one is tried: a second one that succeeds where the first now fails would show
 // that success is chance.
 func (w *batchWorker[Tx]) findWitness(t *trial) (found, all bool, err error) {
-	elapsed := w.a.c.cfg.Clock.Elapsed
+	elapsed := w.a.cfg.Clock.Elapsed
 	began, most := elapsed(), brakeAfter
 	if t.confirmed {
 		most = 1
@@ -159,7 +159,7 @@ func (w *batchWorker[Tx]) dryRun(e *Event, statements []string) (bool, error) {
 // those after it.
 func (w *batchWorker[Tx]) hold(t *trial) error {
 	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
-	wait := w.a.c.backoff(w.a.rand)
+	wait := w.a.cfg.backoff(w.a.rand)
 	for n := 0; w.brake.tripped(); n++ {
 		if w.policy.witnesses.exhausted(n) {
 			break
@@ -191,8 +191,8 @@ func (w *batchWorker[Tx]) hold(t *trial) error {
 // sample tries events after the one in doubt, drawn at random, until one succeeds. More than one,
 // because the first may fail by its own fault: the next round is up to RetryMax away.
 func (w *batchWorker[Tx]) sample(t *trial) error {
-	elapsed := w.a.c.cfg.Clock.Elapsed
-	began, others := elapsed(), w.policy.witnesses.candidates(t.event, 2*w.a.c.cfg.MaxBatch)
+	elapsed := w.a.cfg.Clock.Elapsed
+	began, others := elapsed(), w.policy.witnesses.candidates(t.event, 2*w.a.cfg.MaxBatch)
 	for range min(samples, len(others)) {
 		i := w.a.rand.IntN(len(others))
 		found, err := w.dryRun(others[i], t.statements)

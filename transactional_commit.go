@@ -26,7 +26,7 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 			}
 		}
 	}
-	began := w.a.c.cfg.Clock.Elapsed()
+	began := w.a.cfg.Clock.Elapsed()
 	given, err := w.handled(good)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 		}
 		return err
 	}
-	w.limit.adapt(len(events), w.a.c.cfg.Clock.Elapsed()-began)
+	w.limit.adapt(len(events), w.a.cfg.Clock.Elapsed()-began)
 	if n := len(b.Events); n > 0 {
 		w.brake.release()
 		w.policy.witnesses.applied(b.Events[n-1])
@@ -47,7 +47,7 @@ func (w *batchWorker[Tx]) transact(events []*Event, dead []DeadLetter) error {
 	for _, d := range dead {
 		w.a.observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
-	if hook := w.a.c.cfg.Hooks.Batch; hook != nil {
+	if hook := w.a.cfg.Hooks.Batch; hook != nil {
 		b.Events = events
 		called := w.a.delivery.doing(activityBatch, events[0].Sequence, len(events))
 		w.a.hook("batch", func() error { return hook(w.a.work, b) })
@@ -64,7 +64,7 @@ func (w *batchWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b 
 	if w.setBack() && events+duplicates > 0 {
 		step.SettleIncarnation = w.a.incarnation
 	}
-	began := w.a.c.cfg.Clock.Elapsed()
+	began := w.a.cfg.Clock.Elapsed()
 	if err := w.commit(step, b); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (w *batchWorker[Tx]) advance(to Position, dead []DeadLetter, events int, b 
 	w.policy.report(driver.Observation{
 		Kind: driver.KindCommitted, From: step.From, To: step.To, Events: events + duplicates, Duplicates: duplicates,
 		Filtered: events - len(dead) - len(b.Events),
-		Duration: w.a.c.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
+		Duration: w.a.cfg.Clock.Elapsed() - began, Lag: w.a.lag.behind(step.To),
 	})
 	return nil
 }
@@ -208,7 +208,7 @@ func (w *batchWorker[Tx]) handlerFailed(b Batch, failure *driver.HandlerError) e
 	w.returned()
 	w.failed(b, failure)
 	wait := statedWait(failure)
-	if w.a.progress.ask(w.a.c.cfg.Clock.Elapsed(), wait); wait == 0 {
+	if w.a.progress.ask(w.a.cfg.Clock.Elapsed(), wait); wait == 0 {
 		wait = w.outage.Next()
 	}
 	if err := w.a.pause(wait); err != nil {

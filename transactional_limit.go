@@ -14,7 +14,7 @@ type batchLimit struct {
 // firstLimit is how many events a transaction may take before it is known how long it takes.
 const firstLimit = 1000
 
-func newBatchLimit(cfg *Config) batchLimit {
+func newBatchLimit(cfg *Settings) batchLimit {
 	first := min(firstLimit, cfg.MaxBatch)
 	return batchLimit{now: first, first: first, most: cfg.MaxBatch, short: cfg.LeaseFor / 20, long: cfg.LeaseFor / 5}
 }

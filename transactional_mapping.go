@@ -52,7 +52,7 @@ func (t *mappingTrial) waitError(last error) error {
 // event does not hold an idle partition.
 func (w *batchWorker[Tx]) doubtMapping(t *trial) error {
 	defer w.a.waiting.doing(activityHold, t.event.Sequence, 1).done()
-	trial, elapsed := &w.brake.unmapped, w.a.c.cfg.Clock.Elapsed
+	trial, elapsed := &w.brake.unmapped, w.a.cfg.Clock.Elapsed
 	trial.note(t.event.Sequence, elapsed())
 	for first := true; ; first = false {
 		if err := w.tryMapping(t); err != nil && !errors.Is(err, errReclaimed) {
@@ -89,7 +89,7 @@ func (w *batchWorker[Tx]) tryMapping(t *trial) error {
 	if !w.policy.trials {
 		return nil
 	}
-	elapsed, most := w.a.c.cfg.Clock.Elapsed, w.a.c.cfg.MaxBatch
+	elapsed, most := w.a.cfg.Clock.Elapsed, w.a.cfg.MaxBatch
 	began, trial := elapsed(), &w.brake.unmapped
 	others := slices.DeleteFunc(w.policy.witnesses.candidates(t.event, 2*most), func(e *Event) bool { return trial.rejected[e.Sequence] })
 	for len(others) > 0 && unproved(t.failure) {

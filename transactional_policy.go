@@ -41,7 +41,7 @@ func (l laterEvents[Tx]) candidates(e *Event, n int) []*Event {
 	w := l.w
 	var list []*Event
 	from := max(e.Sequence, w.pos.Sequence, w.suspectUpTo)
-	cfg := &w.a.c.cfg
+	cfg := w.a.cfg
 	if cfg.Filter != nil {
 		defer w.a.delivery.doing(activityFilter, e.Sequence, 1).done()
 	}

@@ -51,7 +51,7 @@ func (w *batchWorker[Tx]) redriveAll() (applied, failed int, err error) {
 	a := w.a
 	defer a.leave(w.store)
 	defer w.takeBack()
-	wait := a.c.backoff(a.rand)
+	wait := a.cfg.backoff(a.rand)
 	err = errReopen
 	for a.idle.Err() == nil {
 		if errors.Is(err, errReopen) {
@@ -88,7 +88,7 @@ func (w *batchWorker[Tx]) redriveAll() (applied, failed int, err error) {
 // dead letters.
 func (w *batchWorker[Tx]) dueRedrives() (due []DeadLetter, ahead int, err error) {
 	err = w.a.request(w.a.idle, "look for redrives", func(ctx context.Context) error {
-		if may, err := w.a.c.redrives.mayBeDue(ctx, w.a); !may {
+		if may, err := w.a.host.RedrivesDue(ctx, w.a); !may {
 			return err
 		}
 		var err error
@@ -126,7 +126,7 @@ func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 // of a round is over. A dead letter without a body needs the log: unless the log may be
 // read now, redriveRound returns errReopen.
 func (w *batchWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
-	elapsed := w.a.c.cfg.Clock.Elapsed
+	elapsed := w.a.cfg.Clock.Elapsed
 	began := elapsed()
 	defer func() {
 		w.redrives.round = elapsed() - began
@@ -186,7 +186,7 @@ func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 			return errReclaimed
 		}
 	}
-	began := w.a.c.cfg.Clock.Elapsed()
+	began := w.a.cfg.Clock.Elapsed()
 	if deaths := w.record.of(e.Sequence, d.ID).Unreturned; deaths >= deathsAllowed {
 		return w.storeRedriveFailure(d, fmt.Errorf("the process ended %d times while it redrove this event", deaths))
 	}
@@ -210,7 +210,7 @@ func (w *batchWorker[Tx]) redriveOne(d *DeadLetter) error {
 	case err == nil:
 		w.clearRedrive(d)
 		w.redriven++
-		w.a.observe(driver.Observation{Kind: driver.KindRedriven, To: e.Position(), Events: 1, Duration: w.a.c.cfg.Clock.Elapsed() - began})
+		w.a.observe(driver.Observation{Kind: driver.KindRedriven, To: e.Position(), Events: 1, Duration: w.a.cfg.Clock.Elapsed() - began})
 		return nil
 	case errors.As(err, &failed):
 		failure := failed.Err
@@ -244,7 +244,7 @@ func (w *batchWorker[Tx]) isOwn(e *Event, failure *driver.HandlerError) (bool, e
 // postpone has a dead letter redriven later, because what its handler needs is not
 // available. If that is nothing of this event's own, the round ends.
 func (w *batchWorker[Tx]) postpone(d *DeadLetter, failure error) error {
-	wait := cmp.Or(statedWait(failure), w.a.c.cfg.RetryMax)
+	wait := cmp.Or(statedWait(failure), w.a.cfg.RetryMax)
 	w.a.failed(fmt.Errorf("redrive of event %d is postponed by %v: %w", d.Event.Sequence, wait, failure))
 	d.Status, d.Error = StatusRedrive, errorText(failure)
 	if err := w.commit(driver.Step{Lease: w.a.lease, From: w.pos, To: w.pos, FailedRedrives: []DeadLetter{*d}, PostponeFor: wait}, Batch{}); err != nil {

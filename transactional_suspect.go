@@ -79,10 +79,10 @@ func (w *batchWorker[Tx]) suspect(cp Checkpoint) {
 		last = w.record.known.Sequence
 	case cp.Claims > claimsTrusted && w.a.topic.Sparse: // the batch may span any numbers
 		if w.suspectUpTo <= cp.Position.Sequence {
-			w.suspects = w.a.c.cfg.MaxBatch
+			w.suspects = w.a.cfg.MaxBatch
 		}
 	case cp.Claims > claimsTrusted:
-		last = cp.Position.Sequence + int64(w.a.c.cfg.MaxBatch)
+		last = cp.Position.Sequence + int64(w.a.cfg.MaxBatch)
 	}
 	w.suspectUpTo = max(w.suspectUpTo, last)
 	w.claims = cp.Claims
@@ -107,7 +107,7 @@ func (w *batchWorker[Tx]) suspicious() bool {
 func (w *batchWorker[Tx]) clearSuspicion() {
 	var bounds driver.Bounds
 	err := w.a.request(w.a.idle, "ask for the log's end", func(ctx context.Context) (err error) {
-		bounds, err = w.a.c.source.Bounds(ctx, w.a.lease.Partition)
+		bounds, err = w.a.host.Source.Bounds(ctx, w.a.lease.Partition)
 		return err
 	})
 	if err == nil && (bounds.Lag(w.pos) > 0 || w.attemptsOnRecord()) {
@@ -162,7 +162,7 @@ func (w *batchWorker[Tx]) try(e *Event) error {
 // lease.
 func (w *batchWorker[Tx]) acquireToken() (release func(), err error) {
 	defer w.a.delivery.doing(activitySuspect, 0, 0).done()
-	token := w.a.c.suspectToken
+	token := w.a.host.Suspects
 	select {
 	case token <- struct{}{}:
 	case <-w.a.idle.Done():
@@ -171,7 +171,7 @@ func (w *batchWorker[Tx]) acquireToken() (release func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var holding sync.WaitGroup
 	holding.Go(func() {
-		_ = w.a.c.cfg.Clock.Sleep(ctx, w.a.c.cfg.LeaseFor)
+		_ = w.a.cfg.Clock.Sleep(ctx, w.a.cfg.LeaseFor)
 		<-token
 	})
 	return func() { cancel(); holding.Wait() }, nil
