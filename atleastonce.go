@@ -117,6 +117,10 @@ func (cfg *AtLeastOnceConfig) withDefaults() (AtLeastOnceConfig, error) {
 // [Hooks].Batch is not called.
 func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink driver.Sink[R], cfg *AtLeastOnceConfig) Delivery {
 	c, err := cfg.withDefaults()
+	var key func(R) string
+	if keyed, is := sink.(*keyedSink[R]); is {
+		sink, key = keyed.Sink, keyed.key
+	}
 	if store == nil || records == nil || sink == nil {
 		err = errors.New("at least once: store, records or sink is nil")
 	}
@@ -130,5 +134,5 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 	if c.Rate != nil {
 		settings.Rate = &c.Rate.rate
 	}
-	return delivery{newAtLeastOnce(store, records, sink, settings), nil}
+	return delivery{newAtLeastOnce(store, records, sink, key, settings), nil}
 }

@@ -12,7 +12,12 @@ import (
 // Keyed returns a sink that writes to sink and orders records by a key of their own:
 // key returns a record's key for [OrderKey], "" if it has none.
 func Keyed[R any](sink driver.Sink[R], key func(R) string) driver.Sink[R] {
-	return &keyedSink[R]{Sink: sink, Key: key}
+	return &keyedSink[R]{sink, key}
+}
+
+type keyedSink[R any] struct {
+	driver.Sink[R]
+	key func(R) string
 }
 
 // EventAsRecord makes an event its own record, for sinks like [Workers] that write

@@ -30,12 +30,6 @@ const (
 	unordered
 )
 
-// keyedSink is a sink whose records have keys of their own: see sluice.Keyed.
-type keyedSink[R any] struct {
-	driver.Sink[R]
-	Key func(R) string
-}
-
 type atLeastOnce[R any] struct {
 	stored  driver.AtLeastOnceStore
 	records func(context.Context, *Event) ([]R, error)
@@ -45,13 +39,10 @@ type atLeastOnce[R any] struct {
 	window  *sinkWindow // of all partitions
 }
 
-// newAtLeastOnce makes the delivery that sluice.AtLeastOnce describes.
-func newAtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink driver.Sink[R], cfg *streamConfig) engineDelivery {
-	d := &atLeastOnce[R]{stored: store, records: records, sink: sink, cfg: cfg, window: newSinkWindow(cfg.MaxEvents)}
-	if keyed, ok := sink.(*keyedSink[R]); ok {
-		d.sink, d.key = keyed.Sink, keyed.Key
-	}
-	return d
+// newAtLeastOnce makes the delivery that sluice.AtLeastOnce describes. key returns a record's key; nil: it
+// is the event's partition key.
+func newAtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Context, *Event) ([]R, error), sink driver.Sink[R], key func(R) string, cfg *streamConfig) engineDelivery {
+	return &atLeastOnce[R]{stored: store, records: records, sink: sink, key: key, cfg: cfg, window: newSinkWindow(cfg.MaxEvents)}
 }
 
 func (d *atLeastOnce[R]) store() any { return d.stored }
