@@ -190,7 +190,7 @@ func (a *assignment) chooseStart() error {
 	from := a.cfg.Start
 	switch {
 	case a.seekAgain:
-		from = Earliest() // all that the log still holds is after the start
+		from = driver.Start{Kind: driver.StartEarliest} // all that the log still holds is after the start
 	case a.start != driver.Unset:
 		return nil
 	}
@@ -370,7 +370,7 @@ func anotherHistory(a, b Position) bool {
 func (a *assignment) expired(d *DeadLetter, err error) error {
 	ctx, cancel := a.requestCtx(a.idle)
 	defer cancel()
-	oldest, seekErr := a.host.Source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+	oldest, seekErr := a.host.Source.Seek(ctx, a.lease.Partition, driver.Start{Kind: driver.StartEarliest}, a.lease.Epoch)
 	if seekErr == nil && oldest.Sequence >= d.Event.Sequence {
 		return &driver.RetentionError{Partition: a.lease.Partition, After: d.Event.Sequence - 1, First: oldest.Sequence + 1}
 	}

@@ -141,7 +141,7 @@ func (w *replayWorker) prepare() error {
 	}
 	// By Seek, because Bounds may be out of date: CaughtUp would come before the newest events.
 	return w.a.request(w.a.idle, "get the partition's end", func(ctx context.Context) error {
-		end, err := w.a.host.Source.Seek(ctx, w.a.lease.Partition, Latest(), w.a.lease.Epoch)
+		end, err := w.a.host.Source.Seek(ctx, w.a.lease.Partition, driver.Start{Kind: driver.StartLatest}, w.a.lease.Epoch)
 		if err == nil {
 			w.loaded, w.end = w.a.incarnation, end.Sequence
 		}

@@ -18,7 +18,7 @@ func (a *assignment) explainSilence(err error) error {
 	}
 	var oldest Position
 	seekErr := a.request(a.idle, "seek the oldest event", func(ctx context.Context) (err error) {
-		oldest, err = a.host.Source.Seek(ctx, a.lease.Partition, Earliest(), a.lease.Epoch)
+		oldest, err = a.host.Source.Seek(ctx, a.lease.Partition, driver.Start{Kind: driver.StartEarliest}, a.lease.Epoch)
 		return err
 	})
 	if seekErr != nil || oldest.Sequence <= silent.Read || a.checkIncarnation() != nil {
