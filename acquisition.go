@@ -310,20 +310,20 @@ func (c *Member) request(work, idle context.Context, topic Topic, partition stri
 }
 
 // acquire acquires a partition's lease and starts its assignment.
-func (c *Member) acquire(work context.Context, topic Topic, partition string) (*assignment, error) {
+func (c *Member) acquire(work context.Context, topic Topic, id string) (*assignment, error) {
 	// The deadline counts from before the request. So it passes here before the
 	// lease can expire in the store, whatever the store's clock says.
 	until := deadlineIn(c.cfg.Clock, c.cfg.LeaseFor)
-	lease, err := c.acquireLease(work, topic.Group, partition)
+	lease, err := c.acquireLease(work, topic.Group, id)
 	var a *assignment
 	if err == nil {
 		a = newAssignment(c.host, work, topic, lease, until)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.requested, partition)
+	delete(c.requested, id)
 	if err == nil {
-		c.held[partition] = a
+		c.held[id] = a
 	}
 	return a, err
 }

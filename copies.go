@@ -18,12 +18,6 @@ import (
 // copyPage is how many dead letters are in memory to be copied.
 const copyPage = 16
 
-// copyMarksOf returns a store as what copies need, nil if it is none.
-func copyMarksOf(store any) driver.CopyMarks {
-	marks, _ := store.(driver.CopyMarks)
-	return marks
-}
-
 // copyDeadLetters copies the partition's dead letters until the assignment is to end. It looks for
 // them when one was stored here, and once in a lease for those that others have stored.
 func (a *assignment) copyDeadLetters(marks driver.CopyMarks) {

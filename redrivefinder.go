@@ -38,18 +38,12 @@ var errAskedTogether = errors.New("another partition's request has failed")
 
 // mayBeDue reports whether a partition may have redrives that are due: it has, or was not asked for, because
 // it was acquired since.
-func (r *redriveRequest) mayBeDue(partition string) (bool, error) {
-	due, asked := r.due[partition]
+func (r *redriveRequest) mayBeDue(id string) (bool, error) {
+	due, asked := r.due[id]
 	if asked && r.err != nil {
 		return false, errAskedTogether
 	}
 	return due || !asked, nil
-}
-
-// redriveFinderOf returns a store as what redriveFinder needs, nil if it is none.
-func redriveFinderOf(store any) driver.RedriveFinder {
-	f, _ := store.(driver.RedriveFinder)
-	return f
 }
 
 // mayBeDue reports whether an assignment's partition had redrives that were due at some time in
