@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/stream"
 )
 
 // Ordering says which records [AtLeastOnce] never writes at the same time.
@@ -127,12 +128,12 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 	if err != nil {
 		return delivery{err: err}
 	}
-	settings := &streamConfig{
-		Ordering: streamOrdering(c.Order), CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
+	settings := &stream.Config{
+		Ordering: stream.Ordering(c.Order), CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
 		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, HoldKeys: c.OnDeadLetter == KeyHold,
 	}
 	if c.Rate != nil {
 		settings.Rate = &c.Rate.rate
 	}
-	return delivery{newAtLeastOnce(store, records, sink, key, settings), nil}
+	return delivery{stream.New(store, records, sink, key, settings), nil}
 }

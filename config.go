@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/engine"
 	"github.com/sluice-go/sluice/internal/ownername"
 	"github.com/sluice-go/sluice/stamp"
 )
@@ -222,13 +223,13 @@ const (
 )
 
 // settings returns the configuration as the engine takes it.
-func (c *Config) settings() Settings {
-	return Settings{
+func (c *Config) settings() engine.Settings {
+	return engine.Settings{
 		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
 		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes,
 		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
 		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
-		Filter: c.Filter, Hooks: SettingsHooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,
+		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,
 	}
 }
 

@@ -5,10 +5,11 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/group"
 )
 
 // Consumer reads its partitions of a topic and delivers their events.
-type Consumer struct{ member *Member }
+type Consumer struct{ member *group.Member }
 
 // New makes a consumer of the source's topic. A nil cfg takes every default.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
@@ -26,11 +27,11 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	if err != nil {
 		return nil, err
 	}
-	if _, is := d.store().(driver.CopyMarks); config.CopyDeadLetters != nil && !is {
+	if _, is := d.Store().(driver.CopyMarks); config.CopyDeadLetters != nil && !is {
 		return nil, errors.New("CopyDeadLetters: the delivery's store does not remember which dead letters were copied (driver.CopyMarks): use pgstore, sqlstore or blobstore with Transactional, Batches or AtLeastOnce, or set no CopyDeadLetters")
 	}
 	settings := config.settings()
-	member, err := newMember(source, leases, d, &settings)
+	member, err := group.New(source, leases, d, &settings)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine"
 )
 
 // Handler applies a batch to the database through tx, whose writes commit together with
@@ -43,7 +43,7 @@ func (h Handler[Tx]) With(middleware ...Middleware[Tx]) Handler[Tx] {
 func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[Tx] {
 	return func(ctx context.Context, tx Tx, b Batch) error {
 		for i, e := range b.Events {
-			if err := guard(func() error { return fn(ctx, tx, e) }); err != nil {
+			if err := engine.Guard(func() error { return fn(ctx, tx, e) }); err != nil {
 				return &driver.EventError{Index: i, Err: err}
 			}
 		}
@@ -70,43 +70,4 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 		}
 		return fn(ctx, tx, e, v)
 	})
-}
-
-// guard runs fn and turns a panic into a [*driver.PanicError].
-func guard(fn func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &driver.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return fn()
-}
-
-// guardGoexit is [guard] for a call that may also end its goroutine by
-// runtime.Goexit, as a failed assertion of package testing does. It runs fn on a
-// goroutine of its own, so that the caller's lives on. name says in the error what
-// has ended its goroutine.
-func guardGoexit(name string, fn func() error) (err error) {
-	if !returns(func() { err = guard(fn) }) {
-		return goexitError(name)
-	}
-	return err
-}
-
-// goexitError is the error of a function that has ended its goroutine.
-func goexitError(name string) error {
-	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): it must return, with an error if it failed", name)
-}
-
-// returns runs fn on a goroutine of its own. It reports whether fn has returned, and
-// not ended its goroutine.
-func returns(fn func()) (returned bool) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fn()
-		returned = true
-	}()
-	<-done
-	return returned
 }

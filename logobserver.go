@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/group"
 )
 
 // LogObserver returns an observer that writes log lines for operators. The level says
@@ -103,7 +104,7 @@ func logLine(o *driver.Observation) (slog.Level, string) {
 func logFailure(err error) (slog.Level, string) {
 	var stuck *driver.BacklogError
 	var silent *driver.SilentReaderError
-	var waits *waitingError
+	var waits *group.WaitingError
 	switch {
 	case errors.As(err, &silent):
 		return slog.LevelWarn, "reader silent, opening another"

@@ -1,16 +1,18 @@
 package sluice
 
+import "github.com/sluice-go/sluice/internal/engine/stream"
+
 // Rate is how many records a second [AtLeastOnce] may send, over all partitions of all
 // consumers that share it, retries included. Every one-second window of grants stays at or
 // below it; with enough records waiting, none is noticeably below. The bound is on grants,
 // not on arrivals: the way to the store can bring requests closer together. It is safe for
 // concurrent use.
-type Rate struct{ rate streamRate }
+type Rate struct{ rate stream.Rate }
 
 // NewRate returns a rate of 1 to 1,000,000 records a second for one process.
 func NewRate(perSecond int) (*Rate, error) {
 	r := new(Rate)
-	if err := r.rate.init(perSecond, false); err != nil {
+	if err := r.rate.Init(perSecond, false); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -29,7 +31,7 @@ func NewRate(perSecond int) (*Rate, error) {
 // together exceed the rate.
 func NewClusterRate(perSecond int) (*Rate, error) {
 	r := new(Rate)
-	if err := r.rate.init(perSecond, true); err != nil {
+	if err := r.rate.Init(perSecond, true); err != nil {
 		return nil, err
 	}
 	return r, nil

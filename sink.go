@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine"
 )
 
 // Keyed returns a sink that writes to sink and orders records by a key of their own:
@@ -93,11 +94,11 @@ func (s *WorkerSink) work() {
 
 // handle calls the function for an event, and completes it.
 func (s *WorkerSink) handle(c call) {
-	err := goexitError("function of Workers")
+	err := engine.GoexitError("function of Workers")
 	defer func() { c.done(driver.WriteResult{Err: err}) }()
 	if ended := c.ctx.Err(); ended != nil {
 		err = ended
 		return
 	}
-	err = guard(func() error { return s.fn(c.ctx, c.e) })
+	err = engine.Guard(func() error { return s.fn(c.ctx, c.e) })
 }

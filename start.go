@@ -27,12 +27,6 @@ func FromSequence(n int64) Start { return Start{Kind: driver.StartSequence, Sequ
 // FromOffset starts with the event at offset.
 func FromOffset(offset string) Start { return Start{Kind: driver.StartOffset, Offset: offset} }
 
-// namesEvent reports whether a start names one event. The others mean the oldest event
-// that the log holds, or the oldest since some time.
-func namesEvent(s Start) bool {
-	return s.Kind == driver.StartSequence || s.Kind == driver.StartOffset || s.Kind == driver.StartLatest
-}
-
 // ParseStart reads "earliest", "latest", an RFC 3339 time, "24h ago",
 // "sequence 42" or "offset 4096".
 func ParseStart(text string) (Start, error) {

@@ -1,0 +1,283 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/engine/partition"
+	"github.com/sluice-go/sluice/stamp"
+)
+
+// batchWorker delivers one partition's events during one assignment, in order and
+// batch by batch, on one goroutine. Its steps are those of sluice.Transactional and sluice.Batches,
+// which differ in their [workerPolicy]. transactional_limit.go says how many events a batch
+// has, transactional_apply.go splits batches that fail, transactional_commit.go commits
+// them, transactional_brake.go decides whether an event is to blame,
+// transactional_suspect.go finds events that end the process, transactional_halt.go halts the
+// partition of a handler that ends its transaction, and transactional_redrive.go redrives dead
+// letters.
+type worker[Tx any] struct {
+	a       *partition.Assignment
+	store   driver.TxStore[Tx] // of Batches, a batchStore
+	handler func(ctx context.Context, tx Tx, b driver.Batch) error
+	policy  workerPolicy
+
+	pos         driver.Position // the checkpoint, as far as is known
+	record      attemptLog      // of the event after pos, or of a dead letter on redrive
+	claims      int             // that saw no progress: see driver.Checkpoint
+	suspectUpTo int64           // events up to this one are suspected of killing the process; Unset's if none
+	suspects    int             // and so many events after it, whose numbers are not known yet
+	outage      *clock.Backoff  // between tries while the database, or what the handler needs, fails
+	limit       batchLimit
+	brake       brake
+	batch       []*driver.Event   // the events taken from the buffer last
+	given       []*driver.Event   // the events that the handler got last, but in a dry run or a redrive
+	taken       int64             // the last of them, and of the duplicates among them
+	tail        driver.Position   // numbers without an event that follow it end here; Unset if there are none
+	buffer      *partition.Buffer // those after them
+	dedup       *stamp.Memory
+
+	deadLettersBelow int64                // see driver.Checkpoint
+	parked           []driver.ParkedEvent // in a sparse topic: the events of dead letters after the position of the claim
+	parkedLoaded     bool
+	redrives         redrivePace
+	redriven         int // dead letters
+	redriveFailures  int
+}
+
+// newBatchWorker makes a worker without a policy.
+func newWorker[Tx any](a *partition.Assignment, store driver.TxStore[Tx], handler func(context.Context, Tx, driver.Batch) error) *worker[Tx] {
+	return &worker[Tx]{
+		dedup: stamp.NewMemory(a.Settings.StampsFrom),
+		a:     a, store: store, handler: handler,
+		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.Settings.Backoff(a.Rand), limit: newBatchLimit(a.Settings),
+	}
+}
+
+// deliverAll delivers the partition's events until the assignment ends. After a panic the attempt
+// stays on record, as if it had ended the process: a batch whose commit panics each time is
+// isolated.
+func (w *worker[Tx]) deliverAll() error {
+	err := w.a.Guarded(func() error { return w.a.Run(w, w.store) })
+	if _, panicked := errors.AsType[*driver.PanicError](err); panicked {
+		return err
+	}
+	w.takeBack()
+	w.a.Leave(w.store)
+	return err
+}
+
+// claimed implements worker.
+func (w *worker[Tx]) Claimed(cp driver.Checkpoint) {
+	switch at := cp.Position.Sequence; {
+	case at < w.pos.Sequence:
+		// The database has lost commits, and the ids of their events with them.
+		w.dedup.Reset()
+		w.brake = brake{}
+	case at > w.pos.Sequence && at > w.dedup.DecidedUpTo:
+		// Another process of this owner name and epoch has moved the checkpoint past events
+		// that were not read here. Their ids are in the database.
+		w.dedup.Reset()
+	}
+	w.record.load(cp, cp.Position.Sequence != w.pos.Sequence)
+	w.pos, w.deadLettersBelow = cp.Position, cp.DeadLettersBelow
+	w.parked, w.parkedLoaded = nil, false
+	w.suspect(cp)
+	w.a.Observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
+}
+
+// storeStart implements worker.
+func (w *worker[Tx]) StoreStart(start driver.Position) error {
+	ctx, cancel := w.a.RequestCtx(w.a.Work)
+	defer cancel()
+	if err := w.store.Begin(ctx, w.a.Lease, w.pos, start); err != nil {
+		return err
+	}
+	w.pos = start
+	w.record.clear()
+	return nil
+}
+
+// prepare implements worker. It redrives: dead letters without a stored body are
+// read from the log, and the broker allows no other reader of this consumer.
+func (w *worker[Tx]) Prepare() error {
+	if err := w.halted(); err != nil {
+		return err
+	}
+	if w.attemptsOnRecord() {
+		w.redrives.due = true // after that event
+		return nil
+	}
+	return w.runRedrives(true)
+}
+
+// position implements worker.
+func (w *worker[Tx]) Position() driver.Position { return w.pos }
+
+// interrupted implements worker.
+func (w *worker[Tx]) Interrupted(error) bool { return false }
+
+// recreated implements worker. No transaction is under way then.
+func (w *worker[Tx]) Recreated() bool { return true }
+
+// deliver implements worker.
+func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
+	w.buffer = buffer
+	var look, calm, gaps, save interval
+	var ticking sync.WaitGroup
+	ctx, cancel := context.WithCancel(w.a.Idle)
+	cfg := w.a.Settings
+	ticking.Go(func() { look.run(ctx, cfg.Clock, cfg.RedriveEvery, buffer.Ready) })
+	if w.suspicious() {
+		ticking.Go(func() { calm.run(ctx, cfg.Clock, cfg.RenewEvery, buffer.Ready) })
+	}
+	if w.a.Topic.Sparse {
+		ticking.Go(func() { gaps.run(ctx, cfg.Clock, passEvery, buffer.Ready) })
+	}
+	if every := w.policy.saveEvery; every > 0 {
+		ticking.Go(func() { save.run(ctx, cfg.Clock, every, buffer.Ready) })
+	}
+	defer ticking.Wait()
+	defer cancel()
+	w.redrives.rest(cfg.Clock.Elapsed()) // the time in which the log was opened was not the events'
+	rest := w.redrives.round
+	ticking.Go(func() {
+		if cfg.Clock.Sleep(ctx, rest) == nil {
+			partition.Wake(buffer.Ready)
+		}
+	})
+	waiting := true              // the reader may have events that wait
+	taken := cfg.Clock.Elapsed() // when there were events last
+	checked := taken             // when the checkpoint was known to be this lease's
+	for {
+		if w.a.Idle.Err() != nil {
+			return w.a.Ended()
+		}
+		if look.fired() {
+			w.redrives.due = true
+		}
+		if w.redrives.due && cfg.Clock.Elapsed() >= w.redrives.restUntil && !w.attemptsOnRecord() {
+			if err := w.runRedrives(false); err != nil {
+				return err
+			}
+		}
+		events, err := buffer.Take(w.batchLimit(), int64(cfg.PrefetchBytes))
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		if len(events) > 0 {
+			if err := w.deliverBatch(events); err != nil {
+				return err
+			}
+			taken = cfg.Clock.Elapsed()
+			checked, waiting = taken, false
+			continue
+		}
+		if gaps.fired() {
+			if err := w.pass(buffer.Behind()); err != nil {
+				return err
+			}
+		}
+		if waiting = waiting && cfg.Clock.Elapsed() < w.redrives.restUntil; w.redrives.due && w.redrives.restUntil > 0 && !waiting && !w.attemptsOnRecord() {
+			w.redrives.restUntil = 0 // there are no events that wait
+			continue
+		}
+		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
+			w.clearSuspicion()
+		}
+		if now := cfg.Clock.Elapsed(); save.fired() || now-checked >= cfg.LeaseFor {
+			if err := w.checkFence(); err != nil {
+				return err
+			}
+			checked = now
+		}
+		select {
+		case <-buffer.Ready:
+		case <-w.a.Idle.Done():
+		}
+	}
+}
+
+// checkFence commits an empty step. The owner of a partition without events notices in this
+// way that an operator has set its checkpoint. The step stores what Batches have done.
+func (w *worker[Tx]) checkFence() error {
+	err := w.commit(driver.Step{Lease: w.a.Lease, From: w.pos, To: w.pos}, driver.Batch{})
+	if errors.Is(err, errReclaimed) {
+		return nil
+	}
+	return err
+}
+
+// deliverBatch applies the events taken from the buffer.
+func (w *worker[Tx]) deliverBatch(events []*driver.Event) error {
+	w.meet(events)
+	w.tail = driver.Unset
+	if w.a.Topic.Sparse {
+		if w.setBack() {
+			if err := w.setLostAside(events); err != nil {
+				return err
+			}
+			return w.deliverApart(events)
+		}
+		w.tail = w.buffer.Behind()
+	}
+	return w.deliverRun(events)
+}
+
+// deliverRun applies events, without those that are duplicates of earlier ones.
+func (w *worker[Tx]) deliverRun(events []*driver.Event) error {
+	last := events[len(events)-1]
+	w.taken = last.Sequence
+	kept, err := w.withoutDuplicates(events)
+	if err != nil {
+		return err
+	}
+	if len(kept) == 0 {
+		return w.skip(w.upTo(last))
+	}
+	w.batch = kept
+	return w.apply(kept)
+}
+
+// withoutDuplicates returns the events that are not duplicates of earlier ones.
+func (w *worker[Tx]) withoutDuplicates(events []*driver.Event) ([]*driver.Event, error) {
+	if !w.policy.stamps || !slices.ContainsFunc(events, stamp.In) {
+		return events, nil
+	}
+	if w.dedup.BelievesNone() {
+		w.dedup.NoteUnnamed(events[slices.IndexFunc(events, stamp.In)])
+		w.reportStamps()
+		return events, nil
+	}
+	if !w.dedup.Loaded {
+		// In this epoch no other consumer adds to it.
+		err := w.a.Request(w.a.Work, "read dedup state", func(ctx context.Context) error {
+			rows, err := w.store.ReadDedup(ctx, w.a.Topic.Group, w.a.Lease.Partition)
+			if err == nil {
+				err = w.dedup.Load(rows, w.pos.Sequence)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	kept := w.dedup.Filter(events, w.pos.Sequence)
+	for _, err := range w.dedup.Forgotten() {
+		w.a.Failed(err)
+	}
+	w.reportStamps()
+	return kept, nil
+}
+
+// reportStamps reports what is wrong with stamps and new in this assignment.
+func (w *worker[Tx]) reportStamps() {
+	for _, err := range w.dedup.TakeFaults() {
+		w.a.Failed(err)
+	}
+}

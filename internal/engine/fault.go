@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// fault says whose fault it is that an event, or a record of it, failed. It decides
+// whether the failure counts, and who waits.
+type Fault uint8
+
+const (
+	// faultEvent: the event's own. The failure counts, and after Config.Attempts the
+	// event becomes a dead letter.
+	FaultEvent Fault = iota
+	// faultRejected: the event's own, and another attempt would not help. It becomes a
+	// dead letter at once.
+	FaultRejected
+	// faultRetry: nobody's. What failed is tried again after a time that the error
+	// states, as often as needed; nothing counts.
+	FaultRetry
+	// faultEnvironment: that of something which every event needs, such as a store, an
+	// API or the network. The partition waits with back-off; nothing counts.
+	FaultEnvironment
+)
+
+// faultOf returns whose fault an error of a handler, of the function that makes records
+// or of a sink is. An error can be marked several times, for example a decoder's outage
+// by sluice.TypedBy: then the mark that spares the event applies.
+func FaultOf(err error) Fault {
+	var retry *driver.RetryError
+	switch {
+	case errors.As(err, &retry):
+		return FaultRetry
+	case errors.Is(err, driver.ErrOutage):
+		return FaultEnvironment
+	case errors.Is(err, driver.ErrRejected):
+		return FaultRejected
+	}
+	return FaultEvent
+}
+
+// counts reports whether a failure is an attempt at the event.
+func (f Fault) Counts() bool { return f == FaultEvent || f == FaultRejected }
+
+// statedWait returns how long to wait before another attempt, as a [*driver.RetryError] states
+// it; 0 if err states nothing.
+func StatedWait(err error) time.Duration {
+	var retry *driver.RetryError
+	if errors.As(err, &retry) {
+		return max(retry.After, 0)
+	}
+	return 0
+}
+
+// unproved reports whether an event was rejected by a mapping that has mapped no event since the
+// process began, so that the mapping itself may be wrong. Such a mapping's error says so by a method
+// Unproved. A mapping has no effects: it can be tried on the events that wait.
+func Unproved(err error) bool {
+	mapping, ok := errors.AsType[interface {
+		error
+		Unproved() bool
+	}](err)
+	return ok && mapping.Unproved()
+}
+
+// heldAttempts is how often an event that keeps all others from being tried is tried again
+// while the partition is held. Then it becomes a dead letter.
+const HeldAttempts = 10
+
+// blamed returns the events that a handler's error blames, each once, in order.
+// An index outside the batch is ignored.
+func Blamed(err error, n int) []*driver.EventError {
+	var list []*driver.EventError
+	var walk func(error)
+	walk = func(err error) {
+		switch err := err.(type) {
+		case nil:
+		case *driver.EventError:
+			if err.Index >= 0 && err.Index < n && err.Err != nil {
+				list = append(list, err)
+			}
+		case interface{ Unwrap() error }:
+			walk(err.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, e := range err.Unwrap() {
+				walk(e)
+			}
+		}
+	}
+	walk(err)
+	slices.SortStableFunc(list, func(a, b *driver.EventError) int { return cmp.Compare(a.Index, b.Index) })
+	return slices.CompactFunc(list, func(a, b *driver.EventError) bool { return a.Index == b.Index })
+}
+
+// brakeAfter is how many events in a row fail, without one success, until the partition
+// is held.
+const BrakeAfter = 20
+
+// searchFor bounds the search for the first witness in the same way.
+const SearchFor = 5 * time.Second
+
+// redrivePage is how many dead letters on redrive are looked up at a time.
+const RedrivePage = 100
+
+// redriveFor is how long a round of redrives may keep the partition's events waiting:
+// the redrive that is in progress then is the round's last. The events after the
+// checkpoint get as much time before the next round.
+const RedriveFor = time.Second

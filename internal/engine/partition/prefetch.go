@@ -1,0 +1,182 @@
+package partition
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/sluice-go/sluice/driver"
+)
+
+// prefetchBuffer passes events from the goroutine that fetches to the one that
+// delivers, so that the next batch is read while the last one commits. Reading stops
+// when it holds max events, or maxBytes. So it holds less than twice max events, and
+// less than maxBytes and what one Read returns.
+type Buffer struct {
+	max, maxBytes int
+
+	mu     sync.Mutex
+	events []*driver.Event
+	bytes  int             // the sum of their sizes
+	tail   driver.Position // numbers without an event were read up to here, after the last event; Unset: none were
+	err    error           // why no more events come; returned after the events
+
+	space chan struct{} // wakes fetch: there is room again
+	Ready chan struct{} // wakes the delivery: there are events, or an error
+}
+
+func newPrefetchBuffer(max, maxBytes int) *Buffer {
+	return &Buffer{max: max, maxBytes: maxBytes, tail: driver.Unset, space: make(chan struct{}, 1), Ready: make(chan struct{}, 1)}
+}
+
+// fetch fills the buffer until reading fails or ctx ends. It calls fetched with
+// the events of each read, and with the position up to which it went.
+func (b *Buffer) fetch(ctx context.Context, r driver.Reader, fetched func(events []*driver.Event, upTo driver.Position)) {
+	for {
+		if b.full() {
+			select {
+			case <-b.space:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		events, err := r.Read(ctx, b.max)
+		if ctx.Err() != nil {
+			return
+		}
+		tail := driver.Unset
+		if n := len(events); n > 0 {
+			upTo := events[n-1].Position()
+			if events[n-1].Control {
+				tail = upTo
+			}
+			events = withoutMarkers(events)
+			fetched(events, upTo)
+		}
+		b.add(events, tail, err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// withoutMarkers returns the events without the markers of numbers that have none.
+func withoutMarkers(events []*driver.Event) []*driver.Event {
+	first := slices.IndexFunc(events, func(e *driver.Event) bool { return e.Control })
+	if first < 0 {
+		return events
+	}
+	kept := slices.Clone(events[:first])
+	for _, e := range events[first:] {
+		if !e.Control {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// full reports whether reading must wait.
+func (b *Buffer) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events) >= b.max || b.bytes >= b.maxBytes
+}
+
+// add appends what a read returned: events, and how far it went after the last of them, Unset if no
+// further.
+func (b *Buffer) add(events []*driver.Event, tail driver.Position, err error) {
+	bytes := 0
+	for _, e := range events {
+		bytes += e.Size()
+	}
+	b.mu.Lock()
+	b.events = append(b.events, events...)
+	b.bytes += bytes
+	if len(events) > 0 || tail != driver.Unset {
+		b.tail = tail
+	}
+	if b.err == nil {
+		b.err = err
+	}
+	b.mu.Unlock()
+	Wake(b.Ready)
+}
+
+// behind returns how far numbers without an event were read after the last event that was taken;
+// Unset if none were, or if an event follows.
+func (b *Buffer) Behind() driver.Position {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.events) > 0 {
+		return driver.Unset
+	}
+	return b.tail
+}
+
+// fail has the delivery end with an error, after the events that are there.
+func (b *Buffer) fail(err error) {
+	b.mu.Lock()
+	if b.err == nil {
+		b.err = err
+	}
+	b.mu.Unlock()
+	Wake(b.Ready)
+}
+
+// take removes up to n events of up to maxBytes together, but one of any size if n is
+// positive. It returns the reader's error once there are no events left.
+func (b *Buffer) Take(n int, maxBytes int64) ([]*driver.Event, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.events) == 0 {
+		return nil, b.err
+	}
+	n, bytes := b.fitting(min(n, b.max, len(b.events)), maxBytes)
+	taken := b.events
+	if n < len(b.events) {
+		// A copy: what stays must not keep the taken events in memory.
+		taken = slices.Clone(b.events[:n])
+		clear(b.events[:n])
+		b.events = b.events[n:]
+	} else {
+		b.events = nil
+	}
+	b.bytes -= bytes
+	Wake(b.space)
+	return taken, nil
+}
+
+// fitting returns how many of the first n events have up to maxBytes together, and how
+// many bytes these have. The first event counts as fitting.
+func (b *Buffer) fitting(n int, maxBytes int64) (fit, bytes int) {
+	if n == len(b.events) && int64(b.bytes) <= maxBytes {
+		return n, b.bytes
+	}
+	for fit < n {
+		size := b.events[fit].Size()
+		if fit > 0 && int64(bytes+size) > maxBytes {
+			break
+		}
+		bytes += size
+		fit++
+	}
+	return fit, bytes
+}
+
+// peek returns up to n events with numbers above after, without removing them.
+func (b *Buffer) Peek(after int64, n int) []*driver.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(b.events, after+1, func(e *driver.Event, s int64) int { return cmp.Compare(e.Sequence, s) })
+	return slices.Clone(b.events[i:min(i+n, len(b.events))])
+}
+
+// wake sends to a channel of capacity one unless a signal is already there.
+func Wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

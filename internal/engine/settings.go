@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/stamp"
+)
+
+// Settings are the configuration of a consumer, with every default filled in. sluice.Config says
+// what the fields mean.
+type Settings struct {
+	Partitions           int // 0: all; negative: balanced
+	Owner                string
+	Start                driver.Start
+	LeaseFor, RenewEvery time.Duration
+	AssignEvery          time.Duration
+	AssignBurst          int
+	MaxBatch             int
+	PrefetchBytes        int
+	Attempts             int
+	RetryMin, RetryMax   time.Duration
+	RedriveEvery         time.Duration
+	BodyLimit            int
+	CopyDeadLetters      func(ctx context.Context, dead []driver.DeadLetter) error
+	StallAfter           time.Duration
+	SilentAfter          time.Duration
+	StampsFrom           []stamp.Source
+	Filter               func(*driver.Event) bool
+	Hooks                Hooks
+	Observer             driver.Observer
+	Clock                driver.Clock
+	Seed                 uint64
+}
+
+// SettingsHooks are called at the steps of a partition's assignment: see sluice.Hooks.
+type Hooks struct {
+	Assigned func(ctx context.Context, lease driver.Lease, at driver.Checkpoint) error
+	Renewed  func(ctx context.Context, lease driver.Lease) error
+	Released func(ctx context.Context, lease driver.Lease, cause error) error
+	Batch    func(ctx context.Context, b driver.Batch) error
+	Error    func(ctx context.Context, lease driver.Lease, err error) error
+}
+
+// backoff returns new waits between attempts, from RetryMin to RetryMax.
+func (s *Settings) Backoff(r *rand.Rand) *clock.Backoff {
+	return &clock.Backoff{Min: s.RetryMin, Max: s.RetryMax, Rand: r}
+}
+
+// observe adds time and owner to an observation and passes it to the observer.
+func (s *Settings) Observe(o driver.Observation) {
+	o.Time, o.Owner = s.Clock.Wall(), s.Owner
+	_ = Guard(func() error { s.Observer.Observe(o); return nil })
+}
+
+// handles reports whether an event is handled: see sluice.Config.Filter.
+func (s *Settings) Handles(e *driver.Event) bool {
+	if s.Filter == nil {
+		return true
+	}
+	handled := true
+	_ = Guard(func() error { handled = s.Filter(e); return nil })
+	return handled
+}
+
+// handled returns the events that are handled.
+func (s *Settings) Handled(events []*driver.Event) []*driver.Event {
+	if s.Filter == nil {
+		return events
+	}
+	list := make([]*driver.Event, 0, len(events))
+	for _, e := range events {
+		if s.Handles(e) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// progressAfter is how long nothing must be done to be reported as a stall: a little longer than
+// StallAfter, so that a single long call is reported by its name.
+func (s *Settings) ProgressAfter() time.Duration {
+	return s.StallAfter + min(s.StallAfter/10, 2*time.Second)
+}

@@ -1,0 +1,120 @@
+package stream
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/engine"
+	"github.com/sluice-go/sluice/internal/engine/partition"
+)
+
+// circuitBreaker keeps records back during an outage of the store, or of the way
+// to it. The worker's goroutine alone uses it.
+type circuitBreaker struct {
+	tripped bool
+	probes  int           // records that are out to test whether the outage is over
+	refused int           // probes that were rejected since the last that failed otherwise
+	until   time.Duration // when the next probe may go, by Clock.Elapsed
+	since   time.Duration // when it last tripped, likewise
+	wait    *clock.Backoff
+}
+
+// allows reports whether a record may be sent: any record, or a probe.
+func (b *circuitBreaker) allows(now time.Duration) bool {
+	return !b.tripped || b.hasProbe() && now >= b.until
+}
+
+// hasProbe reports whether another probe may be out: one, and one more for each that was rejected.
+// A rejection does not end the outage, because a sink can reject a record without asking its store.
+// But it does not show either that the store is down, and nothing else may come for long: after
+// an outage thousands of records that are all rejected must not go one by one.
+func (b *circuitBreaker) hasProbe() bool { return b.probes <= b.refused }
+
+// probed takes the result of a probe.
+func (b *circuitBreaker) probed(err error) {
+	b.probes--
+	switch {
+	case err == nil:
+		b.reset()
+	case engine.FaultOf(err) == engine.FaultRejected:
+		b.refused++
+	default:
+		b.refused = 0
+	}
+}
+
+// trip starts an outage or prolongs it. It returns false if nothing changes: the
+// records that were sent before the outage was noticed all fail at once.
+func (b *circuitBreaker) trip(now time.Duration) bool {
+	b.refused = 0
+	if b.tripped && now < b.until {
+		return false
+	}
+	if !b.tripped && now-b.since > 2*b.wait.Max {
+		b.wait.Reset() // the last outage is long over
+	}
+	b.tripped, b.since = true, now
+	b.until = now + b.wait.Next()
+	return true
+}
+
+func (b *circuitBreaker) reset() { b.tripped, b.refused = false, 0 }
+
+const never = time.Duration(math.MaxInt64)
+
+// timerTick is how late a wakeTimer may fire if it was set to a later time before.
+const timerTick = 20 * time.Millisecond
+
+// wakeTimer wakes a worker at a time that it sets. It is safe for concurrent use.
+type wakeTimer struct {
+	mu     sync.Mutex
+	at     time.Duration // by Clock.Elapsed
+	sooner chan struct{} // wakes run: at has become earlier
+}
+
+func (t *wakeTimer) init() { t.at, t.sooner = never, make(chan struct{}, 1) }
+
+// set replaces the time.
+func (t *wakeTimer) set(at time.Duration) {
+	t.mu.Lock()
+	sooner := at < t.at
+	t.at = at
+	t.mu.Unlock()
+	if sooner {
+		partition.Wake(t.sooner)
+	}
+}
+
+// run wakes the worker at the times that are set, until ctx ends.
+func (t *wakeTimer) run(ctx context.Context, clock driver.Clock, worker chan struct{}) {
+	for {
+		t.mu.Lock()
+		at := t.at
+		t.mu.Unlock()
+		if at == never {
+			select {
+			case <-t.sooner:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		left := at - clock.Elapsed()
+		if left <= 0 {
+			t.mu.Lock()
+			if t.at == at {
+				t.at = never
+			}
+			t.mu.Unlock()
+			partition.Wake(worker)
+			continue
+		}
+		if clock.Sleep(ctx, min(left, timerTick)) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,403 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine"
+	"github.com/sluice-go/sluice/internal/engine/partition"
+)
+
+// redriveQueue holds dead letters on redrive: found due, running, and finished but
+// not settled in the store. It is safe for concurrent use.
+//
+// Under KeyHold a dead letter is not redriven while an earlier one of its key is there.
+// Each look at the store finds those that stay for now, so the order outlasts restarts
+// and changes of owner. A redrive that fails between two looks holds the later ones that run.
+type redriveQueue struct {
+	mu        sync.Mutex
+	due       []*driver.DeadLetter         // for the worker to start
+	running   map[int64]*driver.DeadLetter // by id; from when they are found until they are settled
+	succeeded []*inFlightEvent             // to be settled
+	unsettled []*driver.DeadLetter         // failed again; to be settled
+	holding   map[redriveKey]int64         // the first event whose dead letter stays; the later ones that run fail
+
+	nApplied, nFailed int // settled
+}
+
+// redriveKey is a partition key in one incarnation of the topic. Sequence numbers of two
+// incarnations have no order.
+type redriveKey struct{ incarnation, key string }
+
+func redriveKeyOf(d *driver.DeadLetter) redriveKey {
+	return redriveKey{d.Incarnation, storedKey(d.Event.Key)}
+}
+
+func (q *redriveQueue) init() {
+	q.running, q.holding = map[int64]*driver.DeadLetter{}, map[redriveKey]int64{}
+}
+
+// hold keeps the later dead letters of a failed one's key back.
+func (q *redriveQueue) hold(d *driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.holdAfter(redriveKeyOf(d), d.Event.Sequence)
+}
+
+// holdAfter keeps the dead letters of a key after an event back. The lock is held.
+func (q *redriveQueue) holdAfter(key redriveKey, n int64) {
+	if first, held := q.holding[key]; key.key != "" && (!held || n < first) {
+		q.holding[key] = n
+	}
+}
+
+// heldBy returns the earlier event of a dead letter's key whose dead letter stays.
+func (q *redriveQueue) heldBy(d *driver.DeadLetter) (earlier int64, held bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	earlier, held = q.holding[redriveKeyOf(d)]
+	return earlier, held && earlier < d.Event.Sequence
+}
+
+// with returns the IDs of the redrives that are due and of those that were started. It returns
+// none if all that are due were started.
+func (q *redriveQueue) with(due []driver.DeadLetter) (ids []int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	started := maps.Clone(q.running)
+	for _, d := range q.due {
+		delete(started, d.ID)
+	}
+	fresh := false
+	for i := range due {
+		ids = append(ids, due[i].ID)
+		fresh = fresh || started[due[i].ID] == nil
+	}
+	if !fresh {
+		return nil
+	}
+	return slices.AppendSeq(ids, maps.Keys(started))
+}
+
+// found takes the redrives that are due, and the keys of the other dead letters. asked says that
+// held is an answer of the store: it is not asked where all that are due were started, and if one of
+// them was put back since, its hold must stay. looked is how many were settled before the look that
+// found them: an answer from before a settlement is ignored. It reports whether a redrive is to be
+// started.
+func (q *redriveQueue) found(due []driver.DeadLetter, held []driver.HeldKey, asked bool, looked int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if looked != q.nApplied+q.nFailed || !asked && len(due) > 0 {
+		return len(q.due) > 0
+	}
+	for _, d := range q.due { // they may be due no more
+		delete(q.running, d.ID)
+	}
+	q.due = nil
+	maps.DeleteFunc(q.holding, func(key redriveKey, n int64) bool { return !q.runs(key, n) })
+	first := make(map[redriveKey]int64, len(held))
+	for _, h := range held {
+		first[redriveKey{h.Incarnation, storedKey(h.Key)}] = h.First
+	}
+	for i := range due {
+		d := &due[i]
+		if q.running[d.ID] != nil {
+			continue
+		}
+		q.due, q.running[d.ID] = append(q.due, d), d
+		key := redriveKeyOf(d)
+		if n, stays := first[key]; stays && n < d.Event.Sequence {
+			q.holdAfter(key, n)
+		}
+	}
+	return len(q.due) > 0
+}
+
+// runs reports whether a redrive of a key runs, of an event or a later one. The lock is held.
+func (q *redriveQueue) runs(key redriveKey, first int64) bool {
+	for _, d := range q.running {
+		if redriveKeyOf(d) == key && d.Event.Sequence >= first {
+			return true
+		}
+	}
+	return false
+}
+
+// next takes a redrive that is to be started. It returns nil if there is none.
+func (q *redriveQueue) next() (d *driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.due) > 0 {
+		d, q.due = q.due[0], q.due[1:]
+	}
+	return d
+}
+
+// putBack takes back a redrive that could not be started.
+func (q *redriveQueue) putBack(d *driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.due = append([]*driver.DeadLetter{d}, q.due...)
+}
+
+// full reports whether no more redrives may be started.
+func (q *redriveQueue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.running) >= engine.RedrivePage
+}
+
+// idle reports whether there are no redrives, nor keys that wait for one.
+func (q *redriveQueue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.due)+len(q.running)+len(q.holding) == 0
+}
+
+// applied takes a redrive that was written.
+func (q *redriveQueue) applied(e *inFlightEvent) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.succeeded = append(q.succeeded, e)
+	key := redriveKeyOf(e.redrive)
+	if first, held := q.holding[key]; held && first == e.redrive.Event.Sequence {
+		delete(q.holding, key)
+	}
+}
+
+// failed takes a redrive that has failed.
+func (q *redriveQueue) failed(d *driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unsettled = append(q.unsettled, d)
+}
+
+// takeFinished returns the redrives to settle.
+func (q *redriveQueue) takeFinished() (succeeded []*inFlightEvent, failed []*driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	succeeded, failed = q.succeeded, q.unsettled
+	q.succeeded, q.unsettled = nil, nil
+	return succeeded, failed
+}
+
+// settleFailed takes back redrives that could not be settled.
+func (q *redriveQueue) settleFailed(succeeded []*inFlightEvent, failed []*driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.succeeded, q.unsettled = append(succeeded, q.succeeded...), append(failed, q.unsettled...)
+}
+
+// settled is called when redrives are settled in the store.
+func (q *redriveQueue) settled(succeeded []*inFlightEvent, failed []*driver.DeadLetter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range succeeded {
+		delete(q.running, e.redrive.ID)
+	}
+	for _, d := range failed {
+		delete(q.running, d.ID)
+	}
+	q.nApplied += len(succeeded)
+	q.nFailed += len(failed)
+}
+
+// totals returns how many redrives were settled.
+func (q *redriveQueue) totals() (applied, failed int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.nApplied, q.nFailed
+}
+
+// redriveAll runs redrives until none is due. The log is not read meanwhile.
+func (w *worker[R]) redriveAll() error {
+	for {
+		if err := w.Prepare(); err != nil {
+			return err
+		}
+		for w.busy() {
+			if err := w.proceed(); err != nil {
+				return err
+			}
+		}
+		w.settleRedrives(w.a.Idle)
+		if w.a.Idle.Err() != nil {
+			return w.a.Ended()
+		}
+		var due []driver.DeadLetter
+		err := w.a.Request(w.a.Idle, "look for redrives", func(ctx context.Context) (err error) {
+			due, err = w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, 1)
+			return err
+		})
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		if err := w.a.Pause(w.a.Settings.RetryMin); err != nil {
+			return err
+		}
+	}
+}
+
+// findRedrives looks for dead letters whose redrive is due, and for the keys that
+// are still held back.
+func (w *worker[R]) findRedrives(ctx context.Context) {
+	if w.redrives.full() {
+		return
+	}
+	holding := w.deadLetters.holding()
+	rctx, cancel := w.storeRequestCtx(ctx)
+	defer cancel()
+	err := w.lookForRedrives(rctx)
+	if err == nil && holding {
+		var keys []driver.HeldKey
+		if keys, err = w.store.Held(rctx, w.a.Topic.Group, w.a.Lease.Partition, nil); err == nil {
+			w.deadLetters.setHeld(keys)
+		}
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, partition.ErrAskedTogether) {
+		w.a.Failed(fmt.Errorf("look for redrives: %w", err))
+	}
+}
+
+// lookForRedrives asks the store for dead letters whose redrive is due, and under KeyHold for
+// the earlier ones of their keys that stay: it asks for these last, so that none that becomes
+// due between the two requests is missed.
+func (w *worker[R]) lookForRedrives(ctx context.Context) error {
+	applied, failed := w.redrives.totals()
+	if may, err := w.a.Host.RedrivesDue(ctx, w.a); err != nil || !may && w.redrives.idle() {
+		return err
+	}
+	due, err := w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, engine.RedrivePage)
+	if err != nil {
+		return err
+	}
+	var held []driver.HeldKey
+	ids := w.redrives.with(due)
+	keys := w.cfg.HoldKeys
+	if len(ids) > 0 && keys {
+		if held, err = w.store.Held(ctx, w.a.Topic.Group, w.a.Lease.Partition, ids); err != nil {
+			return err
+		}
+	}
+	if w.redrives.found(due, held, len(ids) > 0 || !keys, applied+failed) {
+		partition.Wake(w.wakeup)
+	}
+	return nil
+}
+
+// startRedrives starts the redrives that were found. Those without a body are read from the log for
+// redriveFor at most; then events are read for as long.
+func (w *worker[R]) startRedrives(mayRead bool) error {
+	elapsed := w.a.Settings.Clock.Elapsed
+	began := elapsed()
+	if mayRead {
+		defer func() { w.reread = elapsed() - began }()
+	}
+	w.rereadWaits = false
+	for d := w.redrives.next(); d != nil; d = w.redrives.next() {
+		if !d.HasBody && (mayRead && elapsed()-began >= engine.RedriveFor || !mayRead && elapsed() < w.rereadAfter) {
+			// The later ones wait too: one may have the key of this one.
+			w.redrives.putBack(d)
+			w.rereadWaits = true
+			w.setTimer()
+			return nil
+		}
+		if err := w.startRedrive(d, mayRead); err != nil {
+			w.redrives.putBack(d)
+			if errors.Is(err, partition.ErrReopen) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrStolen) || w.a.Idle.Err() != nil {
+				return err
+			}
+			w.a.Failed(fmt.Errorf("redrive dead letter %d: %w", d.ID, err))
+			return nil
+		}
+	}
+	return nil
+}
+
+// startRedrive makes the records of a dead letter. One without a body needs the log:
+// unless the log may be read now, startRedrive returns errReopen.
+func (w *worker[R]) startRedrive(d *driver.DeadLetter, mayRead bool) error {
+	if err := w.redriveHeld(d); err != nil {
+		w.redriveRefused(d, err)
+		return nil
+	}
+	e := &d.Event
+	if !d.HasBody {
+		if !mayRead {
+			return partition.ErrReopen
+		}
+		found, err := w.a.Reread(d)
+		switch {
+		case err == nil:
+			e = found
+		case w.a.Idle.Err() == nil && partition.NeedsOperator(err):
+			w.redriveRefused(d, err)
+			return nil
+		default:
+			return err
+		}
+	}
+	w.makeAll([]*inFlightEvent{{event: e, redrive: d}})
+	return nil
+}
+
+// redriveRefused ends a redrive of which no record was made.
+func (w *worker[R]) redriveRefused(d *driver.DeadLetter, err error) {
+	w.a.RedriveFailed(d, err)
+	w.redrives.hold(d)
+	w.redrives.failed(d)
+}
+
+// redriveHeld returns an error if a dead letter may not be redriven now: under KeyHold
+// an earlier one of its key is there.
+func (w *worker[R]) redriveHeld(d *driver.DeadLetter) error {
+	if d == nil || !w.cfg.HoldKeys {
+		return nil
+	}
+	if earlier, held := w.redrives.heldBy(d); held {
+		return fmt.Errorf("held back: the dead letter of event %d, which is earlier and has the same key %q, is there: redrive or discard that one first", earlier, d.Event.Key)
+	}
+	return nil
+}
+
+// settleRedrives stores the outcomes of redrives. While a command redrives, the
+// worker's goroutine calls it too.
+func (w *worker[R]) settleRedrives(ctx context.Context) {
+	succeeded, failed := w.redrives.takeFinished()
+	if len(succeeded)+len(failed) == 0 {
+		return
+	}
+	ids, dead := make([]int64, len(succeeded)), make([]driver.DeadLetter, len(failed))
+	for i, e := range succeeded {
+		ids[i] = e.redrive.ID
+	}
+	for i, d := range failed {
+		dead[i] = *d
+	}
+	rctx, cancel := w.storeRequestCtx(ctx)
+	defer cancel()
+	if err := w.store.Settle(rctx, w.a.Topic.Group, ids, dead); err != nil {
+		w.redrives.settleFailed(succeeded, failed)
+		if ctx.Err() == nil {
+			w.a.Failed(fmt.Errorf("settle redrives: %w", err))
+		}
+		return
+	}
+	for _, e := range succeeded {
+		if e.redrive.Incarnation == w.a.Incarnation {
+			w.deadLetters.removed(e.event.Sequence)
+		}
+	}
+	w.redrives.settled(succeeded, failed)
+	for _, e := range succeeded {
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Events: 1})
+	}
+	for _, d := range failed {
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+	}
+}
