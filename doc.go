@@ -51,8 +51,8 @@
 //
 // # Reading the code
 //
-// consumer.go acquires partitions and balance.go divides them. assignment.go holds one
-// partition; reading.go claims its checkpoint, reads the log and drives the delivery's
-// worker. The workers are in transactional*.go (batches.go is its store for Batches),
-// atleastonce*.go and replay.go. The seams to logs and stores are in package driver.
+// This package is the door: configuration, the constructors of deliveries, and what handlers return.
+// The engine is below internal/engine, whose documentation names its rooms. The seams to logs and stores
+// are in package driver, with the errors and observations that cross them; stamps of messages are in
+// package stamp.
 package sluice

@@ -9,26 +9,26 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// fault says whose fault it is that an event, or a record of it, failed. It decides
+// Fault says whose fault it is that an event, or a record of it, failed. It decides
 // whether the failure counts, and who waits.
 type Fault uint8
 
 const (
-	// faultEvent: the event's own. The failure counts, and after Config.Attempts the
+	// FaultEvent: the event's own. The failure counts, and after Settings.Attempts the
 	// event becomes a dead letter.
 	FaultEvent Fault = iota
-	// faultRejected: the event's own, and another attempt would not help. It becomes a
+	// FaultRejected: the event's own, and another attempt would not help. It becomes a
 	// dead letter at once.
 	FaultRejected
-	// faultRetry: nobody's. What failed is tried again after a time that the error
+	// FaultRetry: nobody's. What failed is tried again after a time that the error
 	// states, as often as needed; nothing counts.
 	FaultRetry
-	// faultEnvironment: that of something which every event needs, such as a store, an
+	// FaultEnvironment: that of something which every event needs, such as a store, an
 	// API or the network. The partition waits with back-off; nothing counts.
 	FaultEnvironment
 )
 
-// faultOf returns whose fault an error of a handler, of the function that makes records
+// FaultOf returns whose fault an error of a handler, of the function that makes records
 // or of a sink is. An error can be marked several times, for example a decoder's outage
 // by sluice.TypedBy: then the mark that spares the event applies.
 func FaultOf(err error) Fault {
@@ -44,10 +44,10 @@ func FaultOf(err error) Fault {
 	return FaultEvent
 }
 
-// counts reports whether a failure is an attempt at the event.
+// Counts reports whether a failure is an attempt at the event.
 func (f Fault) Counts() bool { return f == FaultEvent || f == FaultRejected }
 
-// statedWait returns how long to wait before another attempt, as a [*driver.RetryError] states
+// StatedWait returns how long to wait before another attempt, as a [*driver.RetryError] states
 // it; 0 if err states nothing.
 func StatedWait(err error) time.Duration {
 	var retry *driver.RetryError
@@ -57,7 +57,7 @@ func StatedWait(err error) time.Duration {
 	return 0
 }
 
-// unproved reports whether an event was rejected by a mapping that has mapped no event since the
+// Unproved reports whether an event was rejected by a mapping that has mapped no event since the
 // process began, so that the mapping itself may be wrong. Such a mapping's error says so by a method
 // Unproved. A mapping has no effects: it can be tried on the events that wait.
 func Unproved(err error) bool {
@@ -68,11 +68,7 @@ func Unproved(err error) bool {
 	return ok && mapping.Unproved()
 }
 
-// heldAttempts is how often an event that keeps all others from being tried is tried again
-// while the partition is held. Then it becomes a dead letter.
-const HeldAttempts = 10
-
-// blamed returns the events that a handler's error blames, each once, in order.
+// Blamed returns the events that a handler's error blames, each once, in order.
 // An index outside the batch is ignored.
 func Blamed(err error, n int) []*driver.EventError {
 	var list []*driver.EventError
@@ -96,18 +92,3 @@ func Blamed(err error, n int) []*driver.EventError {
 	slices.SortStableFunc(list, func(a, b *driver.EventError) int { return cmp.Compare(a.Index, b.Index) })
 	return slices.CompactFunc(list, func(a, b *driver.EventError) bool { return a.Index == b.Index })
 }
-
-// brakeAfter is how many events in a row fail, without one success, until the partition
-// is held.
-const BrakeAfter = 20
-
-// searchFor bounds the search for the first witness in the same way.
-const SearchFor = 5 * time.Second
-
-// redrivePage is how many dead letters on redrive are looked up at a time.
-const RedrivePage = 100
-
-// redriveFor is how long a round of redrives may keep the partition's events waiting:
-// the redrive that is in progress then is the round's last. The events after the
-// checkpoint get as much time before the next round.
-const RedriveFor = time.Second

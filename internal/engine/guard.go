@@ -10,12 +10,12 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// driverPanic is the error for a recovered value. The deferred function that recovers calls it.
+// DriverPanic is the error for a recovered value. The deferred function that recovers calls it.
 func DriverPanic(value any) error {
 	return fmt.Errorf("panic outside of the handler, at %s: %w", panicAt(), &driver.PanicError{Value: value, Stack: debug.Stack()})
 }
 
-// callDriver calls a driver about no partition.
+// CallDriver calls a driver about no partition.
 func CallDriver(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -45,7 +45,7 @@ func panicAt() string {
 	}
 }
 
-// guard runs fn and turns a panic into a [*driver.PanicError].
+// Guard runs fn and turns a panic into a [*driver.PanicError].
 func Guard(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -55,7 +55,7 @@ func Guard(fn func() error) (err error) {
 	return fn()
 }
 
-// guardGoexit is [Guard] for a call that may also end its goroutine by
+// GuardGoexit is [Guard] for a call that may also end its goroutine by
 // runtime.Goexit, as a failed assertion of package testing does. It runs fn on a
 // goroutine of its own, so that the caller's lives on. name says in the error what
 // has ended its goroutine.
@@ -66,12 +66,12 @@ func GuardGoexit(name string, fn func() error) (err error) {
 	return err
 }
 
-// goexitError is the error of a function that has ended its goroutine.
+// GoexitError is the error of a function that has ended its goroutine.
 func GoexitError(name string) error {
 	return fmt.Errorf("%s ended its goroutine (runtime.Goexit): it must return, with an error if it failed", name)
 }
 
-// returns runs fn on a goroutine of its own. It reports whether fn has returned, and
+// Returns runs fn on a goroutine of its own. It reports whether fn has returned, and
 // not ended its goroutine.
 func Returns(fn func()) (returned bool) {
 	done := make(chan struct{})

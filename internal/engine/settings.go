@@ -36,7 +36,7 @@ type Settings struct {
 	Seed                 uint64
 }
 
-// SettingsHooks are called at the steps of a partition's assignment: see sluice.Hooks.
+// Hooks are called at the steps of a partition's assignment: see sluice.Hooks.
 type Hooks struct {
 	Assigned func(ctx context.Context, lease driver.Lease, at driver.Checkpoint) error
 	Renewed  func(ctx context.Context, lease driver.Lease) error
@@ -45,18 +45,18 @@ type Hooks struct {
 	Error    func(ctx context.Context, lease driver.Lease, err error) error
 }
 
-// backoff returns new waits between attempts, from RetryMin to RetryMax.
+// Backoff returns new waits between attempts, from RetryMin to RetryMax.
 func (s *Settings) Backoff(r *rand.Rand) *clock.Backoff {
 	return &clock.Backoff{Min: s.RetryMin, Max: s.RetryMax, Rand: r}
 }
 
-// observe adds time and owner to an observation and passes it to the observer.
+// Observe adds time and owner to an observation and passes it to the observer.
 func (s *Settings) Observe(o driver.Observation) {
 	o.Time, o.Owner = s.Clock.Wall(), s.Owner
 	_ = Guard(func() error { s.Observer.Observe(o); return nil })
 }
 
-// handles reports whether an event is handled: see sluice.Config.Filter.
+// Handles reports whether an event is handled: see sluice.Config.Filter.
 func (s *Settings) Handles(e *driver.Event) bool {
 	if s.Filter == nil {
 		return true
@@ -66,7 +66,7 @@ func (s *Settings) Handles(e *driver.Event) bool {
 	return handled
 }
 
-// handled returns the events that are handled.
+// Handled returns the events that are handled.
 func (s *Settings) Handled(events []*driver.Event) []*driver.Event {
 	if s.Filter == nil {
 		return events
@@ -80,7 +80,7 @@ func (s *Settings) Handled(events []*driver.Event) []*driver.Event {
 	return list
 }
 
-// progressAfter is how long nothing must be done to be reported as a stall: a little longer than
+// ProgressAfter is how long nothing must be done to be reported as a stall: a little longer than
 // StallAfter, so that a single long call is reported by its name.
 func (s *Settings) ProgressAfter() time.Duration {
 	return s.StallAfter + min(s.StallAfter/10, 2*time.Second)

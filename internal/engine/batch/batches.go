@@ -19,7 +19,7 @@ type batches struct {
 	checkpointEvery time.Duration
 }
 
-// newBatches makes the delivery that sluice.Batches describes.
+// Batches makes the delivery that sluice.Batches describes.
 func Batches(store driver.AtLeastOnceStore, handler func(context.Context, driver.Batch) error, checkpointEvery time.Duration) partition.Delivery {
 	return &batches{store, handler, checkpointEvery}
 }

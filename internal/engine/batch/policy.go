@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// workerPolicy is what the deliveries with a [worker] do in different ways.
+// workerPolicy holds the differences between Transactional and Batches.
 type workerPolicy struct {
 	saveEvery time.Duration            // how often a checkpoint is stored that was not stored with its batch; 0: each was
 	stamps    bool                     // messages that are duplicates by their stamps are skipped

@@ -12,7 +12,7 @@ type transactional[Tx any] struct {
 	handler func(ctx context.Context, tx Tx, b driver.Batch) error
 }
 
-// newTransactional makes the delivery that sluice.Transactional describes.
+// Transactional makes the delivery that sluice.Transactional describes.
 func Transactional[Tx any](store driver.TxStore[Tx], handler func(ctx context.Context, tx Tx, b driver.Batch) error) partition.Delivery {
 	return &transactional[Tx]{store, handler}
 }

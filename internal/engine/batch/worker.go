@@ -13,14 +13,9 @@ import (
 	"github.com/sluice-go/sluice/stamp"
 )
 
-// batchWorker delivers one partition's events during one assignment, in order and
+// worker delivers one partition's events during one assignment, in order and
 // batch by batch, on one goroutine. Its steps are those of sluice.Transactional and sluice.Batches,
-// which differ in their [workerPolicy]. transactional_limit.go says how many events a batch
-// has, transactional_apply.go splits batches that fail, transactional_commit.go commits
-// them, transactional_brake.go decides whether an event is to blame,
-// transactional_suspect.go finds events that end the process, transactional_halt.go halts the
-// partition of a handler that ends its transaction, and transactional_redrive.go redrives dead
-// letters.
+// which differ in their [workerPolicy].
 type worker[Tx any] struct {
 	a       *partition.Assignment
 	store   driver.TxStore[Tx] // of Batches, a batchStore
@@ -50,7 +45,7 @@ type worker[Tx any] struct {
 	redriveFailures  int
 }
 
-// newBatchWorker makes a worker without a policy.
+// newWorker makes a worker without a policy.
 func newWorker[Tx any](a *partition.Assignment, store driver.TxStore[Tx], handler func(context.Context, Tx, driver.Batch) error) *worker[Tx] {
 	return &worker[Tx]{
 		dedup: stamp.NewMemory(a.Settings.StampsFrom),
@@ -72,7 +67,7 @@ func (w *worker[Tx]) deliverAll() error {
 	return err
 }
 
-// claimed implements worker.
+// Claimed implements worker.
 func (w *worker[Tx]) Claimed(cp driver.Checkpoint) {
 	switch at := cp.Position.Sequence; {
 	case at < w.pos.Sequence:
@@ -91,7 +86,7 @@ func (w *worker[Tx]) Claimed(cp driver.Checkpoint) {
 	w.a.Observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
 
-// storeStart implements worker.
+// StoreStart implements worker.
 func (w *worker[Tx]) StoreStart(start driver.Position) error {
 	ctx, cancel := w.a.RequestCtx(w.a.Work)
 	defer cancel()
@@ -103,7 +98,7 @@ func (w *worker[Tx]) StoreStart(start driver.Position) error {
 	return nil
 }
 
-// prepare implements worker. It redrives: dead letters without a stored body are
+// Prepare implements worker. It redrives: dead letters without a stored body are
 // read from the log, and the broker allows no other reader of this consumer.
 func (w *worker[Tx]) Prepare() error {
 	if err := w.halted(); err != nil {
@@ -116,16 +111,16 @@ func (w *worker[Tx]) Prepare() error {
 	return w.runRedrives(true)
 }
 
-// position implements worker.
+// Position implements worker.
 func (w *worker[Tx]) Position() driver.Position { return w.pos }
 
-// interrupted implements worker.
+// Interrupted implements worker.
 func (w *worker[Tx]) Interrupted(error) bool { return false }
 
-// recreated implements worker. No transaction is under way then.
+// Recreated implements worker. No transaction is under way then.
 func (w *worker[Tx]) Recreated() bool { return true }
 
-// deliver implements worker.
+// Deliver implements worker.
 func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 	w.buffer = buffer
 	var look, calm, gaps, save interval

@@ -51,7 +51,7 @@ type Member struct {
 	ownerReportedAt time.Duration // by Clock.Elapsed
 }
 
-// newMember makes a member of the group that reads the source's topic.
+// New makes a member of the group that reads the source's topic.
 func New(source driver.Source, leases driver.LeaseStore, delivery partition.Delivery, cfg *engine.Settings) (*Member, error) {
 	c := &Member{
 		source: source, leases: leases, delivery: delivery, cfg: cfg,

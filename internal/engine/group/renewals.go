@@ -42,7 +42,7 @@ type renewalRound struct {
 // gatherFor is how long a round waits for leases that are due at the same moment.
 const gatherFor = 50 * time.Millisecond
 
-// due moves the moment at which a lease is due to that of the process's other leases, which
+// Due moves the moment at which a lease is due to that of the process's other leases, which
 // is at most RenewEvery earlier.
 func (r *renewals) Due(at engine.Deadline) engine.Deadline {
 	if r.store == nil {
@@ -52,7 +52,7 @@ func (r *renewals) Due(at engine.Deadline) engine.Deadline {
 	return engine.Deadline{Wall: at.Wall.Add(-earlier), Elapsed: at.Elapsed - earlier}
 }
 
-// pause returns how long a goroutine that renews a lease sleeps, at most tick.
+// Pause returns how long a goroutine that renews a lease sleeps, at most tick.
 func (r *renewals) Pause(tick time.Duration, due engine.Deadline) time.Duration {
 	if left := due.Left(r.c.cfg.Clock); r.store != nil && left > 0 {
 		return min(tick, left)
@@ -60,7 +60,7 @@ func (r *renewals) Pause(tick time.Duration, due engine.Deadline) time.Duration 
 	return tick
 }
 
-// together renews an assignment's lease with the others that are due, and reports whether it
+// Together renews an assignment's lease with the others that are due, and reports whether it
 // has. It waits for gatherFor and half the time of a request by itself at most, and not longer
 // than the lease is left: after a pause of the process that may be less.
 func (r *renewals) Together(a *partition.Assignment, left time.Duration) bool {

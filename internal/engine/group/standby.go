@@ -18,7 +18,7 @@ type standby struct {
 	waited bool          // which was said
 }
 
-// waitingError says that a consumer does without partitions that it wants.
+// WaitingError says that a consumer does without partitions that it wants.
 type WaitingError struct{ text string }
 
 func (e *WaitingError) Error() string { return e.text }

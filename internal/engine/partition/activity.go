@@ -45,14 +45,14 @@ type track struct {
 	poll    atomic.Pointer[func() (changes uint64, busy bool)]
 }
 
-// span is an activity in progress. It ends by a call of done.
+// Span is an activity in progress. It ends by a call of done.
 type Span struct {
 	track         *track
 	outer         *activity
 	first, events int64
 }
 
-// doing begins an activity about a number of events from the first one on. An
+// Doing begins an activity about a number of events from the first one on. An
 // activity may begin within another one, which continues when this one is done.
 func (t *track) Doing(what *activity, first int64, events int) Span {
 	s := Span{t, t.current.Load(), t.first.Load(), t.events.Load()}
@@ -60,7 +60,7 @@ func (t *track) Doing(what *activity, first int64, events int) Span {
 	return s
 }
 
-// done ends the activity.
+// Done ends the activity.
 func (s Span) Done() { s.track.set(s.outer, s.first, s.events) }
 
 func (t *track) set(what *activity, first, events int64) {
@@ -71,14 +71,14 @@ func (t *track) set(what *activity, first, events int64) {
 	t.changes.Add(1)
 }
 
-// moveTo says that the activity continues with the event of a sequence number.
+// MoveTo says that the activity continues with the event of a sequence number.
 func (t *track) MoveTo(sequence int64) {
 	t.changes.Add(1)
 	t.first.Store(sequence)
 	t.changes.Add(1)
 }
 
-// polled has the watcher ask fn instead: whether the activity is in progress, and a
+// Polled has the watcher ask fn instead: whether the activity is in progress, and a
 // number that changes with any progress. It costs nothing between two questions.
 func (t *track) Polled(what *activity, fn func() (changes uint64, busy bool)) {
 	t.current.Store(what)

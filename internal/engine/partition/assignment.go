@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// assignment is one partition that this consumer holds, from the acquisition of
+// Assignment is one partition that this consumer holds, from the acquisition of
 // its lease to the release or the loss of it.
 //
 // Four goroutines belong to it. The one that calls the delivery reads the
@@ -32,7 +32,7 @@ type Assignment struct {
 	Rand     *rand.Rand      // of the delivery's goroutine
 	Process  context.Context // the consumer's work
 
-	// work ends when the lease is lost or the consumer is cancelled; its cause
+	// Work ends when the lease is lost or the consumer is cancelled; its cause
 	// says why. Everything that can have an effect runs under it. idle also ends
 	// when the consumer is to stop or the partition is to be handed over. Waiting
 	// runs under it.
@@ -67,7 +67,7 @@ type Assignment struct {
 	marked string // the incarnation that the lease is marked with
 }
 
-// newAssignment starts the assignment of a lease that was requested LeaseFor
+// Start starts the assignment of a lease that was requested LeaseFor
 // before the deadline.
 func Start(host *Host, work context.Context, topic driver.Topic, lease driver.Lease, until engine.Deadline) *Assignment {
 	h := fnv.New64a()
@@ -89,7 +89,7 @@ func Start(host *Host, work context.Context, topic driver.Topic, lease driver.Le
 	return a
 }
 
-// deliver delivers the partition's events until the assignment ends, and releases it. The
+// Deliver delivers the partition's events until the assignment ends, and releases it. The
 // delivery has a goroutine of its own: if code that is not guarded ends that, the lease
 // must not be renewed for ever with nothing delivered.
 func (a *Assignment) Deliver() {
@@ -98,7 +98,7 @@ func (a *Assignment) Deliver() {
 	a.End(cause)
 }
 
-// end releases the partition after the delivery has returned cause.
+// End releases the partition after the delivery has returned cause.
 func (a *Assignment) End(cause error) {
 	if a.Work.Err() != nil {
 		cause = context.Cause(a.Work)
@@ -190,13 +190,13 @@ func (a *Assignment) renewLease(until engine.Deadline) {
 	}
 }
 
-// requestCtx bounds a request to the log or a store, well within the lease, so that
+// RequestCtx bounds a request to the log or a store, well within the lease, so that
 // one that hangs is reported and repeated.
 func (a *Assignment) RequestCtx(parent context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(parent, a.Settings.LeaseFor/3)
 }
 
-// request runs a request to the log or a store from the delivery's goroutine, for a
+// Request runs a request to the log or a store from the delivery's goroutine, for a
 // limited time: as requestCtx, and twice as long after each that had no answer, up to
 // LeaseFor, because a store may let requests wait for their turn. what says in its errors
 // what it is for.
@@ -218,12 +218,12 @@ func (a *Assignment) Request(parent context.Context, what string, fn func(contex
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// shutdownCtx bounds what remains to be done after the work has ended.
+// ShutdownCtx bounds what remains to be done after the work has ended.
 func (a *Assignment) ShutdownCtx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(a.Work), min(a.Settings.RenewEvery, 5*time.Second))
 }
 
-// pause waits for d. It returns an error if the assignment is to end.
+// Pause waits for d. It returns an error if the assignment is to end.
 func (a *Assignment) Pause(d time.Duration) error {
 	if a.Settings.Clock.Sleep(a.Idle, d) != nil {
 		return a.Ended()
@@ -231,7 +231,7 @@ func (a *Assignment) Pause(d time.Duration) error {
 	return nil
 }
 
-// ended returns why the assignment is to end: the cause of the loss, or
+// Ended returns why the assignment is to end: the cause of the loss, or
 // ErrStopped.
 func (a *Assignment) Ended() error {
 	if a.Work.Err() != nil {
@@ -240,7 +240,7 @@ func (a *Assignment) Ended() error {
 	return driver.ErrStopped
 }
 
-// observe adds the partition and the epoch to an observation, and passes it to
+// Observe adds the partition and the epoch to an observation, and passes it to
 // the observer and to the error hook.
 func (a *Assignment) Observe(o driver.Observation) {
 	o.Partition, o.Epoch = a.Lease.Partition, a.Lease.Epoch
@@ -272,7 +272,7 @@ func (a *Assignment) queueHook(name string, fn func() error) {
 	})
 }
 
-// hook calls a hook. Its error or panic is observed and changes nothing.
+// Hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *Assignment) Hook(name string, fn func() error) {
 	if err := engine.GuardGoexit("function", fn); err != nil {
 		a.Settings.Observe(driver.Observation{Kind: driver.KindHookFailed, Partition: a.Lease.Partition, Epoch: a.Lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
@@ -361,7 +361,7 @@ func (l *lagTracker) init() {
 	l.read.Store(driver.Unset.Sequence)
 }
 
-// restart forgets what was done: the next reading starts from the beginning.
+// Restart forgets what was done: the next reading starts from the beginning.
 func (l *lagTracker) Restart() { l.done.Store(driver.Unset.Sequence) }
 
 // note takes from an observation how far the partition has got. It returns true if more is done.
@@ -381,7 +381,7 @@ func (l *lagTracker) note(o *driver.Observation) bool {
 	return false
 }
 
-// behind returns the lag at a position, or -1 if the log has not been asked.
+// Behind returns the lag at a position, or -1 if the log has not been asked.
 // Events that were read since it was asked count.
 func (l *lagTracker) Behind(p driver.Position) int64 {
 	b := l.bounds.Load()

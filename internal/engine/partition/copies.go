@@ -12,6 +12,9 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
+// Copies of dead letters are driven by the store, not by what the delivery has just stored: a process
+// can end between the two, and a writer whose lease is lost can store a dead letter late.
+
 // copyPage is how many dead letters are in memory to be copied.
 const copyPage = 16
 

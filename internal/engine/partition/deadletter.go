@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/property"
 )
 
-// isFinal reports whether a failed event becomes a dead letter: it was rejected,
+// IsFinal reports whether a failed event becomes a dead letter: it was rejected,
 // or this was its last attempt.
 func (a *Assignment) IsFinal(err error, attempt int) bool {
 	return engine.FaultOf(err) == engine.FaultRejected || attempt >= a.Settings.Attempts
@@ -20,7 +20,7 @@ func (a *Assignment) IsFinal(err error, attempt int) bool {
 // letter stores whole.
 const maxText = 4 << 10
 
-// newDeadLetter makes a dead letter of an event. It holds the event unless that is larger
+// NewDeadLetter makes a dead letter of an event. It holds the event unless that is larger
 // than Config.BodyLimit or has a longer text than maxText: then it holds the beginnings of
 // the texts.
 func (a *Assignment) NewDeadLetter(e *driver.Event, failure error, attempts int) driver.DeadLetter {
@@ -47,14 +47,14 @@ func beginning(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + " …"
 }
 
-// redriveFailed updates a dead letter whose redrive has failed.
+// RedriveFailed updates a dead letter whose redrive has failed.
 func (a *Assignment) RedriveFailed(d *driver.DeadLetter, failure error) {
 	d.Status, d.NextAttempt = driver.StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = ErrorText(failure), a.Settings.Clock.Wall().UTC()
 }
 
-// errorText returns an error's text, bounded and never empty: an attempt on
+// ErrorText returns an error's text, bounded and never empty: an attempt on
 // record without a text is one that never returned.
 func ErrorText(err error) string {
 	const limit = 8 << 10

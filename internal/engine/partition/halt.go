@@ -2,7 +2,7 @@ package partition
 
 import "github.com/sluice-go/sluice/driver"
 
-// haltedError is the error of a partition that was halted, whatever the delivery is now.
+// HaltedError is the error of a partition that was halted, whatever the delivery is now.
 func HaltedError(lease driver.Lease, at driver.Position, why string) error {
 	return &driver.HandlerEndedError{Partition: lease.Partition, Why: why, Next: at.Sequence + 1}
 }

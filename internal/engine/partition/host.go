@@ -36,25 +36,25 @@ type Host struct {
 
 // Renewals decides when leases are renewed, and renews several at once if the store can.
 type Renewals interface {
-	// due returns when a lease is renewed that should be renewed at a time: then, or a little earlier.
+	// Due returns when a lease is renewed that should be renewed at a time: then, or a little earlier.
 	Due(at engine.Deadline) engine.Deadline
-	// pause returns how long to sleep before it is looked again whether a lease is due.
+	// Pause returns how long to sleep before it is looked again whether a lease is due.
 	Pause(tick time.Duration, due engine.Deadline) time.Duration
-	// together renews an assignment's lease with others that are due, and reports whether it has.
+	// Together renews an assignment's lease with others that are due, and reports whether it has.
 	// It takes no longer than left.
 	Together(a *Assignment, left time.Duration) bool
 }
 
-// engineDelivery makes events take effect, as sluice.Delivery says.
+// Delivery makes events take effect, as sluice.Delivery says.
 type Delivery interface {
-	// deliver delivers a partition's events until the assignment ends, and
+	// Deliver delivers a partition's events until the assignment ends, and
 	// returns why.
 	Deliver(a *Assignment) error
-	// redrive runs the redrives that are due on a partition, and nothing else.
+	// Redrive runs the redrives that are due on a partition, and nothing else.
 	Redrive(a *Assignment) (applied, failed int, err error)
-	// redriveDue reports whether there are any.
+	// RedriveDue reports whether there are any.
 	RedriveDue(ctx context.Context, group driver.Group, partition string) (bool, error)
-	// store returns the store of checkpoints and dead letters, nil if there is none.
+	// Store returns the store of checkpoints and dead letters, nil if there is none.
 	Store() any
 }
 
@@ -89,23 +89,23 @@ func (b *Begun) Store(partition, incarnation string, position int64) {
 
 // The methods with which the consumer acts on an assignment.
 
-// reopenOther has the log opened again if a reader is open that is of another incarnation of the topic.
+// ReopenOther has the log opened again if a reader is open that is of another incarnation of the topic.
 func (a *Assignment) ReopenOther(incarnation string) {
 	if r := a.reading.Load(); r != nil && r.incarnation != incarnation {
 		r.buffer.fail(ErrReopen)
 	}
 }
 
-// handOver has the partition released when what is in progress is done.
+// HandOver has the partition released when what is in progress is done.
 func (a *Assignment) HandOver() { a.stop() }
 
-// leaving reports whether the partition is being released.
+// Leaving reports whether the partition is being released.
 func (a *Assignment) Leaving() bool { return a.Idle.Err() != nil }
 
-// since returns when the lease was acquired, by Clock.Elapsed.
+// Since returns when the lease was acquired, by Clock.Elapsed.
 func (a *Assignment) Since() time.Duration { return a.Acquired }
 
-// delaying returns what the assignment waits for.
+// Delaying returns what the assignment waits for.
 func (a *Assignment) Delaying() (list []string) {
 	for _, t := range a.tracks.delaying() {
 		if what, _, _, _ := t.load(); what != nil {
@@ -115,5 +115,5 @@ func (a *Assignment) Delaying() (list []string) {
 	return list
 }
 
-// errAskedTogether is the error of a request that another partition began, which reports it.
+// ErrAskedTogether is the error of a request that another partition began, which reports it.
 var ErrAskedTogether = errors.New("another partition's request has failed")

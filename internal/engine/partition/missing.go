@@ -58,7 +58,7 @@ func (a *Assignment) checkMissing(w Worker, store checkpointKeeper, cp driver.Ch
 	return nil
 }
 
-// storedAgain is the warning of an owner that knows what is done without the checkpoint.
+// StoredAgain is the warning of an owner that knows what is done without the checkpoint.
 func StoredAgain(lease driver.Lease, at driver.Position) error {
 	return fmt.Errorf("partition %s: its checkpoint was gone, and is stored again at %v: find out what removed it", lease.Partition, at)
 }

@@ -13,7 +13,7 @@ import (
 // errGoroutineEnded is why a partition ends one of whose goroutines was ended.
 var errGoroutineEnded = errors.New("a goroutine of the partition was ended (runtime.Goexit): look for code of the log's or the store's driver that ends it")
 
-// survive runs a goroutine's part of the work on the partition. A panic, or the end of the
+// Survive runs a goroutine's part of the work on the partition. A panic, or the end of the
 // goroutine, ends the partition.
 func (a *Assignment) Survive(fn func()) {
 	returned := false
@@ -34,7 +34,7 @@ func (a *Assignment) Survive(fn func()) {
 	returned = true
 }
 
-// guarded is survive for a part of the delivery after which others follow. It returns the reason
+// Guarded is survive for a part of the delivery after which others follow. It returns the reason
 // why the partition ends.
 func (a *Assignment) Guarded(fn func() error) (err error) {
 	defer func() {

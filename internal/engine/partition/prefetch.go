@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// prefetchBuffer passes events from the goroutine that fetches to the one that
+// Buffer passes events from the goroutine that fetches to the one that
 // delivers, so that the next batch is read while the last one commits. Reading stops
 // when it holds max events, or maxBytes. So it holds less than twice max events, and
 // less than maxBytes and what one Read returns.
@@ -104,7 +104,7 @@ func (b *Buffer) add(events []*driver.Event, tail driver.Position, err error) {
 	Wake(b.Ready)
 }
 
-// behind returns how far numbers without an event were read after the last event that was taken;
+// Behind returns how far numbers without an event were read after the last event that was taken;
 // Unset if none were, or if an event follows.
 func (b *Buffer) Behind() driver.Position {
 	b.mu.Lock()
@@ -125,7 +125,7 @@ func (b *Buffer) fail(err error) {
 	Wake(b.Ready)
 }
 
-// take removes up to n events of up to maxBytes together, but one of any size if n is
+// Take removes up to n events of up to maxBytes together, but one of any size if n is
 // positive. It returns the reader's error once there are no events left.
 func (b *Buffer) Take(n int, maxBytes int64) ([]*driver.Event, error) {
 	b.mu.Lock()
@@ -165,7 +165,7 @@ func (b *Buffer) fitting(n int, maxBytes int64) (fit, bytes int) {
 	return fit, bytes
 }
 
-// peek returns up to n events with numbers above after, without removing them.
+// Peek returns up to n events with numbers above after, without removing them.
 func (b *Buffer) Peek(after int64, n int) []*driver.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +173,7 @@ func (b *Buffer) Peek(after int64, n int) []*driver.Event {
 	return slices.Clone(b.events[i:min(i+n, len(b.events))])
 }
 
-// wake sends to a channel of capacity one unless a signal is already there.
+// Wake sends to a channel of capacity one unless a signal is already there.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

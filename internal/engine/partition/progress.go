@@ -54,7 +54,7 @@ func (p *progress) count() uint64 {
 	return n
 }
 
-// ask has a stall begin later by a wait that a handler or sink asks for. Of waits that follow each
+// Ask has a stall begin later by a wait that a handler or sink asks for. Of waits that follow each
 // other only the longest counts: with nothing done in between they are a stall.
 func (p *progress) Ask(now, wait time.Duration) {
 	storeMax(&p.asked, int64(wait))

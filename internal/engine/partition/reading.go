@@ -11,38 +11,38 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// worker is what an assignment drives: it delivers the events of one partition.
+// Worker is what an assignment drives: it delivers the events of one partition.
 // sluice.Transactional, sluice.AtLeastOnce and sluice.Replay have a worker each. All methods run
 // on the delivery's goroutine.
 type Worker interface {
-	// claimed takes over the checkpoint that a claim returned.
+	// Claimed takes over the checkpoint that a claim returned.
 	Claimed(cp driver.Checkpoint)
-	// storeStart stores where a partition begins that has no checkpoint yet, or
+	// StoreStart stores where a partition begins that has no checkpoint yet, or
 	// whose events after the start were removed before one was read.
 	StoreStart(start driver.Position) error
-	// prepare does what must be done while the log is not read.
+	// Prepare does what must be done while the log is not read.
 	Prepare() error
-	// position returns the position after which to read.
+	// Position returns the position after which to read.
 	Position() driver.Position
-	// deliver delivers the events that come into the buffer, until an error or
+	// Deliver delivers the events that come into the buffer, until an error or
 	// the assignment's end.
 	Deliver(buffer *Buffer) error
-	// interrupted is called with an error that ended a reading. It returns true
+	// Interrupted is called with an error that ended a reading. It returns true
 	// if the worker has discarded its state and starts from the beginning: then
 	// no error halts the partition.
 	Interrupted(err error) bool
-	// recreated is called before the claim of another incarnation of the topic. It returns
+	// Recreated is called before the claim of another incarnation of the topic. It returns
 	// false if the assignment must end instead: work of the old incarnation is in flight.
 	Recreated() bool
 }
 
-// claimer is what the stores of all deliveries have in common.
+// Claimer is what the stores of all deliveries have in common.
 type Claimer interface {
 	Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error)
 	Leave(ctx context.Context, lease driver.Lease) error
 }
 
-// errReopen ends a reading of the log so that the next one starts from a new
+// ErrReopen ends a reading of the log so that the next one starts from a new
 // claim.
 var ErrReopen = errors.New("reopen")
 
@@ -50,7 +50,7 @@ var ErrReopen = errors.New("reopen")
 // its checkpoint.
 const haltedEvery = 10 * time.Second
 
-// run reads the partition and drives the worker until the assignment ends, and
+// Run reads the partition and drives the worker until the assignment ends, and
 // returns why: claim the checkpoint, open the log after it, deliver, and start
 // over when that is interrupted.
 func (a *Assignment) Run(w Worker, checkpoints Claimer) error {
@@ -93,7 +93,7 @@ func (a *Assignment) Run(w Worker, checkpoints Claimer) error {
 	}
 }
 
-// needsOperator reports whether an error will not pass by itself: the events at the position
+// NeedsOperator reports whether an error will not pass by itself: the events at the position
 // are gone, were never there, are others now, or cannot be decoded; the checkpoint is gone; or a
 // handler has ended its transaction.
 func NeedsOperator(err error) bool {
@@ -112,7 +112,7 @@ func (a *Assignment) startOvertaken(err error) bool {
 	return a.unread && errors.Is(err, driver.ErrRetention) && !namesEvent(a.Settings.Start)
 }
 
-// leave informs the store that the partition is released cleanly, so that this
+// Leave informs the store that the partition is released cleanly, so that this
 // claim does not count as one that ended in a crash.
 func (a *Assignment) Leave(checkpoints Claimer) {
 	ctx, cancel := a.ShutdownCtx()
@@ -122,7 +122,7 @@ func (a *Assignment) Leave(checkpoints Claimer) {
 	}
 }
 
-// claim makes the checkpoint this lease's, and has the worker take it over.
+// Claim makes the checkpoint this lease's, and has the worker take it over.
 func (a *Assignment) Claim(w Worker, checkpoints Claimer) error {
 	topic, err := a.describe()
 	if err != nil {
@@ -293,7 +293,7 @@ func (a *Assignment) describe() (topic driver.Topic, err error) {
 	return topic, err
 }
 
-// reread reads a dead letter's event from the log again. No other reader of this
+// Reread reads a dead letter's event from the log again. No other reader of this
 // consumer may be open: a broker refuses a second one of the same epoch. It returns a
 // [driver.RecreatedError] where the topic was recreated since: its partition may be gone, and a
 // broker refuses that in words of its own.
@@ -360,7 +360,7 @@ func lostEventError(d *driver.DeadLetter) error {
 	return fmt.Errorf("event %d: the log has lost it and has another event of this number: %w", d.Event.Sequence, driver.ErrTruncated)
 }
 
-// anotherHistory reports whether two positions of a sparse topic are known to be of different
+// AnotherHistory reports whether two positions of a sparse topic are known to be of different
 // histories of the log.
 func AnotherHistory(a, b driver.Position) bool {
 	return a.Offset != "" && b.Offset != "" && a.History() != b.History()

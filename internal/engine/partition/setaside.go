@@ -17,7 +17,7 @@ type asideStore interface {
 	SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error
 }
 
-// lostAmong returns the dead letters whose events the log has lost, as events with their numbers show.
+// LostAmong returns the dead letters whose events the log has lost, as events with their numbers show.
 // Both lists ascend.
 func LostAmong(parked []driver.ParkedEvent, events []*driver.Event) (lost []driver.ParkedEvent) {
 	for _, e := range events {
@@ -34,12 +34,12 @@ func LostAmong(parked []driver.ParkedEvent, events []*driver.Event) (lost []driv
 	return lost
 }
 
-// without returns a list without what is lost.
+// Without returns a list without what is lost.
 func Without(parked, lost []driver.ParkedEvent) []driver.ParkedEvent {
 	return slices.DeleteFunc(parked, func(p driver.ParkedEvent) bool { return slices.Contains(lost, p) })
 }
 
-// setAside sets dead letters of lost events aside, and reports them.
+// SetAside sets dead letters of lost events aside, and reports them.
 func (a *Assignment) SetAside(store asideStore, lost []driver.ParkedEvent) error {
 	for len(lost) > 0 {
 		history, n := lost[0].Position.History(), 1

@@ -1,3 +1,4 @@
+// Package replay delivers a partition's events into memory, from the start on at every assignment.
 package replay
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// replayer is sluice.Replayer.
+// Replayer is sluice.Replayer.
 type Replayer struct {
 	Apply    func(ctx context.Context, b driver.Batch) error
 	CaughtUp func(ctx context.Context, lease driver.Lease) error
@@ -20,10 +21,10 @@ type Replayer struct {
 
 type delivery struct{ Replayer }
 
-// newReplay makes the delivery that sluice.Replay describes.
+// New makes the delivery that sluice.Replay describes.
 func New(r Replayer) partition.Delivery { return &delivery{r} }
 
-// store returns nil: there are no checkpoints.
+// Store returns nil: there are no checkpoints.
 func (d *delivery) Store() any { return nil }
 
 func (d *delivery) RedriveDue(context.Context, driver.Group, string) (bool, error) { return false, nil }
@@ -48,7 +49,7 @@ func (noCheckpoints) Claim(_ context.Context, lease driver.Lease, incarnation st
 
 func (noCheckpoints) Leave(context.Context, driver.Lease) error { return nil }
 
-// replayWorker delivers one partition's events into memory during one assignment.
+// worker delivers one partition's events into memory during one assignment.
 type worker struct {
 	a *partition.Assignment
 	Replayer
@@ -62,7 +63,7 @@ type worker struct {
 // errReplay is a failure of the Replayer's functions.
 var errReplay = errors.New("replay")
 
-// interrupted implements worker. After an error of the Replayer, or if the log does
+// Interrupted implements worker. After an error of the Replayer, or if the log does
 // not hold what follows, the memory is discarded and the next reading starts from
 // the beginning.
 func (w *worker) Interrupted(err error) bool {
@@ -73,7 +74,7 @@ func (w *worker) Interrupted(err error) bool {
 	return true
 }
 
-// recreated implements worker. Its memory is of the old incarnation: see prepare.
+// Recreated implements worker. Its memory is of the old incarnation: see prepare.
 func (w *worker) Recreated() bool { return true }
 
 // discard makes the user's code discard its memory.
@@ -91,20 +92,20 @@ func (w *worker) discard(cause error) {
 	}
 }
 
-// claimed implements worker.
+// Claimed implements worker.
 func (w *worker) Claimed(driver.Checkpoint) {
 	if w.loaded == "" {
 		w.pos = driver.Unset // a start may be of an earlier incarnation
 	}
 }
 
-// storeStart implements worker.
+// StoreStart implements worker.
 func (w *worker) StoreStart(start driver.Position) error {
 	w.pos = start
 	return nil
 }
 
-// prepare implements worker.
+// Prepare implements worker.
 func (w *worker) Prepare() error {
 	if w.loaded != "" && w.loaded != w.a.Incarnation {
 		return &driver.RecreatedError{Topic: w.a.Topic.Topic, Partition: w.a.Lease.Partition, Had: w.loaded, Has: w.a.Incarnation}
@@ -122,10 +123,10 @@ func (w *worker) Prepare() error {
 	})
 }
 
-// position implements worker.
+// Position implements worker.
 func (w *worker) Position() driver.Position { return w.pos }
 
-// deliver implements worker.
+// Deliver implements worker.
 func (w *worker) Deliver(buffer *partition.Buffer) error {
 	for {
 		if w.a.Idle.Err() != nil {

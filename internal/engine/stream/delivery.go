@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// streamConfig is sluice.AtLeastOnceConfig with every default filled in.
+// Config is sluice.AtLeastOnceConfig with every default filled in.
 type Config struct {
 	Ordering        Ordering
 	Rate            *Rate // nil: no limit
@@ -22,7 +22,7 @@ type Config struct {
 	HoldKeys        bool // events of a dead letter's key become dead letters
 }
 
-// streamOrdering is sluice.Ordering, with the same values.
+// Ordering is sluice.Ordering, with the same values.
 type Ordering uint8
 
 const (
@@ -40,7 +40,7 @@ type delivery[R any] struct {
 	window  *sinkWindow // of all partitions
 }
 
-// newAtLeastOnce makes the delivery that sluice.AtLeastOnce describes. key returns a record's key; nil: it
+// New makes the delivery that sluice.AtLeastOnce describes. key returns a record's key; nil: it
 // is the event's partition key.
 func New[R any](store driver.AtLeastOnceStore, records func(context.Context, *driver.Event) ([]R, error), sink driver.Sink[R], key func(R) string, cfg *Config) partition.Delivery {
 	return &delivery[R]{stored: store, records: records, sink: sink, key: key, cfg: cfg, window: newSinkWindow(cfg.MaxEvents)}

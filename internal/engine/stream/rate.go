@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/limiter"
 )
 
-// streamRate is how many records a second may be sent: see sluice.Rate. It is safe for concurrent use.
+// Rate is how many records a second may be sent: see sluice.Rate. It is safe for concurrent use.
 type Rate struct {
 	cluster bool
 
@@ -23,7 +23,7 @@ type Rate struct {
 // share is one partition's part of a cluster's rate.
 type share struct{ index, of int }
 
-// init sets the rate of one process, or of all processes of a group together.
+// Init sets the rate of one process, or of all processes of a group together.
 func (r *Rate) Init(perSecond int, cluster bool) error {
 	if err := checkRate(perSecond); err != nil {
 		return err

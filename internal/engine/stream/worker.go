@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/stamp"
 )
 
-// atLeastOnceWorker delivers one partition's events during one assignment.
+// worker delivers one partition's events during one assignment.
 //
 // Its own goroutine, the delivery's, admits events as they come, makes their
-// records and submits those (atleastonce_records.go). The sink's goroutines return
+// records and submits those (records.go). The sink's goroutines return
 // the results. A background goroutine stores the checkpoint and the dead letters,
 // so that a slow store does not delay the events. A timer wakes the worker when a
 // retry is due.
@@ -184,7 +184,7 @@ func (w *worker[R]) drain(cause error) {
 	w.reportStats()
 }
 
-// claimed implements worker. Only the first claim of an assignment says something
+// Claimed implements worker. Only the first claim of an assignment says something
 // new: no other consumer moves the checkpoint in this epoch.
 func (w *worker[R]) Claimed(cp driver.Checkpoint) {
 	if w.admitted == driver.Unset {
@@ -198,7 +198,7 @@ func (w *worker[R]) Claimed(cp driver.Checkpoint) {
 	w.a.Observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }
 
-// storeStart implements worker.
+// StoreStart implements worker.
 func (w *worker[R]) StoreStart(start driver.Position) error {
 	ctx, cancel := w.a.RequestCtx(w.a.Work)
 	defer cancel()
@@ -216,10 +216,10 @@ func (w *worker[R]) startAt(at driver.Position) {
 	w.inFlight.startAt(at)
 }
 
-// position implements worker.
+// Position implements worker.
 func (w *worker[R]) Position() driver.Position { return w.admitted }
 
-// interrupted implements worker. A checkpoint that is set after a loss must not pass events that are
+// Interrupted implements worker. A checkpoint that is set after a loss must not pass events that are
 // still in flight, or that were not read again.
 func (w *worker[R]) Interrupted(err error) bool {
 	if lost, is := errors.AsType[*driver.TruncatedError](err); is {
@@ -229,12 +229,12 @@ func (w *worker[R]) Interrupted(err error) bool {
 	return false
 }
 
-// recreated implements worker. What is in flight must not count in the new incarnation, also
+// Recreated implements worker. What is in flight must not count in the new incarnation, also
 // where the database has lost the checkpoint, so that the claim begins one. Only the epoch of
 // the next assignment refuses it.
 func (w *worker[R]) Recreated() bool { return false }
 
-// prepare implements worker. It loads which events are dead letters, and reads
+// Prepare implements worker. It loads which events are dead letters, and reads
 // from the log those on redrive whose bodies are not stored: the broker allows no
 // other reader of this consumer.
 func (w *worker[R]) Prepare() error {
@@ -323,7 +323,7 @@ func (w *worker[R]) setLostAside(events []*driver.Event) error {
 	return nil
 }
 
-// deliver implements worker. It admits and submits events as there is room for
+// Deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *worker[R]) Deliver(buffer *partition.Buffer) error {
 	w.rereadAfter = w.a.Settings.Clock.Elapsed() + w.reread

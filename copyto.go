@@ -10,9 +10,6 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// Copies of dead letters are driven by the store, not by what the delivery has just stored: a process
-// can end between the two, and a writer whose lease is lost can store a dead letter late.
-
 // CopyTo returns a [Config].CopyDeadLetters that writes dead letters to a sink, such as those of
 // packages sender, sender/kafkasender and webhook, whose DeadLetterMessages make the records. record
 // makes the record of a dead letter. If the sink rejects that ([ErrRejected]), for example because it
