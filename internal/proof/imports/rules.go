@@ -15,7 +15,7 @@ type rule struct {
 	// all that lies below it; the longest pattern that matches decides.
 	paths []string
 	// may are the groups that its packages may import, beside its own. Packages
-	// of the group "below autoscale" may not import each other.
+	// of the groups "below autoscale" and "below engine" may not import each other.
 	may []string
 	// standardOnly: nothing outside of the standard library and this project.
 	standardOnly bool
@@ -25,10 +25,16 @@ type rule struct {
 var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka", "webhook"}
 
 var rules = append([]rule{
-	{"root", []string{""}, []string{"driver", "internal"}, true,
+	{"root", []string{""}, []string{"driver", "internal", "engine", "partition", "below engine"}, true,
 		"the root package imports the standard library, driver, stamp and internal/ only"},
 	{"driver", []string{"driver/...", "stamp/..."}, []string{"internal"}, true,
 		"driver and stamp import the standard library and internal/ only"},
+	{"engine", []string{"internal/engine"}, []string{"driver", "internal"}, true,
+		"what the rooms of the engine share imports driver, stamp and internal/ only, none of them"},
+	{"partition", []string{"internal/engine/partition"}, []string{"driver", "internal", "engine"}, true,
+		"internal/engine/partition imports driver, stamp, internal/ and internal/engine only: it does not know who holds it and what its worker does"},
+	{"below engine", []string{"internal/engine/group", "internal/engine/batch", "internal/engine/stream", "internal/engine/replay"}, []string{"driver", "internal", "engine", "partition"}, true,
+		"group, batch, stream and replay import partition and what lies below it, never each other"},
 	{"internal", []string{"internal/..."}, []string{"root", "driver", "internal"}, false,
 		"a package below internal/ imports the root, driver, stamp and internal/ at most"},
 	{"emulator", []string{"emulator/..."}, []string{"internal"}, false,
@@ -124,6 +130,11 @@ func (g graph) check() []string {
 				problems = append(problems, fmt.Sprintf("%s imports %s%s: %s", path, to, through(chain), of.text))
 			}
 		}
+		for _, to := range n.imports {
+			if isEngine(ruleOf(to)) && !isEngine(of) && of.group != "root" {
+				problems = append(problems, fmt.Sprintf("%s imports %s: only the root package imports the rooms of the engine", path, to))
+			}
+		}
 		for _, r := range moduleRules {
 			for _, to := range union(n.imports, n.testImports) {
 				if ours(to) && slices.Contains(r.of, moduleOf(path)) && slices.Contains(r.not, moduleOf(to)) {
@@ -134,7 +145,7 @@ func (g graph) check() []string {
 	}
 	for _, from := range smallProgram {
 		for to := range g.reach(join(from)) {
-			if r := ruleOf(to); ours(to) && (r == nil || !slices.Contains([]string{"root", "driver", "internal", "eventhub", "pgstore"}, r.group)) {
+			if r := ruleOf(to); ours(to) && !isEngine(r) && (r == nil || !slices.Contains([]string{"root", "driver", "internal", "eventhub", "pgstore"}, r.group)) {
 				problems = append(problems, fmt.Sprintf("%s imports %s: a program with the root, eventhub and pgstore compiles nothing else of ours but driver, stamp and internal/", join(from), to))
 			}
 		}
@@ -153,12 +164,20 @@ func below(path string, modules []string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
 }
 
+// isEngine reports whether a rule is of the engine's rooms.
+func isEngine(r *rule) bool {
+	return r != nil && slices.Contains([]string{"engine", "partition", "below engine"}, r.group)
+}
+
 // forbids reports whether a package of the rule's group must not import another.
 func (r *rule) forbids(from, to string, n *node) bool {
 	if !ours(to) {
 		return r.standardOnly && (n == nil || !n.standard)
 	}
 	other := ruleOf(to)
+	if isEngine(other) && !isEngine(r) {
+		return false // through the root; see check
+	}
 	if other == nil || other.group == r.group && !strings.HasPrefix(r.group, "below") {
 		return false // a package in no group is reported by itself
 	}
