@@ -506,7 +506,12 @@ func TestBatchesRedrive(t *testing.T) {
 				s.send("0", "good", "reject", "reject twice", "good")
 				u := s.uploads()
 				u.says = func(ctx context.Context, b sluice.Batch) error {
-					if b.Redriven && string(b.Events[0].Body) == "reject" {
+					for i, e := range b.Events {
+						if b.Redriven && string(e.Body) != "reject" {
+							return &driver.EventError{Index: i, Err: driver.Reject(errors.New("still refused"))}
+						}
+					}
+					if b.Redriven {
 						return nil
 					}
 					return verdict(ctx, b)

@@ -48,7 +48,7 @@ func TestRedrivesAndEventsTakeTurns(t *testing.T) {
 			s.manyParked()
 			worst := s.lateness(5*time.Minute, sluice.Config{}, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 				if b.Redriven {
-					time.Sleep(400 * time.Millisecond)
+					time.Sleep(time.Duration(len(b.Events)) * 400 * time.Millisecond)
 				}
 				return mended(ctx, tx, b)
 			})

@@ -7,6 +7,6 @@ type Batch struct {
 	Incarnation string // of the topic, when the events were sent
 	Partition   string
 	Epoch       int64 // of the lease under which the batch is delivered
-	Redriven    bool  // the single event is a dead letter being redriven, out of the partition's order
+	Redriven    bool  // the events are dead letters being redriven, out of the partition's order
 	Events      []*Event
 }

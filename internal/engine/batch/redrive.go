@@ -21,6 +21,8 @@ type redrivePace struct {
 	round     time.Duration // how long the last round took
 	restUntil time.Duration // but not before this, by Clock.Elapsed, while there are events
 	after     int64         // ID of the dead letter that ended the last round; 0: none
+	together  int           // how many are redriven in one step at most
+	alone     int           // so many next ones have a step each, because one may have ended the process
 }
 
 // rest gives the events after the checkpoint as much time as the last round took.
@@ -134,7 +136,8 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 	if i := slices.IndexFunc(due, func(d driver.DeadLetter) bool { return d.ID == w.record.known.DeadLetter }); i >= 0 {
 		due = slices.Concat(due[i:i+1], due[:i], due[i+1:])
 	}
-	for i := range due {
+	more := len(due) == engine.RedrivePage // there may be
+	for len(due) > 0 {
 		if w.a.Idle.Err() != nil {
 			return w.a.Ended()
 		}
@@ -142,19 +145,20 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 			w.redrives.due = true
 			break
 		}
-		if !due[i].HasBody && !mayRead {
+		if !due[0].HasBody && !mayRead {
 			return partition.ErrReopen
 		}
-		err := w.redriveOne(&due[i])
+		n, err := w.redriveNext(due, mayRead)
 		if errors.Is(err, errReclaimed) {
-			w.redrives.after = due[i].ID
+			w.redrives.after = due[max(n, 1)-1].ID
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		due = due[n:]
 	}
-	w.redrives.after = 0
+	w.redrives.after, w.redrives.due = 0, w.redrives.due || more
 	w.returned()
 	return nil
 }

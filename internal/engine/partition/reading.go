@@ -317,6 +317,66 @@ func (a *Assignment) Reread(d *driver.DeadLetter) (*driver.Event, error) {
 	return e, err
 }
 
+// RereadRun reads the events of dead letters from the log again, which ascend and are near each other.
+// It returns fewer if the log does not return all of them in time, for which [Assignment.Reread] says
+// why, or if they have more than PrefetchBytes. As for that, no other reader of this consumer may be open.
+func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, err error) {
+	if run[0].Incarnation != a.Incarnation {
+		return nil, nil
+	}
+	before := driver.Position{Sequence: run[0].Event.Sequence - 1}
+	opening, opened := a.RequestCtx(a.Idle)
+	defer opened()
+	r, err := a.Host.Source.Open(opening, a.Lease.Partition, before, a.Lease.Epoch)
+	if err == nil {
+		found, err = a.readRun(opening, &countingReader{r, a, before.Sequence}, run)
+		ctx, cancel := a.ShutdownCtx()
+		defer cancel()
+		if cerr := r.Close(ctx); err == nil {
+			err = cerr
+		}
+	}
+	if err == nil {
+		err = a.checkIncarnation()
+	}
+	switch {
+	case a.Idle.Err() != nil:
+		return nil, a.Ended()
+	case errors.Is(err, driver.ErrFenced), errors.Is(err, driver.ErrStolen):
+		return nil, err
+	case err != nil:
+		return nil, nil
+	}
+	return found, nil
+}
+
+// readRun reads the events of dead letters that ascend, until one is missing. It reads no further than
+// the last of them.
+func (a *Assignment) readRun(ctx context.Context, r driver.Reader, run []driver.DeadLetter) (found []*driver.Event, err error) {
+	at, bytes := run[0].Event.Sequence-1, 0
+	for len(found) < len(run) && bytes < a.Settings.PrefetchBytes && err == nil {
+		var events []*driver.Event
+		err = engine.CallDriver(func() (err error) {
+			events, err = r.Read(ctx, min(int(run[len(run)-1].Event.Sequence-at), a.Settings.MaxBatch))
+			return err
+		})
+		for _, e := range events {
+			at = e.Sequence
+			for len(found) < len(run) && run[len(found)].Event.Sequence < e.Sequence {
+				run = run[:len(found)] // the log does not hold this one any more
+			}
+			if len(found) == len(run) {
+				break
+			}
+			d := &run[len(found)]
+			if lost := a.Topic.Sparse && AnotherHistory(e.Position(), d.Event.Position()); d.Event.Sequence == e.Sequence && !e.Control && !lost {
+				found, bytes = append(found, e), bytes+e.Size()
+			}
+		}
+	}
+	return found, err
+}
+
 // readEvent reads a dead letter's event, of whatever incarnation the topic is now.
 func (a *Assignment) readEvent(d *driver.DeadLetter) (*driver.Event, error) {
 	before := driver.Position{Sequence: d.Event.Sequence - 1}
