@@ -150,3 +150,44 @@ func TestRunMeetsOutage(t *testing.T) {
 		s.exactly(500)
 	})
 }
+
+// At least once, as many as the sink takes are redriven at a time, and their events are read from the log
+// in few runs.
+func TestStreamRedriveRuns(t *testing.T) {
+	for name, limit := range map[string]int{"stored body": 0, "body read from the log": -1} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				const letters = 2000
+				var mended atomic.Bool
+				var written atomic.Int64
+				sink := must(sluice.Workers(16, func(context.Context, *sluice.Event) error {
+					if !mended.Load() {
+						return driver.Reject(errors.New("no"))
+					}
+					written.Add(1)
+					return nil
+				}))
+				s.send("0", slices.Repeat([]string{"x"}, letters)...)
+				hub := &countsOpens{Hub: s.hub}
+				_, end := s.run(hub, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, nil), sluice.Config{BodyLimit: limit})
+				time.Sleep(time.Minute)
+				if n := len(s.letters()); n != letters {
+					s.t.Fatalf("%d dead letters", n)
+				}
+				mended.Store(true)
+				hub.n.Store(0)
+				s.retry()
+				began := time.Now()
+				for len(s.letters()) > 0 && time.Since(began) < 10*time.Minute {
+					time.Sleep(100 * time.Millisecond)
+				}
+				took := time.Since(began)
+				end()
+				s.t.Logf("%v, %d opens", took, hub.n.Load())
+				if n := written.Load(); n != letters || took > 10*time.Second || hub.n.Load() > 100 {
+					s.t.Errorf("%d of %d written after %v, with %d opens", n, letters, took, hub.n.Load())
+				}
+			})
+		})
+	}
+}

@@ -14,9 +14,6 @@ import (
 // short time lets the next have twice as many. A run that fails is tried again with fewer, down to one,
 // which is judged by itself.
 
-// nearby is how many numbers apart two events are at most that are read from the log in one run.
-const nearby = 100
-
 // redriveNext redrives the first of the dead letters that are due, together with those after it that
 // fit. n is how many of them are done with. If it returns errReclaimed, the n first ones, or the first,
 // wait for a later round.
@@ -64,8 +61,8 @@ func (p *redrivePace) pace(n int, took time.Duration) {
 }
 
 // redriveRun returns the dead letters at the front that are redriven in one step: of one incarnation, not
-// too many and not too large. Those whose events are read from the log must be neighbours there. A dead
-// letter that may have ended the process is alone, so that its record names it.
+// too many and not too large. A dead letter that may have ended the process is alone, so that its record
+// names it.
 func (w *worker[Tx]) redriveRun(due []driver.DeadLetter, mayRead bool) []driver.DeadLetter {
 	p := &w.redrives
 	if w.record.known.DeadLetter != 0 && w.record.known.Unreturned > 0 {
@@ -83,9 +80,6 @@ func (w *worker[Tx]) redriveRun(due []driver.DeadLetter, mayRead bool) []driver.
 		case d.Incarnation != due[0].Incarnation, d.Event.Sequence <= last.Event.Sequence, bytes > w.a.Settings.PrefetchBytes:
 			return due[:n]
 		case !d.HasBody && !mayRead, d.HasBody != last.HasBody:
-			return due[:n]
-		case !d.HasBody && d.Event.Sequence-last.Event.Sequence > nearby,
-			!d.HasBody && d.Event.Sequence-due[0].Event.Sequence >= 2*int64(w.a.Settings.MaxBatch):
 			return due[:n]
 		}
 	}

@@ -317,12 +317,23 @@ func (a *Assignment) Reread(d *driver.DeadLetter) (*driver.Event, error) {
 	return e, err
 }
 
-// RereadRun reads the events of dead letters from the log again, which ascend and are near each other.
-// It returns fewer if the log does not return all of them in time, for which [Assignment.Reread] says
-// why, or if they have more than PrefetchBytes. As for that, no other reader of this consumer may be open.
+// nearby is how many numbers apart two events are at most that are read from the log in one run.
+const nearby = 100
+
+// RereadRun reads events of dead letters from the log again: that of the first, and those of the next ones
+// that follow it there closely. It returns fewer if the log does not return them in time, for which
+// [Assignment.Reread] says why, or if they have more than PrefetchBytes. As for that, no other reader of
+// this consumer may be open.
 func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, err error) {
 	if run[0].Incarnation != a.Incarnation {
 		return nil, nil
+	}
+	for n := 1; n < len(run); n++ {
+		at, last := run[n].Event.Sequence, run[n-1].Event.Sequence
+		if run[n].HasBody || run[n].Incarnation != a.Incarnation || at <= last || at-last > nearby || at-run[0].Event.Sequence >= 2*int64(a.Settings.MaxBatch) {
+			run = run[:n]
+			break
+		}
 	}
 	before := driver.Position{Sequence: run[0].Event.Sequence - 1}
 	opening, opened := a.RequestCtx(a.Idle)

@@ -26,6 +26,7 @@ type redriveQueue struct {
 	succeeded []*inFlightEvent             // to be settled
 	unsettled []*driver.DeadLetter         // failed again; to be settled
 	holding   map[redriveKey]int64         // the first event whose dead letter stays; the later ones that run fail
+	page      bool                         // the last look found a whole page: there may be more
 
 	nApplied, nFailed int // settled
 }
@@ -92,6 +93,7 @@ func (q *redriveQueue) with(due []driver.DeadLetter) (ids []int64) {
 func (q *redriveQueue) found(due []driver.DeadLetter, held []driver.HeldKey, asked bool, looked int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.page = len(due) == engine.RedrivePage
 	if looked != q.nApplied+q.nFailed || !asked && len(due) > 0 {
 		return len(q.due) > 0
 	}
@@ -145,11 +147,36 @@ func (q *redriveQueue) putBack(d *driver.DeadLetter) {
 	q.due = append([]*driver.DeadLetter{d}, q.due...)
 }
 
+// dueNext returns the redrives that are to be started, in order.
+func (q *redriveQueue) dueNext() []driver.DeadLetter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := make([]driver.DeadLetter, len(q.due))
+	for i, d := range q.due {
+		list[i] = *d
+	}
+	return list
+}
+
 // full reports whether no more redrives may be started.
 func (q *redriveQueue) full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.running) >= engine.RedrivePage
+}
+
+// more reports whether more are due than were found.
+func (q *redriveQueue) more() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.page
+}
+
+// finished reports whether at least half a page is to be settled, or nothing runs.
+func (q *redriveQueue) finished() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.succeeded)+len(q.unsettled) >= engine.RedrivePage/2 || len(q.running) == 0
 }
 
 // idle reports whether there are no redrives, nor keys that wait for one.
@@ -299,6 +326,7 @@ func (w *worker[R]) startRedrives(mayRead bool) error {
 		defer func() { w.reread = elapsed() - began }()
 	}
 	w.rereadWaits = false
+	read := map[int64]*driver.Event{} // by the ID of the dead letter
 	for d := w.redrives.next(); d != nil; d = w.redrives.next() {
 		if !d.HasBody && (mayRead && elapsed()-began >= engine.RedriveFor || !mayRead && elapsed() < w.rereadAfter) {
 			// The later ones wait too: one may have the key of this one.
@@ -307,7 +335,13 @@ func (w *worker[R]) startRedrives(mayRead bool) error {
 			w.setTimer()
 			return nil
 		}
-		if err := w.startRedrive(d, mayRead); err != nil {
+		if !d.HasBody && mayRead && read[d.ID] == nil {
+			if err := w.rereadRun(d, read); err != nil {
+				w.redrives.putBack(d)
+				return err
+			}
+		}
+		if err := w.startRedrive(d, read[d.ID], mayRead); err != nil {
 			w.redrives.putBack(d)
 			if errors.Is(err, partition.ErrReopen) || errors.Is(err, driver.ErrFenced) || errors.Is(err, driver.ErrStolen) || w.a.Idle.Err() != nil {
 				return err
@@ -319,15 +353,32 @@ func (w *worker[R]) startRedrives(mayRead bool) error {
 	return nil
 }
 
-// startRedrive makes the records of a dead letter. One without a body needs the log:
-// unless the log may be read now, startRedrive returns errReopen.
-func (w *worker[R]) startRedrive(d *driver.DeadLetter, mayRead bool) error {
+// rereadRun reads the event of a dead letter from the log, and with it those of the next ones that are
+// near it, as far as that works.
+func (w *worker[R]) rereadRun(d *driver.DeadLetter, read map[int64]*driver.Event) error {
+	run := append([]driver.DeadLetter{*d}, w.redrives.dueNext()...)
+	if len(run) == 1 {
+		return nil
+	}
+	events, err := w.a.RereadRun(run)
+	for i, e := range events {
+		read[run[i].ID] = e
+	}
+	return err
+}
+
+// startRedrive makes the records of a dead letter. One without a body needs the log, if its event was
+// not read: unless the log may be read now, startRedrive returns errReopen.
+func (w *worker[R]) startRedrive(d *driver.DeadLetter, read *driver.Event, mayRead bool) error {
 	if err := w.redriveHeld(d); err != nil {
 		w.redriveRefused(d, err)
 		return nil
 	}
 	e := &d.Event
-	if !d.HasBody {
+	switch {
+	case read != nil:
+		e = read
+	case !d.HasBody:
 		if !mayRead {
 			return partition.ErrReopen
 		}

@@ -118,7 +118,7 @@ func (w *worker[R]) storeAndReport(ctx context.Context) {
 	w.checkpoints.stored = cfg.Clock.Elapsed()
 	nextCheckpoint := w.checkpoints.stored + tick // the first one early, to show that the partition moves
 	var nextLook time.Duration
-	for cfg.Clock.Sleep(ctx, tick) == nil {
+	for w.settleFor(ctx, tick) == nil {
 		w.storeDeadLetters(ctx)
 		w.settleRedrives(ctx)
 		if now := cfg.Clock.Elapsed(); now >= nextCheckpoint {
@@ -133,6 +133,26 @@ func (w *worker[R]) storeAndReport(ctx context.Context) {
 		}
 	}
 }
+
+// settleFor settles redrives and looks for others while more than one page of them is due, for a time.
+// It returns ctx's error if that ends first.
+func (w *worker[R]) settleFor(ctx context.Context, tick time.Duration) error {
+	cfg := w.a.Settings
+	until := cfg.Clock.Elapsed() + tick
+	for w.redrives.more() && cfg.Clock.Elapsed()+pageEvery < until {
+		if err := cfg.Clock.Sleep(ctx, pageEvery); err != nil {
+			return err
+		}
+		if w.redrives.finished() {
+			w.settleRedrives(ctx)
+			w.findRedrives(ctx)
+		}
+	}
+	return cfg.Clock.Sleep(ctx, until-cfg.Clock.Elapsed())
+}
+
+// pageEvery is how often finished redrives are settled, and others looked for, while there are many.
+const pageEvery = 50 * time.Millisecond
 
 // storeRequestCtx bounds one request to the store, well within the lease.
 func (w *worker[R]) storeRequestCtx(ctx context.Context) (context.Context, context.CancelFunc) {
