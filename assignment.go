@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // assignment is one partition that this consumer holds, from the acquisition of
@@ -47,6 +48,7 @@ type assignment struct {
 	lag        lagTracker
 	progress   progress
 	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
+	memory     *memory.Partition       // what is charged for it
 	tracks                             // what the goroutines are doing
 	reading    atomic.Pointer[reading] // nil: no reader is open
 
@@ -72,7 +74,8 @@ func newAssignment(c *Consumer, work context.Context, topic Topic, lease Lease, 
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
 	a := &assignment{c: c, topic: topic, lease: lease, marked: lease.Began, process: work, start: driver.Unset, rand: rand.New(rand.NewPCG(c.cfg.Seed, h.Sum64())), acquired: c.cfg.Clock.Elapsed()}
 	a.lag.init()
-	a.work, a.cancel = context.WithCancelCause(work)
+	a.openMemory()
+	a.work, a.cancel = context.WithCancelCause(memory.With(work, a.memory))
 	a.idle, a.stop = context.WithCancel(a.work)
 	a.detachStop = context.AfterFunc(c.stopping, a.stop)
 	a.observe(Observation{Kind: KindAcquired})
@@ -104,6 +107,7 @@ func (a *assignment) end(cause error) {
 	a.cancel(ErrStopped)
 	a.detachStop()
 	a.background.Wait()
+	a.memory.Close()
 	a.notePosition()
 	if errors.Is(cause, ErrStopped) {
 		cause = nil

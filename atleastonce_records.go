@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // inFlightEvent is an event that was admitted, until each of its records is
@@ -15,7 +17,9 @@ import (
 type inFlightEvent struct {
 	event *Event // nil once it is done
 	size  int64  // of the event in bytes
-	slot  uint64 // on the work list
+	// decoded is charged for what its records need besides the event; nil: nothing is.
+	decoded *memory.Charge
+	slot    uint64 // on the work list
 	// submitted is when a record of it was first submitted, by Clock.Elapsed; 0: none was.
 	submitted *atomic.Int64
 	redrive   *DeadLetter // the dead letter, if this is its redrive; it is on no work list
@@ -240,6 +244,10 @@ func (w *atLeastOnceWorker[R]) makeAll(events []*inFlightEvent) {
 func (w *atLeastOnceWorker[R]) makeRecords(e *inFlightEvent, more []*inFlightEvent) []*inFlightEvent {
 	var tasks []recordTask[R]
 	err := guard(func() (err error) { tasks, err = w.recordsOf(e); return err })
+	e.decoded = w.a.memory.Collect()
+	if err != nil || len(tasks) == 0 {
+		e.decoded.Release()
+	}
 	if err != nil {
 		return w.notMade(e, err, more)
 	}
@@ -496,6 +504,7 @@ func (w *atLeastOnceWorker[R]) setTimer() {
 // eventFinished is called when the last record of an event is finished, on any
 // goroutine.
 func (w *atLeastOnceWorker[R]) eventFinished(e *inFlightEvent) {
+	e.decoded.Release()
 	switch {
 	case !e.failed.Load():
 		w.complete(e)
@@ -517,6 +526,7 @@ func (w *atLeastOnceWorker[R]) complete(e *inFlightEvent) {
 	}
 	e.event = nil
 	w.inFlight.list.Done(e.slot)
+	w.a.memory.ReadAccount().Give(chargeOf(1, e.size))
 	w.bytes.Add(-e.size) // last, so that events whose bytes are free are not counted as in flight
 }
 

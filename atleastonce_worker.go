@@ -414,6 +414,7 @@ func (w *atLeastOnceWorker[R]) admit(events []*Event) error {
 		if w.doneBefore(e.Sequence) {
 			w.inFlight.list.Done(admitted[i].slot)
 			admitted[i].event = nil
+			w.a.memory.ReadAccount().Give(chargeOf(1, int64(e.Size())))
 			continue
 		}
 		admitted[i].size = int64(e.Size())

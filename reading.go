@@ -236,7 +236,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 	}
 	a.observe(Observation{Kind: KindOpened, To: after})
 
-	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes)
+	buffer := newPrefetchBuffer(a.c.cfg.MaxBatch, a.c.cfg.PrefetchBytes, a.memory)
 	ctx, cancel := context.WithCancel(a.idle)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
@@ -248,6 +248,7 @@ func (a *assignment) read(w worker, checkpoints claimer) (err error) {
 		defer a.delivery.doing(activityReader, 0, 0).done()
 		cancel()
 		fetching.Wait()
+		buffer.discard()
 	}()
 	a.reading.Store(&reading{reader, buffer, a.incarnation})
 	defer a.reading.Store(nil)

@@ -155,7 +155,7 @@ func (w *replayWorker) deliver(buffer *prefetchBuffer) error {
 		if err := w.checkCaughtUp(w.pos.Sequence); err != nil {
 			return err
 		}
-		events, err := buffer.take(w.a.c.cfg.MaxBatch, int64(w.a.c.cfg.PrefetchBytes))
+		events, err := buffer.takeBatch(w.a.c.cfg.MaxBatch, int64(w.a.c.cfg.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}

@@ -158,6 +158,9 @@ func (a *assignment) standstillError(took time.Duration, waiting int64) error {
 	if waiting > 0 {
 		fmt.Fprintf(&b, " while %d wait", waiting)
 	}
+	if state := a.memoryState(); state != "" {
+		fmt.Fprintf(&b, "; %s", state)
+	}
 	failure := a.progress.failure.Load()
 	for _, t := range a.tracks.delaying() {
 		if what, _, _, _ := t.load(); what != nil {

@@ -239,7 +239,7 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 				return err
 			}
 		}
-		events, err := buffer.take(w.batchLimit(), int64(cfg.PrefetchBytes))
+		events, err := buffer.takeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}

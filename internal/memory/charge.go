@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -20,10 +22,11 @@ type Partition struct {
 
 	budget  *Budget
 	waits   func() (done func()) // is called when a charge waits
-	charges atomic.Int64         // that have not ended
+	charges atomic.Int64         // len(live)
 
 	mu    sync.Mutex
-	begun *Charge // charges since Collect, linked by next
+	live  map[*Charge]struct{} // charges that have not ended
+	begun *Charge              // those since Collect, linked by next
 }
 
 // ReceivedFloor is the floor of [Partition].Received in bytes.
@@ -35,19 +38,48 @@ func (b *Budget) Open(readFloor int64, waits func() (done func())) *Partition {
 	if b == nil {
 		return nil
 	}
-	return &Partition{Received: b.open(ReceivedFloor), Read: b.open(readFloor), budget: b, waits: waits}
+	return &Partition{Received: b.open(ReceivedFloor), Read: b.open(readFloor), budget: b, waits: waits, live: map[*Charge]struct{}{}}
 }
 
-// Close gives back what the accounts hold. Charges end by themselves.
+// Close gives back all that is charged for the partition. What is given back later changes nothing.
 func (p *Partition) Close() {
-	if p != nil {
-		p.Received.close()
-		p.Read.close()
+	if p == nil {
+		return
 	}
+	p.mu.Lock()
+	live := slices.Collect(maps.Keys(p.live))
+	p.begun = nil
+	p.mu.Unlock()
+	for _, c := range live {
+		c.end()
+	}
+	p.Received.close()
+	p.Read.close()
 }
 
-// Budget returns the budget of the partition.
-func (p *Partition) Budget() *Budget { return p.budget }
+// ReadAccount returns p.Read, nil if p is nil.
+func (p *Partition) ReadAccount() *Account {
+	if p == nil {
+		return nil
+	}
+	return p.Read
+}
+
+// ReceivedAccount returns p.Received, nil if p is nil.
+func (p *Partition) ReceivedAccount() *Account {
+	if p == nil {
+		return nil
+	}
+	return p.Received
+}
+
+// Shared returns what [Budget.Shared] does.
+func (p *Partition) Shared() (used, limit int64) {
+	if p == nil {
+		return 0, 0
+	}
+	return p.budget.Shared()
+}
 
 // Charge is the memory that one event needs in a stage after it was read. One goroutine at a time uses
 // it, but for Release.
@@ -136,9 +168,10 @@ func (b *Budget) settle(c *Charge) {
 
 // register has Collect return a charge.
 func (p *Partition) register(c *Charge) {
-	p.charges.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.live[c] = struct{}{}
+	p.charges.Store(int64(len(p.live)))
 	c.next, p.begun = p.begun, c
 }
 
@@ -159,9 +192,21 @@ func (c *Charge) Release() {
 	for c != nil {
 		next := c.next
 		c.next = nil
-		c.partition.charges.Add(-1)
-		c.shrink(0)
+		c.end()
 		c = next
+	}
+}
+
+// end gives back what the charge has, once.
+func (c *Charge) end() {
+	p := c.partition
+	p.mu.Lock()
+	_, live := p.live[c]
+	delete(p.live, c)
+	p.charges.Store(int64(len(p.live)))
+	p.mu.Unlock()
+	if live {
+		c.shrink(0)
 	}
 }
 
