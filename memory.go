@@ -26,6 +26,10 @@ var ProcessMemory = sync.OnceValue(func() *Memory { return &Memory{memory.Proces
 // Bytes returns the size of the budget.
 func (m *Memory) Bytes() int64 { return m.budget.Limit() }
 
+// Charged returns how many bytes are charged, beside about 1 MiB that each partition may have without
+// asking, and how many may be.
+func (m *Memory) Charged() (used, limit int64) { return m.budget.Shared() }
+
 // eventOverhead is about what an event takes in memory in bytes besides what [Event.Size] counts.
 const eventOverhead = 512
 

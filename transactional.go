@@ -247,6 +247,7 @@ func (w *batchWorker[Tx]) deliver(buffer *prefetchBuffer) error {
 			if err := w.deliverBatch(events); err != nil {
 				return err
 			}
+			w.batch, w.given = nil, nil // they are charged no more
 			taken = cfg.Clock.Elapsed()
 			checked, waiting = taken, false
 			continue

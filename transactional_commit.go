@@ -107,6 +107,7 @@ func (w *batchWorker[Tx]) handle(b Batch) func(context.Context, Tx) error {
 		return nil
 	}
 	return func(ctx context.Context, tx Tx) error {
+		defer func() { w.a.memory.Collect().Release() }()
 		defer w.a.delivery.doing(activityHandler, b.Events[0].Sequence, len(b.Events)).done()
 		return guardGoexit("handler", func() error { return w.handler(ctx, tx, b) })
 	}

@@ -73,8 +73,12 @@ func (b *Budget) Limit() int64 { return b.limit.Load() }
 // Shared returns how many bytes are charged above the floors, and how many may be.
 func (b *Budget) Shared() (used, limit int64) { return b.shared.Load(), b.pool() }
 
-// pool returns how many bytes may be charged above the floors, but for the reserve.
-func (b *Budget) pool() int64 { return max(0, b.limit.Load()-b.floors.Load()-b.reserve.Load()) }
+// pool returns how many bytes may be charged above the floors, but for the reserve. A quarter of the
+// budget is kept for floors from the beginning: partitions are acquired one after the other.
+func (b *Budget) pool() int64 {
+	limit := b.limit.Load()
+	return max(0, limit-max(b.floors.Load(), limit/4)-b.reserve.Load())
+}
 
 // try charges n bytes to the pool if it has room for them.
 func (b *Budget) try(n int64) bool {

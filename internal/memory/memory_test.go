@@ -135,7 +135,7 @@ func TestNoDeadlock(t *testing.T) {
 // TestReadingWaitsForCharges: while a charge waits, reading ahead gets only what its floor has room for.
 func TestReadingWaitsForCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(20 * mebibyte)
+		b := New(24 * mebibyte)
 		b.Reserve(8 * mebibyte)
 		first, p1 := within(t, b)
 		second, p2 := within(t, b)
@@ -153,7 +153,7 @@ func TestReadingWaitsForCharges(t *testing.T) {
 		go func() { large(third); waited = true }()
 		synctest.Wait()
 		if waited {
-			t.Fatal("24 MiB are charged to a budget of 20 MiB")
+			t.Fatal("24 MiB are charged beside floors to a budget of 24 MiB")
 		}
 		if !p3.Read.Try(mebibyte) {
 			t.Error("the floor is refused")
