@@ -211,6 +211,15 @@ func (a *Account) Try(n int64) bool {
 	}
 }
 
+// Room reports whether Try would charge n bytes.
+func (a *Account) Room(n int64) bool {
+	if !a.Try(n) {
+		return false
+	}
+	a.Give(n)
+	return true
+}
+
 // Take charges n bytes that are there already.
 func (a *Account) Take(n int64) {
 	if a == nil || n == 0 {
