@@ -120,7 +120,7 @@ const maxReference = 8 << 10
 // size and the hash of the reference, or there is an error, see [ErrBody]. The container is always that of b,
 // whatever the reference says.
 //
-// In a handler or a function that makes records, the body is charged to [sluice.Config].Memory.
+// In a handler or a function that makes records, the body is charged to the Memory of the consumer's Config.
 func (b *Bodies) Fetch(ctx context.Context, e *driver.Event) (*driver.Event, error) {
 	if !IsReference(e) {
 		return e, nil

@@ -21,9 +21,9 @@ func TestMemoryLimit(t *testing.T) {
 	for _, c := range []struct{ keys, format, wrong string }{
 		{"memory_limit: 400MiB", "", ""},
 		{"memory_limit: 48MiB", "  format: {compression: gzip}\n", ""},
-		{"memory_limit: 400", "", "p.yaml:10:15: memory_limit: 400: write a number of bytes from 16777216 to 1099511627776"},
-		{"memory_limit: 400 megs", "", "p.yaml:10:15: memory_limit: "},
-		{"memory_limit: 40MiB", "  format: {compression: gzip}\n", "p.yaml:11:15: memory_limit: one event may need 24 MiB, three times source.format.max_size and once source.claim_check.max_size: write at least 48MiB, or lower them"},
+		{"memory_limit: 400", "", "p.yaml:10:1: memory_limit: \"400\": write a number of bytes from 16777216 to 1099511627776"},
+		{"memory_limit: 400 megs", "", "p.yaml:10:1: memory_limit: "},
+		{"memory_limit: 40MiB", "  format: {compression: gzip}\n", "p.yaml:11:1: memory_limit: one event may need 24 MiB, three times source.format.max_size and once source.claim_check.max_size: write at least 48MiB, or lower them"},
 	} {
 		p, err := Parse("p.yaml", []byte(edit(t, "batch: 1000", c.keys, "  start: earliest\n", "  start: earliest\n"+c.format)), environment())
 		switch {
@@ -96,7 +96,7 @@ func TestMaximumEventsOfPartitions(t *testing.T) {
 	columns := sound[strings.Index(sound, "  insert:"):]
 	for name, edits := range map[string][]string{
 		"transactional": {"  start: earliest\n", format},
-		"at least once": {"  start: earliest\n", format, "database: ${DATABASE_URL}", "leases: {sql: \"${DATABASE_URL}\"}", columns, "  http:\n    url: " + target.URL + "\n    body: {delay: body.delay}\n"},
+		"at least once": {"  start: earliest\n", format, "database: ${DATABASE_URL}", "leases: {sql: \"${DATABASE_URL}\"}", columns, "  http:\n    url: " + target.URL + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, _ := sqliteFile(t)
