@@ -33,7 +33,7 @@ func TestFourMaximumEvents(t *testing.T) {
 			_, p := within(t, b)
 			partitions = append(partitions, p)
 		}
-		done := 0
+		var done atomic.Int64
 		for _, p := range partitions {
 			for p.Read.Try(mebibyte) { // until nothing is left
 			}
@@ -49,12 +49,12 @@ func TestFourMaximumEvents(t *testing.T) {
 				Shrink(ctx, largest/2)
 				time.Sleep(time.Second)
 				p.Collect().Release()
-				done++
+				done.Add(1)
 			}()
 		}
 		time.Sleep(time.Minute)
-		if done != 4 {
-			t.Errorf("%d of 4 events got memory", done)
+		if done.Load() != 4 {
+			t.Errorf("%d of 4 events got memory", done.Load())
 		}
 		if used, limit := b.Shared(); used != limit {
 			t.Errorf("%d bytes of %d are charged", used, limit)
