@@ -78,6 +78,9 @@ type Config struct {
 	// reads ahead of the delivery, besides what the [Source] itself prefetches, and
 	// how many a batch has at most. One event may be larger. Default: 4 MiB.
 	PrefetchBytes int
+	// Memory is the budget of bytes for what the senders of events can make the process hold. Consumers
+	// with the same one share it. Default: [ProcessMemory].
+	Memory *Memory
 	// Attempts is how often a failing event is tried before it becomes a dead
 	// letter. Rejected events are tried once; outages and retries that an error asks
 	// for count nothing. Default: 3.
@@ -163,6 +166,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 4000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
+	c.Memory = cmp.Or(c.Memory, ProcessMemory())
 	c.Attempts = cmp.Or(c.Attempts, 3)
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
@@ -226,7 +230,7 @@ const (
 func (c *Config) settings() engine.Settings {
 	return engine.Settings{
 		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
-		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes,
+		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes, Memory: c.Memory.budget,
 		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
 		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
 		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,

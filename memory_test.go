@@ -209,3 +209,65 @@ type refusingLog struct {
 func (l refusingLog) Open(context.Context, string, sluice.Position, int64) (driver.Reader, error) {
 	return nil, l.err
 }
+
+// TestMemoryOfProcess: the events of 16 partitions, which each could hold 12 MiB and more, stay within a
+// budget of 80 MiB that two consumers share, while nothing is done and while all is delivered. Their
+// partitions hold 1 GiB.
+func TestMemoryOfProcess(t *testing.T) {
+	const partitions, budget, each = 8, 80, 64
+	for name, delivery := range map[string]func(s *scene, done func() error) sluice.Delivery{
+		"Transactional": func(s *scene, done func() error) sluice.Delivery {
+			return sluice.Transactional(s.store, func(context.Context, *sluicetest.Tx, sluice.Batch) error { return done() })
+		},
+		"AtLeastOnce": func(s *scene, done func() error) sluice.Delivery {
+			sink := sinkFunc[*sluice.Event](func(_ context.Context, e *sluice.Event, finished func(driver.WriteResult)) {
+				go func() { finished(driver.WriteResult{Err: done()}); runtime.KeepAlive(e) }()
+			})
+			return sluice.AtLeastOnce(s.store, sluice.EventAsRecord, sink, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				log := newLargeEvents(2*partitions, mebibyte, each)
+				release := make(chan struct{})
+				memory := sluice.NewMemory(budget * mebibyte)
+				cfg := sluice.Config{Memory: memory, Partitions: partitions, AssignEvery: time.Millisecond}
+				d := delivery(s, func() error { <-release; time.Sleep(time.Millisecond); return nil })
+				_, endFirst := s.run(log, d, cfg)
+				_, endSecond := s.run(log, d, cfg)
+				time.Sleep(20 * time.Second)
+				if n := log.settled(budget); n > budget || n < budget/2 {
+					t.Errorf("%d MiB are in memory while nothing is done, want at most %d and not much less", n, budget)
+				}
+				if used, limit := memory.Charged(); used > limit || limit > budget*mebibyte {
+					t.Errorf("%d bytes are charged of %d", used, limit)
+				}
+				close(release)
+				for range 200 {
+					time.Sleep(10 * time.Millisecond)
+					if n := log.settled(budget); n > budget {
+						t.Errorf("%d MiB are in memory while events are delivered, want at most %d", n, budget)
+					}
+				}
+				time.Sleep(time.Minute)
+				if n := log.settled(2 * partitions); n > 2*partitions { // a worker keeps its last batch
+					t.Errorf("%d MiB are in memory at the end", n)
+				}
+				endFirst()
+				endSecond()
+				if used, _ := memory.Charged(); used != 0 {
+					t.Errorf("%d bytes are charged at the end", used)
+				}
+				done := map[string]int64{}
+				for _, o := range append(s.of(driver.KindCommitted), s.of(driver.KindWritten)...) {
+					done[o.Partition] = max(done[o.Partition], o.To.Sequence)
+				}
+				for _, p := range log.partitions {
+					if done[p] != each {
+						t.Errorf("partition %s was delivered up to %d, want %d", p, done[p], each)
+					}
+				}
+			})
+		})
+	}
+}

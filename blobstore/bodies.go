@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // ReferenceProperty is the application property, or the header in Kafka, of a message whose body is a
@@ -118,6 +119,8 @@ const maxReference = 8 << 10
 // Fetch returns a copy of the event with its whole body, or e itself if that is no reference. The body has the
 // size and the hash of the reference, or there is an error, see [ErrBody]. The container is always that of b,
 // whatever the reference says.
+//
+// In a handler or a function that makes records, the body is charged to the Memory of the consumer's Config.
 func (b *Bodies) Fetch(ctx context.Context, e *driver.Event) (*driver.Event, error) {
 	if !IsReference(e) {
 		return e, nil
@@ -127,6 +130,9 @@ func (b *Bodies) Fetch(ctx context.Context, e *driver.Event) (*driver.Event, err
 	}
 	c, err := b.parse(e.Body)
 	if err != nil {
+		return nil, err
+	}
+	if err := memory.Grow(ctx, c.Size+1); err != nil {
 		return nil, err
 	}
 	body, err := b.download(ctx, c.Blob, c.Size)
@@ -180,7 +186,18 @@ func (b *Bodies) download(ctx context.Context, name string, size int64) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	body := got.NewRetryReader(ctx, nil)
-	defer body.Close()
-	return io.ReadAll(io.LimitReader(body, size+1))
+	from := got.NewRetryReader(ctx, nil)
+	defer from.Close()
+	if n := got.ContentLength; n != nil { // the reference may be a lie
+		size = min(size, *n)
+	}
+	body := make([]byte, size+1)
+	n, err := io.ReadFull(from, body)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return body[:n], err
 }
+
+// MostBytes returns the size in bytes of the largest body that is fetched.
+func (b *Bodies) MostBytes() int64 { return b.most }

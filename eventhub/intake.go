@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // intake bounds how many bytes of events one link holds between its connection and the
@@ -14,11 +16,13 @@ import (
 type intake struct {
 	limit       int // 0: none
 	startAfresh time.Duration
+	memory      *memory.Account // charged for held, and for what is read from the connection; nil: nothing is
 
 	mu      sync.Mutex
 	held    int           // bytes that came and that Read has not returned
 	waiting bool          // Read waits for an event, which may be larger than limit; or the link opens
 	room    int           // bytes that may be held beyond limit
+	forced  int           // bytes that may be read although there is no memory for them
 	closed  bool          // nothing is bounded any more
 	changed chan struct{} // closed when the state changes; nil while nobody waits for that
 }
@@ -34,6 +38,8 @@ const (
 	// begins again: what came is no complete event, so either the next one is larger
 	// than the limit, or the count is too high.
 	startAfresh = 10 * time.Millisecond
+	// forcedBytes is how many bytes are then read although there is no memory for them: about an event.
+	forcedBytes = 1 << 20
 )
 
 // full reports whether the connection must not be read.
@@ -45,11 +51,29 @@ func (i *intake) full() bool {
 
 func (i *intake) fullLocked() bool { return i.limit > 0 && !i.closed && i.held >= i.limit+i.room }
 
-// await waits until the connection may be read. It reports whether it had to wait.
-func (i *intake) await() (waited bool) {
+// reserve charges n bytes before they are read from the connection. It reports whether that may be. i.mu
+// must be held.
+func (i *intake) reserve(n int) bool {
+	switch {
+	case i.memory.Try(int64(n)):
+		return true
+	case i.closed || i.room > 0: // the answer to a renewal must be read
+	case i.forced >= n:
+		i.forced -= n
+	default:
+		return false
+	}
+	i.memory.Take(int64(n))
+	return true
+}
+
+// await waits until n bytes may be read from the connection. It reports whether it had to wait.
+func (i *intake) await(n int) (waited bool) {
 	for {
 		i.mu.Lock()
 		full, waiting := i.fullLocked(), i.waiting
+		short := !full && !i.reserve(n)
+		full = full || short
 		if full && i.changed == nil {
 			i.changed = make(chan struct{})
 		}
@@ -66,21 +90,38 @@ func (i *intake) await() (waited bool) {
 		select {
 		case <-changed:
 		case <-pace:
-			i.change(func() { i.held = 0 })
+			i.change(func() {
+				if short { // what came is no complete event, and Read returns nothing that would free memory
+					i.forced = max(forcedBytes, n)
+					return
+				}
+				i.free(i.held)
+			})
 		}
 	}
 }
 
-// came counts bytes that were read from the connection.
-func (i *intake) came(n int) {
+// came counts bytes that were read from the connection, of those that await has charged.
+func (i *intake) came(n, charged int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.closed {
+		n = 0
+	}
 	i.held += n
+	i.memory.Give(int64(charged - n))
+}
+
+// free counts bytes that are held no more.
+func (i *intake) free(n int) {
+	n = min(n, i.held)
+	i.held -= n
+	i.memory.Give(int64(n))
 }
 
 // returned counts events that Read has returned, and their bytes.
 func (i *intake) returned(events, bytes int) {
-	i.change(func() { i.held = max(0, i.held-bytes-events*eventOverhead) })
+	i.change(func() { i.free(bytes + events*eventOverhead) })
 }
 
 // wait notes whether Read waits for an event.
@@ -99,7 +140,10 @@ func (i *intake) renewing(now bool) {
 
 // close ends every await. It returns whether the connection was not being read.
 func (i *intake) close() (wasFull bool) {
-	i.change(func() { wasFull, i.closed = i.fullLocked(), true })
+	i.change(func() {
+		wasFull, i.closed = i.fullLocked(), true
+		i.free(i.held)
+	})
 	return wasFull
 }
 
@@ -140,12 +184,12 @@ func (c *pacedConn) Close() error {
 // Read implements [net.Conn]. The time in which it waits for room does not count
 // against the deadline: the broker is not silent.
 func (c *pacedConn) Read(p []byte) (int, error) {
-	if c.intake.await() {
+	if c.intake.await(len(p)) {
 		if idle := time.Duration(c.idle.Load()); idle > 0 {
 			_ = c.Conn.SetReadDeadline(time.Now().Add(idle))
 		}
 	}
 	n, err := c.Conn.Read(p)
-	c.intake.came(n)
+	c.intake.came(n, len(p))
 	return n, err
 }

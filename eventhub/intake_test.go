@@ -119,7 +119,7 @@ func TestDeadlineWhileFull(t *testing.T) {
 		held := &intake{limit: 10}
 		c := &pacedConn{Conn: near, intake: held}
 		defer c.Close()
-		held.came(10)
+		held.came(10, 10)
 		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}

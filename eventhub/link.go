@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // closeTimeout bounds how long close waits for the broker to detach the link.
@@ -63,7 +64,7 @@ type failure struct {
 func (s *Source) attach(ctx context.Context, partition string, start azeventhubs.StartPosition, epoch int64, credit int) (*link, []*driver.Event, error) {
 	l := &link{
 		source: s, partition: partition, path: fmt.Sprintf("%s/ConsumerGroups/%s/Partitions/%s", s.hub, s.cfg.ConsumerGroup, partition),
-		intake: intake{limit: s.cfg.PrefetchBytes, startAfresh: s.startAfresh},
+		intake: intake{limit: s.cfg.PrefetchBytes, startAfresh: s.startAfresh, memory: memory.From(ctx).ReceivedAccount()},
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	var err error

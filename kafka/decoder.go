@@ -28,6 +28,7 @@ type decoder struct {
 	pending     []*driver.Event // decoded and not yet returned
 	bytes       int             // of pending
 	space       []byte          // for decompression, used again
+	unpacked    int             // bytes of the batch that was decompressed last
 	decodeError error
 }
 
@@ -93,6 +94,9 @@ func (d *decoder) begin(limit int) error {
 		if cap(d.space) > maxSpace {
 			d.space = nil
 		}
+	}
+	if d.unpacked = 0; b.codec != codecNone {
+		d.unpacked = len(data)
 	}
 	// A record takes seven bytes at least.
 	if b.count > len(data)/7 {

@@ -7,13 +7,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // wants reports whether the reader has room for what another fetch may return.
 func (r *reader) wants() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failure == nil && !r.atVoid && r.life.Err() == nil && (r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)
+	if r.failure != nil || r.atVoid || r.life.Err() != nil || r.buffered > 0 && r.buffered+r.fetchBytes() > r.source.cfg.PrefetchBytes {
+		return false
+	}
+	r.scarce = !r.memory.Room(int64(r.fetchBytes()))
+	return r.buffered == 0 || !r.scarce
 }
 
 // fetchBytes is how much of the partition one fetch may return, but for a batch that is larger. A
@@ -30,6 +36,9 @@ func (r *reader) ask() kmsg.FetchRequestTopicPartition {
 	defer r.mu.Unlock()
 	p.Partition, p.CurrentLeaderEpoch, p.FetchOffset = r.partition, r.epoch, r.next
 	size := r.fetchBytes()
+	if r.scarce {
+		size = min(size, memory.ReceivedFloor)
+	}
 	if r.whole > 0 && r.whole+r.cutOff > size {
 		size = min(size, r.whole+size/16)
 	}
@@ -54,8 +63,11 @@ func (r *reader) answer(p *kmsg.FetchResponseTopicPartition, response int, alone
 	}
 	r.failing, r.wait = time.Time{}, retryFirst
 	r.next, r.past, r.whole, r.cutOff = f.next, f.past, f.size, f.cutOff
-	r.chunks = append(r.chunks, f.chunks...)
-	r.buffered += f.size
+	if !r.closed { // else close has given back what was charged
+		r.memory.Take(int64(f.size))
+		r.chunks = append(r.chunks, f.chunks...)
+		r.buffered += f.size
+	}
 	end := r.source.endIn(p)
 	var wait time.Duration
 	switch empty := len(p.RecordBatches) == 0; {

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
-
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // Open implements [driver.Source]. It asks the leader of the partition whether its log holds what is
@@ -27,6 +28,7 @@ func (s *Source) Open(ctx context.Context, partition string, after driver.Positi
 		return nil, &refusedError{text: s.partitionName(partition) + ": no position to open at: call Seek first"}
 	}
 	r := newReader(s, n, after)
+	r.memory = memory.From(ctx).ReceivedAccount()
 	if err := s.register(r); err != nil {
 		return nil, err
 	}
@@ -102,16 +104,20 @@ type reader struct {
 	decoder decoder // used by Read only
 
 	mu       sync.Mutex
-	fetcher  *fetcher  // nil while the leader is looked for
-	epoch    int32     // of the leader
-	next     int64     // number to fetch next
-	past     history   // of the number before it
-	chunks   []*chunk  // fetched and not yet taken by Read
-	buffered int       // bytes of chunks, and of the one that Read is at
-	whole    int       // bytes of the whole batches of the last fetch
-	cutOff   int       // bytes of the batch after them, which it has in part; 0 if unknown
-	failure  error     // why nothing follows chunks
-	failing  time.Time // since when the leader has not served the partition; zero: it does
+	fetcher  *fetcher        // nil while the leader is looked for
+	epoch    int32           // of the leader
+	next     int64           // number to fetch next
+	past     history         // of the number before it
+	chunks   []*chunk        // fetched and not yet taken by Read
+	buffered int             // bytes of chunks, and of the one that Read is at
+	memory   *memory.Account // charged for buffered and unpacked
+	unpacked int             // charged for the batch that is decompressed; only Read changes it
+	closed   bool            // close was called
+	scarce   bool            // there was no memory for a whole fetch
+	whole    int             // bytes of the whole batches of the last fetch
+	cutOff   int             // bytes of the batch after them, which it has in part; 0 if unknown
+	failure  error           // why nothing follows chunks
+	failing  time.Time       // since when the leader has not served the partition; zero: it does
 	wait     time.Duration
 	void     void // the leader has nothing at next, though its log ends later
 	atVoid   bool // confirmVoid decides when the fetch is repeated
@@ -173,6 +179,7 @@ func (r *reader) take(max int) []*driver.Event {
 		if more, d.decodeError = d.decode(max, r.source.cfg.MaxBatchBytes); !more {
 			d.chunk = nil
 		}
+		r.chargeUnpacked()
 	}
 	events := d.pop(max)
 	if len(events) < max {
@@ -192,6 +199,7 @@ func (r *reader) nextChunk() bool {
 		r.fetcher.signal()
 	}
 	r.buffered -= r.decoder.held
+	r.memory.Give(int64(r.decoder.held))
 	r.decoder.held = 0
 	if len(r.chunks) > 0 {
 		r.decoder.chunk = r.chunks[0]
@@ -199,6 +207,16 @@ func (r *reader) nextChunk() bool {
 		r.decoder.held = len(r.decoder.chunk.data)
 	}
 	return r.decoder.chunk != nil
+}
+
+// chargeUnpacked charges the batch that is decompressed, in place of the one before.
+func (r *reader) chargeUnpacked() {
+	if n := r.decoder.unpacked; n != r.unpacked {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.memory.Settle(int64(r.unpacked), int64(n))
+		r.unpacked = n
+	}
 }
 
 // failed returns why no more events come, nil if they may.
@@ -224,6 +242,8 @@ func (r *reader) close() {
 	f := r.fetcher
 	r.fetcher = nil
 	r.chunks = nil
+	r.memory.Give(int64(r.buffered + r.unpacked))
+	r.memory, r.closed = nil, true
 	r.mu.Unlock()
 	if f != nil {
 		f.detach(r)

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -55,14 +56,29 @@ func readBodies(n strictyaml.Node, key string, set func(cfg *blobstore.BodiesCon
 var errNoClaimCheck = errors.New("the body is in a blob (claim check): add source.claim_check with its container to the pipeline, and retry the dead letter")
 
 // wholeEvent returns an event with the body that is mapped: fetched from its blob if it is there, and decoded.
+// What the body takes is charged to the partition of ctx, if there is one, until that collects it.
 func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+	if p.format == nil && !blobstore.IsReference(e) {
+		return e, nil
+	}
+	ctx, _ = memory.Begin(ctx)
+	whole, err := p.fetchAndDecode(ctx, e)
+	if err != nil || whole == e {
+		memory.Shrink(ctx, 0)
+	} else {
+		memory.Shrink(ctx, int64(len(whole.Body)))
+	}
+	return whole, err
+}
+
+func (p *Pipeline) fetchAndDecode(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	if blobstore.IsReference(e) {
 		if p.claim == nil {
 			return nil, errNoClaimCheck
 		}
 		var err error
 		if e, err = p.claim.Fetch(ctx, e); err != nil {
-			if errors.Is(err, blobstore.ErrBody) {
+			if errors.Is(err, blobstore.ErrBody) || errors.Is(err, memory.ErrBusy) {
 				return nil, err
 			}
 			return nil, driver.Outage(err)
@@ -78,5 +94,8 @@ func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Eve
 // before.
 func (p *Pipeline) deliveredEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	whole, err := p.wholeEvent(ctx, e)
+	if errors.Is(err, memory.ErrBusy) || err != nil && ctx.Err() != nil {
+		return nil, err // about memory, or the end: not about the body
+	}
 	return whole, p.bodies.of(err)
 }

@@ -37,6 +37,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 		"lease":        p.readLease,
 		"assign":       p.readAssign,
 		"prefetch":     func(n strictyaml.Node) { n.SizeIn(&p.config.PrefetchBytes, minPrefetch, maxPrefetch) },
+		"memory_limit": p.readMemoryLimit,
 		"stall_after":  func(n strictyaml.Node) { n.DurationIn(&p.config.StallAfter, minWatch, maxWatch) },
 		"silent_after": func(n strictyaml.Node) { n.DurationIn(&p.config.SilentAfter, minWatch, maxWatch) },
 		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
@@ -85,6 +86,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	if p.oldStampKey != nil && p.stampKey == nil {
 		p.keyNodes.oldStampKey.Fail("goes with stamp_key, the key that replaces it")
 	}
+	p.checkMemoryLimit()
 	if memory != nil {
 		p.readRollup(*memory)
 	}

@@ -45,7 +45,7 @@
 //	  connection: ${EVENTHUB_CONNECTION_STRING}
 //	kafka:                              # the cluster of the topics: brokers; tls, sasl
 //	  brokers: ${KAFKA_BROKERS}
-//	partitions: all                     # also lease, assign, batch, prefetch, stall_after, silent_after, retry, stamp_key, old_stamp_key
+//	partitions: all                     # also lease, assign, batch, prefetch, memory_limit, stall_after, silent_after, retry, stamp_key, old_stamp_key
 //	database: ${DATABASE_URL}           # for a target in a database; for others, where leases, checkpoints and dead letters are stored
 //	stages:
 //	  clean:                            # the stage's name; below it, the keys of a file

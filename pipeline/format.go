@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
@@ -26,6 +28,7 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 				b.Events = part
 				err = h(ctx, tx, b)
 			}
+			memory.From(ctx).Collect().Release()
 			if err != nil {
 				return shifted(err, first)
 			}
@@ -35,15 +38,20 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	}
 }
 
-// decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes. The
-// error has a rejection for each event that does not decode, as a [*driver.EventError], or is an outage.
+// decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes, and
+// as there is memory for. The error has a rejection for each event that does not decode, as a
+// [*driver.EventError], or is an outage.
 func decodeSome(ctx context.Context, decode func(context.Context, *sluice.Event) (*sluice.Event, error), events []*sluice.Event, limit int) ([]*sluice.Event, error) {
 	var rejections []error
 	var part []*sluice.Event
 	for i, e := range events {
 		out, err := decode(ctx, e)
 		switch {
-		case errors.Is(err, sluice.ErrOutage):
+		case errors.Is(err, memory.ErrBusy) && len(part)+len(rejections) > 0: // the others follow
+			return part, errors.Join(rejections...)
+		case errors.Is(err, memory.ErrBusy):
+			return nil, driver.RetryAfter(err, busyFor)
+		case errors.Is(err, sluice.ErrOutage), err != nil && ctx.Err() != nil:
 			return nil, err
 		case err != nil:
 			rejections = append(rejections, &driver.EventError{Index: i, Err: driver.Reject(err)})
@@ -77,11 +85,17 @@ func shifted(err error, by int) error {
 	return err
 }
 
+// busyFor is how long an event waits for memory if the events before it have what the partition may get.
+const busyFor = 20 * time.Millisecond
+
 // decodedRecords makes a function that makes records get events with decoded bodies.
 func decodedRecords[R any](p *Pipeline, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
 		e, err := p.deliveredEvent(ctx, e)
-		if err != nil {
+		switch {
+		case errors.Is(err, memory.ErrBusy):
+			return nil, driver.RetryAfter(err, busyFor)
+		case err != nil:
 			return nil, err
 		}
 		return records(ctx, e)

@@ -202,6 +202,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if parts.rollup == nil { // a rollup counts by itself
 		cfg.Filter = p.Filter()
 	}
+	p.limitMemory()
 	c, err := sluice.New(source, parts.Leases, delivery, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)

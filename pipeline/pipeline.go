@@ -58,13 +58,14 @@ type Pipeline struct {
 	routes      []route       // several targets; none: the only one is above
 	// ignoreOthers: events that no route takes count as done. Otherwise they become dead letters.
 	ignoreOthers bool
+	memoryLimit  int // of the process, in bytes; 0: the default
 	atLeastOnce  atLeastOnceOptions
 	copies       *copyTarget // of dead letters; nil: they are not copied
 	stage        bool        // of a file with stages
 	bodies       proof       // of reading them
 	choices      proof       // of the routes and of only
 	places       struct{ source, format, database, target strictyaml.Place }
-	keyNodes     struct{ start, progressGroup, progressBlobs, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck *strictyaml.Node } // keys that not every pipeline may have
+	keyNodes     struct{ start, progressGroup, progressBlobs, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck, memoryLimit *strictyaml.Node } // keys that not every pipeline may have
 }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its

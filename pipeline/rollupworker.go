@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
@@ -220,6 +221,8 @@ func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.
 	if r.only.excludes(e) {
 		return nil, nil, errLeftOut
 	}
+	ctx, _ = memory.Begin(ctx)
+	defer func() { memory.From(ctx).Collect().Release() }() // the rollup keeps only parts of it
 	if e, err = r.format.Event(ctx, e); err != nil {
 		return nil, nil, err
 	}

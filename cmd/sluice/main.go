@@ -7,8 +7,11 @@ import (
 	"context"
 	"os"
 	_ "time/tzdata" // --zone works where the system has no time zones: in the image, on Windows
+
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 func main() {
+	memory.LimitHeap() // or the heap would grow to twice what it holds, whatever the control group allows
 	os.Exit(execute(context.Background(), os.Args[1:]))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/stamp"
 )
 
@@ -21,6 +22,7 @@ type Settings struct {
 	AssignBurst          int
 	MaxBatch             int
 	PrefetchBytes        int
+	Memory               *memory.Budget
 	Attempts             int
 	RetryMin, RetryMax   time.Duration
 	RedriveEvery         time.Duration

@@ -109,6 +109,7 @@ func (w *worker[Tx]) handle(b driver.Batch) func(context.Context, Tx) error {
 		return nil
 	}
 	return func(ctx context.Context, tx Tx) error {
+		defer func() { w.a.Memory.Collect().Release() }()
 		defer w.a.Delivery.Doing(partition.ActivityHandler, b.Events[0].Sequence, len(b.Events)).Done()
 		return engine.GuardGoexit("handler", func() error { return w.handler(ctx, tx, b) })
 	}

@@ -161,7 +161,7 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 				return err
 			}
 		}
-		events, err := buffer.Take(w.batchLimit(), int64(cfg.PrefetchBytes))
+		events, err := buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
@@ -169,6 +169,7 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 			if err := w.deliverBatch(events); err != nil {
 				return err
 			}
+			w.batch, w.given = nil, nil // they are charged no more
 			taken = cfg.Clock.Elapsed()
 			checked, waiting = taken, false
 			continue

@@ -20,6 +20,7 @@ var (
 	ActivityFilter    = &activity{"filter has not returned", "look for a lock or a call without a time limit"}
 	ActivityRecords   = &activity{"records function has not returned", "look for a lock or a call without a time limit"}
 	ActivityReplayer  = &activity{"replayer has not returned", "look for a lock or a call without a time limit"}
+	activityMemory    = &activity{"a large event has waited for memory", "other partitions' events have it: look at those that stall, or give the process more memory (Config.Memory, memory_limit)"}
 	ActivityRate      = &activity{"rate has admitted no record", "check the configured rate against the number of partitions"}
 	ActivitySink      = &activity{"sink has completed no record", "check the sink's store; a sink must call done for each record"}
 	ActivitySuspect   = &activity{"an event that may have ended the process has waited", "another partition tries such an event: look at the one whose handler has not returned"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/engine"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // Assignment is one partition that this consumer holds, from the acquisition of
@@ -49,6 +50,7 @@ type Assignment struct {
 	Lag        lagTracker
 	Progress   progress
 	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
+	Memory     *memory.Partition       // what is charged for it
 	tracks                             // what the goroutines are doing
 	reading    atomic.Pointer[reading] // nil: no reader is open
 
@@ -74,7 +76,8 @@ func Start(host *Host, work context.Context, topic driver.Topic, lease driver.Le
 	fmt.Fprint(h, lease.Partition, lease.Epoch)
 	a := &Assignment{Host: host, Settings: host.Settings, Topic: topic, Lease: lease, marked: lease.Began, Process: work, Start: driver.Unset, Rand: rand.New(rand.NewPCG(host.Settings.Seed, h.Sum64())), Acquired: host.Settings.Clock.Elapsed()}
 	a.Lag.init()
-	a.Work, a.Cancel = context.WithCancelCause(work)
+	a.openMemory()
+	a.Work, a.Cancel = context.WithCancelCause(memory.With(work, a.Memory))
 	a.Idle, a.stop = context.WithCancel(a.Work)
 	a.detachStop = context.AfterFunc(host.Stopping, a.stop)
 	a.Observe(driver.Observation{Kind: driver.KindAcquired})
@@ -106,6 +109,7 @@ func (a *Assignment) End(cause error) {
 	a.Cancel(driver.ErrStopped)
 	a.detachStop()
 	a.background.Wait()
+	a.Memory.Close()
 	a.notePosition()
 	if errors.Is(cause, driver.ErrStopped) {
 		cause = nil

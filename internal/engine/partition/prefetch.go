@@ -5,8 +5,10 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // Buffer passes events from the goroutine that fetches to the one that
@@ -15,10 +17,14 @@ import (
 // less than maxBytes and what one Read returns.
 type Buffer struct {
 	max, maxBytes int
+	memory        *memory.Account // charged for events and batch
+	refused       atomic.Bool     // reading waits for memory
 
 	mu     sync.Mutex
 	events []*driver.Event
 	bytes  int             // the sum of their sizes
+	taken  int64           // the sum of the sizes of the events that Take returned last
+	batch  int64           // charged for the events that TakeBatch returned last
 	tail   driver.Position // numbers without an event were read up to here, after the last event; Unset: none were
 	err    error           // why no more events come; returned after the events
 
@@ -26,17 +32,19 @@ type Buffer struct {
 	Ready chan struct{} // wakes the delivery: there are events, or an error
 }
 
-func newPrefetchBuffer(max, maxBytes int) *Buffer {
-	return &Buffer{max: max, maxBytes: maxBytes, tail: driver.Unset, space: make(chan struct{}, 1), Ready: make(chan struct{}, 1)}
+func newPrefetchBuffer(max, maxBytes int, p *memory.Partition) *Buffer {
+	return &Buffer{max: max, maxBytes: maxBytes, memory: p.ReadAccount(), tail: driver.Unset, space: make(chan struct{}, 1), Ready: make(chan struct{}, 1)}
 }
 
 // fetch fills the buffer until reading fails or ctx ends. It calls fetched with
 // the events of each read, and with the position up to which it went.
 func (b *Buffer) fetch(ctx context.Context, r driver.Reader, fetched func(events []*driver.Event, upTo driver.Position)) {
 	for {
-		if b.full() {
+		if b.full() || !b.reserve() {
 			select {
 			case <-b.space:
+				continue
+			case <-b.memory.Freed():
 				continue
 			case <-ctx.Done():
 				return
@@ -44,6 +52,7 @@ func (b *Buffer) fetch(ctx context.Context, r driver.Reader, fetched func(events
 		}
 		events, err := r.Read(ctx, b.max)
 		if ctx.Err() != nil {
+			b.memory.Give(driver.ReadBytes)
 			return
 		}
 		tail := driver.Unset
@@ -84,13 +93,29 @@ func (b *Buffer) full() bool {
 	return len(b.events) >= b.max || b.bytes >= b.maxBytes
 }
 
+// reserve charges what a read may return before it does. It reports whether there is memory for it.
+func (b *Buffer) reserve() bool {
+	granted := b.memory.Try(driver.ReadBytes)
+	b.refused.Store(!granted)
+	return granted
+}
+
+// discard drops the events, and the charge for them and for the last batch.
+func (b *Buffer) discard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.memory.Give(ChargeOf(len(b.events), int64(b.bytes)) + b.batch)
+	b.events, b.bytes, b.batch = nil, 0, 0
+}
+
 // add appends what a read returned: events, and how far it went after the last of them, Unset if no
-// further.
+// further. It charges them in place of what was reserved.
 func (b *Buffer) add(events []*driver.Event, tail driver.Position, err error) {
 	bytes := 0
 	for _, e := range events {
 		bytes += e.Size()
 	}
+	b.memory.Settle(driver.ReadBytes, ChargeOf(len(events), int64(bytes)))
 	b.mu.Lock()
 	b.events = append(b.events, events...)
 	b.bytes += bytes
@@ -125,11 +150,21 @@ func (b *Buffer) fail(err error) {
 	Wake(b.Ready)
 }
 
+// TakeBatch is Take for a worker that has done what it took before: that is charged no more.
+func (b *Buffer) TakeBatch(n int, maxBytes int64) ([]*driver.Event, error) {
+	b.memory.Give(b.batch)
+	events, err := b.Take(n, maxBytes)
+	b.batch = ChargeOf(len(events), b.taken)
+	return events, err
+}
+
 // Take removes up to n events of up to maxBytes together, but one of any size if n is
-// positive. It returns the reader's error once there are no events left.
+// positive. It returns the reader's error once there are no events left. The charge for the
+// events is the caller's.
 func (b *Buffer) Take(n int, maxBytes int64) ([]*driver.Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.taken = 0
 	if len(b.events) == 0 {
 		return nil, b.err
 	}
@@ -143,7 +178,7 @@ func (b *Buffer) Take(n int, maxBytes int64) ([]*driver.Event, error) {
 	} else {
 		b.events = nil
 	}
-	b.bytes -= bytes
+	b.bytes, b.taken = b.bytes-bytes, int64(bytes)
 	Wake(b.space)
 	return taken, nil
 }

@@ -237,7 +237,7 @@ func (a *Assignment) read(w Worker, checkpoints Claimer) (err error) {
 	}
 	a.Observe(driver.Observation{Kind: driver.KindOpened, To: after})
 
-	buffer := newPrefetchBuffer(a.Settings.MaxBatch, a.Settings.PrefetchBytes)
+	buffer := newPrefetchBuffer(a.Settings.MaxBatch, a.Settings.PrefetchBytes, a.Memory)
 	ctx, cancel := context.WithCancel(a.Idle)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
@@ -249,6 +249,7 @@ func (a *Assignment) read(w Worker, checkpoints Claimer) (err error) {
 		defer a.Delivery.Doing(activityReader, 0, 0).Done()
 		cancel()
 		fetching.Wait()
+		buffer.discard()
 	}()
 	a.reading.Store(&reading{reader, buffer, a.Incarnation})
 	defer a.reading.Store(nil)

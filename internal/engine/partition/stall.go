@@ -152,6 +152,9 @@ func (a *Assignment) standstillError(took time.Duration, waiting int64) error {
 	if waiting > 0 {
 		fmt.Fprintf(&b, " while %d wait", waiting)
 	}
+	if state := a.memoryState(); state != "" {
+		fmt.Fprintf(&b, "; %s", state)
+	}
 	failure := a.Progress.failure.Load()
 	for _, t := range a.tracks.delaying() {
 		if what, _, _, _ := t.load(); what != nil {

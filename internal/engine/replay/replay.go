@@ -135,7 +135,7 @@ func (w *worker) Deliver(buffer *partition.Buffer) error {
 		if err := w.checkCaughtUp(w.pos.Sequence); err != nil {
 			return err
 		}
-		events, err := buffer.Take(w.a.Settings.MaxBatch, int64(w.a.Settings.PrefetchBytes))
+		events, err := buffer.TakeBatch(w.a.Settings.MaxBatch, int64(w.a.Settings.PrefetchBytes))
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}

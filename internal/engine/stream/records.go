@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/engine"
 	"github.com/sluice-go/sluice/internal/engine/partition"
+	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/stamp"
 )
 
@@ -20,7 +21,10 @@ import (
 type inFlightEvent struct {
 	event *driver.Event // nil once it is done
 	size  int64         // of the event in bytes
-	slot  uint64        // on the work list
+	// decoded is charged for what its records need besides the event; nil: nothing is.
+	decoded *memory.Charge
+	slot    uint64 // on the work list
+	// on the work list
 	// submitted is when a record of it was first submitted, by Clock.Elapsed; 0: none was.
 	submitted *atomic.Int64
 	redrive   *driver.DeadLetter // the dead letter, if this is its redrive; it is on no work list
@@ -245,6 +249,10 @@ func (w *worker[R]) makeAll(events []*inFlightEvent) {
 func (w *worker[R]) makeRecords(e *inFlightEvent, more []*inFlightEvent) []*inFlightEvent {
 	var tasks []recordTask[R]
 	err := engine.Guard(func() (err error) { tasks, err = w.recordsOf(e); return err })
+	e.decoded = w.a.Memory.Collect()
+	if err != nil || len(tasks) == 0 {
+		e.decoded.Release()
+	}
 	if err != nil {
 		return w.notMade(e, err, more)
 	}
@@ -498,6 +506,7 @@ func (w *worker[R]) setTimer() {
 // eventFinished is called when the last record of an event is finished, on any
 // goroutine.
 func (w *worker[R]) eventFinished(e *inFlightEvent) {
+	e.decoded.Release()
 	switch {
 	case !e.failed.Load():
 		w.complete(e)
@@ -519,6 +528,7 @@ func (w *worker[R]) complete(e *inFlightEvent) {
 	}
 	e.event = nil
 	w.inFlight.list.Done(e.slot)
+	w.a.Memory.ReadAccount().Give(partition.ChargeOf(1, e.size))
 	w.bytes.Add(-e.size) // last, so that events whose bytes are free are not counted as in flight
 }
 

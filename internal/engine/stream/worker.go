@@ -137,10 +137,9 @@ func (w *worker[R]) storeAndReport(ctx context.Context) {
 // settleFor settles redrives and looks for others while more than one page of them is due, for a time.
 // It returns ctx's error if that ends first.
 func (w *worker[R]) settleFor(ctx context.Context, tick time.Duration) error {
-	cfg := w.a.Settings
-	until := cfg.Clock.Elapsed() + tick
-	for w.redrives.more() && cfg.Clock.Elapsed()+pageEvery < until {
-		if err := cfg.Clock.Sleep(ctx, pageEvery); err != nil {
+	clock := w.a.Settings.Clock
+	for ; w.redrives.more() && tick > pageEvery; tick -= pageEvery {
+		if err := clock.Sleep(ctx, pageEvery); err != nil {
 			return err
 		}
 		if w.redrives.finished() {
@@ -148,7 +147,7 @@ func (w *worker[R]) settleFor(ctx context.Context, tick time.Duration) error {
 			w.findRedrives(ctx)
 		}
 	}
-	return cfg.Clock.Sleep(ctx, until-cfg.Clock.Elapsed())
+	return clock.Sleep(ctx, tick)
 }
 
 // pageEvery is how often finished redrives are settled, and others looked for, while there are many.
@@ -432,6 +431,7 @@ func (w *worker[R]) admit(events []*driver.Event) error {
 		if w.doneBefore(e.Sequence) {
 			w.inFlight.list.Done(admitted[i].slot)
 			admitted[i].event = nil
+			w.a.Memory.ReadAccount().Give(partition.ChargeOf(1, int64(e.Size())))
 			continue
 		}
 		admitted[i].size = int64(e.Size())

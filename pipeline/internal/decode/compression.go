@@ -2,6 +2,8 @@ package decode
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // Compression is how bodies are compressed.
@@ -26,8 +29,9 @@ const (
 	Auto Compression = "auto"
 )
 
-// decompress returns the decompressed body of an event, and how it was compressed.
-func (d *Decoder) decompress(e *sluice.Event) ([]byte, Compression, error) {
+// decompress returns the decompressed body of an event, and how it was compressed. The charge of ctx
+// grows by what that takes.
+func (d *Decoder) decompress(ctx context.Context, e *sluice.Event) ([]byte, Compression, error) {
 	compression := d.cfg.Compression
 	if compression == Auto {
 		var err error
@@ -38,9 +42,9 @@ func (d *Decoder) decompress(e *sluice.Event) ([]byte, Compression, error) {
 	body, err := e.Body, error(nil)
 	switch compression {
 	case Gzip:
-		body, err = gunzip(e.Body, d.cfg.MaxSize)
+		body, err = d.within(ctx, sizeOfGzip(e.Body), 1, func(limit int) ([]byte, error) { return gunzip(e.Body, limit) })
 	case Zstd:
-		body, err = d.unzstd(e.Body)
+		body, err = d.within(ctx, sizeOfZstd(e.Body), 1, func(limit int) ([]byte, error) { return d.unzstd(e.Body, limit) })
 	}
 	if err != nil {
 		return nil, None, fmt.Errorf("%s: %w", compression, err)
@@ -82,8 +86,48 @@ func declared(e *sluice.Event) (Compression, error) {
 }
 
 // tooLarge is the error of a body that is larger than limit after decoding.
-func tooLarge(limit int) error {
-	return fmt.Errorf("it has more than %d bytes then, the limit (max_size)", limit)
+func tooLarge(limit int) error { return tooLargeError(limit) }
+
+type tooLargeError int
+
+func (e tooLargeError) Error() string {
+	return fmt.Sprintf("it has more than %d bytes then, the limit (max_size)", int(e))
+}
+
+// within calls decode with a limit of the size that is expected, and with max_size if that is not
+// enough. It charges so many times the limit before.
+func (d *Decoder) within(ctx context.Context, expected, times int, decode func(limit int) ([]byte, error)) ([]byte, error) {
+	for limit, charged := min(expected, d.cfg.MaxSize), 0; ; limit = d.cfg.MaxSize {
+		if err := memory.Grow(ctx, int64(times*(limit-charged))); err != nil {
+			return nil, err
+		}
+		charged = limit
+		out, err := decode(limit)
+		if limit == d.cfg.MaxSize || !errors.As(err, new(tooLargeError)) {
+			return out, err
+		}
+	}
+}
+
+// most is how many times gzip makes a body smaller at most.
+const most = 1032
+
+// sizeOfGzip returns how large a body is when it is decompressed, as it says itself.
+func sizeOfGzip(body []byte) int {
+	if len(body) < 4 {
+		return 0
+	}
+	return int(min(int64(binary.LittleEndian.Uint32(body[len(body)-4:])), most*int64(len(body))))
+}
+
+// sizeOfZstd returns how large a body is when it is decompressed, as it says itself, or a guess: what is
+// compressed as a stream does not say it.
+func sizeOfZstd(body []byte) int {
+	var h zstd.Header
+	if h.Decode(body) == nil && h.HasFCS && h.FrameContentSize <= most*uint64(len(body)) {
+		return int(h.FrameContentSize)
+	}
+	return 16 * len(body)
 }
 
 var gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
@@ -97,8 +141,8 @@ func gunzip(body []byte, limit int) ([]byte, error) {
 	if err := r.Reset(bytes.NewReader(body)); err != nil {
 		return nil, gzipError(err)
 	}
-	// One byte more, to see what is too large.
-	out := bytes.NewBuffer(make([]byte, 0, min(limit+1, 4*len(body)+bytes.MinRead)))
+	// One byte more, to see what is too large; and the room that Buffer wants to see the end.
+	out := bytes.NewBuffer(make([]byte, 0, min(limit, most*len(body))+1+bytes.MinRead))
 	if _, err := io.Copy(out, io.LimitReader(r, int64(limit)+1)); err != nil {
 		return nil, gzipError(err)
 	}
@@ -123,10 +167,10 @@ func gzipError(err error) error {
 const leastWindow = 8 << 20
 
 func newZstd(limit int) (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderMaxMemory(uint64(max(limit, leastWindow))), zstd.WithDecoderConcurrency(0))
+	return zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(uint64(max(limit, leastWindow))), zstd.WithDecoderConcurrency(0))
 }
 
-func (d *Decoder) unzstd(body []byte) ([]byte, error) {
+func (d *Decoder) unzstd(body []byte, limit int) ([]byte, error) {
 	decoder, err := d.zstd()
 	if err != nil {
 		return nil, err
@@ -134,10 +178,10 @@ func (d *Decoder) unzstd(body []byte) ([]byte, error) {
 	if len(body) == 0 { // which the decoder takes for an empty stream
 		return nil, errors.New("it is not zstd")
 	}
-	out, err := decoder.DecodeAll(body, nil)
+	out, err := decoder.DecodeAll(body, make([]byte, 0, limit))
 	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), len(out) > d.cfg.MaxSize:
-		return nil, tooLarge(d.cfg.MaxSize)
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, tooLarge(limit)
 	case errors.Is(err, zstd.ErrMagicMismatch):
 		return nil, errors.New("it is not zstd")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

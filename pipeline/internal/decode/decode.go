@@ -65,11 +65,12 @@ func (d *Decoder) Check(ctx context.Context) error {
 // Event returns a copy of the event with the decoded body, or e itself if there is nothing to decode.
 // What described the body as it was sent is not in the copy: the property and header
 // content-encoding, and, if the body became JSON, the content type, which is application/json.
+// The charge of ctx grows by what is allocated, before that ([memory.Grow]).
 func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	if d == nil || e.Body == nil && d.cfg.NullBodies {
 		return e, nil
 	}
-	body, compression, err := d.decompress(e)
+	body, compression, err := d.decompress(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("decompress the body: %w", err)
 	}
@@ -87,12 +88,26 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 	if d.cfg.Encoding == nil {
 		return &out, nil
 	}
-	if out.Body, err = d.cfg.Encoding.json(ctx, body, e.ContentType, d.cfg.MaxSize); err != nil {
+	out.Body, err = d.within(ctx, 8*len(body)+leastJSON, 2, func(limit int) ([]byte, error) {
+		return d.cfg.Encoding.json(ctx, body, e.ContentType, limit)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("decode the body: %w", err)
 	}
 	drop(&out, contentType)
 	out.ContentType = "application/json"
 	return &out, nil
+}
+
+// leastJSON is the size in bytes that JSON is expected to have at least: defaults make it of no bytes.
+const leastJSON = 4 << 10
+
+// MostMemory returns how many bytes [Decoder.Event] takes at most for one event.
+func (d *Decoder) MostMemory() int64 {
+	if d == nil {
+		return 0
+	}
+	return 3 * int64(d.cfg.MaxSize) // decompressed, and JSON that is copied when it grows
 }
 
 // Properties and headers that describe a body.
