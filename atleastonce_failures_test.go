@@ -18,12 +18,8 @@ import (
 
 // errorsOf returns the errors that were observed with a kind.
 func (s *scene) errorsOf(k driver.ObservationKind) (list []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
-		if o.Kind == k {
-			list = append(list, o.Err.Error())
-		}
+	for _, o := range s.of(k) {
+		list = append(list, o.Err.Error())
 	}
 	return list
 }

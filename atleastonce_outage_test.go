@@ -184,7 +184,7 @@ func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
 		s.keyed("0", 5, noKey)
 		w := newWarehouse(t)
 		w.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
-		hub := &flaky{s.hub, 8 * time.Second}
+		hub := &flaky{Hub: s.hub, every: 8 * time.Second}
 		c := must(sluice.New(hub, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
@@ -222,7 +222,7 @@ func TestStreamStartsAgainInARecreatedTopic(t *testing.T) {
 		s.keyed("0", 5, noKey)
 		house := newWarehouse(t)
 		house.takes = func(*sluice.Event) time.Duration { return 20 * time.Second }
-		c := must(sluice.New(&flaky{s.hub, 8 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, house, nil), &sluice.Config{Observer: s}))
+		c := must(sluice.New(&flaky{Hub: s.hub, every: 8 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, house, nil), &sluice.Config{Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)

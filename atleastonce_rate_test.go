@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,13 +44,11 @@ func TestStreamBackPressure(t *testing.T) {
 			t.Errorf("the sink has %d, want at most 500", stuck)
 		}
 		var old *driver.BacklogError
-		s.mu.Lock()
-		for _, o := range s.seen {
+		for _, o := range s.of() {
 			if o.Kind == driver.KindFailed && errors.As(o.Err, &old) {
 				break
 			}
 		}
-		s.mu.Unlock()
 		if old == nil || old.Partition != "0" || old.Sequence != 0 || old.InFlight != 500 {
 			t.Errorf("age: %+v", old)
 		}
@@ -109,12 +106,10 @@ func TestStreamMaxBytes(t *testing.T) {
 		w.takes = func(*sluice.Event) time.Duration { return time.Minute }
 		_, stop := s.pour(w, &sluice.AtLeastOnceConfig{MaxBytes: 1 << 20}, sluice.Config{})
 		time.Sleep(90 * time.Minute)
-		s.mu.Lock()
 		most := 0
-		for _, o := range s.seen {
+		for _, o := range s.of() {
 			most = max(most, o.InFlight)
 		}
-		s.mu.Unlock()
 		if most < 5 || most > 6 {
 			t.Errorf("%d events of 200 KiB in flight, want 1 MiB at most", most)
 		}
@@ -162,9 +157,7 @@ func TestStreamTellsOfTheRate(t *testing.T) {
 		s.keyed("1", 15, noKey)
 		w := newWarehouse(t)
 		waited := func() (sum, most time.Duration) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, o := range s.seen {
+			for _, o := range s.of() {
 				sum, most = sum+o.Waited, max(most, o.Waited)
 				if o.Waited != 0 && o.Kind != driver.KindWritten {
 					t.Errorf("told with %v: %v", o.Kind, o.Waited)
@@ -298,9 +291,7 @@ func TestStreamClusterRateAfterTaking(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		taken := s.seen[slices.IndexFunc(s.seen, func(o driver.Observation) bool { return o.Kind == driver.KindAcquired })].Time
-		s.mu.Unlock()
+		taken := s.of(driver.KindAcquired)[0].Time
 		if after := w.sent[0].Sub(taken); len(w.sent) != 10 || after < time.Second || after > 1100*time.Millisecond {
 			t.Errorf("%d sent, the first %v after the partition was taken, want 10, from one second on", len(w.sent), after)
 		}

@@ -221,7 +221,7 @@ func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 			const letters = 400
 			w := s.refused(letters)
 			w.says = nil
-			c := must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s, RedriveEvery: time.Minute}))
+			c := must(sluice.New(slowToOpen{Hub: s.hub, takes: 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s, RedriveEvery: time.Minute}))
 			ran := make(chan error, 1)
 			go func() { ran <- c.Run(s.t.Context()) }()
 			time.Sleep(10 * time.Minute)
@@ -246,7 +246,7 @@ func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 			}
 			return nil
 		}
-		c := must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s}))
+		c := must(sluice.New(slowToOpen{Hub: s.hub, takes: 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(s.t.Context()) }()
 		for n := range int64(events) {
@@ -267,7 +267,7 @@ func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 		if len(late) != events || late[events*99/100] > 4*time.Second {
 			s.t.Errorf("%d of %d events, late by up to %v, want 4s at most", len(late), events, late[len(late)*99/100])
 		}
-		c = must(sluice.New(slowToOpen{s.hub, 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1}))
+		c = must(sluice.New(slowToOpen{Hub: s.hub, takes: 300 * time.Millisecond}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1}))
 		if applied, failed, err := c.Redrive(s.t.Context()); applied != left || failed != 0 || err != nil {
 			s.t.Errorf("redrive: %d of %d applied, %d failed, %v", applied, left, failed, err)
 		}

@@ -329,7 +329,7 @@ func TestStreamReadsOnAfterACut(t *testing.T) {
 		s.keyed("0", 500, noKey)
 		w := newWarehouse(t)
 		w.takes = func(e *sluice.Event) time.Duration { return 20 * time.Second }
-		c := must(sluice.New(&flaky{s.hub, 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1, Observer: s}))
+		c := must(sluice.New(&flaky{Hub: s.hub, every: 3 * time.Second}, s.leases, sluice.AtLeastOnce(s.store, sluice.EventAsRecord, w, nil), &sluice.Config{Partitions: 1, Observer: s}))
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)

@@ -171,13 +171,9 @@ func TestBatches(t *testing.T) {
 		}
 		s.wantPosition(9)
 		s.wantDead()
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		events := 0
-		for _, o := range s.seen {
-			if o.Kind == driver.KindCommitted {
-				events += o.Events
-			}
+		for _, o := range s.of(driver.KindCommitted) {
+			events += o.Events
 		}
 		if events != 10 {
 			s.t.Errorf("%d events were reported as done", events)
@@ -445,16 +441,12 @@ func TestBatchesReportedInOrder(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		stop()
 		u.wantDone(1000, 0)
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		at, events := int64(-1), 0
-		for _, o := range s.seen {
-			if o.Kind == driver.KindCommitted {
-				if o.To.Sequence <= at {
-					s.t.Errorf("events up to %d were reported after those up to %d", o.To.Sequence, at)
-				}
-				at, events = o.To.Sequence, events+o.Events
+		for _, o := range s.of(driver.KindCommitted) {
+			if o.To.Sequence <= at {
+				s.t.Errorf("events up to %d were reported after those up to %d", o.To.Sequence, at)
 			}
+			at, events = o.To.Sequence, events+o.Events
 		}
 		if at != 999 || events != 1000 {
 			s.t.Errorf("%d events were reported, up to %d", events, at)
@@ -464,12 +456,8 @@ func TestBatchesReportedInOrder(t *testing.T) {
 
 // committed returns the last position that was reported.
 func (s *scene) committed() (at int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
-		if o.Kind == driver.KindCommitted {
-			at = o.To.Sequence
-		}
+	for _, o := range s.of(driver.KindCommitted) {
+		at = o.To.Sequence
 	}
 	return at
 }

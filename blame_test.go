@@ -149,10 +149,10 @@ func TestWitnessOfTheSameTable(t *testing.T) {
 		if len(s.letters()) != 0 {
 			t.Fatalf("%d dead letters", len(s.letters()))
 		}
-		if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
+		if !slices.ContainsFunc(s.of(driver.KindFailed), func(o driver.Observation) bool {
 			return strings.Contains(o.Err.Error(), "partition is held") && strings.Contains(o.Err.Error(), "relation does not exist")
 		}) {
-			t.Errorf("the hold was not reported: %v", s.failures())
+			t.Errorf("the hold was not reported: %v", s.of(driver.KindFailed))
 		}
 		d.set("orders", false)
 		time.Sleep(time.Minute)
@@ -328,10 +328,10 @@ func TestMappingThatMapsNothing(t *testing.T) {
 				if n := len(s.letters()); n != 0 {
 					t.Errorf("%d dead letters", n)
 				}
-				if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
+				if !slices.ContainsFunc(s.of(driver.KindFailed), func(o driver.Observation) bool {
 					return strings.Contains(o.Err.Error(), "partition is held: the mapping has mapped none of ")
 				}) {
-					t.Errorf("the hold was not reported: %v", s.failures())
+					t.Errorf("the hold was not reported: %v", s.of(driver.KindFailed))
 				}
 				m.wrong.Store(false) // as a new process would
 				if !s.movesWithin(time.Minute, 1999) || len(s.letters()) != 0 {

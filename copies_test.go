@@ -262,7 +262,7 @@ func TestCopyRefused(t *testing.T) {
 		if got := m.numbers(); len(got) != 40 {
 			s.t.Errorf("copied are events %v, want 0 to 39, once each", got)
 		}
-		for _, o := range s.seen {
+		for _, o := range s.of() {
 			if o.Kind == driver.KindCopyFailed && (o.Events != 20 || !strings.Contains(o.Err.Error(), "too strange") || strings.Contains(o.Err.Error(), "\n")) {
 				s.t.Errorf("%d refused, reported as %d in %q; want one line", 20, o.Events, o.Err)
 			}

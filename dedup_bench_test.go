@@ -66,10 +66,10 @@ func BenchmarkRepeats(b *testing.B) {
 		source driver.Source
 	}{
 		{"without properties", &endless{partitions: 1}},
-		{"other properties/sources=1", &relay{endless{1}, 1, false}},
-		{"stamps/sources=1", &relay{endless{1}, 1, true}},
-		{"other properties/sources=32", &relay{endless{1}, 32, false}},
-		{"stamps/sources=32", &relay{endless{1}, 32, true}},
+		{"other properties/sources=1", &relay{endless{partitions: 1}, 1, false}},
+		{"stamps/sources=1", &relay{endless{partitions: 1}, 1, true}},
+		{"other properties/sources=32", &relay{endless{partitions: 1}, 32, false}},
+		{"stamps/sources=32", &relay{endless{partitions: 1}, 32, true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -37,9 +37,7 @@ func (s *stamps) again(send func()) int {
 
 // full returns the reports of a bound.
 func (s *stamps) full() (list []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
+	for _, o := range s.of() {
 		if errors.Is(o.Err, sluice.ErrDedupFull) {
 			list = append(list, o.Err.Error())
 		}

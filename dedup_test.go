@@ -201,9 +201,7 @@ func TestRepeats(t *testing.T) {
 
 // repeats is how many were observed.
 func (s *scene) repeats() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
+	for _, o := range s.of() {
 		n += o.Duplicates
 	}
 	return n
@@ -362,10 +360,8 @@ func TestRepeatsUnreadable(t *testing.T) {
 			}
 			s.pass(2, 1)
 			var told []string
-			for _, o := range s.seen {
-				if o.Kind == driver.KindFailed {
-					told = append(told, o.Err.Error())
-				}
+			for _, o := range s.of(driver.KindFailed) {
+				told = append(told, o.Err.Error())
 			}
 			if want == "" && len(told) > 0 || want != "" && (len(told) != 1 || !strings.Contains(told[0], want) || !strings.HasPrefix(told[0], "stamp of event 0: ")) {
 				s.t.Errorf("%v: told %q, want %q once", e.Properties, told, want)
@@ -403,7 +399,7 @@ func TestRepeatsBounded(t *testing.T) {
 		if rows := s.rows(); !slices.Equal(rows, []int64{0, 2}) {
 			s.t.Errorf("handled %v, want 0 and 2: the oldest are forgotten, the newest are not", rows)
 		}
-		told := slices.ContainsFunc(s.seen, func(o driver.Observation) bool {
+		told := slices.ContainsFunc(s.of(), func(o driver.Observation) bool {
 			return o.Kind == driver.KindFailed && strings.Contains(o.Err.Error(), "flights@12ab/0")
 		})
 		if !told {
@@ -454,10 +450,8 @@ func TestWatermarkThatGoesBackIsReported(t *testing.T) {
 			s.t.Errorf("handled %v, want 0, 1 and 2", rows)
 		}
 		var reports []string
-		for _, o := range s.seen {
-			if o.Kind == driver.KindFailed {
-				reports = append(reports, o.Err.Error())
-			}
+		for _, o := range s.of(driver.KindFailed) {
+			reports = append(reports, o.Err.Error())
 		}
 		if len(reports) != 1 || !strings.Contains(reports[0], "flights@12ab/0") || !strings.Contains(reports[0], "from event 9 on") {
 			s.t.Errorf("reports: %q, want one that names the stage's partition and event 9", reports)

@@ -161,7 +161,7 @@ func TestDriverPanics(t *testing.T) {
 					s.t.Fatalf("called %d times, want two at least", p.calls)
 				}
 				said := false
-				for _, o := range s.seen {
+				for _, o := range s.of() {
 					said = said || o.Err != nil && strings.Contains(o.Err.Error(), "panic outside of the handler, at ") && strings.Contains(o.Err.Error(), "driverpanic_test.go:")
 				}
 				if !said {

@@ -20,12 +20,8 @@ func notOther(e *sluice.Event) bool { return !strings.HasPrefix(string(e.Body), 
 
 // filtered is how many events the observations of a kind say were left out.
 func (s *scene) filtered(kind driver.ObservationKind) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
-		if o.Kind == kind {
-			n += o.Filtered
-		}
+	for _, o := range s.of(kind) {
+		n += o.Filtered
 	}
 	return n
 }

@@ -14,9 +14,7 @@ import (
 
 // missing returns the errors by which a partition halted because its checkpoint is gone.
 func (s *scene) missing() (list []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
+	for _, o := range s.of() {
 		if o.Kind == driver.KindStopped && errors.Is(o.Err, sluice.ErrMissing) {
 			list = append(list, o.Err.Error())
 		}

@@ -163,7 +163,7 @@ func TestReplayLagAfterAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		opened, lag := 0, int64(-1)
-		for _, o := range s.seen {
+		for _, o := range s.of() {
 			switch {
 			case o.Kind == driver.KindOpened:
 				opened++
@@ -182,7 +182,7 @@ func TestReplayGoesOnAfterACut(t *testing.T) {
 		t := s.t
 		s.keyed("0", 100, noKey)
 		r := &recollection{}
-		stop := s.remember(&flaky{s.hub, time.Second}, r, sluice.Earliest())
+		stop := s.remember(&flaky{Hub: s.hub, every: time.Second}, r, sluice.Earliest())
 		for range 20 {
 			time.Sleep(time.Second)
 			s.keyed("0", 5, noKey)
@@ -212,7 +212,7 @@ func TestReplayBeginsAnew(t *testing.T) {
 				t := s.t
 				s.keyed("0", 100, noKey)
 				r := &recollection{}
-				stop := s.remember(&flaky{s.hub, time.Second}, r, sluice.Earliest())
+				stop := s.remember(&flaky{Hub: s.hub, every: time.Second}, r, sluice.Earliest())
 				time.Sleep(5 * time.Second)
 				change(s.hub)
 				s.keyed("0", 30, noKey)

@@ -255,7 +255,8 @@ func TestWaitsThatAreAskedFor(t *testing.T) {
 	})
 	t.Run("checkpoint interval", func(t *testing.T) {
 		never(t, 1, func(s *scene) func() {
-			_, stop := s.upload(s.uploads(), &sluice.BatchesConfig{CheckpointEvery: 10 * time.Minute}, sluice.Config{})
+			delivery := sluice.Batches(s.store, func(context.Context, sluice.Batch) error { return nil }, &sluice.BatchesConfig{CheckpointEvery: 10 * time.Minute})
+			_, stop := s.run(s.hub, delivery, sluice.Config{})
 			for range 60 {
 				s.send("0", "good")
 				time.Sleep(20 * time.Second)
@@ -276,13 +277,18 @@ func TestWaitsThatAreAskedFor(t *testing.T) {
 // A handler that asks for short waits for ever stalls its partition.
 func TestWaitsForEverAreAStall(t *testing.T) {
 	stage(t, 1, func(s *scene) {
-		a := newAPI(func(err error) error { return driver.RetryAfter(err, 3*time.Second) })
-		a.down.Store(true)
-		_, stop := s.consume("a", sluice.Each(a.handle), sluice.Config{})
+		var down atomic.Bool
+		down.Store(true)
+		_, stop := s.consume("a", sluice.Each(func(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) error {
+			if down.Load() {
+				return driver.RetryAfter(errors.New("503 from the API"), 3*time.Second)
+			}
+			return insert(ctx, tx, e)
+		}), sluice.Config{})
 		began := time.Now()
 		s.send("0", "one", "two")
 		time.Sleep(10 * time.Minute)
-		a.down.Store(false)
+		down.Store(false)
 		ended := time.Now()
 		time.Sleep(time.Minute)
 		s.oneStall(began, ended, "503 from the API")

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 // noAnswer decides which requests get no answer: the first of one kind.
@@ -125,7 +126,8 @@ func TestRequestsWithoutAnAnswer(t *testing.T) {
 	try := func(kind string, rows func(*scene) []int64, deliver func(*scene, silentStore) sluice.Delivery) {
 		t.Run(kind, func(t *testing.T) {
 			stage(t, 1, func(s *scene) {
-				e := message(of(0, 1, -1))
+				e := &sluice.Event{Properties: map[string]any{}, Body: []byte("good")}
+				stamp.Stamp{ID: stamp.CausationID{Source: "flights@12ab", Partition: "0"}, Epoch: 1, Low: -1}.SetTo(e.Properties)
 				s.hub.Append("0", e)
 				s.send("0", "bad", "good")
 				u := &noAnswer{kind: kind[strings.LastIndex(kind, " ")+1:]}

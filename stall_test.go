@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// of returns the observations of a kind.
-func (s *scene) of(k driver.ObservationKind) (list []driver.Observation) {
+// of returns the observations of some kinds, or all of them.
+func (s *scene) of(kinds ...driver.ObservationKind) (list []driver.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.seen {
-		if o.Kind == k {
+		if len(kinds) == 0 || slices.Contains(kinds, o.Kind) {
 			list = append(list, o)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/stamp"
 )
@@ -31,7 +32,7 @@ func TestForgedStampWithoutSource(t *testing.T) {
 // wantFailures fails the test unless the reported failures contain these texts, one each.
 func (s *scene) wantFailures(texts ...string) {
 	s.t.Helper()
-	got := s.failures()
+	got := s.of(driver.KindFailed)
 	if len(got) != len(texts) {
 		s.t.Errorf("%d failures were reported, want %d with %q: %v", len(got), len(texts), texts, got)
 		return
@@ -69,7 +70,7 @@ func TestImplausibleStamp(t *testing.T) {
 				if rows := s.pass(100, 2); !slices.Equal(rows, want) {
 					t.Errorf("%d events were handled, want %d: each id once", len(rows), len(want))
 				}
-				if got := s.failures(); len(got) == 0 || !strings.Contains(got[len(got)-1].Err.Error(), "implausible stamp") {
+				if got := s.of(driver.KindFailed); len(got) == 0 || !strings.Contains(got[len(got)-1].Err.Error(), "implausible stamp") {
 					t.Errorf("reported %v, want an implausible stamp", got)
 				}
 			})

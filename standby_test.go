@@ -1,6 +1,7 @@
 package sluice_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -37,10 +38,11 @@ func (c *complaints) said() []string {
 func TestSecondReplica(t *testing.T) {
 	stage(t, 2, func(s *scene) {
 		t := s.t
-		first := s.remember(s.hub, &recollection{}, sluice.Earliest())
+		replay := sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }})
+		_, stop := s.run(s.hub, replay, sluice.Config{})
 		time.Sleep(5 * time.Second)
 		heard := &complaints{}
-		second := must(sluice.New(s.hub, s.leases, sluice.Replay((&recollection{}).replayer()), &sluice.Config{Owner: "second", Observer: heard}))
+		second := must(sluice.New(s.hub, s.leases, replay, &sluice.Config{Owner: "second", Observer: heard}))
 		ran := make(chan error, 1)
 		go func() { ran <- second.Run(t.Context()) }()
 		time.Sleep(25 * time.Second)
@@ -53,9 +55,7 @@ func TestSecondReplica(t *testing.T) {
 			!strings.HasSuffix(said[0], "), and this one waits for them: if each replica needs all events, give each a consumer group of its own") {
 			t.Errorf("said %q", said)
 		}
-		if err := first(); err != nil {
-			t.Error(err)
-		}
+		stop()
 		time.Sleep(time.Minute)
 		if err := second.Stop(t.Context()); err != nil {
 			t.Error(err)

@@ -138,7 +138,7 @@ func TestHaltedForEachDelivery(t *testing.T) {
 			return sluice.AtLeastOnce(s.store, func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) {
 				s.t.Error("handled")
 				return []*sluice.Event{e}, nil
-			}, driver.Sink[*sluice.Event](newModelSink()), nil)
+			}, must(sluice.Workers(1, func(context.Context, *sluice.Event) error { return nil })), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

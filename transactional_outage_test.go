@@ -41,18 +41,6 @@ func (a *api) handle(ctx context.Context, tx *sluicetest.Tx, e *sluice.Event) er
 	return insert(ctx, tx, e)
 }
 
-// failures returns what was reported as KindFailed.
-func (s *scene) failures() (list []driver.Observation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
-		if o.Kind == driver.KindFailed {
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
 // movesWithin reports whether partition 0 gets to the event in time.
 func (s *scene) movesWithin(d time.Duration, to int64) bool {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -110,7 +98,7 @@ func TestHandlerOutage(t *testing.T) {
 				a.down.Store(true)
 				s.send("0", slices.Repeat([]string{"good"}, 1000)...)
 				time.Sleep(2 * time.Second)
-				if n := len(s.failures()); n == 0 {
+				if n := len(s.of(driver.KindFailed)); n == 0 {
 					t.Error("nothing was reported within 2 s")
 				}
 				time.Sleep(10 * time.Minute)
@@ -122,7 +110,7 @@ func TestHandlerOutage(t *testing.T) {
 				if n := len(s.rows()); n != 1500 || len(s.letters()) != 0 || s.count(driver.KindRetried) != 0 {
 					t.Errorf("%d rows, %d dead letters, %d attempts counted", n, len(s.letters()), s.count(driver.KindRetried))
 				}
-				for _, o := range s.failures() {
+				for _, o := range s.of(driver.KindFailed) {
 					if !strings.Contains(o.Err.Error(), "503 from the API") || !strings.Contains(o.Err.Error(), "event") || o.Events == 1 != strings.HasPrefix(o.Err.Error(), fmt.Sprintf("event %d: ", o.To.Sequence)) {
 						t.Errorf("reported %d events to %v: %v", o.Events, o.To, o.Err)
 					}
@@ -171,8 +159,8 @@ func TestRedriveOutage(t *testing.T) {
 		a.says.Store(&outage)
 		must(s.store.Redrive(s.t.Context(), group, sluice.DeadLetterFilter{}, time.Time{}))
 		time.Sleep(10 * time.Minute)
-		if l := s.letters()[0]; l.Status != sluice.StatusRedrive || l.Attempts != before.Attempts || len(s.failures()) == 0 {
-			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.failures()))
+		if l := s.letters()[0]; l.Status != sluice.StatusRedrive || l.Attempts != before.Attempts || len(s.of(driver.KindFailed)) == 0 {
+			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.of(driver.KindFailed)))
 		}
 		a.down.Store(false)
 		time.Sleep(12 * time.Second)
@@ -203,10 +191,10 @@ func TestBrake(t *testing.T) {
 				_, end := s.consume("a", needs(&broken), sluice.Config{})
 				defer end()
 				time.Sleep(3 * time.Second)
-				if !slices.ContainsFunc(s.failures(), func(o driver.Observation) bool {
+				if !slices.ContainsFunc(s.of(driver.KindFailed), func(o driver.Observation) bool {
 					return strings.Contains(o.Err.Error(), "partition is held: 20 events in a row failed")
 				}) {
-					t.Errorf("not reported within 3 s: %v", s.failures())
+					t.Errorf("not reported within 3 s: %v", s.of(driver.KindFailed))
 				}
 				time.Sleep(10 * time.Minute)
 				broken.Store(false)
@@ -408,7 +396,7 @@ func TestBatchShrinks(t *testing.T) {
 						t.Errorf("dead letter of event %d after %d attempts: %s", l.Event.Sequence, l.Attempts, l.Error)
 					}
 				}
-				if last := s.failures()[len(s.failures())-1]; c.rows == 777 && (last.Events != 1 || last.To.Sequence != 777 || !strings.HasPrefix(last.Err.Error(), "event 777: ")) {
+				if last := s.of(driver.KindFailed)[len(s.of(driver.KindFailed))-1]; c.rows == 777 && (last.Events != 1 || last.To.Sequence != 777 || !strings.HasPrefix(last.Err.Error(), "event 777: ")) {
 					t.Errorf("last report is about %d events to %v: %v", last.Events, last.To, last.Err)
 				}
 				cancel()

@@ -50,16 +50,7 @@ func (s *scene) Observe(o driver.Observation) {
 	s.seen = append(s.seen, o)
 }
 
-func (s *scene) count(k driver.ObservationKind) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.seen {
-		if o.Kind == k {
-			n++
-		}
-	}
-	return n
-}
+func (s *scene) count(k driver.ObservationKind) int { return len(s.of(k)) }
 
 func (s *scene) consume(owner string, h sluice.Handler[*sluicetest.Tx], cfg sluice.Config) (*sluice.Consumer, func()) {
 	s.t.Helper()
@@ -396,13 +387,11 @@ func TestStopsWhereAPersonMustAct(t *testing.T) {
 				if n := s.count(driver.KindStopped); n != 1 {
 					s.t.Errorf("told %d times", n)
 				}
-				s.mu.Lock()
-				for _, o := range s.seen {
-					if o.Kind == driver.KindStopped && (!errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set")) {
+				for _, o := range s.of(driver.KindStopped) {
+					if !errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set") {
 						s.t.Errorf("told %v", o.Err)
 					}
 				}
-				s.mu.Unlock()
 				// A person acts, and the partition goes on by itself.
 				topic := must(s.hub.Describe(s.t.Context()))
 				bounds := must(s.hub.Bounds(s.t.Context(), "0"))

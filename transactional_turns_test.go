@@ -110,7 +110,7 @@ func TestRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 		sent := map[int64]time.Time{}
 		var late []time.Duration
 		var mu sync.Mutex
-		_, stop := s.run(slowToOpen{s.hub, 300 * time.Millisecond}, sluice.Transactional(s.store, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+		_, stop := s.run(slowToOpen{Hub: s.hub, takes: 300 * time.Millisecond}, sluice.Transactional(s.store, func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 			mu.Lock()
 			for _, e := range b.Events {
 				if at, ok := sent[e.Sequence]; ok && !b.Redriven {
