@@ -171,3 +171,10 @@ func stopWhen(ctx context.Context, c *sluice.Consumer, done func() bool) {
 	}
 	_ = c.Stop(ctx)
 }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,14 +12,11 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/enginetest"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// Consumers without an observer log to slog.Default. Tests are read without that.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { enginetest.Main(m) }
 
 // lines is the log lines that were written, without the time.
 type lines struct {
@@ -63,7 +59,9 @@ func (l *lines) defaultLog(t *testing.T) {
 // lockedOut is a lease store that cannot be reached.
 type lockedOut struct{ driver.LeaseStore }
 
-func (lockedOut) List(context.Context, sluice.Group) ([]driver.LeaseInfo, error) { return nil, errCut }
+func (lockedOut) List(context.Context, sluice.Group) ([]driver.LeaseInfo, error) {
+	return nil, enginetest.ErrCut
+}
 
 func TestWithoutAnObserver(t *testing.T) {
 	for _, test := range []struct {
@@ -78,7 +76,7 @@ func TestWithoutAnObserver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				written := &lines{}
 				written.defaultLog(t)
-				_, end := consumer(t, sluicetest.NewHub(group, 1), lockedOut{}, &sluicetest.Store{}, nil, sluice.AllPartitions, sluice.Config{Observer: test.observer})
+				_, end := enginetest.RunTransactional(t, sluicetest.NewHub(enginetest.Group, 1), lockedOut{}, &sluicetest.Store{}, nil, sluice.AllPartitions, sluice.Config{Observer: test.observer})
 				synctest.Wait()
 				end()
 				if got := written.String(); got != test.want {
@@ -95,7 +93,7 @@ func TestLogOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		written := &lines{}
 		cfg := sluice.Config{AssignEvery: 10 * time.Millisecond, Observer: sluice.LogObserver(written.logger())}
-		_, end := consumer(t, sluicetest.NewHub(group, 1), lockedOut{}, &sluicetest.Store{}, nil, sluice.AllPartitions, cfg)
+		_, end := enginetest.RunTransactional(t, sluicetest.NewHub(enginetest.Group, 1), lockedOut{}, &sluicetest.Store{}, nil, sluice.AllPartitions, cfg)
 		time.Sleep(10 * time.Minute)
 		end()
 		if n := strings.Count(written.String(), "\n"); n > 150 {

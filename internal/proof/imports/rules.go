@@ -35,6 +35,8 @@ var rules = append([]rule{
 		"internal/engine/partition imports driver, stamp, internal/ and internal/engine only: it does not know who holds it and what its worker does"},
 	{"below engine", []string{"internal/engine/group", "internal/engine/batch", "internal/engine/stream", "internal/engine/replay"}, []string{"driver", "internal", "engine", "partition"}, true,
 		"group, batch, stream and replay import partition and what lies below it, never each other"},
+	{"enginetest", []string{"internal/engine/enginetest"}, []string{"root", "driver", "internal", "suites", "suite"}, false,
+		"internal/engine/enginetest imports the root, driver, stamp, internal/ and sluicetest only"},
 	{"internal", []string{"internal/..."}, []string{"root", "driver", "internal"}, false,
 		"a package below internal/ imports the root, driver, stamp and internal/ at most"},
 	{"emulator", []string{"emulator/..."}, []string{"internal"}, false,
@@ -133,6 +135,9 @@ func (g graph) check() []string {
 		for _, to := range n.imports {
 			if isEngine(ruleOf(to)) && !isEngine(of) && of.group != "root" {
 				problems = append(problems, fmt.Sprintf("%s imports %s: only the root package imports the rooms of the engine", path, to))
+			}
+			if to == join("internal/engine/enginetest") {
+				problems = append(problems, fmt.Sprintf("%s imports %s: only tests do", path, to))
 			}
 		}
 		for _, r := range moduleRules {

@@ -43,7 +43,7 @@ const (
 	all       = "./... ./autoscale/... ./cmd/sluice/..."
 	proof     = "./cmd/sluice/internal/proof"
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
-	raced     = ". ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
+	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
 	simulated = "./internal/proof/sim"
 	wired     = "./internal/proof/wire"
 )
@@ -94,7 +94,7 @@ var tiers = map[string][]stage{
 		{name: "silence", needs: []string{"postgres", "azurite", "attack-tools"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/silence")},
 		{name: "docs", needs: []string{"postgres", "sqlfluff", "chromium"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/docs")},
 		{name: "tools", needs: append([]string{"kafka"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
-		{name: "go-next", budget: 2 * time.Minute, env: []string{"GOTOOLCHAIN=" + goNext}, again: true, commands: commands("go test -timeout 10m . ./driver ./eventhub ./sluicetest")},
+		{name: "go-next", budget: 2 * time.Minute, env: []string{"GOTOOLCHAIN=" + goNext}, again: true, commands: commands("go test -timeout 10m . ./internal/engine/... ./stamp ./driver ./eventhub ./sluicetest")},
 		{name: "cosmos", budget: time.Minute, commands: commands("go run " + proof + "/bench cosmos -events 200000 -modes bulk")},
 		{name: "kafka", needs: []string{"kafka", "postgres"}, budget: 3 * time.Minute, commands: commands("go test -p 1 -parallel 12 -timeout 30m " + brokers)},
 		{name: "interop", needs: []string{"clients", "cosmos-server", "chromium", "postgres", "azurite"}, budget: 6 * time.Minute,

@@ -1,0 +1,80 @@
+package sluice_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/enginetest"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// limited is a lease store that grants leases of some lengths only.
+type limited struct{ *enginetest.Ledger }
+
+func (limited) LeaseLimits() (shortest, longest time.Duration) {
+	return 15 * time.Second, time.Minute
+}
+
+// What cannot work is refused at once, in a line that says what to change.
+func TestNewRefuses(t *testing.T) {
+	hub, leases, store := sluicetest.NewHub(enginetest.Group, 1), enginetest.NewLedger(), &sluicetest.Store{}
+	delivery := sluice.Transactional(store, enginetest.Nothing)
+	sink := enginetest.NewWarehouse(t)
+	type record = func(context.Context, *sluice.Event) ([]*sluice.Event, error)
+	for _, test := range []struct {
+		source   driver.Source
+		leases   driver.LeaseStore
+		delivery sluice.Delivery
+		cfg      sluice.Config
+		want     string // in the error; empty: it is accepted
+	}{
+		{hub, limited{leases}, delivery, sluice.Config{}, ""},
+		{hub, limited{leases}, delivery, sluice.Config{LeaseFor: time.Minute}, ""},
+		{hub, limited{leases}, delivery, sluice.Config{LeaseFor: 2 * time.Minute}, "lease of 2m0s: the lease store grants leases of 15s to 1m0s"},
+		{hub, limited{leases}, delivery, sluice.Config{LeaseFor: 10 * time.Second}, "lease of 10s"},
+		{hub, leases, delivery, sluice.Config{LeaseFor: 30}, "is the unit missing"},
+		{nil, leases, delivery, sluice.Config{}, "nil"},
+		{hub, nil, delivery, sluice.Config{}, "nil"},
+		{hub, leases, nil, sluice.Config{}, "nil"},
+		{hub, leases, sluice.Transactional(store, nil), sluice.Config{}, "nil"},
+		{hub, leases, sluice.Transactional[*sluicetest.Tx](nil, enginetest.Nothing), sluice.Config{}, "nil"},
+		{hub, leases, sluice.AtLeastOnce(nil, sluice.EventAsRecord, sink, nil), sluice.Config{}, "nil"},
+		{hub, leases, sluice.AtLeastOnce(store, record(nil), sink, nil), sluice.Config{}, "nil"},
+		{hub, leases, sluice.AtLeastOnce[*sluice.Event](store, sluice.EventAsRecord, nil, nil), sluice.Config{}, "nil"},
+		{hub, leases, sluice.AtLeastOnce(store, sluice.EventAsRecord, sluice.Keyed[*sluice.Event](nil, func(*sluice.Event) string { return "" }), nil), sluice.Config{}, "nil"},
+		{hub, leases, delivery, sluice.Config{Owner: "worker\x00"}, `owner "worker\x00"`},
+		{hub, leases, delivery, sluice.Config{Owner: strings.Repeat("x", 1001)}, "1000 bytes"},
+		{hub, leases, delivery, sluice.Config{Start: sluice.Ago(0)}, "start"},
+		{hub, leases, delivery, sluice.Config{Start: sluice.At(time.Time{})}, "start"},
+		{hub, leases, delivery, sluice.Config{Start: sluice.FromSequence(-1)}, "start"},
+		{hub, leases, delivery, sluice.Config{Start: sluice.FromOffset("")}, "start"},
+		{hub, leases, delivery, sluice.Config{Start: sluice.Start{Kind: 99}}, "start"},
+	} {
+		_, err := sluice.New(test.source, test.leases, test.delivery, &test.cfg)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%+v: got %v, want %q", test.cfg, err, test.want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	hub, leases, store := sluicetest.NewHub(enginetest.Group, 1), enginetest.NewLedger(), &sluicetest.Store{}
+	for _, bad := range []struct {
+		n   sluice.Partitions
+		cfg sluice.Config
+	}{
+		{-2, sluice.Config{}}, {-3, sluice.Config{}},
+		{1, sluice.Config{LeaseFor: 20 * time.Second, RenewEvery: 10 * time.Second}},
+		{1, sluice.Config{MaxBatch: -1}}, {1, sluice.Config{Attempts: -1}},
+		{1, sluice.Config{RetryMin: time.Second, RetryMax: time.Millisecond}},
+	} {
+		bad.cfg.Partitions = bad.n
+		if _, err := sluice.New(hub, leases, sluice.Transactional(store, enginetest.Nothing), &bad.cfg); err == nil {
+			t.Errorf("accepted %d partitions, %+v", bad.n, bad.cfg)
+		}
+	}
+}
