@@ -17,7 +17,8 @@ const redrivePage = 100
 
 // redriveFor is how long a round of redrives may keep the partition's events waiting:
 // the redrive that is in progress then is the round's last. The events after the
-// checkpoint get as much time before the next round.
+// checkpoint get as much time before the next round. If they had more, because a batch takes long,
+// the next round has as much more.
 const redriveFor = time.Second
 
 // redrivePace divides the worker's time between redrives and the events after the
@@ -27,10 +28,30 @@ type redrivePace struct {
 	round     time.Duration // how long the last round took
 	restUntil time.Duration // but not before this, by Clock.Elapsed, while there are events
 	after     int64         // ID of the dead letter that ended the last round; 0: none
+
+	batch time.Duration // how long the newest batch took that redrives waited for, until it is counted
+	owed  time.Duration // how much longer than theirs the events' last turn was: the next round gets it
 }
 
 // rest gives the events after the checkpoint as much time as the last round took.
 func (p *redrivePace) rest(now time.Duration) { p.restUntil = now + p.round }
+
+// begin begins a round. A batch that began within the events' turn may have ended long after it. most
+// bounds what the round is given for that.
+func (p *redrivePace) begin(now, most time.Duration) {
+	p.owed = min(p.owed+max(0, min(now-p.restUntil, p.batch)), most)
+	p.batch = 0
+}
+
+// end ends a round that took a time, and gives the events as much, but for what was owed to it.
+func (p *redrivePace) end(now, took time.Duration) {
+	p.round = max(0, took-p.owed)
+	p.owed = max(0, p.owed-took)
+	p.rest(now)
+}
+
+// forgive forgets what is owed: one of the two does not wait.
+func (p *redrivePace) forgive() { p.batch, p.owed = 0, 0 }
 
 // interval fires at regular intervals.
 type interval struct{ due atomic.Bool }
@@ -117,6 +138,7 @@ func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 		return nil
 	}
 	if len(due) == 0 {
+		w.redrives.forgive()
 		return nil
 	}
 	return w.redriveRound(due, mayRead)
@@ -128,10 +150,10 @@ func (w *batchWorker[Tx]) runRedrives(mayRead bool) error {
 func (w *batchWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
 	elapsed := w.a.c.cfg.Clock.Elapsed
 	began := elapsed()
-	defer func() {
-		w.redrives.round = elapsed() - began
-		w.redrives.rest(elapsed())
-	}()
+	pace := &w.redrives
+	pace.begin(began, w.limit.long)
+	length := redriveFor + pace.owed
+	defer func() { pace.end(elapsed(), elapsed()-began) }()
 	// A dead letter that always meets an outage must not keep the others from their turn.
 	if i := slices.IndexFunc(due, func(d DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
 		due = slices.Concat(due[i+1:], due[:i+1])
@@ -144,7 +166,7 @@ func (w *batchWorker[Tx]) redriveRound(due []DeadLetter, mayRead bool) error {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
 		}
-		if elapsed()-began >= redriveFor {
+		if elapsed()-began >= length {
 			w.redrives.due = true
 			break
 		}
