@@ -58,11 +58,8 @@ type atLeastOnceWorker[R any] struct {
 	breaker   circuitBreaker
 	doubts    doubts
 	draining  bool // nothing more is sent
-	// Dead letters without a body are read from the log for a time, and not again before an Elapsed
-	// of the clock.
-	reread, rereadAfter time.Duration
-	rereadWaits         bool // some wait for that time
-	mapping             mappingTrial
+	reread    rereading
+	mapping   mappingTrial
 
 	doneTwice sync.Once // reports a sink that completes a record more than once
 
@@ -328,7 +325,7 @@ func (w *atLeastOnceWorker[R]) setLostAside(events []*Event) error {
 // deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
-	w.rereadAfter = w.a.c.cfg.Clock.Elapsed() + w.reread
+	w.reread.end(w.a.c.cfg.Clock.Elapsed(), w.a.c.cfg.LeaseFor, w.stats.written.Load())
 	for {
 		if w.a.idle.Err() != nil {
 			return w.a.ended()
@@ -337,13 +334,14 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 			return err
 		}
 		w.takeResults()
-		if w.canSubmit() {
+		may := w.canSubmit()
+		if may && !w.queue.redrivesOnly() {
 			if err := w.submit(); err != nil {
 				return err
 			}
 			continue
 		}
-		if w.queue.empty() {
+		if w.queue.empty() || w.queue.redrivesOnly() { // events take turns with redrives
 			events, err := buffer.take(min(w.room(), w.a.c.cfg.MaxBatch), w.maxBytes-w.bytes.Load())
 			if err != nil {
 				return fmt.Errorf("read log: %w", err)
@@ -356,6 +354,12 @@ func (w *atLeastOnceWorker[R]) deliver(buffer *prefetchBuffer) error {
 			}
 			if err := w.pass(buffer.behind()); err != nil {
 				return err
+			}
+			if may {
+				if err := w.submit(); err != nil {
+					return err
+				}
+				continue
 			}
 		}
 		select {
