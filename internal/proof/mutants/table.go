@@ -21,7 +21,7 @@ func of(test string, pkg ...string) []string {
 	return []string{cmp.Or(append(pkg, ".")...), "-run", "^" + test + "$"}
 }
 
-var table = slices.Concat(engine, steps, drivers, observers, autoscaler, columns)
+var table = slices.Concat(engine, steps, drivers, observers, autoscaler, columns, turns)
 
 // engine are the mutants of the engine, the stores and the logs.
 var engine = []Mutant{

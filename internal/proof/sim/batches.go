@@ -28,7 +28,10 @@ func (p *process) handleBatch(ctx context.Context, b sluice.Batch) error {
 		p.inTurn(b)
 	}
 	for i, e := range b.Events {
-		if err := p.upload(ctx, e); err != nil {
+		p.takeTurn(ctx, e.Partition, 1)
+		err := p.upload(ctx, e)
+		p.hadTurn(b.Redriven, e)
+		if err != nil {
 			if p.w.cfg.WholeBatch {
 				return err
 			}

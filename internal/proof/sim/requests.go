@@ -102,6 +102,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 		if err != nil {
 			return nil, err
 		}
+		s.openTurn(ctx, partition)
 		s.opened(partition, after.Sequence)
 		s.beginningMoves(partition, "beginning that moves after an opening")
 		return &reader{process: s.process, partition: partition, inner: r, last: after.Sequence}, nil

@@ -119,10 +119,12 @@ func (s sink) Submit(ctx context.Context, e *sluice.Event, done func(sluice.Writ
 	s.worksUnder(s.topic(), e.Partition, sluice.FencingTokenOf(ctx).Lease.Epoch)
 	finished, completed := s.submitted(ctx, e), s.inOrder(ctx, e)
 	s.w.live.Go(func() {
+		s.takeTurn(ctx, e.Partition, 1)
 		err := s.put(ctx, e)
 		if err == nil {
 			s.redriven(e)
 		}
+		s.hadTurn(s.redriving(ctx, e), e)
 		finished()
 		completed()
 		done(sluice.WriteResult{Err: err, Cost: 1})

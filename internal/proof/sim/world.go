@@ -85,6 +85,7 @@ type world struct {
 	leasesLost time.Time            // when the lease store last lost its leases
 
 	discards []discarded // memories of processes that replay
+	contests map[string]*contest
 
 	gone     removals         // partitions that are
 	settings settings         // of the newest deployment
