@@ -26,6 +26,7 @@ func (p *process) handleBatch(ctx context.Context, b sluice.Batch) error {
 	p.handed(b)
 	if !b.Redriven {
 		p.inTurn(b)
+		p.mayWrite(b.Events[0], "")
 	}
 	for i, e := range b.Events {
 		p.takeTurn(ctx, e.Partition, 1)

@@ -519,7 +519,7 @@ func newWorld(cfg Config) *world {
 		leaseOf: map[tenure]*process{}, leaseEnds: map[tenure]time.Time{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claims: map[string]claim{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
-		lives: map[string]int{}, overtaken: map[eventID]bool{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[tenure]time.Time{}, parkings: map[eventID]parking{}, discarded: map[int64]bool{}, blame: newBlame(), lanes: map[string]*lane{}, delivery: map[string]bool{}, touched: map[eventID]bool{}, windows: map[string]int{}, contests: map[string]*contest{},
+		lives: map[string]int{}, overtaken: map[eventID]bool{}, lost: map[eventID]bool{}, repeats: newRepeats(), halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[tenure]time.Time{}, parkings: map[eventID]parking{}, discarded: map[int64]bool{}, blame: newBlame(), lanes: map[string]*lane{}, delivery: map[string]bool{}, touched: map[eventID]bool{}, windows: map[string]int{}, contests: map[string]*contest{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub, w.copyHub = sluicetest.NewHub(w.group, cfg.Partitions), sluicetest.NewHub(w.group, cfg.Partitions)

@@ -220,6 +220,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
 			s.past(lease.Partition, p.Position.Sequence)
+			s.learns(lease.Partition, p)
 			s.deliveredBy(lease)
 			if _, ok := s.w.claimedAt[tenureOf(lease)]; !ok {
 				s.w.claimedAt[tenureOf(lease)] = time.Now()
