@@ -19,6 +19,7 @@ const (
 	contestLetters = 60
 	firstRedrive   = 30 * time.Second // within this time one of the redrives is tried
 	longContest    = 6 * time.Second  // a shorter one has too few turns to be judged
+	longStream     = 10 * time.Second // of records, if redrives had less: the first round does not count
 	turnOver       = time.Second      // as much may be missing, because the last turn is cut short
 )
 
@@ -177,7 +178,7 @@ func (c *contest) judge(w *world, partition string) []string {
 		return complain("no redrive was tried for %v", firstRedrive)
 	case !c.over:
 		return nil
-	case all < longContest:
+	case all < longContest, all < longStream && c.spent[1] > 0 && c.spent[1] < c.spent[0] && w.cfg.Stream != nil && w.cfg.Stream.Batches == nil:
 		c.done = true
 		return nil
 	}
