@@ -135,3 +135,41 @@ func TestPostgresBlame(t *testing.T) {
 		"rename": {`ALTER TABLE counts RENAME n TO m`, `ALTER TABLE counts RENAME m TO n`},
 	})
 }
+
+// alter drops, renames and alters the table of a handler while a service runs. Each alteration has a
+// table of its own.
+func alter(t *testing.T, s *Store, insert string, renames [2]string) {
+	b := blamed(t, s)
+	for _, table := range []string{"dropped", "renamed", "altered"} {
+		if err := b.Do(t.Context(), `CREATE TABLE `+table+` (n INT)`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blame.Altered(t, b, []blame.Alteration{
+		{Name: "drop", Statement: fmt.Sprintf(insert, "dropped"), Broken: `DROP TABLE dropped`, Mended: `CREATE TABLE dropped (n INT)`},
+		{Name: "rename", Statement: fmt.Sprintf(insert, "renamed"), Broken: renames[0], Mended: renames[1]},
+		{Name: "alter", Statement: fmt.Sprintf(insert, "altered"), Broken: `ALTER TABLE altered ADD m INT NOT NULL DEFAULT 0;;ALTER TABLE altered DROP COLUMN n`, Mended: `ALTER TABLE altered ADD n INT`},
+	})
+}
+
+var renames = [2]string{`ALTER TABLE renamed RENAME TO other`, `ALTER TABLE other RENAME TO renamed`}
+
+func TestAltered(t *testing.T) {
+	t.Parallel()
+	alter(t, open(t, filepath.Join(t.TempDir(), "x.db")), `INSERT INTO %s (n) VALUES (?)`, renames)
+}
+
+func TestMariaDBAltered(t *testing.T) {
+	t.Parallel()
+	alter(t, openMariaDB(t, mariadbtest.Database(t), nil), `INSERT INTO %s (n) VALUES (?)`, renames)
+}
+
+func TestSQLServerAltered(t *testing.T) {
+	t.Parallel()
+	alter(t, openMSSQL(t, sqlservertest.Database(t), nil), `INSERT INTO %s (n) VALUES (CAST(@p1 AS INT))`, [2]string{`EXEC sp_rename 'renamed', 'other', 'OBJECT'`, `EXEC sp_rename 'other', 'renamed', 'OBJECT'`})
+}
+
+func TestPostgresAltered(t *testing.T) {
+	t.Parallel()
+	alter(t, openPostgres(t, pgtest.Database(t), nil), `INSERT INTO %s (n) VALUES (CAST($1 AS INT))`, renames)
+}

@@ -23,10 +23,30 @@ type redrivePace struct {
 	after     int64         // ID of the dead letter that ended the last round; 0: none
 	together  int           // how many are redriven in one step at most
 	alone     int           // so many next ones have a step each, because one may have ended the process
+
+	batch time.Duration // how long the newest batch took that redrives waited for, until it is counted
+	owed  time.Duration // how much longer than theirs the events' last turn was: the next round gets it
 }
 
 // rest gives the events after the checkpoint as much time as the last round took.
 func (p *redrivePace) rest(now time.Duration) { p.restUntil = now + p.round }
+
+// begin begins a round. A batch that began within the events' turn may have ended long after it. most
+// bounds what the round is given for that.
+func (p *redrivePace) begin(now, most time.Duration) {
+	p.owed = min(p.owed+max(0, min(now-p.restUntil, p.batch)), most)
+	p.batch = 0
+}
+
+// end ends a round that took a time, and gives the events as much, but for what was owed to it.
+func (p *redrivePace) end(now, took time.Duration) {
+	p.round = max(0, took-p.owed)
+	p.owed = max(0, p.owed-took)
+	p.rest(now)
+}
+
+// forgive forgets what is owed: one of the two does not wait.
+func (p *redrivePace) forgive() { p.batch, p.owed = 0, 0 }
 
 // interval fires at regular intervals.
 type interval struct{ due atomic.Bool }
@@ -113,6 +133,7 @@ func (w *worker[Tx]) runRedrives(mayRead bool) error {
 		return nil
 	}
 	if len(due) == 0 {
+		w.redrives.forgive()
 		return nil
 	}
 	return w.redriveRound(due, mayRead)
@@ -124,10 +145,10 @@ func (w *worker[Tx]) runRedrives(mayRead bool) error {
 func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 	elapsed := w.a.Settings.Clock.Elapsed
 	began := elapsed()
-	defer func() {
-		w.redrives.round = elapsed() - began
-		w.redrives.rest(elapsed())
-	}()
+	pace := &w.redrives
+	pace.begin(began, w.limit.long)
+	length := engine.RedriveFor + pace.owed
+	defer func() { pace.end(elapsed(), elapsed()-began) }()
 	// A dead letter that always meets an outage must not keep the others from their turn.
 	if i := slices.IndexFunc(due, func(d driver.DeadLetter) bool { return d.ID == w.redrives.after }); i >= 0 {
 		due = slices.Concat(due[i+1:], due[:i+1])
@@ -141,7 +162,7 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 		if w.a.Idle.Err() != nil {
 			return w.a.Ended()
 		}
-		if elapsed()-began >= engine.RedriveFor {
+		if elapsed()-began >= length {
 			w.redrives.due = true
 			break
 		}

@@ -140,4 +140,3 @@ func TestRunMeetsOutage(t *testing.T) {
 		s.exactly(500)
 	})
 }
-

@@ -84,6 +84,29 @@ func TestRedrivesAndEventsTakeTurns(t *testing.T) {
 			s.exactly(1100)
 		})
 	})
+	t.Run("long batches", func(t *testing.T) {
+		stage(t, 1, func(s *scene) {
+			s.manyParked()
+			s.Send("0", slices.Repeat([]string{"good"}, 1000)...)
+			var redriving, since time.Duration
+			_, end := s.Consume("a", func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
+				takes := 4 * time.Second
+				if b.Redriven {
+					takes = time.Duration(len(b.Events)) * 200 * time.Millisecond
+					redriving += takes
+				} else if redriving > 0 && redriving < 20*time.Second {
+					since += takes
+				}
+				time.Sleep(takes)
+				return enginetest.InsertRedriven(ctx, tx, b)
+			}, sluice.Config{MaxBatch: 10, RedriveEvery: time.Second})
+			time.Sleep(10 * time.Minute)
+			end()
+			if redriving != 20*time.Second || since < 10*time.Second || since > 30*time.Second {
+				s.T.Errorf("while there were redrives, they had %v and the events behind the checkpoint %v", redriving, since)
+			}
+		})
+	})
 }
 
 // Dead letters without bodies are read from the log, for which the reader of the events is closed.

@@ -166,11 +166,15 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
+			began, contested := cfg.Clock.Elapsed(), w.redrives.due
 			if err := w.deliverBatch(events); err != nil {
 				return err
 			}
 			w.batch, w.given = nil, nil // they are charged no more
 			taken = cfg.Clock.Elapsed()
+			if contested {
+				w.redrives.batch = taken - began
+			}
 			checked, waiting = taken, false
 			continue
 		}
@@ -181,6 +185,7 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 		}
 		if waiting = waiting && cfg.Clock.Elapsed() < w.redrives.restUntil; w.redrives.due && w.redrives.restUntil > 0 && !waiting && !w.attemptsOnRecord() {
 			w.redrives.restUntil = 0 // there are no events that wait
+			w.redrives.forgive()
 			continue
 		}
 		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {

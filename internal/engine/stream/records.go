@@ -48,7 +48,8 @@ type recordTask[R any] struct {
 	made     bool           // record is set
 	key      string         // its ordering key
 	ordered  bool           // it has one
-	next     *recordTask[R] // waits for this one, for it has the same key
+	next     *recordTask[R] // the next one that waits for its turn of the same key
+	behind   bool           // it waits for another event's record, and is counted for that
 	attempts int            // that failed and count
 	probe    bool           // sent to test whether an outage is over
 	turn     atomic.Uint32  // counts the results
@@ -62,43 +63,113 @@ type recordTask[R any] struct {
 // sendQueue holds the records that the worker has still to submit. The worker's
 // goroutine alone uses it.
 type sendQueue[R any] struct {
-	first   []*recordTask[R] // submitted before the others: they were started earlier
-	fresh   []*recordTask[R]
-	lastOf  map[string]*recordTask[R] // the newest unfinished record of each ordering key
-	delayed delayedRecords[R]
-	blocked int  // records that wait for an earlier one of their key
-	doubted int  // events with a record in doubt
-	behind  int  // other events with a record that waits for another event's of its key
-	turn    bool // the last probe was taken from first
+	first    []*recordTask[R] // submitted before the others: they were started earlier
+	fresh    []*recordTask[R]
+	redrives []*recordTask[R]   // fresh ones, of dead letters; they take turns with the events' records
+	lines    map[string]line[R] // the unfinished records of each ordering key
+	delayed  delayedRecords[R]
+	redriven bool // the last fresh record that was taken is a redrive's
+	blocked  int  // records that wait for an earlier one of their key
+	doubted  int  // events with a record in doubt
+	behind   int  // other events with a record that waits for another event's of its key
+	turn     bool // the last probe was taken from first
 	// unmade are the events whose records could not be made yet, in their order. The
 	// first one is queued to be tried again; the others wait for it. Redrives wait for
 	// redrives only: no dead letter delays the partition.
 	unmade, unmadeRedrives []*inFlightEvent
 }
 
-func (q *sendQueue[R]) init() { q.lastOf = map[string]*recordTask[R]{} }
+// line is the unfinished records of one ordering key. One of them was let go, the others wait.
+type line[R any] struct {
+	last    *inFlightEvent  // the event whose record was added last
+	waiting *waitingLine[R] // nil: none waits
+}
 
-func (q *sendQueue[R]) len() int { return len(q.first) + len(q.fresh) }
+// waitingLine is the records that wait, of events and of redrives, which take turns: neither has to
+// wait for all of the other.
+type waitingLine[R any] struct {
+	events, redrives recordList[R]
+	redriven         bool // the last one that was let go is a redrive's
+}
+
+// recordList is a list of records, first in, first out.
+type recordList[R any] struct{ first, last *recordTask[R] }
+
+func (l *recordList[R]) push(t *recordTask[R]) {
+	if l.first == nil {
+		l.first = t
+	} else {
+		l.last.next = t
+	}
+	l.last = t
+}
+
+func (l *recordList[R]) pop() *recordTask[R] {
+	t := l.first
+	l.first, t.next = t.next, nil
+	return t
+}
+
+// next takes the record whose turn it is. It returns nil if none waits.
+func (w *waitingLine[R]) next() *recordTask[R] {
+	switch {
+	case w == nil || w.events.first == nil && w.redrives.first == nil:
+		return nil
+	case w.redrives.first != nil && (w.events.first == nil || !w.redriven):
+		w.redriven = true
+		return w.redrives.pop()
+	}
+	w.redriven = false
+	return w.events.pop()
+}
+
+func (q *sendQueue[R]) init() { q.lines = map[string]line[R]{} }
+
+func (q *sendQueue[R]) len() int { return len(q.first) + len(q.fresh) + len(q.redrives) }
+
+// redrivesOnly reports whether all records that may be submitted are those of redrives.
+func (q *sendQueue[R]) redrivesOnly() bool {
+	return len(q.redrives) > 0 && len(q.first)+len(q.fresh) == 0
+}
 
 // empty reports whether every admitted record was submitted or waits for a time or
 // for another record.
 func (q *sendQueue[R]) empty() bool { return q.len() == 0 }
 
-// add queues a new record, after the last one of its key.
+// add queues a new record, after those of its key.
 func (q *sendQueue[R]) add(t *recordTask[R]) {
 	if t.ordered {
-		last := q.lastOf[t.key]
-		q.lastOf[t.key] = t
-		if last != nil {
-			last.next = t
-			q.blocked++
-			if last.event != t.event {
-				q.count(t.event, 0, 1)
-			}
+		l, waits := q.lines[t.key]
+		if waits {
+			q.wait(t, &l)
+		}
+		l.last = t.event
+		q.lines[t.key] = l
+		if waits {
 			return
 		}
 	}
-	q.fresh = append(q.fresh, t)
+	if t.event.redrive != nil {
+		q.redrives = append(q.redrives, t)
+	} else {
+		q.fresh = append(q.fresh, t)
+	}
+}
+
+// wait has a record wait for its turn.
+func (q *sendQueue[R]) wait(t *recordTask[R], l *line[R]) {
+	if l.waiting == nil {
+		l.waiting = &waitingLine[R]{}
+	}
+	if t.event.redrive != nil {
+		l.waiting.redrives.push(t)
+	} else {
+		l.waiting.events.push(t)
+	}
+	q.blocked++
+	if t.behind = l.last != t.event; t.behind {
+		q.count(t.event, 0, 1)
+	}
 }
 
 // retryNow queues a record again before the new ones.
@@ -117,17 +188,20 @@ func (q *sendQueue[R]) takeDelayed(now time.Duration) {
 	}
 }
 
-// pop removes the record that is to be submitted next. Probes are taken from both
-// queues in turn, so that records that fail each time don't keep the others from
-// being tried.
+// pop removes the record that is to be submitted next. Probes are taken from those that were
+// started earlier and from the fresh ones in turn, so that records that fail each time don't keep
+// the others from being tried.
 func (q *sendQueue[R]) pop(probe bool) (t *recordTask[R]) {
 	if probe {
 		q.turn = !q.turn
 	}
-	if len(q.first) > 0 && (!probe || q.turn || len(q.fresh) == 0) {
+	switch {
+	case len(q.first) > 0 && (!probe || q.turn || len(q.fresh)+len(q.redrives) == 0):
 		t, q.first = q.first[0], q.first[1:]
-	} else {
-		t, q.fresh = q.fresh[0], q.fresh[1:]
+	case len(q.redrives) > 0 && (len(q.fresh) == 0 || !q.redriven):
+		t, q.redrives, q.redriven = q.redrives[0], q.redrives[1:], true
+	default:
+		t, q.fresh, q.redriven = q.fresh[0], q.fresh[1:], false
 	}
 	return t
 }
@@ -139,6 +213,9 @@ func (q *sendQueue[R]) trim() {
 	}
 	if len(q.fresh) == 0 {
 		q.fresh = nil
+	}
+	if len(q.redrives) == 0 {
+		q.redrives = nil
 	}
 }
 
@@ -168,16 +245,17 @@ func (q *sendQueue[R]) unblock(t *recordTask[R]) {
 		return
 	}
 	t.ordered = false
-	if t.next == nil {
-		delete(q.lastOf, t.key)
+	next := q.lines[t.key].waiting.next()
+	if next == nil {
+		delete(q.lines, t.key)
 		return
 	}
 	q.blocked--
-	if t.next.event != t.event {
-		q.count(t.next.event, 0, -1)
+	if next.behind {
+		next.behind = false
+		q.count(next.event, 0, -1)
 	}
-	q.first = append(q.first, t.next)
-	t.next = nil
+	q.first = append(q.first, next)
 }
 
 // endDoubt is called when a record is not in doubt any more.
@@ -491,8 +569,10 @@ func (w *worker[R]) setTimer() {
 	if len(w.queue.delayed) > 0 {
 		at = w.queue.delayed[0].due
 	}
-	if w.rereadWaits && w.rereadAfter > w.a.Settings.Clock.Elapsed() {
-		at = min(at, w.rereadAfter)
+	if r, now := &w.reread, w.a.Settings.Clock.Elapsed(); r.waits && now < r.from {
+		at = min(at, r.from)
+	} else if r.waits && now < r.until { // else a result wakes the worker
+		at = min(at, r.until)
 	}
 	if w.draining {
 		at = never // nothing more is sent

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/engine"
@@ -317,21 +318,47 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 	return nil
 }
 
+// rereading divides the time between the events and dead letters without a body, for which the log
+// is read apart. A round reads some of these. Their records are sent in the events' turn, so that it
+// is twice as long as the round, and until as many events' records are written as redrives'.
+type rereading struct {
+	took    time.Duration // of the last round
+	read    int64         // dead letters in it
+	waits   bool          // some wait for the end of the events' turn
+	from    time.Duration // by Clock.Elapsed: the events' turn ends then at the earliest
+	until   time.Duration // and then at the latest
+	written int64         // and when so many records of the partition are written
+}
+
+// end ends a round: the events' turn begins.
+func (r *rereading) end(now, most time.Duration, written int64) {
+	r.from = now + 2*r.took
+	r.until = max(r.from, now+most)
+	r.written = written + 2*r.read
+	r.took, r.read = 0, 0
+}
+
+// eventsTurn reports whether the events' turn goes on.
+func (w *worker[R]) eventsTurn(now time.Duration) bool {
+	r := &w.reread
+	return now < r.from || now < r.until && w.stats.written.Load() < r.written && w.inFlight.list.InFlight() > w.deadLetters.len()
+}
+
 // startRedrives starts the redrives that were found. Those without a body are read from the log for
-// redriveFor at most; then events are read for as long.
+// RedriveFor at most.
 func (w *worker[R]) startRedrives(mayRead bool) error {
 	elapsed := w.a.Settings.Clock.Elapsed
 	began := elapsed()
 	if mayRead {
-		defer func() { w.reread = elapsed() - began }()
+		defer func() { w.reread.took = elapsed() - began }()
 	}
-	w.rereadWaits = false
+	w.reread.waits = false
 	read := map[int64]*driver.Event{} // by the ID of the dead letter
 	for d := w.redrives.next(); d != nil; d = w.redrives.next() {
-		if !d.HasBody && (mayRead && elapsed()-began >= engine.RedriveFor || !mayRead && elapsed() < w.rereadAfter) {
+		if !d.HasBody && (mayRead && elapsed()-began >= engine.RedriveFor || !mayRead && w.eventsTurn(elapsed())) {
 			// The later ones wait too: one may have the key of this one.
 			w.redrives.putBack(d)
-			w.rereadWaits = true
+			w.reread.waits = true
 			w.setTimer()
 			return nil
 		}
@@ -378,6 +405,7 @@ func (w *worker[R]) startRedrive(d *driver.DeadLetter, read *driver.Event, mayRe
 	switch {
 	case read != nil:
 		e = read
+		w.reread.read++
 	case !d.HasBody:
 		if !mayRead {
 			return partition.ErrReopen
@@ -386,6 +414,7 @@ func (w *worker[R]) startRedrive(d *driver.DeadLetter, read *driver.Event, mayRe
 		switch {
 		case err == nil:
 			e = found
+			w.reread.read++
 		case w.a.Idle.Err() == nil && partition.NeedsOperator(err):
 			w.redriveRefused(d, err)
 			return nil

@@ -274,3 +274,47 @@ func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// 400 dead letters without bodies that are due at once, beside one event a second: how late
+// the events are (issue 30).
+func TestStreamEventsBesideManyRedrivesWithoutBodies(t *testing.T) {
+	for _, letters := range []int{400, 10_000} {
+		stage(t, 1, func(s *scene) {
+			const events = 300
+			w := s.refused(letters)
+			sent := map[int64]time.Time{}
+			var late []time.Duration
+			w.Says = func(e *sluice.Event, _ int) error {
+				w.Mu.Lock()
+				defer w.Mu.Unlock()
+				if at, ok := sent[e.Sequence]; ok {
+					late = append(late, time.Since(at))
+				}
+				return nil
+			}
+			c := enginetest.Must(sluice.New(enginetest.SlowLog{Hub: s.Hub, Takes: 300 * time.Millisecond}, s.Leases, sluice.AtLeastOnce(s.Store, sluice.EventAsRecord, w, nil), &sluice.Config{BodyLimit: -1, Observer: s}))
+			ran := make(chan error, 1)
+			go func() { ran <- c.Run(s.T.Context()) }()
+			for n := range int64(events) {
+				w.Mu.Lock()
+				sent[int64(letters)+n] = time.Now()
+				w.Mu.Unlock()
+				s.SendKeyed("0", 1, enginetest.NoKey)
+				time.Sleep(time.Second)
+			}
+			left := len(s.Letters())
+			if err := errors.Join(c.Stop(s.T.Context()), <-ran); err != nil {
+				s.T.Fatal(err)
+			}
+			slices.Sort(late)
+			if len(late) != events {
+				s.T.Fatalf("%d of %d events were written", len(late), events)
+			}
+			median, most := late[events/2], late[events*99/100]
+			s.T.Logf("%d dead letters: events late by %v (median), %v (99 %%); %d redriven in %d s", letters, median, most, letters-left, events)
+			if most > 3*time.Second || letters-left < 200 {
+				s.T.Errorf("%d dead letters: events late by up to %v, want 3s at most; %d redriven, want 200 at least", letters, most, letters-left)
+			}
+		})
+	}
+}

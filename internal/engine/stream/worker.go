@@ -61,11 +61,8 @@ type worker[R any] struct {
 	breaker   circuitBreaker
 	doubts    doubts
 	draining  bool // nothing more is sent
-	// Dead letters without a body are read from the log for a time, and not again before an Elapsed
-	// of the clock.
-	reread, rereadAfter time.Duration
-	rereadWaits         bool // some wait for that time
-	mapping             engine.MappingTrial
+	reread    rereading
+	mapping   engine.MappingTrial
 
 	doneTwice sync.Once // reports a sink that completes a record more than once
 
@@ -345,7 +342,7 @@ func (w *worker[R]) setLostAside(events []*driver.Event) error {
 // Deliver implements worker. It admits and submits events as there is room for
 // them.
 func (w *worker[R]) Deliver(buffer *partition.Buffer) error {
-	w.rereadAfter = w.a.Settings.Clock.Elapsed() + w.reread
+	w.reread.end(w.a.Settings.Clock.Elapsed(), w.a.Settings.LeaseFor, w.stats.written.Load())
 	for {
 		if w.a.Idle.Err() != nil {
 			return w.a.Ended()
@@ -354,13 +351,14 @@ func (w *worker[R]) Deliver(buffer *partition.Buffer) error {
 			return err
 		}
 		w.takeResults()
-		if w.canSubmit() {
+		may := w.canSubmit()
+		if may && !w.queue.redrivesOnly() {
 			if err := w.submit(); err != nil {
 				return err
 			}
 			continue
 		}
-		if w.queue.empty() {
+		if w.queue.empty() || w.queue.redrivesOnly() { // events take turns with redrives
 			events, err := buffer.Take(min(w.room(), w.a.Settings.MaxBatch), w.maxBytes-w.bytes.Load())
 			if err != nil {
 				return fmt.Errorf("read log: %w", err)
@@ -373,6 +371,12 @@ func (w *worker[R]) Deliver(buffer *partition.Buffer) error {
 			}
 			if err := w.pass(buffer.Behind()); err != nil {
 				return err
+			}
+			if may {
+				if err := w.submit(); err != nil {
+					return err
+				}
+				continue
 			}
 		}
 		select {

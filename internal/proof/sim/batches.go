@@ -27,9 +27,13 @@ func (p *process) handleBatch(ctx context.Context, b sluice.Batch) error {
 	p.handed(b)
 	if !b.Redriven {
 		p.inTurn(b)
+		p.mayWrite(b.Events[0], "")
 	}
 	for i, e := range b.Events {
-		if err := p.upload(ctx, e); err != nil {
+		p.takeTurn(ctx, e.Partition, 1)
+		err := p.upload(ctx, e)
+		p.hadTurn(b.Redriven, e)
+		if err != nil {
 			if p.w.cfg.WholeBatch {
 				return err
 			}

@@ -105,6 +105,8 @@ func (p *process) handler() sluice.Handler[*sluicetest.Tx] {
 	return func(ctx context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 		p.worksUnder(b.Group.Topic, b.Partition, b.Epoch)
 		p.handed(b)
+		p.takeTurn(ctx, b.Partition, len(b.Events))
+		defer p.hadTurn(b.Redriven, b.Events...)
 		if err := p.usable(b.Events[0]); err != nil {
 			return err
 		}
@@ -422,8 +424,12 @@ func Run(cfg Config) Result {
 	violations := slices.Concat(w.check(), w.checkHeldBack(), uneven, w.checkReplays(), w.checkKept(), w.checkReleased())
 
 	w.mu.Lock()
-	ended := maps.Clone(w.owners)
 	trace := w.trace
+	w.mu.Unlock()
+	violations = append(violations, w.checkTurns()...)
+	w.mu.Lock()
+	ended := maps.Clone(w.owners)
+	trace.lines = w.trace.lines
 	w.mu.Unlock()
 	for _, p := range ended {
 		w.kill(p)
@@ -514,7 +520,7 @@ func newWorld(cfg Config) *world {
 		leaseOf: map[tenure]*process{}, leaseEnds: map[tenure]time.Time{}, store: &sluicetest.Store{Unsafe: cfg.Unsafe},
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), coins: map[string]uint64{}, owners: map[string]*process{}, claimed: map[string]int64{}, claims: map[string]claim{},
 		down: map[string]time.Time{}, fired: map[string]int{}, written: map[written]int{}, sent: map[string]int64{},
-		lives: map[string]int{}, overtaken: map[eventID]bool{}, lost: map[eventID]bool{}, again: map[eventID]int{}, halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[tenure]time.Time{}, parkings: map[eventID]parking{}, discarded: map[int64]bool{}, blame: newBlame(), lanes: map[string]*lane{}, delivery: map[string]bool{}, touched: map[eventID]bool{}, windows: map[string]int{},
+		lives: map[string]int{}, overtaken: map[eventID]bool{}, lost: map[eventID]bool{}, repeats: newRepeats(), halts: map[string]time.Time{}, setBack: map[string]bool{}, tenancies: map[string]tenancy{}, claimedAt: map[tenure]time.Time{}, parkings: map[eventID]parking{}, discarded: map[int64]bool{}, blame: newBlame(), lanes: map[string]*lane{}, delivery: map[string]bool{}, touched: map[eventID]bool{}, windows: map[string]int{}, contests: map[string]*contest{},
 		trace: trace{keep: cfg.Keep},
 	}
 	w.hub, w.copyHub = sluicetest.NewHub(w.group, cfg.Partitions), sluicetest.NewHub(w.group, cfg.Partitions)

@@ -18,6 +18,7 @@ func (w *world) lagBehind(after time.Duration) {
 		store = w.nextStore
 	}
 	w.restoreReplica, w.failover = store.Snapshot(), time.Now().Add(after)
+	w.replicaRepeats = w.snapshotRepeats()
 }
 
 // failOver restores a database to the state of its replica, which lags behind.
@@ -29,6 +30,7 @@ func (w *world) failOver() {
 	w.fired["failover that loses commits"]++
 	w.trouble(nil, "", time.Now())
 	w.mu.Unlock()
+	w.restoreRepeats(w.replicaRepeats)
 	before := w.readCheckpoints()
 	effects := w.effectIDs()
 	w.loseDeadLetters(restore)

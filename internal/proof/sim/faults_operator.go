@@ -131,6 +131,8 @@ func (w *world) readCheckpoints() []sluice.Checkpoint {
 // are repeated may have another.
 func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to sluice.Position) {
 	epoch, _ := w.store.Reset(context.Background(), w.group, partition, incarnation, to, driver.HowSet)
+	bounds, _ := w.hub.Bounds(context.Background(), partition)
+	effects := w.countEffects()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.setAt = time.Now()
@@ -140,9 +142,7 @@ func (w *world) reset(partition, incarnation string, from sluice.Checkpoint, to 
 	for n := from.Position.Sequence + 1; n <= to.Sequence; n++ {
 		w.lost[eventID{w.group.Topic, partition, n, life}] = true
 	}
-	for n := to.Sequence + 1; n < w.sent[partition]; n++ {
-		w.again[eventID{w.group.Topic, partition, n, life}]++
-	}
+	w.beginInterval(partition, life, to.Sequence, bounds.First, effects)
 	w.setBack[partition] = w.setBack[partition] || to.Sequence < from.Position.Sequence
 	w.trouble(nil, "", time.Now())
 }

@@ -165,7 +165,7 @@ func (w *world) explained(g sluice.Group, kind audit.FaultKind, partition string
 	case audit.Lost, audit.Expired:
 		return w.lost[id]
 	case audit.Duplicated:
-		return w.again[id] > 0 || w.touched[id] || g != w.group && w.forwarded.full[partition]
+		return w.isRepeated(id) || g != w.group && w.forwarded.full[partition]
 	}
 	return false
 }

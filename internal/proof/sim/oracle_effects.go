@@ -68,7 +68,7 @@ func (w *world) checkEffects() []string {
 		for partition, sent := range sent {
 			for n := range sent {
 				e := eventID{w.group.Topic, partition, n, life}
-				least, most := 1, 1+w.again[e]
+				least, most := 1, 1+w.repeats.parked[e]
 				if life < w.life || w.lost[e] {
 					least = 0
 				}
@@ -78,9 +78,9 @@ func (w *world) checkEffects() []string {
 				if w.cfg.Stream != nil {
 					least = 0 // checkStream knows what is written
 				}
-				total := count[e] + parked[e]
-				if total < least || total > most && !w.touched[e] || second[e] != count[e] {
-					complain("partition %s: event %d has %d effects, %d second effects, %d dead letters", partition, n, count[e], second[e], parked[e])
+				total := count[e] - w.repeats.before[e].effects + parked[e]
+				if total < least || total > most || second[e] != count[e] {
+					complain("partition %s: event %d has %d effects, %d second effects, %d dead letters; %d effects are of an earlier interval, and at most %d may be of this one", partition, n, count[e], second[e], parked[e], w.repeats.before[e].effects, most)
 				}
 			}
 		}

@@ -41,6 +41,7 @@ func (p *process) forget(partition string) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	delete(p.redrives, partition)
+	delete(p.knows, partition)
 	delete(p.chosen, partition)
 	maps.DeleteFunc(p.queues, func(t turn, _ *queue) bool { return t.partition == partition })
 }

@@ -76,6 +76,7 @@ type process struct {
 	ends        map[string]eventID         // the newest event when it acquired each partition
 	chosen      map[string]bool            // partitions of an assignment: whether it has chosen the start and read nothing since
 	reports     map[string]time.Time       // the last observation with an error, by partition
+	knows       map[string]known           // by partition
 	leaving     map[tenure]bool            // leases whose checkpoints it has left
 	committing  map[string]context.Context // by partition
 	overloaded  map[string]bool            // by partition: its transaction runs into a time limit
@@ -109,7 +110,7 @@ func (w *world) command() {
 
 // launch starts a process.
 func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
-	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, chosen: map[string]bool{}, leaving: map[tenure]bool{}}
+	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, chosen: map[string]bool{}, leaving: map[tenure]bool{}, knows: map[string]known{}}
 	h := fnv.New64a()
 	fmt.Fprint(h, w.cfg.Seed, name)
 	delivery, want := sluice.Transactional(store{p}, p.handler()), w.want(slot)

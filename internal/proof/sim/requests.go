@@ -102,6 +102,7 @@ func (s source) Open(ctx context.Context, partition string, after sluice.Positio
 		if err != nil {
 			return nil, err
 		}
+		s.openTurn(ctx, partition)
 		s.opened(partition, after.Sequence)
 		s.beginningMoves(partition, "beginning that moves after an opening")
 		return &reader{process: s.process, partition: partition, inner: r, last: after.Sequence}, nil
@@ -219,6 +220,7 @@ func (s store) Claim(ctx context.Context, lease sluice.Lease, incarnation string
 			s.w.mu.Lock()
 			defer s.w.mu.Unlock()
 			s.past(lease.Partition, p.Position.Sequence)
+			s.learns(lease.Partition, p)
 			s.deliveredBy(lease)
 			if _, ok := s.w.claimedAt[tenureOf(lease)]; !ok {
 				s.w.claimedAt[tenureOf(lease)] = time.Now()

@@ -64,7 +64,7 @@ func part(op string) string {
 
 // Sites are the names of all kinds of faults, sorted; [Result] counts by them.
 func Sites() []string {
-	return sites(requests, drawn, "start commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way")
+	return sites(requests, drawn, "start commit", "failover that loses commits", "poisoned", "lost insert", "late commit that took effect", "gave up a commit under way", takesTurns)
 }
 
 // besideSeeds are further sites of those worlds. They are rare: Transactional looks for dead letters only
@@ -76,7 +76,7 @@ func besideSeeds() []string {
 // StreamSites are those of worlds with at-least-once delivery.
 func StreamSites() []string {
 	return sites(streamed, drawnStream, "write start advance park settle", "failover that loses commits", "late commit that took effect",
-		"partition changes to Transactional", "partition changes to AtLeastOnce")
+		"partition changes to Transactional", "partition changes to AtLeastOnce", takesTurns)
 }
 
 // besideStreams are further sites of those worlds, in processes that a deployment has made
@@ -103,7 +103,7 @@ func ChainSites() []string {
 // themed reports whether a kind of fault is seldom, for most that it belongs to a theme, which
 // only some worlds have.
 func themed(site string) bool {
-	if site == goesBack || strings.HasPrefix(site, hung.String()) || strings.HasPrefix(site, answeredLate.String()) {
+	if site == goesBack || site == takesTurns || strings.HasPrefix(site, hung.String()) || strings.HasPrefix(site, answeredLate.String()) {
 		return true
 	}
 	if strings.HasPrefix(site, "partition changes to ") {

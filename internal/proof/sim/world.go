@@ -69,7 +69,7 @@ type world struct {
 	lenient   bool                 // the log accepts positions before its beginning
 	overtaken map[eventID]bool     // events that retention has removed before they were done
 	lost      map[eventID]bool     // events that retention or an operator may have skipped
-	again     map[eventID]int      // how often an operator had an event repeated
+	repeats   repeats              // of events that an operator had repeated
 	setBack   map[string]bool      // partitions whose checkpoint an operator has set back
 	halts     map[string]time.Time // when an operator acts on a halted partition
 	setAt     time.Time            // when an operator last set a checkpoint
@@ -85,6 +85,7 @@ type world struct {
 	leasesLost time.Time            // when the lease store last lost its leases
 
 	discards []discarded // memories of processes that replay
+	contests map[string]*contest
 
 	gone     removals         // partitions that are
 	settings settings         // of the newest deployment
@@ -102,6 +103,7 @@ type world struct {
 	windows        map[string]int   // how often each part of the world was down
 	nextWatch      time.Time        // when progress is looked at again
 	restoreReplica func()           // restores the database to the state of its replica
+	replicaRepeats repeats          // of the replica
 	failover       time.Time        // when that happens
 
 	live sync.WaitGroup // processes
