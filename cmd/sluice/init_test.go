@@ -120,7 +120,7 @@ func TestWhatInitWritesIsValid(t *testing.T) {
 					if out, err := run("init", path, "--source", source, "--target", target, "--database", database, "--partitions", partitions); err != nil {
 						t.Fatal(out, err)
 					}
-					if out, err := run("validate", "--offline", path); err != nil {
+					if out, err := run("check", path); err != nil {
 						t.Errorf("%s to %s, %s, %s: %v\n%s", source, target, database, partitions, err, out)
 					}
 				}
