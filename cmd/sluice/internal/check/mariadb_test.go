@@ -14,7 +14,7 @@ const mariaRemains = "SELECT schema_name FROM information_schema.schemata WHERE 
 
 func TestMariaDBHolds(t *testing.T) {
 	t.Parallel()
-	address, err := mariadbtest.New(t, &mariadbtest.Config{Durable: true}).CreateDatabase(t.Context(), "check")
+	address, err := mariadbtest.New(t, &mariadbtest.Config{Durable: true}).CreateDatabase(t.Context(), "checked")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const postgresRemains = `
 
 func TestPostgresHolds(t *testing.T) {
 	t.Parallel()
-	db, err := pgtest.New(t, &pgtest.Config{Durable: true}).CreateDatabase(t.Context(), "check")
+	db, err := pgtest.New(t, &pgtest.Config{Durable: true}).CreateDatabase(t.Context(), "checked")
 	if err != nil {
 		t.Fatal(err)
 	}
