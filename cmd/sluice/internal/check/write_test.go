@@ -253,9 +253,9 @@ func eachRow[S System](t *testing.T, rows []broken[S], fn func(t *testing.T, row
 	running.Wait()
 }
 
-// docs/md lists every check with what is assumed.
+// docs/check.md lists every check with what is assumed.
 func TestChecksAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/md")
+	page, err := os.ReadFile("../../../../docs/check.md")
 	if err != nil {
 		t.Fatal(err)
 	}
