@@ -225,29 +225,3 @@ type Options struct {
 	// Load allows checks that use up the hub's or the container's quota for some seconds.
 	Load bool
 }
-
-// Named is a check without its function.
-type Named struct{ Name, Assumes string }
-
-// Catalog lists all checks of all kinds of system, by kind.
-func Catalog() map[string][]Named {
-	return map[string][]Named{
-		"hub":      names(hubChecks),
-		"kafka":    names(kafkaChecks),
-		"database": names(databaseChecks),
-		"server":   names(sessionChecks),
-		"blob":     names(blobChecks),
-		"cosmos":   names(cosmosChecks),
-		"http":     names(httpChecks),
-		"metric":   names(metricChecks),
-		"scaling":  names(scalingChecks),
-	}
-}
-
-func names[S any](table []check[S]) []Named {
-	list := make([]Named, len(table))
-	for i, c := range table {
-		list[i] = Named{c.name, c.assumes}
-	}
-	return list
-}

@@ -58,8 +58,8 @@ func (s *stage) checkSystem(ctx context.Context, system System) List {
 // pipelineRights tests the rights that a pipeline needs of a system. Those that only a [Runner] needs are
 // left out.
 func pipelineRights(ctx context.Context, s System) []Right {
-	if db, ok := s.(*databaseSystem); ok && db.used != nil {
-		return db.used(ctx)
+	if db, ok := s.(*databaseSystem); ok {
+		return db.rights(ctx, false)
 	}
 	rights := s.Rights(ctx)
 	if b, ok := s.(*blobSystem); ok && b.mirror { // it deletes nothing

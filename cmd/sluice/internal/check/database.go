@@ -47,21 +47,21 @@ type lossy interface {
 // databaseChecks are the checks of a SQL database.
 var databaseChecks = []check[*databaseSystem]{
 	{"db.durable", "A commit that was acknowledged survives a crash of the server: the checkpoint and the effects rest on it.", 0, (*databaseSystem).checkDurable},
-	{"db.atomic", "What a handler writes and the checkpoint commit together or not at all: this makes effects exactly once.", 0, (*databaseSystem).checkAtomic},
-	{"db.fence", "A commit of an earlier owner is refused and writes nothing: an owner that was paused past its lease must not write.", 0, (*databaseSystem).checkFence},
-	{"db.position", "A commit from another position than the stored one is refused: a batch that was committed must not be applied again.", 0, (*databaseSystem).checkPosition},
-	{"db.race", "Of several commits of the same events at the same time exactly one succeeds.", 0, (*databaseSystem).checkRace},
+	{"db.atomic", "What a handler writes and the checkpoint commit together or not at all: this makes effects exactly once.", 0, claims((*databaseSystem).checkAtomic)},
+	{"db.fence", "A commit of an earlier owner is refused and writes nothing: an owner that was paused past its lease must not write.", 0, claims((*databaseSystem).checkFence)},
+	{"db.position", "A commit from another position than the stored one is refused: a batch that was committed must not be applied again.", 0, claims((*databaseSystem).checkPosition)},
+	{"db.race", "Of several commits of the same events at the same time exactly one succeeds.", 0, claims((*databaseSystem).checkRace)},
 	{"db.claims", "Of several processes that claim a new partition at the same time the one with the highest epoch has it, and there is one checkpoint.", 0, (*databaseSystem).checkClaims},
 	{"db.keys", "Groups whose names differ in case, accents, width or trailing blanks have checkpoints of their own.", 0, (*databaseSystem).checkKeys},
-	{"db.large", "A dead letter with a body of 1 MiB, the largest event, is stored and comes back unchanged.", 0, (*databaseSystem).checkLarge},
-	{"db.bulk", "Many rows that a handler inserts at once are all there. If one violates a constraint, that is the handler's failure, and none is there.", 0, (*databaseSystem).checkBulk},
+	{"db.large", "A dead letter with a body of 1 MiB, the largest event, is stored and comes back unchanged.", 0, claims((*databaseSystem).checkLarge)},
+	{"db.bulk", "Many rows that a handler inserts at once are all there. If one violates a constraint, that is the handler's failure, and none is there.", 0, claims((*databaseSystem).checkBulk)},
 	{"db.lostreply", "When the reply to a COMMIT is lost, reading the checkpoint says whether it was carried out: nothing is repeated before.", 0, (*databaseSystem).checkLostReply},
-	{"db.paused", "A new owner gets the checkpoint while an earlier one is paused inside its transaction, within a third of the lease.", 0, (*databaseSystem).checkPaused},
-	{"db.apart", "A step of one partition does not wait for a step of another one: a process that is stopped holds up its own partitions only.", 0, (*databaseSystem).checkApart},
-	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, func(s *databaseSystem, ctx context.Context) Finding { return s.lease().checkOne(ctx) }},
-	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, func(s *databaseSystem, ctx context.Context) Finding { return s.lease().checkEpoch(ctx) }},
-	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, func(s *databaseSystem, ctx context.Context) Finding { return s.lease().checkExpiry(ctx) }},
-	{"lease.renew", "A lease that is renewed is not given to another, and its former owner cannot renew a lease that another has.", 2 * time.Minute, func(s *databaseSystem, ctx context.Context) Finding { return s.lease().checkRenew(ctx) }},
+	{"db.paused", "A new owner gets the checkpoint while an earlier one is paused inside its transaction, within a third of the lease.", 0, claims((*databaseSystem).checkPaused)},
+	{"db.apart", "A step of one partition does not wait for a step of another one: a process that is stopped holds up its own partitions only.", 0, claims((*databaseSystem).checkApart)},
+	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, leased((*leaseChecks).checkOne)},
+	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, leased((*leaseChecks).checkEpoch)},
+	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, leased((*leaseChecks).checkExpiry)},
+	{"lease.renew", "A lease that is renewed is not given to another, and its former owner cannot renew a lease that another has.", 2 * time.Minute, leased((*leaseChecks).checkRenew)},
 	{"db.clock", "The server's clock runs as fast as this machine's: an owner gives up by its own clock, the lease expires by the server's.", 0, (*databaseSystem).checkClock},
 	{"db.speed", "A commit takes less than a second: a partition handles one batch after the other.", 0, (*databaseSystem).measure},
 }
@@ -74,9 +74,8 @@ type databaseSystem struct {
 	leaseFor time.Duration // the shortest lease that the checks use
 	words    *words        // of its sessions; nil: there is no server
 
-	rights  func(context.Context) []Right
-	used    func(context.Context) []Right            // those that a pipeline needs; nil: the same
-	shown   func(context.Context) (time.Time, error) // the server's clock, after rights or used; nil: it has none
+	rights  func(ctx context.Context, checks bool) []Right // of the checks, or those that a pipeline needs
+	shown   func(context.Context) (time.Time, error)       // the server's clock, after rights; nil: it has none
 	creates []string
 	prepare func(context.Context, *Ledger) (database, error)
 	closes  func()
@@ -85,7 +84,7 @@ type databaseSystem struct {
 }
 
 func (s *databaseSystem) Name() string                       { return s.name }
-func (s *databaseSystem) Rights(ctx context.Context) []Right { return s.rights(ctx) }
+func (s *databaseSystem) Rights(ctx context.Context) []Right { return s.rights(ctx, true) }
 func (s *databaseSystem) Creates() []string                  { return s.creates }
 func (s *databaseSystem) Close(context.Context)              { s.closes() }
 
@@ -142,6 +141,22 @@ func (s *databaseSystem) claimed(ctx context.Context, position int64) (driver.Le
 	return lease, s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(position)}, nil, nil)
 }
 
+// leased is a check of the leases.
+func leased(run func(*leaseChecks, context.Context) Finding) func(*databaseSystem, context.Context) Finding {
+	return func(s *databaseSystem, ctx context.Context) Finding { return run(s.lease(), ctx) }
+}
+
+// claims is a check that begins with a new partition whose checkpoint is at 10.
+func claims(run func(*databaseSystem, context.Context, driver.Lease) Finding) func(*databaseSystem, context.Context) Finding {
+	return func(s *databaseSystem, ctx context.Context) Finding {
+		lease, err := s.claimed(ctx, 10)
+		if err != nil {
+			return failed("claiming a checkpoint", err)
+		}
+		return run(s, ctx, lease)
+	}
+}
+
 var lastEffect atomic.Int64
 
 // effect returns a number that no check has used.
@@ -172,11 +187,7 @@ func (s *databaseSystem) checkDurable(ctx context.Context) Finding {
 
 var errHandler = errors.New("the handler fails on purpose")
 
-func (s *databaseSystem) checkAtomic(ctx context.Context) Finding {
-	lease, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkAtomic(ctx context.Context, lease driver.Lease) Finding {
 	refused, kept := effect(), effect()
 	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, []int64{refused}, func() error { return errHandler }); err == nil {
 		return differed("a step whose handler failed was committed")
@@ -204,17 +215,13 @@ func (s *databaseSystem) checkAtomic(ctx context.Context) Finding {
 	return held("a failed handler leaves nothing, a commit leaves both")
 }
 
-func (s *databaseSystem) checkFence(ctx context.Context) Finding {
-	old, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkFence(ctx context.Context, old driver.Lease) Finding {
 	now := s.owner(old.Partition, "second", 2)
 	if _, err := s.claim(ctx, now); err != nil {
 		return failed("claiming for the next owner", err)
 	}
 	late := effect()
-	err = s.commit(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{late}, nil)
+	err := s.commit(ctx, driver.Step{Lease: old, From: at(10), To: at(11)}, []int64{late}, nil)
 	_, gone, readErr := s.has(ctx, late)
 	_, again := s.claim(ctx, old)
 	switch {
@@ -232,11 +239,7 @@ func (s *databaseSystem) checkFence(ctx context.Context) Finding {
 	return held("the earlier owner's commit and claim are refused, and nothing is written")
 }
 
-func (s *databaseSystem) checkPosition(ctx context.Context) Finding {
-	lease, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkPosition(ctx context.Context, lease driver.Lease) Finding {
 	for _, from := range []int64{9, 11} {
 		wrong := effect()
 		err := s.commit(ctx, driver.Step{Lease: lease, From: at(from), To: at(20)}, []int64{wrong}, nil)
@@ -253,11 +256,7 @@ func (s *databaseSystem) checkPosition(ctx context.Context) Finding {
 	return held("commits from other positions are refused")
 }
 
-func (s *databaseSystem) checkRace(ctx context.Context) Finding {
-	lease, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkRace(ctx context.Context, lease driver.Lease) Finding {
 	const rivals = 4
 	var ids []int64
 	for range rivals {
@@ -403,11 +402,7 @@ func (s *databaseSystem) paused(ctx context.Context, step driver.Step, effects [
 	}
 }
 
-func (s *databaseSystem) checkPaused(ctx context.Context) Finding {
-	old, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkPaused(ctx context.Context, old driver.Lease) Finding {
 	within := 5 * s.leaseFor
 	if s.words != nil {
 		within = max(within, s.words.paused)
@@ -446,11 +441,7 @@ func (s *databaseSystem) checkPaused(ctx context.Context) Finding {
 // the server waits before it ends that.
 const apartWithin = 3 * time.Second
 
-func (s *databaseSystem) checkApart(ctx context.Context) Finding {
-	first, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
+func (s *databaseSystem) checkApart(ctx context.Context, first driver.Lease) Finding {
 	second, err := s.claimed(ctx, 10)
 	if err != nil {
 		return failed("claiming a checkpoint", err)

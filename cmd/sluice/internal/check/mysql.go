@@ -70,8 +70,7 @@ func OpenMySQL(address string, opts Options) (System, error) {
 	return &databaseSystem{
 		opts: opts, name: fmt.Sprintf("%s %s%s, as %s", product, u.Host, u.Path, u.User.Username()), leaseFor: 2 * time.Second,
 		words:  &w,
-		rights: func(ctx context.Context) []Right { return m.rights(ctx, true) },
-		used:   func(ctx context.Context) []Right { return m.rights(ctx, false) },
+		rights: m.rights,
 		shown: func(ctx context.Context) (now time.Time, err error) {
 			err = m.db.QueryRowContext(ctx, "SELECT UTC_TIMESTAMP(6)").Scan(&now)
 			return now, err

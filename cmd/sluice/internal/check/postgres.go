@@ -73,8 +73,7 @@ func OpenPostgres(url string, opts Options) (System, error) {
 	p := &postgres{url: url, schema: schema, password: password}
 	return &databaseSystem{
 		opts: opts, words: &w, name: fmt.Sprintf("PostgreSQL %s/%s, as %s", net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), c.Database, c.User), leaseFor: 2 * time.Second,
-		rights: func(ctx context.Context) []Right { return p.rights(ctx, true) },
-		used:   func(ctx context.Context) []Right { return p.rights(ctx, false) },
+		rights: p.rights,
 		shown:  p.clock,
 		creates: []string{
 			"the schema " + schema + " with Sluice's tables and two more; it is dropped at the end",

@@ -36,10 +36,7 @@ func (s *sessions) checkHints(ctx context.Context) Finding {
 
 // locks tries a statement that is to lock a row.
 func (s *sessions) locks(ctx context.Context, lock string) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := begun(ctx, a, b); err != nil {
-			return failed("beginning transactions", err)
-		}
+	return s.pair(ctx, bothBegun, func(ctx context.Context, a, b *session, id int64) Finding {
 		if _, err := b.number(ctx, s.words.read, id); err != nil { // it must not see this state for ever
 			return failed("reading a row", err)
 		}
@@ -73,10 +70,7 @@ func (s *sessions) locks(ctx context.Context, lock string) Finding {
 }
 
 func (s *sessions) checkRows(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := begun(ctx, a, b); err != nil {
-			return failed("beginning transactions", err)
-		}
+	return s.pair(ctx, bothBegun, func(ctx context.Context, a, b *session, id int64) Finding {
 		first, err := a.exec(ctx, s.words.swap, id)
 		if err != nil {
 			return failed("changing a row", err)
@@ -113,10 +107,7 @@ func (s *sessions) checkInsert(ctx context.Context) Finding {
 
 // rivalInserts inserts a key twice; the first transaction is ended by end.
 func (s *sessions) rivalInserts(ctx context.Context, end func(a *session) error, duplicate bool) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, _ int64) Finding {
-		if err := begun(ctx, a, b); err != nil {
-			return failed("beginning transactions", err)
-		}
+	return s.pair(ctx, bothBegun, func(ctx context.Context, a, b *session, _ int64) Finding {
 		key := effect()
 		if _, err := a.exec(ctx, s.words.insert, key); err != nil {
 			return failed("inserting a row", err)
@@ -142,10 +133,7 @@ func (s *sessions) rivalInserts(ctx context.Context, end func(a *session) error,
 }
 
 func (s *sessions) checkTimeout(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := begun(ctx, a, b); err != nil {
-			return failed("beginning transactions", err)
-		}
+	return s.pair(ctx, bothBegun, func(ctx context.Context, a, b *session, id int64) Finding {
 		if _, err := b.exec(ctx, s.words.patience, id); err != nil {
 			return failed("setting the time limit of locks", err)
 		}
@@ -168,7 +156,7 @@ func (s *sessions) checkTimeout(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkDeadlock(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, one int64) Finding {
+	return s.pair(ctx, nothingOpen, func(ctx context.Context, a, b *session, one int64) Finding {
 		other := effect()
 		if _, err := a.exec(ctx, s.words.insert, other); err != nil {
 			return failed("inserting a row", err)
@@ -208,13 +196,7 @@ func (s *sessions) checkDeadlock(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkKilled(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := a.begin(ctx); err != nil {
-			return failed("beginning a transaction", err)
-		}
-		if _, err := a.exec(ctx, s.words.set, id); err != nil {
-			return failed("changing a row", err)
-		}
+	return s.pair(ctx, aChanged, func(ctx context.Context, a, b *session, id int64) Finding {
 		// Outside of the transaction a pooler may have the statement run in a session that is another
 		// program's afterwards.
 		victim, err := a.number(ctx, s.words.session, id)
@@ -256,10 +238,7 @@ func (s *sessions) checkKilled(ctx context.Context) Finding {
 
 func (s *sessions) checkCancel(ctx context.Context) Finding {
 	const within = 5 * time.Second
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := begun(ctx, a, b); err != nil {
-			return failed("beginning transactions", err)
-		}
+	return s.pair(ctx, bothBegun, func(ctx context.Context, a, b *session, id int64) Finding {
 		if _, err := a.number(ctx, s.words.lock, id); err != nil {
 			return failed("locking a row", err)
 		}

@@ -120,31 +120,51 @@ type session struct {
 	running sync.WaitGroup
 }
 
+// open is what has happened in two sessions before a check.
+type open int
+
+const (
+	nothingOpen open = iota
+	aBegun           // a has begun a transaction
+	bothBegun        // both have
+	aChanged         // a has begun a transaction and changed the row
+)
+
 // pair runs fn with two sessions and the number of a row. What they leave open is rolled back, and
 // their connections are closed.
-func (s *sessions) pair(ctx context.Context, fn func(ctx context.Context, a, b *session, id int64) Finding) Finding {
+func (s *sessions) pair(ctx context.Context, state open, fn func(ctx context.Context, a, b *session, id int64) Finding) Finding {
 	ctx, cancel := context.WithCancel(ctx)
-	var both [2]*session
+	var two [2]*session
 	defer func() {
 		cancel()
-		for _, c := range both {
+		for _, c := range two {
 			if c != nil {
 				c.close()
 			}
 		}
 	}()
-	for i := range both {
+	for i := range two {
 		conn, err := s.db.Conn(ctx)
 		if err != nil {
 			return failed("connecting", err)
 		}
-		both[i] = &session{of: s, conn: conn}
+		two[i] = &session{of: s, conn: conn}
 	}
 	id := effect()
-	if _, err := both[0].exec(ctx, s.words.insert, id); err != nil {
+	if _, err := two[0].exec(ctx, s.words.insert, id); err != nil {
 		return failed("inserting a row", err)
 	}
-	return fn(ctx, both[0], both[1], id)
+	for _, c := range two[:map[open]int{aBegun: 1, bothBegun: 2, aChanged: 1}[state]] {
+		if err := c.begin(ctx); err != nil {
+			return failed("beginning a transaction", err)
+		}
+	}
+	if state == aChanged {
+		if _, err := two[0].exec(ctx, s.words.set, id); err != nil {
+			return failed("changing a row", err)
+		}
+	}
+	return fn(ctx, two[0], two[1], id)
 }
 
 func (c *session) close() {

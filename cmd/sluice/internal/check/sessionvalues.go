@@ -17,10 +17,7 @@ func (s *sessions) checkMark(ctx context.Context) Finding {
 
 // marked marks a transaction, ends it by a statement if that is not empty, and looks for the mark.
 func (s *sessions) marked(ctx context.Context, end string) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, _ *session, id int64) Finding {
-		if err := a.begin(ctx); err != nil {
-			return failed("beginning a transaction", err)
-		}
+	return s.pair(ctx, aBegun, func(ctx context.Context, a, _ *session, id int64) Finding {
 		mark, err := s.words.mark(ctx, a.tx)
 		if err != nil {
 			return failed("marking a transaction", err)
@@ -57,13 +54,7 @@ func (s *sessions) checkUndone(ctx context.Context) Finding {
 
 // undone tries a statement that fails in a transaction.
 func (s *sessions) undone(ctx context.Context, statement string) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := a.begin(ctx); err != nil {
-			return failed("beginning a transaction", err)
-		}
-		if _, err := a.exec(ctx, s.words.set, id); err != nil {
-			return failed("changing a row", err)
-		}
+	return s.pair(ctx, aChanged, func(ctx context.Context, a, b *session, id int64) Finding {
 		if _, err := a.exec(ctx, statement, effect()); err == nil {
 			return undecided("a statement that was to fail succeeded")
 		}
@@ -94,13 +85,7 @@ func (s *sessions) undone(ctx context.Context, statement string) Finding {
 }
 
 func (s *sessions) checkReaders(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
-		if err := a.begin(ctx); err != nil {
-			return failed("beginning a transaction", err)
-		}
-		if _, err := a.exec(ctx, s.words.set, id); err != nil {
-			return failed("changing a row", err)
-		}
+	return s.pair(ctx, aChanged, func(ctx context.Context, a, b *session, id int64) Finding {
 		reader := b.start(ctx, b.number, s.words.read, id)
 		waits := tolerated("reading waits for transactions that have written: lists, the lag and the dashboard wait for handlers").next("%s", s.words.next["db.readers"])
 		if reader.waits(s.words.beside()) {
@@ -119,7 +104,7 @@ func (s *sessions) checkReaders(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkSnapshot(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, b *session, id int64) Finding {
+	return s.pair(ctx, nothingOpen, func(ctx context.Context, a, b *session, id int64) Finding {
 		err := b.beginAs(ctx, s.words.snapshot)
 		if err == nil {
 			_, err = b.number(ctx, s.words.read, id)
@@ -141,7 +126,7 @@ func (s *sessions) checkSnapshot(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkStrict(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, _ *session, _ int64) Finding {
+	return s.pair(ctx, nothingOpen, func(ctx context.Context, a, _ *session, _ int64) Finding {
 		switch _, err := a.exec(ctx, s.words.long, effect()); {
 		case err == nil:
 			return differed("a text of four characters was stored in a column for three, without an error").next("%s", s.words.next["db.strict"])
@@ -154,7 +139,7 @@ func (s *sessions) checkStrict(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkTime(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, _ *session, _ int64) Finding {
+	return s.pair(ctx, nothingOpen, func(ctx context.Context, a, _ *session, _ int64) Finding {
 		id := effect()
 		if _, err := a.exec(ctx, s.words.time, id); err != nil {
 			return failed("inserting a time", err)
@@ -171,7 +156,7 @@ func (s *sessions) checkTime(ctx context.Context) Finding {
 }
 
 func (s *sessions) checkReadOnly(ctx context.Context) Finding {
-	return s.pair(ctx, func(ctx context.Context, a, _ *session, id int64) Finding {
+	return s.pair(ctx, nothingOpen, func(ctx context.Context, a, _ *session, id int64) Finding {
 		if err := a.beginAs(ctx, &sql.TxOptions{ReadOnly: true}); err != nil {
 			return failed("beginning a transaction", err)
 		}

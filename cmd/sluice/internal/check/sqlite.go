@@ -32,7 +32,7 @@ func OpenSQLite(path string, opts Options) (System, error) {
 	}, nil
 }
 
-func (s *sqlite) rights(context.Context) []Right {
+func (s *sqlite) rights(context.Context, bool) []Right {
 	list := []Right{directoryRight(filepath.Dir(s.named))}
 	f, err := os.OpenFile(s.named, os.O_RDWR, 0)
 	if err == nil {

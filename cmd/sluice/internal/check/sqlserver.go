@@ -85,8 +85,7 @@ func OpenSQLServer(address string, opts Options) (System, error) {
 	return &databaseSystem{
 		opts: opts, name: fmt.Sprintf("SQL Server %s/%s, as %s", u.Host, u.Query().Get("database"), user), leaseFor: 2 * time.Second,
 		words:  &w,
-		rights: func(ctx context.Context) []Right { return s.rights(ctx, true) },
-		used:   func(ctx context.Context) []Right { return s.rights(ctx, false) },
+		rights: s.rights,
 		shown: func(ctx context.Context) (now time.Time, err error) {
 			err = s.db.QueryRowContext(ctx, "SELECT SYSUTCDATETIME()").Scan(&now)
 			return now, err

@@ -40,12 +40,8 @@ func (s *databaseSystem) checkKeys(ctx context.Context) Finding {
 }
 
 // checkLarge stores a dead letter of the largest event, of bytes that some clients escape.
-func (s *databaseSystem) checkLarge(ctx context.Context) Finding {
+func (s *databaseSystem) checkLarge(ctx context.Context, lease driver.Lease) Finding {
 	const largest = 1 << 20
-	lease, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
 	if err := s.store(ctx, lease, 11, nil); err != nil {
 		return failed("storing a dead letter", err)
 	}
@@ -71,12 +67,8 @@ func (s *databaseSystem) checkLarge(ctx context.Context) Finding {
 }
 
 // checkBulk inserts more rows than are written one at a time.
-func (s *databaseSystem) checkBulk(ctx context.Context) Finding {
+func (s *databaseSystem) checkBulk(ctx context.Context, lease driver.Lease) Finding {
 	const many = 300
-	lease, err := s.claimed(ctx, 10)
-	if err != nil {
-		return failed("claiming a checkpoint", err)
-	}
 	ids := func() (list []int64) {
 		for range many {
 			list = append(list, effect())
@@ -87,7 +79,7 @@ func (s *databaseSystem) checkBulk(ctx context.Context) Finding {
 	if err := s.commit(ctx, driver.Step{Lease: lease, From: at(10), To: at(11)}, good, nil); err != nil {
 		return failed("inserting many rows", err)
 	}
-	err = s.commit(ctx, driver.Step{Lease: lease, From: at(11), To: at(12)}, append(slices.Clone(bad), good[0]), nil)
+	err := s.commit(ctx, driver.Step{Lease: lease, From: at(11), To: at(12)}, append(slices.Clone(bad), good[0]), nil)
 	all, _, readErr := s.has(ctx, good...)
 	_, none, badErr := s.has(ctx, bad...)
 	switch {
