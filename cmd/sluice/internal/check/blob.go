@@ -36,10 +36,6 @@ var blobChecks = []check[*blobSystem]{
 	{"blob.list", "A listing shows what was written before it, with metadata and leases: processes see each other by it.", 0, (*blobSystem).checkList},
 	{"blob.fence", "A checkpoint of an earlier owner, or one that would go back, is refused.", 0, (*blobSystem).checkFence},
 	{"blob.deadletters", "A stored dead letter is found again, with its body.", 0, (*blobSystem).checkDeadLetters},
-	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, func(s *blobSystem, ctx context.Context) Finding { return s.lease().checkOne(ctx) }},
-	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, func(s *blobSystem, ctx context.Context) Finding { return s.lease().checkEpoch(ctx) }},
-	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, func(s *blobSystem, ctx context.Context) Finding { return s.lease().checkExpiry(ctx) }},
-	{"lease.renew", "A lease that is renewed is not given to another, and its former owner cannot renew a lease that another has.", 2 * time.Minute, func(s *blobSystem, ctx context.Context) Finding { return s.lease().checkRenew(ctx) }},
 	{"blob.clock", "The server's clock runs as fast as this machine's: an owner gives up by its own clock, the lease expires by the server's.", 0, (*blobSystem).checkClock},
 	{"blob.speed", "A write takes less than a second: each renewal of a lease takes three requests.", 0, (*blobSystem).measure},
 }
@@ -100,9 +96,9 @@ var mirrorChecks = []string{"blob.create", "blob.match", "blob.list"}
 func (s *blobSystem) Checks() []Check {
 	all := bind(s, blobChecks)
 	if s.mirror {
-		all = slices.DeleteFunc(all, func(c Check) bool { return !slices.Contains(mirrorChecks, c.Name) })
+		return slices.DeleteFunc(all, func(c Check) bool { return !slices.Contains(mirrorChecks, c.Name) })
 	}
-	return all
+	return append(all, leased(s.lease)...)
 }
 
 func (s *blobSystem) Close(context.Context) {}

@@ -171,6 +171,18 @@ func (r *Right) grant(err error, next string) {
 	}
 }
 
+// askRight is a right that a server tells: whether it is granted. found is why it is missing.
+func askRight(name string, answer interface{ Scan(into ...any) error }, found, next string) Right {
+	r := Right{Name: name}
+	var granted bool
+	err := answer.Scan(&granted)
+	if err == nil && !granted {
+		err = errors.New(found)
+	}
+	r.grant(err, next)
+	return r
+}
+
 // unreachable reports whether a request failed because nobody answered.
 func unreachable(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)

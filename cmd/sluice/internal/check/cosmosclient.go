@@ -107,13 +107,16 @@ type resource struct {
 func (c *cosmosClient) link() string { return "dbs/" + c.Database + "/colls/" + c.Container }
 
 // do sends a request, and repeats it while the account throttles it, as Sluice does. The error means
-// that there was no answer.
+// that there was no answer, or that the account throttled it to the end.
 func (c *cosmosClient) do(ctx context.Context, method string, r resource, header map[string]string, body []byte) (answer, error) {
 	for n := 1; ; n++ {
 		a, err := c.once(ctx, method, r, header, body)
 		const most = 30
-		if err != nil || a.status != http.StatusTooManyRequests || n == most || pause(ctx, max(a.retryAfter(), 20*time.Millisecond)) != nil {
+		if err != nil || a.status != http.StatusTooManyRequests {
 			return a, err
+		}
+		if n == most || pause(ctx, max(a.retryAfter(), 20*time.Millisecond)) != nil {
+			return a, a.err()
 		}
 	}
 }
@@ -184,14 +187,19 @@ func (c *cosmosClient) authorize(ctx context.Context, req *http.Request, kind, l
 	return nil
 }
 
-// get reads a resource as JSON.
-func (c *cosmosClient) get(ctx context.Context, r resource, into any) (answer, error) {
-	a, err := c.do(ctx, http.MethodGet, r, nil, nil)
+// success is the error of a request that was not successful.
+func success(a answer, err error) (answer, error) {
 	if err == nil {
 		err = a.err()
 	}
+	return a, err
+}
+
+// get reads a resource as JSON.
+func (c *cosmosClient) get(ctx context.Context, r resource, header map[string]string, into any) error {
+	a, err := success(c.do(ctx, http.MethodGet, r, header, nil))
 	if err == nil {
 		err = json.Unmarshal(a.body, into)
 	}
-	return a, err
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,30 +24,20 @@ func (s *cosmosSystem) removeDocuments(ctx context.Context) error {
 	s.mu.Lock()
 	list := s.docs
 	s.mu.Unlock()
-	const workers = 8
-	var next sync.Mutex
-	var left []error
+	left := make([]error, len(list))
+	places := make(chan struct{}, 8)
 	var deleting sync.WaitGroup
-	for range workers {
+	for i, d := range list {
+		places <- struct{}{}
 		deleting.Go(func() {
-			for {
-				next.Lock()
-				if len(list) == 0 {
-					next.Unlock()
-					return
-				}
-				d := list[0]
-				list = list[1:]
-				next.Unlock()
-				if err := s.remove(ctx, d); err != nil {
-					next.Lock()
-					left = append(left, fmt.Errorf("document %s: %w", d.id, err))
-					next.Unlock()
-				}
+			defer func() { <-places }()
+			if err := s.remove(ctx, d); err != nil {
+				left[i] = fmt.Errorf("document %s: %w", d.id, err)
 			}
 		})
 	}
 	deleting.Wait()
+	left = slices.DeleteFunc(left, func(err error) bool { return err == nil })
 	if n := len(left); n > 3 {
 		left = append(left[:3], fmt.Errorf("and %d more", n-3))
 	}
@@ -117,11 +108,7 @@ func unquotePart(part string) string { return strings.Trim(part, `"`) }
 
 // upsert writes a document in a request of its own.
 func (s *cosmosSystem) upsert(ctx context.Context, d docID, version int) (answer, error) {
-	a, err := s.client.do(ctx, http.MethodPost, resource{kind: "docs"}, s.upsertHeader(d), s.body(d, version))
-	if err == nil {
-		err = a.err()
-	}
-	return a, err
+	return success(s.client.do(ctx, http.MethodPost, resource{kind: "docs"}, s.upsertHeader(d), s.body(d, version)))
 }
 
 func (s *cosmosSystem) upsertHeader(d docID) map[string]string {

@@ -58,10 +58,6 @@ var databaseChecks = []check[*databaseSystem]{
 	{"db.lostreply", "When the reply to a COMMIT is lost, reading the checkpoint says whether it was carried out: nothing is repeated before.", 0, (*databaseSystem).checkLostReply},
 	{"db.paused", "A new owner gets the checkpoint while an earlier one is paused inside its transaction, within a third of the lease.", 0, claims((*databaseSystem).checkPaused)},
 	{"db.apart", "A step of one partition does not wait for a step of another one: a process that is stopped holds up its own partitions only.", 0, claims((*databaseSystem).checkApart)},
-	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, leased((*leaseChecks).checkOne)},
-	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, leased((*leaseChecks).checkEpoch)},
-	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, leased((*leaseChecks).checkExpiry)},
-	{"lease.renew", "A lease that is renewed is not given to another, and its former owner cannot renew a lease that another has.", 2 * time.Minute, leased((*leaseChecks).checkRenew)},
 	{"db.clock", "The server's clock runs as fast as this machine's: an owner gives up by its own clock, the lease expires by the server's.", 0, (*databaseSystem).checkClock},
 	{"db.speed", "A commit takes less than a second: a partition handles one batch after the other.", 0, (*databaseSystem).measure},
 }
@@ -90,7 +86,7 @@ func (s *databaseSystem) Close(context.Context)              { s.closes() }
 
 // Checks implements [System].
 func (s *databaseSystem) Checks() []Check {
-	list := bind(s, databaseChecks)
+	list := append(bind(s, databaseChecks), leased(s.lease)...)
 	if s.words == nil {
 		return list
 	}
@@ -139,11 +135,6 @@ func (s *databaseSystem) claimed(ctx context.Context, position int64) (driver.Le
 		return lease, err
 	}
 	return lease, s.commit(ctx, driver.Step{Lease: lease, From: driver.Unset, To: at(position)}, nil, nil)
-}
-
-// leased is a check of the leases.
-func leased(run func(*leaseChecks, context.Context) Finding) func(*databaseSystem, context.Context) Finding {
-	return func(s *databaseSystem, ctx context.Context) Finding { return run(s.lease(), ctx) }
 }
 
 // claims is a check that begins with a new partition whose checkpoint is at 10.

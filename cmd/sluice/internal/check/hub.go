@@ -61,16 +61,16 @@ type hub struct {
 	requests int
 
 	partitions []string
-	samples    []sample // those of the partitions that have events
+	samples    []sample[event] // those of the partitions that have events
 	sampled    bool
 	sent       []sending
 	behind     time.Duration // the longest time between an acknowledgement and runtime information that shows the event
 }
 
 // sample is what was read of a partition.
-type sample struct {
+type sample[E any] struct {
 	partition string
-	events    []event // from the earliest on
+	events    []E // from the earliest on
 }
 
 // OpenHub makes a [System] of an event hub. It does not connect.
@@ -142,12 +142,12 @@ func (h *hub) Creates() []string {
 func (h *hub) Prepare(context.Context, *Ledger) error { return nil }
 
 // sample reads the beginning of some partitions, once.
-func (h *hub) sample(ctx context.Context) ([]sample, error) {
+func (h *hub) sample(ctx context.Context) ([]sample[event], error) {
 	if h.sampled {
 		return h.samples, nil
 	}
 	h.samples = nil
-	found, errs := make([]sample, len(h.partitions)), make([]error, len(h.partitions))
+	found, errs := make([]sample[event], len(h.partitions)), make([]error, len(h.partitions))
 	places := make(chan struct{}, samplePartitions) // of partitions that are read at the same time
 	var reading sync.WaitGroup
 	for i, p := range h.partitions {
@@ -156,7 +156,7 @@ func (h *hub) sample(ctx context.Context) ([]sample, error) {
 			defer func() { <-places }()
 			var events []event
 			events, errs[i] = h.beginning(ctx, p)
-			found[i] = sample{p, events}
+			found[i] = sample[event]{p, events}
 		})
 	}
 	reading.Wait()
@@ -196,34 +196,32 @@ func fresh(events []event, from azeventhubs.StartPosition) []event {
 	return slices.DeleteFunc(events, func(e event) bool { return from.SequenceNumber != nil && e.sequence <= *from.SequenceNumber })
 }
 
-// eachSample calls fn with the sample of each partition that has enough events, of all at the same
-// time. The first finding that is not OK counts, Failed before Warning; otherwise it is
-// summary's.
-func (h *hub) eachSample(ctx context.Context, enough int, fn func(sample) Finding, summary string) Finding {
+func (h *hub) eachSample(ctx context.Context, enough int, fn func(sample[event]) Finding, summary string) Finding {
 	samples, err := h.sample(ctx)
 	if err != nil {
 		return failed("reading the hub", err)
 	}
-	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return len(s.events) < enough })
+	return eachSample(samples, enough, fn, summary, len(h.partitions))
+}
+
+// eachSample calls fn with the sample of each partition that has enough events, of all at the same
+// time. The worst finding counts; otherwise it is summary's.
+func eachSample[E any](samples []sample[E], enough int, fn func(sample[E]) Finding, summary string, of int) Finding {
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s sample[E]) bool { return len(s.events) < enough })
 	if len(samples) == 0 {
-		return undecided("no partition has enough events").next("pass --send 100, which sends events to the hub, or name a hub that has some")
+		return undecided("no partition has enough events").next("pass --send 100, which sends some, or name a hub or topic that has some")
 	}
-	outcomes := make([]Finding, len(samples))
+	found := make(List, len(samples))
 	var looking sync.WaitGroup
 	for i, s := range samples {
-		looking.Go(func() { outcomes[i] = fn(s) })
+		looking.Go(func() { found[i] = fn(s) })
 	}
 	looking.Wait()
-	var worst Finding
-	for _, o := range outcomes {
-		if severity(o.State) > severity(worst.State) {
-			worst = o
-		}
-	}
+	worst := slices.MaxFunc(found, func(a, b Finding) int { return severity(a.State) - severity(b.State) })
 	if worst.State != OK {
 		return worst
 	}
-	return held("%s, in %d of %d partitions", summary, len(samples), len(h.partitions))
+	return held("%s, in %d of %d partitions", summary, len(samples), of)
 }
 
 func (h *hub) checkIncarnation(ctx context.Context) Finding {
@@ -255,7 +253,7 @@ func (h *hub) checkIncarnation(ctx context.Context) Finding {
 
 // checkNumbers looks at what was read from the earliest event on.
 func (h *hub) checkNumbers(ctx context.Context) Finding {
-	return h.eachSample(ctx, 2, func(s sample) Finding {
+	return h.eachSample(ctx, 2, func(s sample[event]) Finding {
 		for i := 1; i < len(s.events); i++ {
 			if was, is := s.events[i-1].sequence, s.events[i].sequence; is != was+1 {
 				return differed("partition %s: event %d came after %d", s.partition, is, was).next("check whether log compaction is on, which Sluice does not support")
@@ -266,7 +264,7 @@ func (h *hub) checkNumbers(ctx context.Context) Finding {
 }
 
 // firstAfter compares what the hub gives after a position, and what Sluice's driver makes of it.
-func (h *hub) firstAfter(ctx context.Context, s sample, x event) Finding {
+func (h *hub) firstAfter(ctx context.Context, s sample[event], x event) Finding {
 	got, err := h.raw.read(ctx, s.partition, after(x.sequence), 1, h.comesWithin)
 	if err != nil {
 		return failed(fmt.Sprintf("reading partition %s after event %d", s.partition, x.sequence), err)
@@ -295,7 +293,7 @@ func firstOf(events []*driver.Event) string {
 }
 
 func (h *hub) checkNext(ctx context.Context) Finding {
-	return h.eachSample(ctx, 2, func(s sample) Finding {
+	return h.eachSample(ctx, 2, func(s sample[event]) Finding {
 		last := len(s.events) - 2
 		for _, i := range slices.Compact([]int{0, last / 2, last}) {
 			if o := h.firstAfter(ctx, s, s.events[i]); o.State != OK {
@@ -307,7 +305,7 @@ func (h *hub) checkNext(ctx context.Context) Finding {
 }
 
 func (h *hub) checkLast(ctx context.Context) Finding {
-	return h.eachSample(ctx, 1, func(s sample) Finding {
+	return h.eachSample(ctx, 1, func(s sample[event]) Finding {
 		last, err := h.newest(ctx, s)
 		if err != nil {
 			return failed("reading partition "+s.partition, err)
@@ -332,7 +330,7 @@ func (h *hub) checkLast(ctx context.Context) Finding {
 }
 
 // newest reads on from the sample to the partition's last event, or to one of a busy partition.
-func (h *hub) newest(ctx context.Context, s sample) (event, error) {
+func (h *hub) newest(ctx context.Context, s sample[event]) (event, error) {
 	last := s.events[len(s.events)-1]
 	if info, err := h.raw.runtime(ctx, s.partition); err == nil && info.last > last.sequence {
 		if got, err := h.raw.read(ctx, s.partition, after(info.last-1), 1, h.quiet); err == nil && len(got) > 0 && got[0].sequence > last.sequence {
@@ -350,7 +348,7 @@ func (h *hub) newest(ctx context.Context, s sample) (event, error) {
 }
 
 func (h *hub) checkOffset(ctx context.Context) Finding {
-	return h.eachSample(ctx, 2, func(s sample) Finding {
+	return h.eachSample(ctx, 2, func(s sample[event]) Finding {
 		i := (len(s.events) - 1) / 2
 		x, want := s.events[i], s.events[i+1].sequence
 		if x.offset == "" {
@@ -372,7 +370,7 @@ func (h *hub) checkOffset(ctx context.Context) Finding {
 }
 
 func (h *hub) checkEarliest(ctx context.Context) Finding {
-	return h.eachSample(ctx, 1, func(s sample) Finding {
+	return h.eachSample(ctx, 1, func(s sample[event]) Finding {
 		const tries = 3
 		var first int64
 		var info runtimeInfo
@@ -396,7 +394,7 @@ func (h *hub) checkEarliest(ctx context.Context) Finding {
 }
 
 func (h *hub) checkRuntime(ctx context.Context) Finding {
-	o := h.eachSample(ctx, 1, func(s sample) Finding {
+	o := h.eachSample(ctx, 1, func(s sample[event]) Finding {
 		last, err := h.newest(ctx, s)
 		if err != nil {
 			return failed("reading partition "+s.partition, err)

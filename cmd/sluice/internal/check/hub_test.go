@@ -460,7 +460,7 @@ func (slowHub) read(ctx context.Context, _ string, _ azeventhubs.StartPosition, 
 // The time that an answer takes does not make runtime information stale.
 func TestSlowAnswersAreNotStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hub{raw: slowHub{takes: 5 * time.Second}, quiet: time.Second, staleFor: 15 * time.Second, sampled: true, samples: []sample{{"0", []event{{sequence: 7}}}}}
+		h := &hub{raw: slowHub{takes: 5 * time.Second}, quiet: time.Second, staleFor: 15 * time.Second, sampled: true, samples: []sample[event]{{"0", []event{{sequence: 7}}}}}
 		h.behind = h.awaitShown(t.Context(), "0", 7, time.Now())
 		expect(t, h, "hub.runtime", OK)
 		if stale := h.awaitShown(t.Context(), "0", 8, time.Now()); stale < h.staleFor {

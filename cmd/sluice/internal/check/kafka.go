@@ -52,11 +52,7 @@ type topic struct {
 	samples    []topicSample
 }
 
-// topicSample is what was read of a partition, from the earliest event on.
-type topicSample struct {
-	partition string
-	events    []*driver.Event
-}
+type topicSample = sample[*driver.Event]
 
 // OpenKafka makes a [System] of a topic of Kafka. It does not connect.
 func OpenKafka(c *pipeline.KafkaConnection, opts Options) (System, error) {
@@ -195,26 +191,12 @@ func (k *topic) sample(ctx context.Context) ([]topicSample, error) {
 	return k.samples, nil
 }
 
-// eachSample calls fn with the sample of each partition that has enough events, until one differs.
 func (k *topic) eachSample(ctx context.Context, enough int, fn func(topicSample) Finding, summary string) Finding {
 	samples, err := k.sample(ctx)
 	if err != nil {
 		return failed("reading the topic", err)
 	}
-	looked := 0
-	for _, s := range samples {
-		if len(s.events) < enough {
-			continue
-		}
-		looked++
-		if o := fn(s); o.State != OK {
-			return o
-		}
-	}
-	if looked == 0 {
-		return undecided("no partition has enough events").next("pass --send 100, which sends events to the topic, or check a topic that has some")
-	}
-	return held("%s, in %d of %d partitions", summary, looked, len(k.partitions))
+	return eachSample(samples, enough, fn, summary, len(k.partitions))
 }
 
 func (k *topic) checkIncarnation(ctx context.Context) Finding {

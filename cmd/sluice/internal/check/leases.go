@@ -10,7 +10,24 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// leaseChecks are the checks that every lease store has.
+// leaseTable are the checks that every lease store has.
+var leaseTable = []check[*leaseChecks]{
+	{"lease.one", "Of several processes that want a lease at the same time exactly one gets it.", 0, (*leaseChecks).checkOne},
+	{"lease.epoch", "Each owner of a lease has a higher epoch than all before it: the fence compares epochs.", 0, (*leaseChecks).checkEpoch},
+	{"lease.expiry", "A lease that is not renewed is free when it has expired and not before, by the server's clock.", 2 * time.Minute, (*leaseChecks).checkExpiry},
+	{"lease.renew", "A lease that is renewed is not given to another, and its former owner cannot renew a lease that another has.", 2 * time.Minute, (*leaseChecks).checkRenew},
+}
+
+// leased binds them to a store, which is there when the first of them runs.
+func leased(store func() *leaseChecks) []Check {
+	list := make([]Check, len(leaseTable))
+	for i, c := range leaseTable {
+		list[i] = Check{c.name, c.assumes, c.bound, func(ctx context.Context) Finding { return c.run(store(), ctx) }}
+	}
+	return list
+}
+
+// leaseChecks is a lease store that is checked.
 type leaseChecks struct {
 	store     driver.LeaseStore
 	group     driver.Group

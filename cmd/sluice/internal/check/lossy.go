@@ -16,6 +16,19 @@ type lossyConns struct {
 
 func (l *lossyConns) arm() { l.left.Store(l.nth) }
 
+// after calls end, and arms the connections if that succeeds.
+func (l *lossyConns) after(end func() error) func() error {
+	return func() error {
+		if end != nil {
+			if err := end(); err != nil {
+				return err
+			}
+		}
+		l.arm()
+		return nil
+	}
+}
+
 // dial opens a connection.
 func (l *lossyConns) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)

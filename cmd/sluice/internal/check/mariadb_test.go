@@ -64,7 +64,7 @@ func TestMariaDBRights(t *testing.T) {
 	poor := *u
 	poor.User = url.UserPassword(name, "secret")
 	missing := missingRights(t, openDatabase(t, OpenMySQL, poor.String(), "rights"))
-	if len(missing) != 2 || !strings.Contains(missing["CREATE and DROP a database"], "GRANT ALL ON `sluice\\_verify\\_%`.* TO '"+name+"'@'%'") ||
+	if len(missing) != 2 || !strings.Contains(missing["CREATE and DROP a database"], "GRANT ALL ON `sluice\\_check\\_%`.* TO '"+name+"'@'%'") ||
 		!strings.Contains(missing["SELECT, INSERT, UPDATE on sluice_leases"], "GRANT SELECT, INSERT, UPDATE ON") {
 		t.Errorf("missing %v", missing)
 	}

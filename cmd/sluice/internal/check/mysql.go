@@ -16,9 +16,8 @@ import (
 // mysqlServer is a database of its own in a server of MySQL or MariaDB. It is dropped at the end.
 type mysqlServer struct {
 	storeDatabase
-	url  string  // of the database that the user names
-	name string  // of the database that the checks make
-	db   *sql.DB // the user's
+	url  string // of the database that the user names
+	name string // of the database that the checks make
 }
 
 var mysqlWords = func() words {
@@ -119,7 +118,7 @@ func (m *mysqlServer) rights(ctx context.Context, checks bool) []Right {
 	list := []Right{connect, write}
 	if checks {
 		create := Right{Name: "CREATE and DROP a database"}
-		create.grant(m.mayCreate(ctx), fmt.Sprintf("as an administrator: GRANT ALL ON `sluice\\_verify\\_%%`.* TO %s; it can be revoked after the check", user))
+		create.grant(m.mayCreate(ctx), fmt.Sprintf("as an administrator: GRANT ALL ON `sluice\\_check\\_%%`.* TO %s; it can be revoked after the check", user))
 		list = append(list, create)
 	}
 	return append(list, m.tableRights(ctx, schema, user)...)
@@ -199,13 +198,6 @@ func createTables(ctx context.Context, d *storeDatabase, create string) error {
 		}
 	}
 	return nil
-}
-
-func (m *mysqlServer) closeAll() {
-	m.close()
-	if m.db != nil {
-		_ = m.db.Close()
-	}
 }
 
 // mysqlDurable reads the settings of which commits depend.

@@ -105,14 +105,7 @@ func (p *postgres) rights(ctx context.Context, checks bool) []Right {
 	}
 	list := []Right{connect}
 	ask := func(name, sql, found, next string) {
-		r := Right{Name: name}
-		var granted bool
-		err := p.pool.QueryRow(ctx, sql).Scan(&granted)
-		if err == nil && !granted {
-			err = errors.New(found)
-		}
-		r.grant(err, next)
-		list = append(list, r)
+		list = append(list, askRight(name, p.pool.QueryRow(ctx, sql), found, next))
 	}
 	var database, user string
 	if err := p.pool.QueryRow(ctx, `SELECT quote_ident(current_database()), quote_ident(current_user)`).Scan(&database, &user); err != nil {
@@ -277,15 +270,7 @@ type lossyPostgres struct {
 }
 
 func (l *lossyPostgres) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
-	return l.commitTo(ctx, l.own, step, effects, func() error {
-		if end != nil {
-			if err := end(); err != nil {
-				return err
-			}
-		}
-		l.conns.arm()
-		return nil
-	})
+	return l.commitTo(ctx, l.own, step, effects, l.conns.after(end))
 }
 
 func (l *lossyPostgres) close() {

@@ -22,7 +22,6 @@ type sqlServer struct {
 	url    string
 	token  databasetoken.Token // nil: the URL has the password
 	id     string
-	db     *sql.DB
 	before []string // Sluice's tables that were there
 }
 
@@ -116,14 +115,8 @@ func (s *sqlServer) rights(ctx context.Context, checks bool) []Right {
 	}
 	list := []Right{connect}
 	ask := func(name, condition, found, next string) {
-		r := Right{Name: name}
-		var granted bool
-		err := s.db.QueryRowContext(ctx, "SELECT CAST(CASE WHEN "+condition+" THEN 1 ELSE 0 END AS bit)").Scan(&granted)
-		if err == nil && !granted {
-			err = errors.New(found)
-		}
-		r.grant(err, next)
-		list = append(list, r)
+		row := s.db.QueryRowContext(ctx, "SELECT CAST(CASE WHEN "+condition+" THEN 1 ELSE 0 END AS bit)")
+		list = append(list, askRight(name, row, found, next))
 	}
 	// A server that does not know the property has one kind of database.
 	ask("write to the database", "COALESCE(CAST(DATABASEPROPERTYEX(DB_NAME(), 'Updateability') AS nvarchar(20)), N'READ_WRITE') <> N'READ_ONLY'",
@@ -233,13 +226,6 @@ func (s *sqlServer) remove(ctx context.Context) error {
 		}
 	}
 	return tx.Commit()
-}
-
-func (s *sqlServer) closeAll() {
-	s.close()
-	if s.db != nil {
-		_ = s.db.Close()
-	}
 }
 
 // sqlServerDurable reads the settings of which commits depend, and those that the other checks show.

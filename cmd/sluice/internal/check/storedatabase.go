@@ -13,9 +13,10 @@ import (
 // storeDatabase is a database of package sqlstore.
 type storeDatabase struct {
 	store   *sqlstore.Store
-	table   string // of the effects
-	rows    string // the table of the sessions; empty: there are none
-	now     string // SELECT of the server's clock
+	db      *sql.DB // over the user's address, for what the checks make; nil: a file
+	table   string  // of the effects
+	rows    string  // the table of the sessions; empty: there are none
+	now     string  // SELECT of the server's clock
 	durably func(context.Context, *sql.DB) (found, problem string, err error)
 	// again opens the store once more; nil: there is no server.
 	again func(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*sqlstore.Store, error)
@@ -87,6 +88,13 @@ func (d *storeDatabase) close() {
 	}
 }
 
+func (d *storeDatabase) closeAll() {
+	d.close()
+	if d.db != nil {
+		_ = d.db.Close()
+	}
+}
+
 func (d *storeDatabase) losing(ctx context.Context, nth int) (lossy, error) {
 	if d.again == nil {
 		return nil, nil
@@ -105,15 +113,7 @@ type lossyStore struct {
 }
 
 func (l *lossyStore) commit(ctx context.Context, step driver.Step, effects []int64, end func() error) error {
-	return l.of.commitTo(ctx, l.own, step, effects, func() error {
-		if end != nil {
-			if err := end(); err != nil {
-				return err
-			}
-		}
-		l.conns.arm()
-		return nil
-	})
+	return l.of.commitTo(ctx, l.own, step, effects, l.conns.after(end))
 }
 
 func (l *lossyStore) close() { _ = l.own.Close() }

@@ -121,6 +121,13 @@ func hosts(host string) []string {
 	return list
 }
 
+// note notes the names in a URL: its host, and its path.
+func (t *Targets) note(address string) {
+	if u, err := url.Parse(address); err == nil {
+		t.Names = append(append(t.Names, hosts(u.Host)...), strings.Trim(u.Path, "/"))
+	}
+}
+
 // addProxy notes the names and the password of a proxy.
 func (t *Targets) addProxy(proxy *url.URL) {
 	if proxy == nil {
@@ -197,9 +204,9 @@ func (t *Targets) addServer(text string, open func(address string, opts Options)
 		password, _ := u.User.Password()
 		q := u.Query()
 		t.Secrets = append(t.Secrets, password, q.Get("password"))
-		t.Names = append(t.Names, hosts(u.Host)...)
-		t.Names = append(t.Names, u.User.Username(), q.Get("user id"), strings.Trim(u.Path, "/"), q.Get("database"))
+		t.Names = append(t.Names, u.User.Username(), q.Get("user id"), q.Get("database"))
 	}
+	t.note(text)
 	system, err := open(text, t.opts)
 	return t.add(system, err)
 }
@@ -225,10 +232,7 @@ func (t *Targets) addContainer(where, connection string, a BlobAddress) (err err
 	if signed {
 		t.Secrets = append(t.Secrets, u.Query().Get("sig"), url.QueryEscape(u.Query().Get("sig")))
 	}
-	if parseErr == nil {
-		t.Names = append(t.Names, hosts(u.Host)...)
-		t.Names = append(t.Names, strings.Trim(u.Path, "/"))
-	}
+	t.note(where)
 	for part := range strings.SplitSeq(cfg.ConnectionString, ";") {
 		name, value, _ := strings.Cut(part, "=")
 		switch strings.ToLower(name) {
@@ -237,9 +241,7 @@ func (t *Targets) addContainer(where, connection string, a BlobAddress) (err err
 		case "accountname":
 			t.Names = append(t.Names, value)
 		case "blobendpoint":
-			if u, err := url.Parse(value); err == nil {
-				t.Names = append(t.Names, hosts(u.Host)...)
-			}
+			t.note(value)
 		}
 	}
 	a.Container, a.Config = where, cfg
@@ -263,9 +265,7 @@ func (t *Targets) addCosmos(a CosmosAddress) (err error) {
 		}
 	}
 	t.Secrets = append(t.Secrets, a.Key)
-	if u, err := url.Parse(a.Endpoint); err == nil {
-		t.Names = append(t.Names, hosts(u.Host)...)
-	}
+	t.note(a.Endpoint)
 	t.Names = append(t.Names, a.Database, a.Container)
 	system, err := OpenCosmos(a, t.opts)
 	return t.add(system, err)
@@ -286,9 +286,8 @@ func (t *Targets) addHTTP(c *pipeline.HTTPConnection) error {
 		for _, values := range u.Query() {
 			t.Secrets = append(t.Secrets, values...)
 		}
-		t.Names = append(t.Names, hosts(u.Host)...)
-		t.Names = append(t.Names, strings.Trim(u.Path, "/"))
 	}
+	t.note(c.URL)
 	for _, values := range c.Config.Header {
 		t.Secrets = append(t.Secrets, values...)
 	}

@@ -286,9 +286,9 @@ func catalog() map[string][]named {
 	return map[string][]named{
 		"hub":      names(hubChecks),
 		"kafka":    names(kafkaChecks),
-		"database": names(databaseChecks),
+		"database": append(names(databaseChecks), names(leaseTable)...),
 		"server":   names(sessionChecks),
-		"blob":     names(blobChecks),
+		"blob":     append(names(blobChecks), names(leaseTable)...),
 		"cosmos":   names(cosmosChecks),
 		"http":     names(httpChecks),
 		"metric":   names(metricChecks),
