@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,7 +166,13 @@ func (a *app) runCheck(ctx context.Context, flags *checkFlags) error {
 		if err != nil {
 			return err
 		}
-		list = append(list, more...)
+		for _, f := range more {
+			if !slices.ContainsFunc(list, func(other check.Finding) bool {
+				return f.Check == "rights" && f.Thing == other.Thing && f.Found == other.Found
+			}) {
+				list = append(list, f)
+			}
+		}
 	}
 	if flags.json {
 		err = results.JSON(a.out, check.NewReport(flags.config, version(), began, list))
