@@ -170,3 +170,44 @@ target: {http: {url: "https://${AT}/"}}
 		})
 	}
 }
+
+// Without a pipeline file the addresses are checked, and with --connect whether they answer. Nothing is made.
+func TestCheckWithoutPipeline(t *testing.T) {
+	t.Parallel()
+	down := "postgres://app:" + secret + "@127.0.0.1:1/flights"
+	file, _ := autoscaler(t)
+	for args, c := range map[string]struct {
+		code int
+		out  string
+	}{
+		"--store sqlite:f.db":                                 {0, "ok         address: SQLite f.db: valid"},
+		"--store sqlite:f.db --connect":                       {0, "ok         rights: SQLite f.db: may create files in the database's directory"},
+		"--store " + down:                                     {0, "ok         address: PostgreSQL 127.0.0.1:1/flights"},
+		"--store " + down + " --connect":                      {1, "failed     reached: PostgreSQL 127.0.0.1:1/flights, as app: cannot be reached: "},
+		"--autoscale " + file:                                 {0, "ok         file: " + file + ": valid"},
+		"--autoscale " + file + " --connect":                  {0, "ok         rights: "},
+		"--autoscale nowhere.yaml":                            {1, "failed     file: nowhere.yaml: cannot be read"},
+		"--store " + down + " --write --yes --report=":        {1, "failed     reached: "},
+		"--store sqlite:nowhere/f.db --write --yes --report=": {3, "undecided  rights: SQLite nowhere/f.db: may not create files"},
+	} {
+		dir := t.TempDir()
+		code, out, errs := invoke(t, dir, nil, append([]string{"check"}, strings.Fields(args)...)...)
+		if code != c.code || !strings.Contains(out, c.out) || strings.Contains(out+errs, secret) {
+			t.Errorf("%s: exit code %d: %s%s", args, code, out, errs)
+		}
+		if list := names(t, dir); len(list) > 0 {
+			t.Errorf("%s: files %v", args, list)
+		}
+	}
+}
+
+// Where a part of a pipeline fails, nothing is written.
+func TestCheckStopsBeforeWriting(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 2)
+	dir := t.TempDir()
+	code, out, _ := invoke(t, dir, environment(connection, "sqlite:flights.db", "PARTITIONS=1"), "check", changed(t, "hub: flights", "hub: flihgts"), "--write", "--yes")
+	if code != 1 || !strings.Contains(out, "failed     source: ") || strings.Contains(out, "db.atomic") || len(names(t, dir)) > 0 {
+		t.Errorf("exit code %d, files %v: %s", code, names(t, dir), out)
+	}
+}

@@ -133,6 +133,8 @@ func TestCheckWriteMistakes(t *testing.T) {
 		{[]string{"--store", "sqlserver://u:secret@x"}, "--store: SQL Server URL: names no database"},
 		{[]string{"--store", "env:NOT_SET"}, "--store: the environment variable NOT_SET is not set"},
 		{[]string{"--store", "sqlite:x.db", "--send", "-1"}, "--send -1"},
+		{[]string{"--without-secrets", "x.yaml"}, "--without-secrets checks only a pipeline file"},
+		{[]string{"--write=false", "--store", "sqlite:x.db", "--send", "5"}, "--send, --load and --scale go with --write"},
 		{[]string{"--hub", "x", "--store", "sqlite:x.db"}, "--hub names the hub of --source"},
 		{[]string{"--store", "sqlite:x.db"}, "there is no terminal to ask on: pass --yes"},
 	} {
