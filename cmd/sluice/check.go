@@ -226,7 +226,8 @@ func checkFiles(flags *checkFlags) (list check.List, stages []*pipeline.Pipeline
 	return list, stages, nil
 }
 
-// checkSystems tests the assumptions about systems, or what the credentials allow, or only their addresses.
+// checkSystems tests the assumptions about systems, or what the credentials allow, or only their
+// addresses.
 func (a *app) checkSystems(ctx context.Context, flags *checkFlags, targets *check.Targets) (check.List, error) {
 	switch {
 	case !flags.connect && !flags.write:

@@ -64,7 +64,8 @@ func openBlob(t *testing.T, server *azurite.Server, container string, over *wire
 	return b
 }
 
-// TestProgressBlobsHold: the container of progress_blobs is checked too, for what a mirror depends on.
+// TestProgressBlobsHold: the container of progress_blobs is checked too, for what a mirror depends
+// on.
 func TestProgressBlobsHold(t *testing.T) {
 	t.Parallel()
 	server := azurite.New(t, nil)
@@ -271,7 +272,8 @@ var brokenBlobs = []struct {
 	}},
 }
 
-// The lease checks and those of the fence are the same code as for databases, whose table breaks them.
+// The lease checks and those of the fence are the same code as for databases, whose table breaks
+// them.
 func TestBrokenBlobs(t *testing.T) {
 	t.Parallel()
 	server := azurite.New(t, nil)

@@ -1,14 +1,15 @@
 // Package check answers whether a pipeline, or one of the systems it uses, will work.
 //
-// There are three depths. [OfFile] reads the file. An [Examiner] connects to the parts of a pipeline,
-// in seconds and without effect: whether they answer, what the credentials allow, how far the clocks
-// differ, when certificates end, where the partitions stand. A [Runner] writes into names of its own,
-// to test one after the other what Sluice assumes of a [System]: an event hub, a topic of Kafka, a
-// database, a container of blobs or of Cosmos DB, an HTTP endpoint, a metric or target of an
-// autoscaler. It first asks each system which rights are missing, and removes at the end what it made.
+// There are three depths. [OfFile] reads the file. An [Examiner] connects to the parts of a
+// pipeline, in seconds and without effect: whether they answer, what the credentials allow, how far
+// the clocks differ, when certificates end, where the partitions stand. A [Runner] writes into
+// names of its own, to test one after the other what Sluice assumes of a [System]: an event hub, a
+// topic of Kafka, a database, a container of blobs or of Cosmos DB, an HTTP endpoint, a metric or
+// target of an autoscaler. It first asks each system which rights are missing, and removes at the
+// end what it made.
 //
-// All three give a [List] of findings. The checks of a kind of system are a table in the file of its
-// kind: hub.go, kafka.go, database.go, sessionlocks.go, blob.go, cosmos.go, http.go, metric.go,
+// All three give a [List] of findings. The checks of a kind of system are a table in the file of
+// its kind: hub.go, kafka.go, database.go, sessionlocks.go, blob.go, cosmos.go, http.go, metric.go,
 // scaling.go.
 package check
 
@@ -104,8 +105,8 @@ func shorten(text string) string {
 
 func oneLine(err error) string { return shorten(err.Error()) }
 
-// bounded runs fn on a goroutine of its own, until ctx ends and a grace in which it can still return. One
-// that does not return is left behind: the process is about to end.
+// bounded runs fn on a goroutine of its own, until ctx ends and a grace in which it can still
+// return. One that does not return is left behind: the process is about to end.
 func bounded[T any](ctx context.Context, grace time.Duration, fn func(context.Context) T) (result T, returned bool) {
 	done := make(chan T, 1)
 	go func() { done <- fn(ctx) }()
@@ -190,8 +191,8 @@ func unreachable(err error) bool {
 	return ok && op.Op == "dial" || unknown || errors.Is(err, context.DeadlineExceeded)
 }
 
-// rightFindings is one finding for the rights that are granted, if none is missing, and otherwise one
-// for each that is missing, or for a system that does not answer.
+// rightFindings is one finding for the rights that are granted, if none is missing, and otherwise
+// one for each that is missing, or for a system that does not answer.
 func rightFindings(thing string, rights []Right, missing State) (list List) {
 	var granted []string
 	for _, r := range rights {

@@ -29,7 +29,8 @@ const (
 	closingWithin = grace / 2
 )
 
-// part is one check of a stage. It may have several findings, or none if another check reports the cause.
+// part is one check of a stage. It may have several findings, or none if another check reports the
+// cause.
 type part struct {
 	name string
 	run  func(ctx context.Context) List

@@ -100,7 +100,8 @@ func want(t *testing.T, list List, check string, state State, parts ...string) {
 	}
 }
 
-// flightsHub starts a hub with two partitions, of which clients need the key, and returns its connection string.
+// flightsHub starts a hub with two partitions, of which clients need the key, and returns its
+// connection string.
 func flightsHub(t *testing.T) string {
 	t.Helper()
 	srv, err := emulator.Start([]emulator.Hub{{Name: "flights", Partitions: 2}}, &emulator.Config{Keys: []emulator.Key{{Name: "app", Secret: secret}}})
@@ -111,10 +112,12 @@ func flightsHub(t *testing.T) string {
 	return srv.ConnectionString()
 }
 
-// absent is an address at which nobody listens: no system gives its port to a program that asks for any.
+// absent is an address at which nobody listens: no system gives its port to a program that asks for
+// any.
 const absent = "127.0.0.1:1"
 
-// patient is an examiner for servers on a busy machine: each connection to Babelfish costs it seconds.
+// patient is an examiner for servers on a busy machine: each connection to Babelfish costs it
+// seconds.
 var patient = Examiner{Within: time.Minute}
 
 func TestBeforeTheFirstStart(t *testing.T) {
@@ -200,7 +203,8 @@ func TestSilentServers(t *testing.T) {
 	}
 }
 
-// A check that ignores the end of its time is left behind, and says so. The command ends within 15 seconds.
+// A check that ignores the end of its time is left behind, and says so. The command ends within 15
+// seconds.
 func TestCheckThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{Examiner: Examiner{Within: defaultWithin}, name: "p", targets: new(Targets)}

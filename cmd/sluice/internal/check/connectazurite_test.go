@@ -21,7 +21,8 @@ leases: {blob: {container: sluice, connection: "${STORAGE}"}}
 target: {http: {url: "${URL}"}}
 `
 
-// Leases in a container beside a database: one that does not exist is said to be missing, and is not made.
+// Leases in a container beside a database: one that does not exist is said to be missing, and is
+// not made.
 func TestConnectAzuriteLeasesBesideDatabase(t *testing.T) {
 	server := azurite.New(t, nil)
 	beside := func(container string) string {

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/kafkatest"
 )
 
-// Brokers of Apache Kafka: before the first start, with a topic that is missing, and at a wrong address.
+// Brokers of Apache Kafka: before the first start, with a topic that is missing, and at a wrong
+// address.
 func TestConnectKafkaBroker(t *testing.T) {
 	topic := kafkatest.Topic(t, 3)
 	variables := map[string]string{"BROKERS": strings.Join(kafkatest.Shared(t).Brokers(), ","), "TOPIC": topic, "DB": "sqlite:" + filepath.Join(t.TempDir(), "f.db")}

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/azurite"
 )
 
-// TestConnectProgressBlobs: the container of progress_blobs is examined as the others are, and is not made.
+// TestConnectProgressBlobs: the container of progress_blobs is examined as the others are, and is
+// not made.
 func TestConnectProgressBlobs(t *testing.T) {
 	t.Parallel()
 	storage := azurite.New(t, nil).ConnectionString()

@@ -26,8 +26,8 @@ const (
 	certificateSoon = 14 * 24 * time.Hour
 )
 
-// checkSystem asks what the credentials may do, and for the time. The check of a pipeline's part reports a
-// system that does not answer, or refuses the connection.
+// checkSystem asks what the credentials may do, and for the time. The check of a pipeline's part
+// reports a system that does not answer, or refuses the connection.
 func (s *stage) checkSystem(ctx context.Context, system System) List {
 	if endpoint, ok := system.(*httpSystem); ok {
 		f := endpoint.checkEmpty(ctx)
@@ -55,8 +55,8 @@ func (s *stage) checkSystem(ctx context.Context, system System) List {
 	return append(all, s.clock(system.Name(), difference, uncertain))
 }
 
-// pipelineRights tests the rights that a pipeline needs of a system. Those that only a [Runner] needs are
-// left out.
+// pipelineRights tests the rights that a pipeline needs of a system. Those that only a [Runner]
+// needs are left out.
 func pipelineRights(ctx context.Context, s System) []Right {
 	if db, ok := s.(*databaseSystem); ok {
 		return db.rights(ctx, false)
@@ -68,9 +68,9 @@ func pipelineRights(ctx context.Context, s System) []Right {
 	return rights
 }
 
-// clock judges the difference of a clock. A lease's owner and its store count durations, so leases stand
-// a difference. Times of one that the other reads do not: starts such as "24h ago", the time of a
-// redrive, signatures and tokens.
+// clock judges the difference of a clock. A lease's owner and its store count durations, so leases
+// stand a difference. Times of one that the other reads do not: starts such as "24h ago", the time
+// of a redrive, signatures and tokens.
 func (s *stage) clock(of string, difference, uncertain time.Duration) Finding {
 	const next = "check the time synchronisation (NTP) of this machine, then of the server"
 	leaseFor := 30 * time.Second
@@ -133,8 +133,8 @@ func (s *stage) endpoints() (list []endpoint) {
 	return list
 }
 
-// hubEndpoints are those of a namespace, named by its host or a connection string. The time is asked for
-// over HTTPS, which a network that only admits AMQP does not let through.
+// hubEndpoints are those of a namespace, named by its host or a connection string. The time is
+// asked for over HTTPS, which a network that only admits AMQP does not let through.
 func hubEndpoints(at string, websocket bool) []endpoint {
 	if properties, err := azeventhubs.ParseConnectionString(at); err == nil {
 		if properties.Emulator {
@@ -156,8 +156,9 @@ func withPort(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// checkEndpoint looks at the certificate of an address and at the time in its answer. No credential is
-// sent, so the certificate need not be trusted here: the part's own check refuses one that is not.
+// checkEndpoint looks at the certificate of an address and at the time in its answer. No credential
+// is sent, so the certificate need not be trusted here: the part's own check refuses one that is
+// not.
 func (s *stage) checkEndpoint(ctx context.Context, at endpoint) List {
 	var leaf *x509.Certificate
 	host, _, _ := net.SplitHostPort(at.host)

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// checkStores looks at Sluice's tables, and at leases, checkpoints and dead letters in them. Tables that
-// are missing or old are left as they are: to open them would make them.
+// checkStores looks at Sluice's tables, and at leases, checkpoints and dead letters in them. Tables
+// that are missing or old are left as they are: to open them would make them.
 func (s *stage) checkStores(ctx context.Context) List {
 	schema, err := s.Schema(ctx)
 	if err != nil {
@@ -102,9 +102,11 @@ func (s *stage) owners(rows []checkpoint.Row) List {
 }
 
 const (
-	// nearRetention is the part of what the hub holds before a checkpoint below which retention is near it.
+	// nearRetention is the part of what the hub holds before a checkpoint below which retention is
+	// near it.
 	nearRetention = 0.1
-	// stuckAfter is how long a checkpoint may stay while events wait: the default of health.WatcherConfig.
+	// stuckAfter is how long a checkpoint may stay while events wait: the default of
+	// health.WatcherConfig.
 	stuckAfter = 5 * time.Minute
 )
 

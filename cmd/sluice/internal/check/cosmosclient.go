@@ -106,8 +106,8 @@ type resource struct {
 
 func (c *cosmosClient) link() string { return "dbs/" + c.Database + "/colls/" + c.Container }
 
-// do sends a request, and repeats it while the account throttles it, as Sluice does. The error means
-// that there was no answer, or that the account throttled it to the end.
+// do sends a request, and repeats it while the account throttles it, as Sluice does. The error
+// means that there was no answer, or that the account throttled it to the end.
 func (c *cosmosClient) do(ctx context.Context, method string, r resource, header map[string]string, body []byte) (answer, error) {
 	for n := 1; ; n++ {
 		a, err := c.once(ctx, method, r, header, body)

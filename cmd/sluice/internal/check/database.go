@@ -365,8 +365,8 @@ func (s *databaseSystem) loseReply(ctx context.Context, nth int) Finding {
 	return held("the reply was lost, the finding is reported as unknown, and the checkpoint says that the commit was carried out: %t", there)
 }
 
-// paused begins a step whose handler writes the effects and then waits for resume, which ends it and
-// returns the error of the step.
+// paused begins a step whose handler writes the effects and then waits for resume, which ends it
+// and returns the error of the step.
 func (s *databaseSystem) paused(ctx context.Context, step driver.Step, effects []int64) (resume func() error, err error) {
 	waiting, finished, resumed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var late error
@@ -428,8 +428,8 @@ func (s *databaseSystem) checkPaused(ctx context.Context, old driver.Lease) Find
 	return held("the next owner had the checkpoint after %v, and the paused transaction could not commit", took)
 }
 
-// apartWithin is how long a step may take beside one that is paused, unless the words say more: less than
-// the server waits before it ends that.
+// apartWithin is how long a step may take beside one that is paused, unless the words say more:
+// less than the server waits before it ends that.
 const apartWithin = 3 * time.Second
 
 func (s *databaseSystem) checkApart(ctx context.Context, first driver.Lease) Finding {

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// OfFile returns the findings about a file that cannot be read or is not valid. keys says where its keys
-// are explained.
+// OfFile returns the findings about a file that cannot be read or is not valid. keys says where its
+// keys are explained.
 func OfFile(err error, keys string) (list List) {
 	problems, ok := errors.AsType[strictyaml.Problems](err)
 	if !ok {

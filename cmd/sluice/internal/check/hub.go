@@ -430,7 +430,8 @@ func (h *hub) checkRuntime(ctx context.Context) Finding {
 	return o
 }
 
-// read reads through Sluice's driver. It returns what came, or nothing if nothing came within a time.
+// read reads through Sluice's driver. It returns what came, or nothing if nothing came within a
+// time.
 func (h *hub) read(ctx context.Context, partition string, from driver.Position, epoch int64, within time.Duration) ([]*driver.Event, error) {
 	var events []*driver.Event
 	err := again(ctx, func() error {

@@ -426,8 +426,8 @@ func (r receivedHub) read(_ context.Context, _ string, from azeventhubs.StartPos
 	return list, nil
 }
 
-// A partition that has received nothing shows where events are not. Among the events of others, those of
-// the check may come late.
+// A partition that has received nothing shows where events are not. Among the events of others,
+// those of the check may come late.
 func TestNothingReceived(t *testing.T) {
 	for _, c := range []struct {
 		events  []event

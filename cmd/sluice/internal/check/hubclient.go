@@ -167,8 +167,8 @@ func (h *sdkHub) read(ctx context.Context, partition string, from azeventhubs.St
 	return list, nil
 }
 
-// inVain reports whether a read ended because nothing came in its time. The SDK looks at the deadline, which
-// may have passed before the context has ended.
+// inVain reports whether a read ended because nothing came in its time. The SDK looks at the
+// deadline, which may have passed before the context has ended.
 func inVain(ctx, limited context.Context, err error) bool {
 	return ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded))
 }

@@ -28,8 +28,8 @@ func (h *hub) body(kind string, n int) []byte {
 	return fmt.Appendf(nil, `{"sluice-check":%q,"kind":%q,"n":%d}`, h.opts.ID, kind, n)
 }
 
-// readSent reads the events of this run and kind that were enqueued since a time, until want of them
-// came.
+// readSent reads the events of this run and kind that were enqueued since a time, until want of
+// them came.
 func (h *hub) readSent(ctx context.Context, partition, kind string, since time.Time, want int) (list []event, err error) {
 	mark := fmt.Appendf(nil, `{"sluice-check":%q,"kind":%q,`, h.opts.ID, kind)
 	// The broker's clock may be behind this machine's.
@@ -109,8 +109,8 @@ func (h *hub) checkSend(ctx context.Context) Finding {
 	return held("%d events were sent and came back in order", each*len(partitions)).with(Measure{"slowest acknowledgement of a batch", milliseconds(slowest), "ms"})
 }
 
-// awaitShown measures how long after the acknowledgement runtime information was asked for that did not
-// show an event. The time that an answer takes does not count. It gives up after staleFor.
+// awaitShown measures how long after the acknowledgement runtime information was asked for that did
+// not show an event. The time that an answer takes does not count. It gives up after staleFor.
 func (h *hub) awaitShown(ctx context.Context, partition string, sequence int64, acked time.Time) (stale time.Duration) {
 	for ctx.Err() == nil {
 		asked := time.Since(acked)
@@ -165,8 +165,8 @@ func (h *hub) checkKey(ctx context.Context) Finding {
 	return held("%d keys are in the partitions that were computed", h.keyed())
 }
 
-// checkThrottle asks for runtime information more often than Azure's quota of 50 requests a second and
-// namespace.
+// checkThrottle asks for runtime information more often than Azure's quota of 50 requests a second
+// and namespace.
 func (h *hub) checkThrottle(ctx context.Context) Finding {
 	if !h.opts.Load {
 		return skipped("not asked for: pass --load")

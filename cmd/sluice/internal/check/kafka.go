@@ -99,7 +99,8 @@ func (k *topic) Rights(ctx context.Context) []Right {
 // refusedWithin is how soon a broker refuses to read what the client has no right to.
 const refusedWithin = 2 * time.Second
 
-// mayRead reads an event. An empty partition answers nothing until an event comes, and refuses before.
+// mayRead reads an event. An empty partition answers nothing until an event comes, and refuses
+// before.
 func (k *topic) mayRead(ctx context.Context, partition string) error {
 	events, err := k.readFirst(ctx, partition, 1)
 	if err != nil || len(events) > 0 {
@@ -146,8 +147,8 @@ func (k *topic) readFirst(ctx context.Context, partition string, n int) ([]*driv
 	return k.readAfter(ctx, partition, start, end.Sequence, n)
 }
 
-// readAfter reads up to n events and markers after a position and up to the number last, until nothing
-// comes.
+// readAfter reads up to n events and markers after a position and up to the number last, until
+// nothing comes.
 func (k *topic) readAfter(ctx context.Context, partition string, after driver.Position, last int64, n int) (events []*driver.Event, err error) {
 	r, err := k.source.Open(ctx, partition, after, 0)
 	if err != nil {
@@ -327,8 +328,8 @@ func (k *topic) checkTransactions(ctx context.Context) Finding {
 	}
 }
 
-// heldBack returns the last stable offsets of the partitions in which an open transaction holds back
-// events.
+// heldBack returns the last stable offsets of the partitions in which an open transaction holds
+// back events.
 func (k *topic) heldBack(ctx context.Context) (map[string]int64, error) {
 	ends, err := k.admin.ListEndOffsets(ctx, k.c.Topic)
 	if err == nil {

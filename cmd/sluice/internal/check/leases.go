@@ -103,8 +103,8 @@ func (c *leaseChecks) checkEpoch(ctx context.Context) Finding {
 // early is by how much a lease may expire before its time: servers count in whole seconds.
 const early = time.Second
 
-// lasts reports whether a lease that was acquired or renewed since a time has not expired. What was seen of
-// one that may have shows nothing: the requests took too long.
+// lasts reports whether a lease that was acquired or renewed since a time has not expired. What was
+// seen of one that may have shows nothing: the requests took too long.
 func (c *leaseChecks) lasts(since time.Time) bool { return time.Since(since) < c.leaseFor-early }
 
 // late is by how much it may expire after its time.

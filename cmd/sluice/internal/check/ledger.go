@@ -11,8 +11,8 @@ import (
 // removeWithin bounds the removal of one thing.
 const removeWithin = 30 * time.Second
 
-// Ledger lists what a run has made, or may have made, and how to remove it. It is safe for concurrent
-// use.
+// Ledger lists what a run has made, or may have made, and how to remove it. It is safe for
+// concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
 	made []made

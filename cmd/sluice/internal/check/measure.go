@@ -51,8 +51,8 @@ func perSecond(n float64, took time.Duration) float64 {
 	return n / took.Seconds()
 }
 
-// clockDifference compares the server's clock with this machine's. The answer was made between asked
-// and answered.
+// clockDifference compares the server's clock with this machine's. The answer was made between
+// asked and answered.
 func clockDifference(server, asked, answered time.Time) (difference, uncertain time.Duration) {
 	middle := asked.Add(answered.Sub(asked) / 2)
 	return server.Sub(middle), answered.Sub(asked) / 2

@@ -51,8 +51,8 @@ var mysqlWords = func() words {
 	return w
 }()
 
-// OpenMySQL makes a [System] of a database of MySQL or MariaDB, which is named by its URL. It does not
-// connect.
+// OpenMySQL makes a [System] of a database of MySQL or MariaDB, which is named by its URL. It does
+// not connect.
 func OpenMySQL(address string, opts Options) (System, error) {
 	u, err := url.Parse(address)
 	if err == nil {
@@ -82,8 +82,8 @@ func OpenMySQL(address string, opts Options) (System, error) {
 	}, nil
 }
 
-// mysqlLimits make the server end a transaction that is paused before a claim that waits for it gives
-// up, and not before a step beside it may be slow.
+// mysqlLimits make the server end a transaction that is paused before a claim that waits for it
+// gives up, and not before a step beside it may be slow.
 var mysqlLimits = sqlstore.ServerConfig{LeaseFor: 13 * time.Second, LockTimeout: 20 * time.Second}
 
 // own is the URL of the database that the checks make.
@@ -138,8 +138,8 @@ func (m *mysqlServer) mayCreate(ctx context.Context) error {
 	return err
 }
 
-// tableRights tests the rights of docs/security.md on tables of a pipeline. EXPLAIN needs those of the
-// statement.
+// tableRights tests the rights of docs/security.md on tables of a pipeline. EXPLAIN needs those of
+// the statement.
 func (m *mysqlServer) tableRights(ctx context.Context, schema, user string) (list []Right) {
 	denied := []string{"1044", "1142", "1143"} // looked at first
 	for _, t := range consumerRights {

@@ -33,8 +33,8 @@ func TestBrokenPostgresSessions(t *testing.T) {
 	testBrokenSessions(t, openDatabase(t, OpenPostgres, pgtest.Database(t), "test"))
 }
 
-// The number of the session that is ended is read within its transaction: a pooler may run what comes
-// before in a session that is another program's afterwards.
+// The number of the session that is ended is read within its transaction: a pooler may run what
+// comes before in a session that is another program's afterwards.
 func TestPostgresEndsItsOwnSession(t *testing.T) {
 	t.Parallel()
 	s := prepared(t, openDatabase(t, OpenPostgres, pgtest.Database(t), "test"))

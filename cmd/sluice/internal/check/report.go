@@ -62,7 +62,8 @@ func (l List) Redact(secrets []string) List {
 	return l.changed(func(text string) string { return replace(text, false) })
 }
 
-// ipAddress matches IP addresses in errors of the network. Those of version 6 stand in brackets there.
+// ipAddress matches IP addresses in errors of the network. Those of version 6 stand in brackets
+// there.
 var ipAddress = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b|\[[0-9a-fA-F]*:[0-9a-fA-F:.]*(%[^\]]*)?\]`)
 
 // Anonymous returns a copy in which names, such as those of hosts and hubs, are numbers, and IP

@@ -83,7 +83,8 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestScalingIsUndone: after an interruption in the middle of a change, the number of instances is what it was.
+// TestScalingIsUndone: after an interruption in the middle of a change, the number of instances is
+// what it was.
 func TestScalingIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &app{replicas: 2, takes: 20 * time.Second}

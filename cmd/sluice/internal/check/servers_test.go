@@ -51,8 +51,8 @@ func remains(t *testing.T, db *sql.DB, query string) (names []string) {
 	return names
 }
 
-// testInterrupted interrupts the preparation and each check before the given one. query finds what is left
-// behind.
+// testInterrupted interrupts the preparation and each check before the given one. query finds what
+// is left behind.
 func testInterrupted(t *testing.T, open func(string, Options) (System, error), address, query string, before int) {
 	t.Helper()
 	db := connect(t, address)

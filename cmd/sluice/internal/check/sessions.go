@@ -24,8 +24,8 @@ type sessions struct {
 	table string
 }
 
-// words are a server's SQL and error numbers. In statements {rows} stands for the table and {id} for the
-// number of a row.
+// words are a server's SQL and error numbers. In statements {rows} stands for the table and {id}
+// for the number of a row.
 type words struct {
 	create string // makes the table
 	insert string // a row whose n is 0
@@ -44,8 +44,8 @@ type words struct {
 	session  string // → the number of the session
 	kill     string // ends the session {id}
 
-	// mark marks a transaction as the store marks that of a handler; marked reports whether the mark is
-	// still there; ends are statements that end the transaction and begin another, or none.
+	// mark marks a transaction as the store marks that of a handler; marked reports whether the mark
+	// is still there; ends are statements that end the transaction and begin another, or none.
 	mark   func(ctx context.Context, tx *sql.Tx) (mark string, err error)
 	marked func(ctx context.Context, tx *sql.Tx, mark string) (bool, error)
 	ends   []string
@@ -79,8 +79,8 @@ var portable = words{
 	watch:  time.Second,
 }
 
-// beside is how long a statement may take beside a transaction that is in progress: less than the server
-// waits before it ends that.
+// beside is how long a statement may take beside a transaction that is in progress: less than the
+// server waits before it ends that.
 func (w *words) beside() time.Duration { return max(apartWithin, w.apart) }
 
 // applies reports whether the server has what a check is about.

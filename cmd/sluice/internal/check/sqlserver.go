@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// sqlServer is a database of SQL Server or Azure SQL. The checks run in the database itself, because the
-// settings that count are those of a database.
+// sqlServer is a database of SQL Server or Azure SQL. The checks run in the database itself,
+// because the settings that count are those of a database.
 type sqlServer struct {
 	storeDatabase
 	url    string
@@ -57,11 +57,12 @@ var sqlServerWords = func() words {
 	return w
 }()
 
-// sqlServerLimits have a claim give up soon, where the login may not end the session of a paused process.
+// sqlServerLimits have a claim give up soon, where the login may not end the session of a paused
+// process.
 var sqlServerLimits = sqlstore.ServerConfig{LeaseFor: 4 * time.Second, LockTimeout: 6 * time.Second}
 
-// OpenSQLServer makes a [System] of a database of SQL Server or Azure SQL, which is named by its URL.
-// It does not connect.
+// OpenSQLServer makes a [System] of a database of SQL Server or Azure SQL, which is named by its
+// URL. It does not connect.
 func OpenSQLServer(address string, opts Options) (System, error) {
 	clean, token, err := databasetoken.SQLServer(address)
 	if err == nil {
@@ -187,8 +188,8 @@ func (s *sqlServer) prepare(ctx context.Context, made *Ledger) (_ database, err 
 	return &s.storeDatabase, nil
 }
 
-// remove deletes the rows of the checks, and drops Sluice's tables if they were made by this run and
-// nobody has written to them.
+// remove deletes the rows of the checks, and drops Sluice's tables if they were made by this run
+// and nobody has written to them.
 func (s *sqlServer) remove(ctx context.Context) error {
 	s.close() // its sessions may hold locks
 	tx, err := s.db.BeginTx(ctx, nil)
@@ -228,7 +229,8 @@ func (s *sqlServer) remove(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// sqlServerDurable reads the settings of which commits depend, and those that the other checks show.
+// sqlServerDurable reads the settings of which commits depend, and those that the other checks
+// show.
 func sqlServerDurable(ctx context.Context, db *sql.DB) (found, problem string, err error) {
 	var version string
 	var delayed, snapshot, committed sql.NullString

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// The password of a server's address is a secret, and its names are left out of the report that is sent.
+// The password of a server's address is a secret, and its names are left out of the report that is
+// sent.
 func TestServerTargets(t *testing.T) {
 	for address, name := range map[string]string{
 		"mysql://app:p%40ss@db.example:3306/flights":                              "MySQL db.example:3306/flights, as app",
@@ -46,8 +47,8 @@ func TestServerTargets(t *testing.T) {
 	}
 }
 
-// A system that cannot be reached is one line with the cause and the next step, and so is each other one,
-// which is not checked then.
+// A system that cannot be reached is one line with the cause and the next step, and so is each
+// other one, which is not checked then.
 func TestUnreachable(t *testing.T) {
 	need.RealTime(t)
 	for _, address := range []string{

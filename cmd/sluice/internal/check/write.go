@@ -28,8 +28,8 @@ type Runner struct {
 	Progress func(system, check string, number, of int)
 }
 
-// Run runs the checks and removes what they made. It does so also when ctx ends: then the checks that
-// did not run are undecided. The only error is that of Confirm.
+// Run runs the checks and removes what they made. It does so also when ctx ends: then the checks
+// that did not run are undecided. The only error is that of Confirm.
 func (r *Runner) Run(ctx context.Context) (list List, err error) {
 	var plan []string
 	for _, s := range r.Systems {
@@ -108,8 +108,8 @@ func (r *Runner) checks(ctx context.Context, made *Ledger) (list List) {
 
 const rerun = "run the command again"
 
-// judged runs a check. A finding of one whose time is up says so, whatever it made of the errors that
-// followed from it.
+// judged runs a check. A finding of one whose time is up says so, whatever it made of the errors
+// that followed from it.
 func judged(ctx context.Context, within time.Duration, fn func(context.Context) Finding) Finding {
 	limited, cancel := context.WithTimeoutCause(ctx, within, errBound)
 	defer cancel()
