@@ -119,7 +119,7 @@ func (s *Sink) Check(ctx context.Context) error {
 // returns nil if the endpoint answers with success as it has to. It changes nothing in a receiver that
 // handles each event of a request. The error is an [*Error].
 func (s *Sink) Probe(ctx context.Context) error {
-	of := origin{topic: "sluice-verify", group: "sluice-verify", partition: "0"}
+	of := origin{topic: "sluice-check", group: "sluice-check", partition: "0"}
 	var body []byte
 	if s.cfg.Format != JSONLines {
 		body = []byte("[]")

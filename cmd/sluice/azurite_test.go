@@ -15,7 +15,7 @@ func TestLeasesInBlobs(t *testing.T) {
 	w := cosmosServers(t, 0, 2, "STORAGE="+server.ConnectionString(), "PARTITIONS=2")
 	config := w.edited("leases:\n  sql: ${DATABASE_URL:-sqlite:cosmos.db}", "leases:\n  blob:\n    container: sluice\n    connection: ${STORAGE}\nlease: {for: 15s, renew: 3s}\ncheckpoint_every: 1s",
 		"rate:\n  ru: ${COSMOS_RU}", "rate:\n  events: 8000")
-	must(t, "", w.env, "validate", config)
+	must(t, "", w.env, "check", "--connect", config)
 	w.send(n)
 	victim, heir := start(t, "", w.env, "run", config), start(t, "", w.env, "run", config)
 	await(t, "a part of the documents", func() bool { return w.writes() > 5_000 })

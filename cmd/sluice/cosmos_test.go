@@ -242,17 +242,16 @@ func TestCosmosTrouble(t *testing.T) {
 func TestCosmosMistakes(t *testing.T) {
 	t.Parallel()
 	w := cosmosServers(t, 1000, 1)
-	must(t, "", w.env, "validate", w.config)
+	must(t, "", w.env, "check", "--connect", w.config)
 	for _, c := range []struct{ name, value, want string }{
 		{"COSMOS_KEY", "d3Jvbmc=", "401"},
 		{"COSMOS_CONTAINER", "nowhere", "check the names of the database and the container"},
 		{"COSMOS_ENDPOINT", "http://127.0.0.1:9/", "check the endpoint"},
 	} {
-		for _, command := range []string{"validate", "run"} {
-			code, _, errs := invoke(t, "", append(w.env, c.name+"="+c.value), command, w.config)
-			if code != 1 || !strings.Contains(errs, "cosmos.yaml:30:1: target: cosmos: ") || !strings.Contains(errs, c.want) {
-				t.Errorf("%s with another %s: exit code %d, %s", command, c.name, code, errs)
-			}
+		env := append(w.env, c.name+"="+c.value)
+		failsCheck(t, env, w.config, "cosmos.yaml:30:1: target: cosmos: ", c.want)
+		if code, _, errs := invoke(t, "", env, "run", w.config); code != 1 || !strings.Contains(errs, "cosmos.yaml:30:1: target: cosmos: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("with another %s: exit code %d, %s", c.name, code, errs)
 		}
 	}
 }

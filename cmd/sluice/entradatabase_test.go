@@ -53,7 +53,7 @@ func TestEntraPostgres(t *testing.T) {
 	file, instances := autoscaler(t)
 	file = changedFile(t, file, "database: sqlite:"+filepath.Join(filepath.Dir(file), "orders.db"), "database: ${DATABASE_URL}")
 	for _, args := range [][]string{
-		{"validate", config},
+		{"check", "--connect", config},
 		{"run", config, "--until-caught-up", "--within", "2m"},
 		{"audit", "hub", "--config", config},
 		{"checkpoints", "list", "--config", config},
@@ -69,7 +69,7 @@ func TestEntraPostgres(t *testing.T) {
 			t.Errorf("%q has asked for no token", args)
 		}
 		code, out, errs := invoke(t, "", identity("other"), args...)
-		if code == 0 || !strings.Contains(errs, "no token from Entra ID") || strings.Count(errs, "\n") != 1 || strings.Contains(out+errs, token) {
+		if code == 0 || !strings.Contains(out+errs, "no token from Entra ID") || strings.Count(errs, "\n") != 1 || strings.Contains(out+errs, token) {
 			t.Errorf("%q without a token: exit code %d: %s%s", args, code, out, errs)
 		}
 	}

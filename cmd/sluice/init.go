@@ -40,7 +40,7 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init PIPELINE.yaml",
 		Short: "Write a new pipeline file with comments",
-		Long: `Write a new pipeline file with comments, which sluice validate accepts once the
+		Long: `Write a new pipeline file with comments, which sluice check accepts once the
 variables in it are set. On a terminal the command asks for what no flag states;
 elsewhere the defaults are taken. A file that exists is not overwritten without --force.`,
 		Example: `  sluice init flights.yaml
@@ -75,7 +75,7 @@ elsewhere the defaults are taken. A file that exists is not overwritten without 
 			for _, v := range newfile.Variables(c) {
 				fmt.Fprintf(a.out, "  export %s=…\n", v)
 			}
-			fmt.Fprintf(a.out, "then correct the names in it, and run\n  sluice validate %s\n", args[0])
+			fmt.Fprintf(a.out, "then correct the names in it, and run\n  sluice check %s --connect\n", args[0])
 			return nil
 		}),
 	}

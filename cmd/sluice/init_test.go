@@ -27,7 +27,7 @@ func TestInitWritesAFileOnce(t *testing.T) {
 		return out.String(), err
 	}
 	text, err := run("--target", "http", "--source", "kafka", "--database", "sqlite", "--partitions", "balanced")
-	if err != nil || !strings.Contains(text, "sluice validate "+path) || !strings.Contains(text, "export KAFKA_BROKERS") {
+	if err != nil || !strings.Contains(text, "sluice check "+path+" --connect") || !strings.Contains(text, "export KAFKA_BROKERS") {
 		t.Fatal(text, err)
 	}
 	if file, err := os.ReadFile(path); err != nil || !strings.Contains(string(file), "partitions: balanced") {
@@ -85,7 +85,7 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
-// What init writes is valid for sluice validate, for each combination that it offers, with the variables
+// What init writes is valid for sluice check, for each combination that it offers, with the variables
 // that it names.
 func TestWhatInitWritesIsValid(t *testing.T) {
 	const hub = "Endpoint=sb://%s.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=aw=="
@@ -120,7 +120,7 @@ func TestWhatInitWritesIsValid(t *testing.T) {
 					if out, err := run("init", path, "--source", source, "--target", target, "--database", database, "--partitions", partitions); err != nil {
 						t.Fatal(out, err)
 					}
-					if out, err := run("validate", "--offline", path); err != nil {
+					if out, err := run("check", path); err != nil {
 						t.Errorf("%s to %s, %s, %s: %v\n%s", source, target, database, partitions, err, out)
 					}
 				}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +56,6 @@ func TestWhatIsWrongWithKafkaIsOneClearLine(t *testing.T) {
 		{"variable not set", []string{"DATABASE_URL=" + database}, []string{"run", kafkaExample(t)}, []string{"source.kafka.brokers: the environment variable KAFKA_BROKERS is not set"}},
 		{"not a broker", environment("app:" + secret + "@host:9092"), []string{"run", kafkaExample(t)}, []string{"source.kafka.brokers: broker 1: not a host"}},
 		{"unknown topic", environment(open, "KAFKA_TOPIC=flihgts"), []string{"run", kafkaExample(t)}, []string{"source.kafka: topic flihgts: no such topic: check the name, or create it"}},
-		{"unknown topic, validated", environment(open, "KAFKA_TOPIC=flihgts"), []string{"validate", kafkaExample(t)}, []string{"source.kafka: topic flihgts: no such topic"}},
 		{"unknown topic, listed", environment(open, "KAFKA_TOPIC=flihgts"), []string{"checkpoints", "list", "--config", kafkaExample(t)}, []string{"source.kafka: topic flihgts: no such topic"}},
 		{"no broker there", environment(closed), []string{"run", kafkaExample(t)}, []string{"source.kafka: topic flights", closed, "connection refused: check the addresses of the brokers"}},
 		{"no broker there, imported from", environment(closed), []string{"checkpoints", "import", "--from-group", "g", "--config", kafkaExample(t)}, []string{"source.kafka: topic flights", closed, "check the addresses of the brokers"}},
@@ -68,6 +68,12 @@ func TestWhatIsWrongWithKafkaIsOneClearLine(t *testing.T) {
 			isOneClearLine(t, c.env, c.args, c.want...)
 		})
 	}
+}
+
+func TestCheckKafkaMistakes(t *testing.T) {
+	t.Parallel()
+	env := []string{"KAFKA_BROKERS=" + strings.Join(fakeKafka(t, kfake.SeedTopics(1, "flights")), ","), "DATABASE_URL=sqlite:flights.db", "KAFKA_TOPIC=flihgts"}
+	failsCheck(t, env, kafkaExample(t), "source.kafka: topic flihgts: no such topic")
 }
 
 func TestDemoKafkaMisused(t *testing.T) {
@@ -146,4 +152,19 @@ func isOneClearLine(t *testing.T, env, args []string, want ...string) {
 	if strings.Contains(errs, secret) {
 		t.Errorf("the secret is in %s", errs)
 	}
+}
+
+// failsCheck checks that one finding of check --connect has all parts, and that none shows the secret.
+func failsCheck(t *testing.T, env []string, config string, want ...string) {
+	t.Helper()
+	code, out, errs := invoke(t, "", env, "check", "--connect", config)
+	if code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "failed checks: ") || strings.Contains(out+errs, secret) {
+		t.Errorf("exit code %d, printed %s%s", code, out, errs)
+	}
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "failed ") && !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(line, part) }) {
+			return
+		}
+	}
+	t.Errorf("no finding with %q in %s", want, out)
 }

@@ -89,7 +89,7 @@ func TestSecuredBrokers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			must(t, "", environment(x.listener, c.Password()), "validate", x.config)
+			must(t, "", environment(x.listener, c.Password()), "check", "--connect", x.config)
 		})
 	}
 	for name, x := range map[string]struct {
@@ -108,7 +108,7 @@ func TestSecuredBrokers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			isOneClearLine(t, environment(x.listener, secret), []string{"validate", x.config}, "kafka.yaml:", "source.kafka: topic flights: ", x.want)
+			failsCheck(t, environment(x.listener, secret), x.config, "kafka.yaml:", "source.kafka: topic flights: ", x.want)
 		})
 	}
 }

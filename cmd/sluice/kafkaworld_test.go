@@ -155,7 +155,7 @@ func runFromKafka(t *testing.T, brokers []string, url string) {
 	env, config := k.environment(url), kafkaExample(t, "# progress_group: flights #", "progress_group: shown-"+k.name+" #")
 	db := openDatabase(t, url)
 
-	must(t, "", env, "validate", config)
+	must(t, "", env, "check", "--connect", config)
 	must(t, "", env, "run", config, "--until-caught-up")
 	letters, dead := deadLetters(t, env, config)
 	exactlyOnce(t, slices.Concat(k.good, k.bad), rows(t, db), dead)

@@ -32,6 +32,8 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 	}
 	otherHub := changed(t, "hub: flights", "hub: flihgts")
 
+	failsCheck(t, environment(right, database), otherHub, "flights.yaml:", "not found: check the names")
+	failsCheck(t, environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), example(t), "flights.yaml:", "database", closed)
 	for _, c := range []struct {
 		name string
 		env  []string
@@ -50,12 +52,10 @@ func TestWhatIsWrongIsOneClearLine(t *testing.T) {
 		{"no such file of consumer groups", nil, []string{"autoscale", "keda", "nowhere.yaml", "--listen", "127.0.0.1:0"}, []string{"nowhere.yaml: cannot be read: ", "check the path; docs/keda.md has an example"}},
 		{"no such file of dead letters", nil, []string{"deadletters", "list", "--config", "nowhere.yaml"}, []string{"nowhere.yaml: cannot be read: ", "sluice init nowhere.yaml"}},
 		{"unknown hub", environment(right, database), []string{"run", otherHub}, []string{"flights.yaml:", "flihgts", "not found: check the names"}},
-		{"unknown hub, validated", environment(right, database), []string{"validate", otherHub}, []string{"flights.yaml:", "not found: check the names"}},
 		{"wrong key", environment(wrong, database), []string{"run", example(t)}, []string{"flights.yaml:", "not authorised: check the key"}},
 		{"unreachable hub", environment(absent, database), []string{"run", example(t)}, []string{"flights.yaml:", closed, "connection refused: check the address, and whether the server runs"}},
 		{"mangled connection string", environment("Endpoint=sb://x;SharedAccessKey="+secret, database), []string{"run", example(t)}, []string{"flights.yaml:", "no SharedAccessKeyName"}},
 		{"unreachable database", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"run", example(t)}, []string{"flights.yaml:", "database", closed}},
-		{"unreachable database, validated", environment(right, "postgres://app:"+secret+"@"+closed+"/flights"), []string{"validate", example(t)}, []string{"flights.yaml:", "database", closed}},
 		{"impossible database", environment(right, "sqlite:/nowhere/flights.db"), []string{"run", example(t)}, []string{"flights.yaml:", "/nowhere"}},
 		{"send to an unknown hub", environment(right, ""), []string{"send", "--hub", "flihgts", writeLines(t, []string{"{}"})}, []string{"flihgts", "not found"}},
 		{"send with a wrong key", environment(wrong, ""), []string{"send", "--hub", "flights", writeLines(t, []string{"{}"})}, []string{"not authorised"}},
@@ -119,8 +119,7 @@ func TestMisuse(t *testing.T) {
 		"deadletters lst":            `unknown command "lst": use one of list, show`,
 		"deadletters list":           "name the pipeline: pass --config PIPELINE.yaml; for a program that uses the library --database or --blob, --namespace and --hub",
 		"run":                        "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml; sluice init writes a new file",
-		"validate":                   "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
-		"doctor":                     "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
+		"check":                      "name the pipeline: pass PIPELINE.yaml or --config PIPELINE.yaml",
 		"init":                       "name the file to write: pass PIPELINE.yaml",
 		"init a b":                   "accepts at most 1 arg(s), received 2",
 		"init x.yaml --source hub":   "--source hub: write one of eventhub, kafka",
@@ -139,7 +138,7 @@ func TestMisuse(t *testing.T) {
 		"deadletters list --hub h --config " + config:                                     "--namespace, --hub and --group go with --database or --blob",
 		"checkpoints list --prefix p/ --config " + config:                                 "--prefix goes with --blob",
 		"checkpoints list --database env:NOWHERE --namespace n --hub h":                   "--database env:NOWHERE: the environment variable is not set",
-		"validate --without-secrets --stage s " + config:                                  "--without-secrets checks all stages",
+		"check --without-secrets --stage s " + config:                                     "--without-secrets checks all stages",
 		"deadletters show --config " + config:                                             "name dead letters: pass their ids, which sluice deadletters list shows",
 		"deadletters list --limit -3 --config " + config:                                  "--limit -3: must not be negative",
 		"deadletters list --limit few --config " + config:                                 "--limit few: write a whole number",
@@ -175,11 +174,11 @@ func TestResultsThatCannotBeWritten(t *testing.T) {
 	}
 	defer full.Close()
 	var errs strings.Builder
-	cmd := exec.Command(program.Path(t), "validate", "--offline", example(t))
+	cmd := exec.Command(program.Path(t), "check", example(t))
 	cmd.Env = environment("Endpoint=sb://h;SharedAccessKeyName=a;SharedAccessKey="+secret, "sqlite:flights.db")
 	cmd.Stdout, cmd.Stderr = full, &errs
 	_ = cmd.Run()
-	if code := cmd.ProcessState.ExitCode(); code != 1 || errs.String() != "sluice: write /dev/stdout: no space left on device\n" {
+	if code := cmd.ProcessState.ExitCode(); code != 3 || errs.String() != "sluice: write /dev/stdout: no space left on device\n" {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }

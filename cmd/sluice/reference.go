@@ -30,7 +30,7 @@ func (a *app) schema() *cobra.Command {
 		Long: `Print the JSON Schema (draft 2020-12) of a pipeline file, or of an autoscaler's file.
 Editors with the YAML language server complete and check a file that begins with
   # yaml-language-server: $schema=pipeline.schema.json
-sluice validate checks more: values that depend on each other, and on the environment.`,
+sluice check checks more: values that depend on each other, and on the environment.`,
 		Example: `  sluice schema > pipeline.schema.json
   sluice schema autoscale > autoscale.schema.json`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),

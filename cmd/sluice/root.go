@@ -131,7 +131,7 @@ func (a *app) root() *cobra.Command {
 into Cosmos DB, another hub, a queue or a topic, at least once.
 
 Exit codes: 0 if the command did all that was asked for, 1 if it failed, 2 if its flags
-or arguments were wrong, 3 if an audit or a verification cannot decide. Results go to
+or arguments were wrong, 3 if an audit or a check cannot decide. Results go to
 standard output, everything else to standard error.
 
 Each flag can be set by an environment variable: --log-level by SLUICE_LOG_LEVEL. A flag on
@@ -151,7 +151,7 @@ time, --help and --version.`,
 	root.SetFlagErrorFunc(plainFlagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of log lines: `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.initCommand(), a.validate(), a.doctor(), a.schema(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.verify(), a.autoscale(), a.versionCommand(), a.manPages())
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.initCommand(), a.check(), a.schema(), a.send(), a.deadLetters(), a.checkpoints(), a.audit(), a.autoscale(), a.versionCommand(), a.manPages())
 	a.refuseUnknownHelp(root)
 	complete(root)
 	return root

@@ -30,7 +30,7 @@ func TestThreeConsumersOfWhichOneIsKilled(t *testing.T) {
 
 		// One begins alone, as the table must be there for the count.
 		consumers := []*process{start(t, "", env, "run", config)}
-		must(t, "", env, "validate", config)
+		must(t, "", env, "check", "--connect", config)
 		for range 2 {
 			consumers = append(consumers, start(t, "", env, "run", config))
 		}

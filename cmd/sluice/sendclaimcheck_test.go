@@ -58,15 +58,15 @@ target:
 		t.Fatal(err)
 	}
 	env := []string{storage, "EVENTHUB_CONNECTION_STRING=" + connection}
-	must(t, dir, env, "validate", config)
+	must(t, dir, env, "check", "--connect", config)
 	must(t, dir, env, "run", config, "--until-caught-up")
 	db := openDatabase(t, "sqlite:"+filepath.Join(dir, "large.db"))
 	if rows, numbers, pads := count(t, db, "SELECT count(*) FROM large"), count(t, db, "SELECT count(DISTINCT n) FROM large"), count(t, db, "SELECT sum(length(pad)) FROM large"); rows != n || numbers != n || pads != 3*2<<20 {
 		t.Errorf("%d rows of %d numbers, with %d bytes", rows, numbers, pads)
 	}
-	code, out, errs := invoke(t, dir, []string{strings.Replace(storage, "AccountKey=", "AccountKey=a2V5", 1), "EVENTHUB_CONNECTION_STRING=" + connection}, "validate", config)
-	if code != 1 || !strings.Contains(errs, "source.claim_check") && !strings.Contains(errs, "large.yaml:3:3") || strings.Contains(out+errs, "a2V5") {
-		t.Errorf("validate with a wrong key: exit code %d: %s%s", code, out, errs)
+	code, out, errs := invoke(t, dir, []string{strings.Replace(storage, "AccountKey=", "AccountKey=a2V5", 1), "EVENTHUB_CONNECTION_STRING=" + connection}, "check", "--connect", config)
+	if code != 1 || !strings.Contains(out, "source.claim_check") && !strings.Contains(out, "large.yaml:3:3") || strings.Contains(out+errs, "a2V5") {
+		t.Errorf("check with a wrong key: exit code %d: %s%s", code, out, errs)
 	}
 	for args, want := range map[string]string{
 		"--claim-check none":                                     "--claim-check: container http://",

@@ -219,7 +219,7 @@ func TestEachStageIsKilled(t *testing.T) {
 		db := openDatabase(t, url)
 		createAirports(t, url, db)
 		config := stagesFile(t, url)
-		must(t, "", env, "validate", config)
+		must(t, "", env, "check", "--connect", config)
 
 		var flights departures
 		fed := flights.feed(t, env, 1000)
@@ -331,12 +331,12 @@ func TestStagesInOneProcess(t *testing.T) {
 	}
 
 	// Commands that look at one stage.
-	out := must(t, "", env, "validate", config)
-	if strings.Count(out, ": valid: stage ") != 3 {
-		t.Errorf("validate says %s", out)
+	out := must(t, "", env, "check", config)
+	if strings.Count(out, "stage ") != 3 || strings.Count(out, ": valid: ") != 3 {
+		t.Errorf("check says %s", out)
 	}
-	if out := must(t, "", env, "validate", config, "--stage", "table"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "hub figures") {
-		t.Errorf("validate of one says %s", out)
+	if out := must(t, "", env, "check", config, "--stage", "table"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "hub figures") {
+		t.Errorf("check of one says %s", out)
 	}
 	if letters, _ := deadLetters(t, env, config, "--stage", "clean"); len(letters) != spoiled {
 		t.Errorf("%d dead letters, want %d", len(letters), spoiled)
@@ -375,11 +375,10 @@ func TestAStageThatCannotBegin(t *testing.T) {
 	url := databases["sqlite"](t)
 	env := environment(connectionOf(t, server), url)
 	createAirports(t, url, openDatabase(t, url))
-	for _, args := range [][]string{{"run"}, {"validate"}} {
-		code, _, errs := invoke(t, "", env, append(args, stagesFile(t, url))...)
-		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return !strings.HasPrefix(line, "sluice: ") })
-		if code != 1 || len(lines) == 0 || !strings.Contains(lines[0], "stages.yaml:") || !strings.Contains(lines[0], "hub figures") {
-			t.Errorf("%v: exit code %d: %s", args, code, errs)
-		}
+	code, _, errs := invoke(t, "", env, "run", stagesFile(t, url))
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(errs), "\n"), func(line string) bool { return !strings.HasPrefix(line, "sluice: ") })
+	if code != 1 || len(lines) == 0 || !strings.Contains(lines[0], "stages.yaml:") || !strings.Contains(lines[0], "hub figures") {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
+	failsCheck(t, env, stagesFile(t, url), "stages.yaml:", "hub figures")
 }

@@ -107,18 +107,18 @@ func TestFlagsByEnvironment(t *testing.T) {
 	}
 }
 
-// TestValidateWithoutSecrets: the file is checked as far as the variables allow.
-func TestValidateWithoutSecrets(t *testing.T) {
+// TestCheckWithoutSecrets: the file is checked as far as the variables allow.
+func TestCheckWithoutSecrets(t *testing.T) {
 	t.Parallel()
-	out := must(t, "", nil, "validate", "--without-secrets", example(t))
-	if !strings.HasSuffix(out, "flights.yaml: valid: not checked, because not set: EVENTHUB_CONNECTION_STRING, DATABASE_URL\n") {
+	out := must(t, "", nil, "check", "--without-secrets", example(t))
+	if !strings.HasSuffix(out, "flights.yaml: valid; not checked, because not set: EVENTHUB_CONNECTION_STRING, DATABASE_URL\n") {
 		t.Errorf("printed %s", out)
 	}
 	wrong := changed(t, "consumer_group:", "consumer_grup:")
-	if code, _, errs := invoke(t, "", nil, "validate", "--without-secrets", wrong); code != 1 || !strings.Contains(errs, "did you mean consumer_group") || strings.Contains(errs, "is not set") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("exit code %d: %s", code, errs)
+	if code, out, errs := invoke(t, "", nil, "check", "--without-secrets", wrong); code != 1 || !strings.Contains(out, "did you mean consumer_group") || strings.Contains(out, "is not set") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	if code, _, _ := invoke(t, "", nil, "validate", "--without-secrets", filepath.Join(t.TempDir(), "none.yaml")); code != 1 {
+	if code, _, _ := invoke(t, "", nil, "check", "--without-secrets", filepath.Join(t.TempDir(), "none.yaml")); code != 1 {
 		t.Errorf("a missing file: exit code %d", code)
 	}
 }

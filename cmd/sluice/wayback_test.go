@@ -75,7 +75,7 @@ func TestWayBack(t *testing.T) {
 			env := environment(connection, url, "STORAGE="+server.ConnectionString())
 			config := changed(t, "\npartitions:", "\nlease: {for: 3s, renew: 1s}\nbatch: 10\npartitions:",
 				"    hub: flights\n", "    hub: flights\n    progress_blobs:\n      container: checkpoints\n      connection: ${STORAGE}\n      every: 1s\n")
-			must(t, "", env, "validate", config)
+			must(t, "", env, "check", "--connect", config)
 			send := func(n int) { must(t, "", env, "send", "--hub", "flights", writeLines(t, flights20k(t)[:n])) }
 			send(200)
 			if graceful {

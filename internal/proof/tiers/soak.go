@@ -37,7 +37,7 @@ var soak = []stage{
 		commands: commands("go test -timeout 0 -run Test(Checkpoints|RetryWhere|RetryBy|RetryAfter|RetryWithout|FromABroker|MoveFromAGroupOfABroker).*/sqlserver$ ./cmd/sluice")},
 	// ExampleSink shows a sink without the engine that repeats what a busy server refuses.
 	{name: "as-azure", needs: []string{"postgres", "azurite"}, budget: time.Hour, env: []string{"GOFLAGS=-trimpath -tags=asazure"},
-		commands: commands("go test -timeout 0 -skip ^ExampleSink$ . ./audit ./cosmos ./emulator/... ./eventhub ./pipeline ./sender ./internal/proof/crash ./autoscale/source/... ./autoscale/target/cosmos ./cmd/sluice ./cmd/sluice/internal/verify " + proof + "/silence")},
+		commands: commands("go test -timeout 0 -skip ^ExampleSink$ . ./audit ./cosmos ./emulator/... ./eventhub ./pipeline ./sender ./internal/proof/crash ./autoscale/source/... ./autoscale/target/cosmos ./cmd/sluice ./cmd/sluice/internal/check " + proof + "/silence")},
 	{name: "clients", needs: []string{"clients", "java-clients", "python-suites", "cosmos-server", "azurite"}, budget: 2 * time.Hour, env: []string{"SLUICE_EVENTHUBS_SUITE=all", "SLUICE_SERVICEBUS_SUITE=all"},
 		commands: commands("go test -timeout 0 " + proof + "/interop/...")},
 	{name: "keda", budget: time.Hour, env: []string{"GOWORK=off"}, commands: commands("go -C cmd/sluice/internal/proof/keda test -count=1 .")},

@@ -89,7 +89,7 @@ func Text(name string, c Choice) string {
 		entity = "events"
 	}
 	var b strings.Builder
-	b.WriteString("# All keys: sluice help pipeline. Check this file: sluice validate.\n")
+	b.WriteString("# All keys: sluice help pipeline. Check this file: sluice check.\n")
 	b.WriteString("# ${NAME} is an environment variable; secrets belong into variables.\n\nsource:\n")
 	b.WriteString(strings.ReplaceAll(sources[c.Source], "ENTITY", entity))
 	b.WriteString("  start: earliest # where a partition without a checkpoint begins: latest, 24h ago, or a time\n\n")

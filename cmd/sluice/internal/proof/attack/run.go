@@ -154,7 +154,7 @@ func (w *world) runMisconfigured(ctx context.Context, list map[string][]string) 
 		list[name] = append(w.source.env(w.clean.log), "DATABASE_URL="+url)
 	}
 	for name, env := range list {
-		w.runFailing(ctx, name, env, "validate", w.pipeline())
+		w.runFailing(ctx, name, env, "check", "--connect", w.pipeline())
 		w.runFailing(ctx, name+"-run", env, "run", w.pipeline(), "--until-caught-up", "--within", "1s")
 	}
 }

@@ -284,7 +284,7 @@ func (w *world) crash(ctx context.Context, random *rand.Rand) error {
 	}
 	if random.IntN(4) == 0 {
 		w.runFailing(ctx, "without-database", w.env(w.clean), "checkpoints", "list", "--config", w.pipeline())
-		w.runFailing(ctx, "validate-without-database", w.env(w.clean), "validate", w.pipeline())
+		w.runFailing(ctx, "check-without-database", w.env(w.clean), "check", "--connect", w.pipeline())
 	}
 	sleep(ctx, between(random, 0, 1500*time.Millisecond))
 	return w.server.Restart()

@@ -209,7 +209,7 @@ func TestDatabaseFailedOver(t *testing.T) {
 	need.RealTime(t)
 	t.Parallel()
 	blocks := runbook(t, "The database failed over", 3)
-	validate, audit := blocks[0], blocks[1]
+	checks, audit := blocks[0], blocks[1]
 	const n = 6000
 	f := newFailover(t)
 	s := set(t, "flights.yaml", "flights", "DATABASE_URL="+f.url)
@@ -223,8 +223,8 @@ func TestDatabaseFailedOver(t *testing.T) {
 	s.await("rows that the standby lacks", func() bool { return s.count(primary, countRows) > behind+300 })
 	had := s.count(primary, countRows)
 
-	if out, err := s.shell(validate, "DATABASE_URL="+standby); err == nil || !strings.Contains(out, "25006") {
-		t.Errorf("validate, with the address of a standby: %v\n%s", err, out)
+	if out, err := s.shell(checks, "DATABASE_URL="+standby); err == nil || !strings.Contains(out, "25006") {
+		t.Errorf("check, with the address of a standby: %v\n%s", err, out)
 	}
 	if err := f.primary.Stop(); err != nil {
 		t.Fatal(err)
@@ -236,8 +236,8 @@ func TestDatabaseFailedOver(t *testing.T) {
 	if kept+200 > had {
 		t.Fatalf("of %d rows the failover has kept %d: it has lost too little to show anything", had, kept)
 	}
-	if out := s.must(validate); !strings.Contains(out, "valid") {
-		t.Errorf("validate after the failover: %s", out)
+	if out := s.must(checks); !strings.Contains(out, "valid") {
+		t.Errorf("check after the failover: %s", out)
 	}
 	sent(false)
 	s.await("all rows", func() bool { return s.count(standby, countEvents) == n })
