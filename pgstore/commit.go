@@ -412,8 +412,8 @@ func (st *step) deferred(err error) *watch {
 // updates those that have failed again: each exactly one row that is marked for redrive.
 func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 	deadLetters := b.Len()
-	for _, id := range st.Redriven {
-		st.store.remove(b, st.Lease, id)
+	if len(st.Redriven) > 0 {
+		st.store.remove(b, st.Lease, st.Redriven)
 	}
 	for i := range st.FailedRedrives {
 		st.store.updateFailedRedrive(b, st.Lease, &st.FailedRedrives[i], st.PostponeFor)
@@ -426,7 +426,11 @@ func (st *step) settle(ctx context.Context, b *pgx.Batch) error {
 		if tag, err = br.Exec(); err != nil {
 			break
 		}
-		gone = gone || i >= deadLetters && tag.RowsAffected() != 1
+		want := int64(1)
+		if i == deadLetters && len(st.Redriven) > 0 {
+			want = int64(len(st.Redriven))
+		}
+		gone = gone || i >= deadLetters && tag.RowsAffected() != want
 	}
 	if cerr := br.Close(); err == nil {
 		err = cerr

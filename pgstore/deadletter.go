@@ -55,12 +55,15 @@ func timeOrNull(t time.Time) *time.Time {
 const whereRedrive = `
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = $5 AND status = 'retry'`
 
-const removeSQL = `DELETE FROM @sluice_dead_letters` + whereRedrive
+const removeSQL = `
+DELETE FROM @sluice_dead_letters
+WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = ANY($5::bigint[]) AND status = 'retry'`
 
-// remove queues the removal of a dead letter whose redrive succeeded.
-func (s *Store) remove(b *pgx.Batch, lease driver.Lease, id int64) {
+// remove queues the removal of dead letters whose redrive succeeded: in one statement, because without
+// statistics PostgreSQL may look at all dead letters of the partition for each.
+func (s *Store) remove(b *pgx.Batch, lease driver.Lease, ids []int64) {
 	g := lease.Group
-	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, id)
+	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, ids)
 }
 
 const failedRedriveSQL = `

@@ -302,9 +302,13 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 		}
 	}
 	of := key(step.Lease.Group, step.Lease.Partition)
-	for _, id := range step.Redriven {
-		if err := s.changeRedrive(ctx, t, id, s.sql.EndRedrive, slices.Concat(of, []any{id})); err != nil {
-			return err
+	if ids := step.Redriven; len(ids) > 0 {
+		n, err := changed(ctx, t, s.sql.EndRedrives, slices.Concat(of, []any{array(ids)})...)
+		switch {
+		case err != nil:
+			return s.outage(ctx, fmt.Sprintf("remove %d dead letters", len(ids)), err)
+		case n != int64(len(ids)):
+			return fmt.Errorf("%d of the dead letters %v are no longer marked for redrive: %w", int64(len(ids))-n, ids, driver.ErrFenced)
 		}
 	}
 	for i := range step.FailedRedrives {

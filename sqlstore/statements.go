@@ -51,7 +51,7 @@ type statements struct {
 
 	Park           string // all columns of a dead letter but its id
 	SettleEvents   string // group, incarnation, partition, sequence_number after, up to, JSON array of those that stay
-	EndRedrive     string // key, id; one row or none
+	EndRedrives    string // key, JSON array of ids
 	FailRedrive    string // failed_at, error, attempts, status, next_attempt, key, id; one row or none
 	Postpone       string // failed_at, error, attempts, status, milliseconds, key, id; one row or none
 	SettleRedriven string // group, JSON array of ids
@@ -211,7 +211,7 @@ var portable = statements{
 		DELETE FROM sluice_dead_letters
 		WHERE ` + ofGroup + ` AND incarnation = ? AND partition = ? AND sequence_number > ? AND sequence_number <= ?
 			AND sequence_number NOT IN {numbers}`,
-	EndRedrive:  `DELETE FROM sluice_dead_letters WHERE ` + ofRedrive,
+	EndRedrives: `DELETE FROM sluice_dead_letters WHERE ` + ofKey + ` AND status = 'retry' AND id IN {numbers}`,
 	FailRedrive: `UPDATE sluice_dead_letters SET ` + failure + ` WHERE ` + ofRedrive,
 	Postpone: `
 		UPDATE sluice_dead_letters SET failed_at = ?, error = ?, attempts = ?, status = ?, next_attempt = {until}

@@ -200,7 +200,7 @@ var engine = []Mutant{
 		Old: "if missing != 0 {", New: "if missing < 0 {", Quick: true,
 		Test: of("TestNumberWithoutReason", "./internal/engine/partition")},
 	{Name: "Kafka: a reader that nobody reads fetches on", File: "kafka/fetched.go",
-		Old: "(r.buffered == 0 || r.buffered+r.fetchBytes() <= r.source.cfg.PrefetchBytes)", New: "(r.buffered >= 0 || r.fetchBytes() > 0)",
+		Old: "r.buffered > 0 && r.buffered+r.fetchBytes() > r.source.cfg.PrefetchBytes {", New: "r.buffered < 0 {",
 		Test: of("TestPrefetchBytes", "./kafka")},
 	{Name: "Kafka: a password is printed", File: "kafka/client.go",
 		Old: "text = strings.ReplaceAll(text, secret, \"***\")", New: "text = strings.TrimPrefix(text, secret)",

@@ -125,7 +125,7 @@ DELETE FROM sluice_dead_letters
 GO
 DELETE FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p4))
 GO
-DELETE FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND id = @p5 AND status = 'retry'
+DELETE FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND status = 'retry' AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p5))
 GO
 DELETE FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND status = 'retry' AND id IN (SELECT CAST(value AS bigint) FROM OPENJSON(@p4))
 GO
