@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(built.Run(m)) }
 
 // patience is how long a test waits for what must happen. It is there to end
 // what hangs, not to measure.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // buffer is an output that can be read while it is written.
 type buffer struct {
