@@ -78,8 +78,8 @@ type Config struct {
 	// reads ahead of the delivery, besides what the [Source] itself prefetches, and
 	// how many a batch has at most. One event may be larger. Default: 4 MiB.
 	PrefetchBytes int
-	// Memory is the budget of bytes for what the senders of events can make the process hold. Consumers
-	// with the same one share it. Default: [ProcessMemory].
+	// Memory is the budget of bytes for what the senders of events can make the process hold.
+	// Consumers with the same one share it. Default: [ProcessMemory].
 	Memory *Memory
 	// Attempts is how often a failing event is tried before it becomes a dead
 	// letter. Rejected events are tried once; outages and retries that an error asks
@@ -111,19 +111,19 @@ type Config struct {
 	// [driver.CopyMarks]; it stays the truth, and dead letters are redriven and discarded there.
 	//
 	// Each dead letter is copied at least once, also those that were stored before CopyDeadLetters
-	// was set, unless its redrive succeeds before. It is marked as copied in the store when the call
-	// has returned nil. An [*driver.EventError], or several that are joined, names those by index that were
-	// not copied; any other error means that none was. These are tried again, after waits from
-	// RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after LeaseFor, and when the
-	// partition is to be released.
+	// was set, unless its redrive succeeds before. It is marked as copied in the store when the
+	// call has returned nil. An [*driver.EventError], or several that are joined, names those by
+	// index that were not copied; any other error means that none was. These are tried again, after
+	// waits from RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after
+	// LeaseFor, and when the partition is to be released.
 	//
 	// The partition's owner copies beside the delivery, which never waits for it: at most 16 dead
 	// letters at a time, of one of the consumer's partitions at a time.
 	CopyDeadLetters func(ctx context.Context, dead []DeadLetter) error
 	// StallAfter is how long a call of the user's code or of a driver may last, and how long events
-	// may wait with none done, before the partition is reported as stalled ([driver.KindStalled]). Waits
-	// that are asked for do not count: for a Rate, by [driver.RetryAfter], between two checkpoints of
-	// Batches, and while a reader is paused. Default: LeaseFor.
+	// may wait with none done, before the partition is reported as stalled ([driver.KindStalled]).
+	// Waits that are asked for do not count: for a Rate, by [driver.RetryAfter], between two
+	// checkpoints of Batches, and while a reader is paused. Default: LeaseFor.
 	StallAfter time.Duration
 	// SilentAfter is how long a reader may return nothing although the log holds
 	// further events, before it is replaced. The log is asked for that, which takes
@@ -136,11 +136,11 @@ type Config struct {
 	// often. Other stamps are reported once for each assignment, and their messages
 	// handled like those without one. Default: none.
 	StampsFrom []stamp.Source
-	// Filter reports whether an event is handled. An event that it leaves out counts as done: no handler,
-	// sink or [Replayer] gets it, it becomes no dead letter, and [driver.Observation].Filtered counts it. The
-	// redrive of a dead letter that it leaves out removes the dead letter. Filter must depend on
-	// the event alone, and be safe for concurrent use. An event for which it panics is handled.
-	// Default: every event is handled.
+	// Filter reports whether an event is handled. An event that it leaves out counts as done: no
+	// handler, sink or [Replayer] gets it, it becomes no dead letter, and
+	// [driver.Observation].Filtered counts it. The redrive of a dead letter that it leaves out
+	// removes the dead letter. Filter must depend on the event alone, and be safe for concurrent
+	// use. An event for which it panics is handled. Default: every event is handled.
 	Filter func(*Event) bool
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks

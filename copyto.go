@@ -11,11 +11,11 @@ import (
 )
 
 // CopyTo returns a [Config].CopyDeadLetters that writes dead letters to a sink, such as those of
-// packages sender, sender/kafkasender and webhook, whose DeadLetterMessages make the records. record
-// makes the record of a dead letter. If the sink rejects that ([ErrRejected]), for example because it
-// is too large, the dead letter is written without its body: HasBody is false then, and Body,
-// Properties and Headers are nil. ctx is that of a record of [AtLeastOnce] ([driver.FencingTokenOf],
-// [driver.IncarnationOf]), without a stamp.
+// packages sender, sender/kafkasender and webhook, whose DeadLetterMessages make the records.
+// record makes the record of a dead letter. If the sink rejects that ([ErrRejected]), for example
+// because it is too large, the dead letter is written without its body: HasBody is false then, and
+// Body, Properties and Headers are nil. ctx is that of a record of [AtLeastOnce]
+// ([driver.FencingTokenOf], [driver.IncarnationOf]), without a stamp.
 func CopyTo[R any](sink driver.Sink[R], record func(ctx context.Context, d *DeadLetter) (R, error)) func(context.Context, []DeadLetter) error {
 	return func(ctx context.Context, dead []DeadLetter) error {
 		errs := writeCopies(ctx, sink, record, dead)
@@ -41,8 +41,8 @@ func CopyTo[R any](sink driver.Sink[R], record func(ctx context.Context, d *Dead
 	}
 }
 
-// writeCopies writes a record of each dead letter, and returns their results. A record without a result
-// when ctx ends has ctx's error.
+// writeCopies writes a record of each dead letter, and returns their results. A record without a
+// result when ctx ends has ctx's error.
 func writeCopies[R any](ctx context.Context, sink driver.Sink[R], record func(context.Context, *DeadLetter) (R, error), dead []DeadLetter) []error {
 	type result struct {
 		i   int

@@ -60,13 +60,13 @@ type BatchesConfig struct {
 //
 // Each event is handled at least once, or is a dead letter, before the checkpoint passes it. An
 // event is handled only when all events before it are done or are dead letters. Events are
-// repeated, from the checkpoint on and in other batches, when the process ends or the lease is lost.
-// So an effect should not depend on where a batch begins and ends, and repeating it must do no
-// harm. [Batch] identifies each event for that: by Group, Incarnation, Partition and the event's
+// repeated, from the checkpoint on and in other batches, when the process ends or the lease is
+// lost. So an effect should not depend on where a batch begins and ends, and repeating it must do
+// no harm. [Batch] identifies each event for that: by Group, Incarnation, Partition and the event's
 // sequence number.
 //
-// The handler's error says whose fault it is, as that of a [Handler] does. An [*driver.EventError], or
-// several that are joined, names the events to blame; the engine finds others by splitting the
+// The handler's error says whose fault it is, as that of a [Handler] does. An [*driver.EventError],
+// or several that are joined, names the events to blame; the engine finds others by splitting the
 // batch. Nothing is rolled back: the events of a batch that failed are handled again. A time limit
 // of the handler's own ([context.DeadlineExceeded]) that names no event makes the next batches
 // smaller.
@@ -75,7 +75,8 @@ type BatchesConfig struct {
 // service that is down. So before it becomes a dead letter, the handler is called with the event
 // that succeeded last, once more. If that fails too, the partition is held until one of the two
 // succeeds. If nothing has succeeded since the partition was acquired, the event is tried ten more
-// times. To mark an error as an [driver.Outage] is better: it takes effect at once, and nothing is repeated.
+// times. To mark an error as an [driver.Outage] is better: it takes effect at once, and nothing is
+// repeated.
 //
 // [Hooks].Batch is called when the handler has returned. Stamps of earlier stages are not used:
 // see [Transactional].

@@ -17,7 +17,8 @@ import (
 //
 // The error says whose fault it is:
 //   - marked by [driver.Reject]: the event's own. It becomes a dead letter at once;
-//   - marked by [driver.Outage], or by [driver.RetryAfter]: that of something which every event needs,
+//   - marked by [driver.Outage], or by [driver.RetryAfter]: that of something which every event
+//     needs,
 //     such as an API. The partition waits and nothing is counted;
 //   - any other error is the event's own failure: see [Config.Attempts]. A panic is such
 //     an error.

@@ -83,8 +83,8 @@ func (r AttemptRecord) Halted() (why string) {
 // SequenceRange is a range of events of a partition by sequence number, including both ends.
 type SequenceRange struct{ First, Last int64 }
 
-// CheckpointStore keeps the checkpoints of the at-least-once deliveries, apart from where the events
-// take effect. Implementations are safe for concurrent use.
+// CheckpointStore keeps the checkpoints of the at-least-once deliveries, apart from where the
+// events take effect. Implementations are safe for concurrent use.
 type CheckpointStore interface {
 	// Claim makes the lease's owner and epoch those of the partition's checkpoint, creates it if it
 	// is missing, and returns it. It changes and refuses what [TxStore.Claim] does. Once it has
@@ -105,8 +105,8 @@ type CheckpointStore interface {
 	// may not; the caller may repeat it, or continue with a later one.
 	Advance(ctx context.Context, lease Lease, incarnation string, to Position, done []SequenceRange) error
 
-	// RecordAttempt stores an attempt record, as [TxStore.RecordAttempt] does. A text that takes too
-	// much room may be cut.
+	// RecordAttempt stores an attempt record, as [TxStore.RecordAttempt] does. A text that takes
+	// too much room may be cut.
 	RecordAttempt(ctx context.Context, lease Lease, at Position, attempt AttemptRecord) error
 
 	// Leave records that the owner stopped cleanly, as [TxStore.Leave] does.

@@ -29,8 +29,8 @@ type DeadLetter struct {
 	NextAttempt time.Time // with StatusRedrive; zero otherwise
 
 	// Event is the event itself. If HasBody is false, the body was over the limit or is not to be
-	// stored: Body, Properties and Headers are missing, texts may be cut, and a redrive reads the event
-	// from the log again.
+	// stored: Body, Properties and Headers are missing, texts may be cut, and a redrive reads the
+	// event from the log again.
 	Event   Event
 	HasBody bool
 }
@@ -61,8 +61,8 @@ type DeadLetterCount struct {
 // DeadLetterStore gives operators access to dead letters: the commands and the dashboard use it.
 // Implementations are safe for concurrent use.
 type DeadLetterStore interface {
-	// List returns the selected dead letters, lowest ID first, without bodies, properties and headers. A
-	// key that is no text may be changed.
+	// List returns the selected dead letters, lowest ID first, without bodies, properties and
+	// headers. A key that is no text may be changed.
 	List(ctx context.Context, group Group, filter DeadLetterFilter) ([]DeadLetter, error)
 	// Count returns how many dead letters are selected, by partition and status, without
 	// those combinations that have none, in no order. The filter's Limit is ignored.
@@ -91,12 +91,13 @@ type DeadLetterQueue interface {
 	// and attempts of those that failed again. It changes only dead letters marked for redrive and
 	// skips others, which an operator may have changed meanwhile.
 	Settle(ctx context.Context, group Group, redriven []int64, failed []DeadLetter) error
-	// Parked returns the events above after of which the partition has dead letters of any status, by
-	// sequence number, ascending. After a restart these events count as done.
+	// Parked returns the events above after of which the partition has dead letters of any status,
+	// by sequence number, ascending. After a restart these events count as done.
 	Parked(ctx context.Context, group Group, partition, incarnation string, after int64) ([]ParkedEvent, error)
-	// SetAside gives dead letters of a partition another incarnation: the log has lost their events, and
-	// others have their numbers. All else stays as it is. It changes all of them, or none. Those that are
-	// gone are skipped. One whose event has a dead letter of that incarnation already is removed.
+	// SetAside gives dead letters of a partition another incarnation: the log has lost their
+	// events, and others have their numbers. All else stays as it is. It changes all of them, or
+	// none. Those that are gone are skipped. One whose event has a dead letter of that incarnation
+	// already is removed.
 	SetAside(ctx context.Context, group Group, partition, incarnation string, lost []ParkedEvent) error
 	// Held returns the partition keys, each once for each incarnation, of the partition's dead
 	// letters that are not discarded. Those whose IDs are in except do not count, nor do those
@@ -105,11 +106,11 @@ type DeadLetterQueue interface {
 }
 
 // RedriveFinder is a [DeadLetterQueue] or [TxStore] that finds the partitions with redrives in one
-// request. A consumer then asks once in RedriveEvery for all of its partitions, and calls Due only for
-// those that have some. Implementations are safe for concurrent use.
+// request. A consumer then asks once in RedriveEvery for all of its partitions, and calls Due only
+// for those that have some. Implementations are safe for concurrent use.
 type RedriveFinder interface {
-	// DuePartitions returns those of the partitions for which Due returns dead letters, each once, in
-	// no order. It is called every second, and should read none of the dead letters that are not
+	// DuePartitions returns those of the partitions for which Due returns dead letters, each once,
+	// in no order. It is called every second, and should read none of the dead letters that are not
 	// marked for redrive.
 	DuePartitions(ctx context.Context, group Group, partitions []string) ([]string, error)
 }
@@ -119,8 +120,8 @@ type RedriveFinder interface {
 // missed if the process ends before it is copied. A mark stays while the dead letter does: if its
 // event fails again, if it is discarded, or set aside. Implementations are safe for concurrent use.
 type CopyMarks interface {
-	// Uncopied returns dead letters of the partition that are not marked, whatever their status, with
-	// bodies: those with IDs above after, lowest ID first, at most limit.
+	// Uncopied returns dead letters of the partition that are not marked, whatever their status,
+	// with bodies: those with IDs above after, lowest ID first, at most limit.
 	Uncopied(ctx context.Context, group Group, partition string, after int64, limit int) ([]DeadLetter, error)
 	// MarkCopied marks dead letters of the partition: all of them, or none. Those that are gone are
 	// skipped.
@@ -134,8 +135,8 @@ type ParkedEvent struct {
 }
 
 // LostIncarnation returns the incarnation of the dead letters that [DeadLetterQueue].SetAside keeps
-// apart from those of the events that have their numbers now, given the topic's and the history of the
-// lost events.
+// apart from those of the events that have their numbers now, given the topic's and the history of
+// the lost events.
 func LostIncarnation(incarnation, history string) string { return incarnation + lostMark + history }
 
 // lostMark is between incarnation and history. Incarnations of a topic that is Sparse have none.

@@ -20,7 +20,8 @@ var (
 	// ErrRejected means that a handler or a sink declared the event itself as the cause: another
 	// attempt would not help.
 	ErrRejected = errors.New("rejected")
-	// ErrNotRun means that a handler succeeded in a dry run without the statements of [Step].Witness.
+	// ErrNotRun means that a handler succeeded in a dry run without the statements of
+	// [Step].Witness.
 	ErrNotRun = errors.New("statements were not run")
 	// ErrHandlerEnded means that a handler ended the transaction that it was given. What it wrote
 	// may be committed; the checkpoint has not moved. See [TxStore.Commit].
@@ -39,7 +40,8 @@ var (
 	ErrPastEnd = errors.New("position is past the end of the partition")
 	// ErrRecreated means that the topic was deleted and created again.
 	ErrRecreated = errors.New("topic was recreated")
-	// ErrTruncated means that the log lost events that were done, and gives their numbers to others.
+	// ErrTruncated means that the log lost events that were done, and gives their numbers to
+	// others.
 	ErrTruncated = errors.New("log was truncated")
 	// ErrRefused means that the same request would be refused again.
 	ErrRefused = errors.New("refused")
@@ -188,15 +190,15 @@ func (e *RecreatedError) Error() string {
 // Is reports whether target is [ErrRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrRecreated }
 
-// TruncatedError is an [ErrTruncated] that names the lost events: End to Position.Sequence. A leader
-// that had not received them was elected, and the log went back to End. It gives these numbers to
-// other events, which must not be taken for done.
+// TruncatedError is an [ErrTruncated] that names the lost events: End to Position.Sequence. A
+// leader that had not received them was elected, and the log went back to End. It gives these
+// numbers to other events, which must not be taken for done.
 type TruncatedError struct {
 	Partition string
 	Position  Position // that was to be opened: the checkpoint, or the last event handled
 	End       int64    // the first number that the log no longer has in the history of the position
-	// Before is set by the at-least-once delivery: events of so many numbers before End, which the log
-	// still has, are not all done. The checkpoint is to be set so far before End.
+	// Before is set by the at-least-once delivery: events of so many numbers before End, which the
+	// log still has, are not all done. The checkpoint is to be set so far before End.
 	Before int64
 }
 
@@ -212,8 +214,8 @@ func (e *TruncatedError) Error() string {
 // Is reports whether target is [ErrTruncated].
 func (e *TruncatedError) Is(target error) bool { return target == ErrTruncated }
 
-// PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was promoted, and the
-// log refuses the offset of the position. Which events were replicated is unknown.
+// PromotedError is an [ErrRecreated] of a geo-replicated topic: another region was promoted, and
+// the log refuses the offset of the position. Which events were replicated is unknown.
 type PromotedError struct {
 	Topic, Partition string
 	Position         Position

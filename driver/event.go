@@ -10,8 +10,9 @@ type Event struct {
 	Offset    string    // opaque, see [Position]; empty if the log has none
 	Enqueued  time.Time // when the log accepted the event, by the log's clock
 
-	// Created is when the sender made the event, by the sender's clock, in a log that keeps that time
-	// instead of its own. There Enqueued is the same time. Zero in a log that stamps events itself.
+	// Created is when the sender made the event, by the sender's clock, in a log that keeps that
+	// time instead of its own. There Enqueued is the same time. Zero in a log that stamps events
+	// itself.
 	Created time.Time
 
 	Key           string         // partition key, any bytes; empty if the event was sent without one
@@ -76,8 +77,8 @@ type Header struct {
 // Position returns the position of the event: up to and including it.
 func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offset: e.Offset} }
 
-// Size returns how many bytes the event's body, properties, headers and texts have. Every bound in bytes
-// counts it. In memory an event takes a few hundred bytes more.
+// Size returns how many bytes the event's body, properties, headers and texts have. Every bound in
+// bytes counts it. In memory an event takes a few hundred bytes more.
 func (e *Event) Size() int {
 	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
 	for name, value := range e.Properties {

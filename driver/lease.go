@@ -30,14 +30,14 @@ type LeaseLimiter interface {
 	LeaseLimits() (shortest, longest time.Duration)
 }
 
-// LeaseRenewer is implemented by a [LeaseStore] that renews several leases in one request. A consumer
-// then asks once in RenewEvery for all of its partitions. Without it, and after an error, it renews
-// each lease by itself.
+// LeaseRenewer is implemented by a [LeaseStore] that renews several leases in one request. A
+// consumer then asks once in RenewEvery for all of its partitions. Without it, and after an error,
+// it renews each lease by itself.
 type LeaseRenewer interface {
 	// RenewAll renews leases of one group and one owner as Renew does, each partition once. It
-	// returns nil if all of them are renewed. With an error, each of them may be renewed or not; Renew
-	// says of each what is wrong with it. A lease that somebody has locked should fail the request
-	// instead of delaying the others.
+	// returns nil if all of them are renewed. With an error, each of them may be renewed or not;
+	// Renew says of each what is wrong with it. A lease that somebody has locked should fail the
+	// request instead of delaying the others.
 	RenewAll(ctx context.Context, leases []Lease, ttl time.Duration) error
 }
 
@@ -56,19 +56,19 @@ type LeaseInfo struct {
 // Live reports whether the lease keeps other owners away.
 func (l LeaseInfo) Live() bool { return l.Remaining > 0 }
 
-// LeaseStore keeps the leases of consumer groups. Only the store's clock decides whether a lease has
-// expired. If that clock was set back, so that a lease was renewed in the future, the lease counts as
-// renewed for the same time at the moment when Acquire or List first finds it so: the lease of an
-// owner that is gone lasts no longer than it was granted for. Implementations are safe for concurrent
-// use.
+// LeaseStore keeps the leases of consumer groups. Only the store's clock decides whether a lease
+// has expired. If that clock was set back, so that a lease was renewed in the future, the lease
+// counts as renewed for the same time at the moment when Acquire or List first finds it so: the
+// lease of an owner that is gone lasts no longer than it was granted for. Implementations are safe
+// for concurrent use.
 type LeaseStore interface {
 	// Acquire takes the partition's lease if it is free, expired, or already this owner's. The new
 	// epoch is higher than above and than every epoch that the store has issued for the partition,
 	// also across Release. The error is an [ErrHeld] while another owner's lease is live.
 	Acquire(ctx context.Context, group Group, partition, owner string, ttl time.Duration, above int64) (Lease, error)
-	// Renew makes the lease expire after ttl from now. It renews an expired lease too, if no other owner has
-	// taken it. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more,
-	// or was released.
+	// Renew makes the lease expire after ttl from now. It renews an expired lease too, if no other
+	// owner has taken it. The error is an [ErrFenced] if the lease is not this owner's in this
+	// epoch any more, or was released.
 	Renew(ctx context.Context, lease Lease, ttl time.Duration) error
 	// MarkBegan records the topic's incarnation as the Began of this lease and of those that
 	// follow. The error is an [ErrFenced] if the lease is not this owner's in this epoch any more.

@@ -24,8 +24,8 @@ func Observers(list ...Observer) Observer {
 	})
 }
 
-// Observation is something that the engine did or that happened to it. Its kind says which fields besides
-// Kind, Time and Owner are set.
+// Observation is something that the engine did or that happened to it. Its kind says which fields
+// besides Kind, Time and Owner are set.
 type Observation struct {
 	Kind       ObservationKind
 	Time       time.Time // wall clock
@@ -86,8 +86,8 @@ const (
 	KindRedriven
 	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, Err.
 	KindRedriveFailed
-	// KindStopped: the partition is halted until an operator acts; Err says how. To is the position.
-	// Its end is KindResumed: that the log is opened again ends nothing.
+	// KindStopped: the partition is halted until an operator acts; Err says how. To is the
+	// position. Its end is KindResumed: that the log is opened again ends nothing.
 	KindStopped
 	// KindFailed: a dependency (log, database, lease store, or one that a handler names
 	// by Outage) returned an error and is retried; Err. If Events is not 0, so many
@@ -96,11 +96,11 @@ const (
 	KindFailed
 	// KindHookFailed: a hook returned an error or panicked; Err.
 	KindHookFailed
-	// KindWritten: the sink of AtLeastOnce has written Events records since the last
-	// report, about once a second, and Filtered events needed none; all before To is
-	// done; Cost (of failed attempts too), InFlight, Lag; Waited, for the rate and for limits of the sink's own, such
-	// as RU. If Waited is about a second in every second, these limits hold the
-	// partition back, not the store.
+	// KindWritten: the sink of AtLeastOnce has written Events records since the last report, about
+	// once a second, and Filtered events needed none; all before To is done; Cost (of failed
+	// attempts too), InFlight, Lag; Waited, for the rate and for limits of the sink's own, such as
+	// RU. If Waited is about a second in every second, these limits hold the partition back, not
+	// the store.
 	KindWritten
 	// KindListed: the leases were listed, to acquire or to divide partitions: the lease
 	// store answers. Partition and Epoch are empty.
@@ -114,8 +114,8 @@ const (
 	// KindResumed: the stall or the halt has ended: something was done, or nothing waits.
 	// Another attempt ends neither. Duration since it began.
 	KindResumed
-	// KindCopied: Events dead letters were copied, and are marked so (sluice.Config.CopyDeadLetters);
-	// Duration.
+	// KindCopied: Events dead letters were copied, and are marked so
+	// (sluice.Config.CopyDeadLetters); Duration.
 	KindCopied
 	// KindCopyFailed: Events dead letters could not be copied, or the store could not be asked for
 	// them (Events is 0) or mark them; they are tried again; Err.

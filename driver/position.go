@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Position is a place in a partition: directly after the sequence number that it names. A checkpoint
-// at a position says that the event of this number and all before it are done. In a [Topic] that is
-// Sparse there may be no event of this number.
+// Position is a place in a partition: directly after the sequence number that it names. A
+// checkpoint at a position says that the event of this number and all before it are done. In a
+// [Topic] that is Sparse there may be no event of this number.
 //
-// Positions are equal if their sequence numbers are. The offset is what the log wants to know beside
-// the number in order to open there: stores keep it, and the engine passes it on unread. In Event
-// Hubs it is the event's offset, by which the log seeks. In Kafka, whose offsets are the sequence
-// numbers, it is the epoch of the partition's leader that wrote the record, "leader-epoch 7": it
-// shows whether the log still has what it had, see [TruncatedError] and [Position.History].
+// Positions are equal if their sequence numbers are. The offset is what the log wants to know
+// beside the number in order to open there: stores keep it, and the engine passes it on unread. In
+// Event Hubs it is the event's offset, by which the log seeks. In Kafka, whose offsets are the
+// sequence numbers, it is the epoch of the partition's leader that wrote the record, "leader-epoch
+// 7": it shows whether the log still has what it had, see [TruncatedError] and [Position.History].
 type Position struct {
 	Sequence int64  // sequence number before the position
 	Offset   string // opaque; empty if unknown
 }
 
-// History returns what the offset says of the log's history: the text before " from ", after which a
-// driver may add what it needs. In a topic that is Sparse two events of one number, of which both
+// History returns what the offset says of the log's history: the text before " from ", after which
+// a driver may add what it needs. In a topic that is Sparse two events of one number, of which both
 // histories are known, are different events if these differ: the log lost one of them.
 func (p Position) History() string {
 	history, _, _ := strings.Cut(p.Offset, " from ")

@@ -25,9 +25,9 @@ type Topic struct {
 	Incarnation string
 	Partitions  []string // their IDs
 	// Sparse says that sequence numbers may be missing, and nothing is lost: in Kafka control
-	// records, aborted transactions and compacted records take numbers. Then a gap between two events
-	// means nothing, see [Reader]. In any other topic the numbers are consecutive, and a gap is a
-	// [*RetentionError].
+	// records, aborted transactions and compacted records take numbers. Then a gap between two
+	// events means nothing, see [Reader]. In any other topic the numbers are consecutive, and a gap
+	// is a [*RetentionError].
 	Sparse bool
 	// AnyCase says that the log ignores case in the names of its topics and groups, as Event Hubs
 	// does. Then what belongs to the group is stored under the group that [Spelling] returns.
@@ -36,8 +36,8 @@ type Topic struct {
 
 // Bounds are the ends of what a partition holds. For an empty partition Last.Sequence is First-1.
 //
-// In a topic that is Sparse they are ends of the numbers, which need not be events. There Last is the
-// highest number that a reader can reach now: what an open transaction holds back is after it.
+// In a topic that is Sparse they are ends of the numbers, which need not be events. There Last is
+// the highest number that a reader can reach now: what an open transaction holds back is after it.
 type Bounds struct {
 	First        int64     // sequence number of the oldest event held
 	Last         Position  // of the newest event
@@ -45,8 +45,8 @@ type Bounds struct {
 	Held         *HeldBack // what the log holds after Last, and readers cannot reach; nil: nothing
 }
 
-// HeldBack is what a log holds back from its readers, such as an open transaction. The engine reports
-// it as a stall if a reader waits there for long.
+// HeldBack is what a log holds back from its readers, such as an open transaction. The engine
+// reports it as a stall if a reader waits there for long.
 type HeldBack struct {
 	Last  int64  // the highest number that the log has; the lag counts to it
 	What  string // what holds the events back: a clause in the perfect tense, to which " for 30s" is added
@@ -54,8 +54,8 @@ type HeldBack struct {
 }
 
 // Lag returns how many of the events that the partition holds are after the position. Events that
-// retention has removed do not count, those that are held back do. In a topic that is Sparse it counts
-// numbers: at least as many as there are events.
+// retention has removed do not count, those that are held back do. In a topic that is Sparse it
+// counts numbers: at least as many as there are events.
 func (b Bounds) Lag(p Position) int64 {
 	last := b.Last.Sequence
 	if b.Held != nil {
@@ -67,18 +67,18 @@ func (b Bounds) Lag(p Position) int64 {
 // Source is a partitioned log, read by one consumer group. Implementations are safe for concurrent
 // use.
 type Source interface {
-	// Describe asks the log for the topic. The error is an [ErrRefused] if asking again cannot help:
-	// there is no such topic, or access is denied.
+	// Describe asks the log for the topic. The error is an [ErrRefused] if asking again cannot
+	// help: there is no such topic, or access is denied.
 	Describe(ctx context.Context) (Topic, error)
-	// Bounds asks the log for the ends of a partition. They are advice, for the lag and for progress:
-	// a log may answer with what it held some time ago, or with nothing for ever. They do not show
-	// that a position is past the end, or that events are gone.
+	// Bounds asks the log for the ends of a partition. They are advice, for the lag and for
+	// progress: a log may answer with what it held some time ago, or with nothing for ever. They do
+	// not show that a position is past the end, or that events are gone.
 	Bounds(ctx context.Context, partition string) (Bounds, error)
 	// Seek returns the position before the first event that start selects. A start after the newest
-	// event means the end of the partition, in a topic that is Sparse the highest number that a reader
-	// can reach. Unlike Bounds, Seek knows the end exactly: [StartLatest]
-	// is after every event whose sender had its answer before. The epoch is as in Open, because a
-	// seek may have to read.
+	// event means the end of the partition, in a topic that is Sparse the highest number that a
+	// reader can reach. Unlike Bounds, Seek knows the end exactly: [StartLatest] is after every
+	// event whose sender had its answer before. The epoch is as in Open, because a seek may have to
+	// read.
 	Seek(ctx context.Context, partition string, start Start, epoch int64) (Position, error)
 	// Open opens a reader of the events after a position. The epoch is the lease's, or [NoEpoch]. A
 	// log with owner levels disconnects readers of a lower or the same epoch, and refuses this one
@@ -98,10 +98,10 @@ type Source interface {
 // tools that only look: they must not end a consumer's link.
 const NoEpoch int64 = -1
 
-// BoundsBudget is implemented by a [Source] whose log limits how often it is asked, as a namespace of
-// Event Hubs does for all its clients together. The processes of a consumer group divide the budget by
-// the partitions that they hold: the more partitions a topic has, the less often each is asked for.
-// Without it, each partition is asked for as often as is useful.
+// BoundsBudget is implemented by a [Source] whose log limits how often it is asked, as a namespace
+// of Event Hubs does for all its clients together. The processes of a consumer group divide the
+// budget by the partitions that they hold: the more partitions a topic has, the less often each is
+// asked for. Without it, each partition is asked for as often as is useful.
 type BoundsBudget interface {
 	// BoundsPerSecond returns how often all processes of a group together may call Bounds in a
 	// second, without those calls that somebody waits for. Zero means that there is no limit.
@@ -116,31 +116,34 @@ func BudgetOf(source Source) float64 {
 	return 0
 }
 
-// ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most, but
-// for a single event that is larger.
+// ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most,
+// but for a single event that is larger.
 const ReadBytes = 1 << 20
 
 // Reader reads one partition in order. One goroutine at a time uses it, except that Close may be
 // called during a Read, which then returns.
 type Reader interface {
-	// Read waits for at least one event after the position and returns the events that are there, at
-	// most max, and of several at most about [ReadBytes], so that the consumer's bounds in bytes hold.
-	// Events before the position, which a broker may send at the beginning of a link, are not returned.
-	// Unless the topic is Sparse they follow each other without a gap: a gap is a [*RetentionError].
+	// Read waits for at least one event after the position and returns the events that are there,
+	// at most max, and of several at most about [ReadBytes], so that the consumer's bounds in bytes
+	// hold. Events before the position, which a broker may send at the beginning of a link, are not
+	// returned. Unless the topic is Sparse they follow each other without a gap: a gap is a
+	// [*RetentionError].
 	//
 	// In a topic that is Sparse numbers without an event are passed. Behind the last event that is
-	// there, Read returns a marker for them, an [Event] with Control, so that the checkpoint can pass
-	// them too: one for each run of such numbers, at the highest that it has read, which is Last of the
-	// [Bounds] once nothing is left to read. A run that grows afterwards has another marker. Before an
-	// event a marker is allowed and not needed. Markers ascend with the events and count in max.
+	// there, Read returns a marker for them, an [Event] with Control, so that the checkpoint can
+	// pass them too: one for each run of such numbers, at the highest that it has read, which is
+	// Last of the [Bounds] once nothing is left to read. A run that grows afterwards has another
+	// marker. Before an event a marker is allowed and not needed. Markers ascend with the events
+	// and count in max.
 	//
 	// Every number is accounted for: it is an event's, or Passed of the next event or marker counts
 	// it. The engine checks this, and halts the partition if a number is missing. A reader that got
 	// nothing for a number, and cannot prove why, asks the log again, and returns a
 	// [*RetentionError] with Held if that lasts.
 	//
-	// A live reader that finds that the log lost events which it has returned fails with any error: the
-	// consumer opens the log again at its position, and Open finds out whether these events were done.
+	// A live reader that finds that the log lost events which it has returned fails with any error:
+	// the consumer opens the log again at its position, and Open finds out whether these events
+	// were done.
 	//
 	// After an error other than that of ctx the reader is of no further use, and the consumer opens
 	// another. After the end of ctx the reader continues where it was.

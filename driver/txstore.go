@@ -48,16 +48,16 @@ type DedupState struct {
 }
 
 // TxStore keeps checkpoints and dead letters in the database that the handler writes to, so that
-// checkpoint, dead letters and the handler's writes commit in one transaction. Tx is what the handler
-// writes through; it cannot commit. Implementations are safe for concurrent use. Each method returns
-// soon after its context has ended, also if the database does not answer; the engine limits the time
-// of every call but that of Commit.
+// checkpoint, dead letters and the handler's writes commit in one transaction. Tx is what the
+// handler writes through; it cannot commit. Implementations are safe for concurrent use. Each
+// method returns soon after its context has ended, also if the database does not answer; the engine
+// limits the time of every call but that of Commit.
 type TxStore[Tx any] interface {
 	// Claim makes the lease's owner and epoch those of the partition's checkpoint and returns the
 	// checkpoint. It creates it, at Unset and with this incarnation, if it is missing. It waits for
 	// a transaction in progress on the checkpoint, or ends it if it may: no earlier transaction can
-	// change what Claim has returned. It does so within the deadline of ctx, which is a third of the
-	// lease at first: a claim that waits for longer never succeeds.
+	// change what Claim has returned. It does so within the deadline of ctx, which is a third of
+	// the lease at first: a claim that waits for longer never succeeds.
 	//
 	// Claim increments Claims if the epoch is new. A claim repeated by the same owner in the same
 	// epoch does not count. The error is a [*FencedError] if the checkpoint has a higher epoch, or
@@ -85,10 +85,10 @@ type TxStore[Tx any] interface {
 	//
 	// If To differs from From, Claims becomes 1 and Attempt is cleared.
 	//
-	// ctx has no deadline, because fn may take as long as it wants: the engine watches it and reports
-	// it. Commit itself limits the time of each of its own requests, before and after fn, well within
-	// a lease. A request before the commit that gets no answer is an outage; a commit that gets none
-	// is [ErrUnknown].
+	// ctx has no deadline, because fn may take as long as it wants: the engine watches it and
+	// reports it. Commit itself limits the time of each of its own requests, before and after fn,
+	// well within a lease. A request before the commit that gets no answer is an outage; a commit
+	// that gets none is [ErrUnknown].
 	//
 	// The error says what happened:
 	//   - nil: committed, or with DryRun: it would have been, and nothing was written;
@@ -96,24 +96,26 @@ type TxStore[Tx any] interface {
 	//     checkpoint, or a dead letter to redrive, is not as expected;
 	//   - [ErrUnknown]: the commit was sent and no answer arrived. The caller must Claim again to
 	//     learn the outcome before it repeats anything;
-	//   - a [*HandlerError]: fn failed, or the database refused at the commit what fn wrote. Nothing
+	//   - a [*HandlerError]: fn failed, or the database refused at the commit what fn wrote.
+	//     Nothing
 	//     was written, and afterwards the database was found to work. It has Statements unless the
 	//     database's error is one of the values (a constraint, a value that does not fit), or fn's
-	//     error is an [ErrRejected]: what fn says of the event counts more than the database's code;
+	// error is an [ErrRejected]: what fn says of the event counts more than the database's code;
 	//   - [ErrNotRun]: fn succeeded, in a dry run, without the statements of step.Witness;
 	//   - [ErrTimeLimit]: a limit on the time of a statement or a transaction passed in fn: the
 	//     database's, or that of a context of fn's own. Nothing was written. One event may be the
 	//     cause, or too many at once: the engine repeats the step with fewer, and counts it as the
 	//     event's failure if there is only one;
 	//   - [ErrHandlerEnded]: fn ended the transaction, whatever it returned. What fn wrote may be
-	//     committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts the
+	// committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts the
 	//     partition. It is not this error if what fn wrote is known to be rolled back;
-	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock, a
+	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock,
+	//     a
 	//     serialization failure). Nothing was written, and the caller may repeat the step.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
 
-	// RecordAttempt stores an attempt record in place of the one that is stored. The checkpoint must
-	// be at position at. It is fenced as Commit is.
+	// RecordAttempt stores an attempt record in place of the one that is stored. The checkpoint
+	// must be at position at. It is fenced as Commit is.
 	RecordAttempt(ctx context.Context, lease Lease, at Position, attempt AttemptRecord) error
 
 	// Leave records that the owner stops cleanly, or has nothing to process: it sets Claims to 0 if

@@ -71,11 +71,11 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// RetryAfter marks err as one that passes, for example because a store throttles or a
-// request timed out: there is another attempt after d, as often as needed, and none is
-// counted. With sluice.Transactional and sluice.Batches the whole partition waits for d, and with
-// back-off if d is 0. With sluice.AtLeastOnce the record waits, for sluice.AtLeastOnceConfig.RetryAfter if d is 0.
-// RetryAfter(nil, d) is nil.
+// RetryAfter marks err as one that passes, for example because a store throttles or a request timed
+// out: there is another attempt after d, as often as needed, and none is counted. With
+// sluice.Transactional and sluice.Batches the whole partition waits for d, and with back-off if d
+// is 0. With sluice.AtLeastOnce the record waits, for sluice.AtLeastOnceConfig.RetryAfter if d is
+// 0. RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

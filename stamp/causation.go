@@ -10,11 +10,11 @@ import (
 // CausationID names a message by the event that caused it: message number N of those
 // that the event causes. It is the same each time the message is sent.
 type CausationID struct {
-	// Source names the topic and how it is read: the topic's name, and after it a
-	// digest of namespace, topic, its incarnation and the consumer group; in a topic that is
-	// Sparse, after a dot, a digest of [driver.Position.History]. So ids differ where a hub was created
-	// again, where a log has lost events and given their numbers to others, and where two stages
-	// that read one hub feed the same next one.
+	// Source names the topic and how it is read: the topic's name, and after it a digest of
+	// namespace, topic, its incarnation and the consumer group; in a topic that is Sparse, after a
+	// dot, a digest of [driver.Position.History]. So ids differ where a hub was created again,
+	// where a log has lost events and given their numbers to others, and where two stages that read
+	// one hub feed the same next one.
 	Source    string
 	Partition string // of the event
 	Sequence  int64  // of the event, at least 0

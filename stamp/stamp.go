@@ -195,8 +195,8 @@ type Emission struct {
 	redrive     bool                       // of a dead letter
 }
 
-// NewEmission makes the emission of an event of an incarnation of the topic, under the lease of token.
-// The stamps made in its context carry the watermark of that moment. redrive says that the
+// NewEmission makes the emission of an event of an incarnation of the topic, under the lease of
+// token. The stamps made in its context carry the watermark of that moment. redrive says that the
 // event is a dead letter.
 func NewEmission(token driver.FencingToken, topic *driver.Topic, incarnation string, mark *atomic.Pointer[Watermark], redrive bool) *Emission {
 	return &Emission{token, idSourceOf(topic, incarnation), incarnation, mark, redrive}
@@ -255,9 +255,8 @@ func eachParked(text string, yield func(sequence int64)) (floor int64, err error
 // EventIncarnation implements [driver.Emission].
 func (e *Emission) EventIncarnation() string { return e.incarnation }
 
-// Of makes the stamp of message n of those that event e causes. It works in the
-// contexts that sluice.AtLeastOnce calls records and [driver.Sink].Submit with, and reports whether ctx
-// is one.
+// Of makes the stamp of message n of those that event e causes. It works in the contexts that
+// sluice.AtLeastOnce calls records and [driver.Sink].Submit with, and reports whether ctx is one.
 func Of(ctx context.Context, e *driver.Event, n int) (Stamp, bool) {
 	em, ok := driver.EmissionOf(ctx).(*Emission)
 	if !ok {
@@ -286,9 +285,9 @@ func Foreign(ctx context.Context, s Stamp) bool {
 // maxTopicLen is how much of a topic's name causation ids carry, in bytes.
 const maxTopicLen = 64
 
-// idSource names the source in the causation ids of what an emitter reads. In a topic that is Sparse it
-// depends on the event's history: a log that loses events gives their numbers to others, whose messages
-// must not be taken for theirs. It is safe for concurrent use.
+// idSource names the source in the causation ids of what an emitter reads. In a topic that is
+// Sparse it depends on the event's history: a log that loses events gives their numbers to others,
+// whose messages must not be taken for theirs. It is safe for concurrent use.
 type idSource struct {
 	stage  string // what the sources of all events have in common
 	sparse bool
@@ -297,8 +296,8 @@ type idSource struct {
 
 type historySource struct{ history, source string }
 
-// idSourceOf returns the source of the events of an incarnation. Dead letters may be of an earlier one,
-// or of lost events.
+// idSourceOf returns the source of the events of an incarnation. Dead letters may be of an earlier
+// one, or of lost events.
 func idSourceOf(topic *driver.Topic, incarnation string) *idSource {
 	if topic.Sparse {
 		incarnation, _, _ = driver.CutLost(incarnation)

@@ -58,8 +58,8 @@ func StatedWait(err error) time.Duration {
 }
 
 // Unproved reports whether an event was rejected by a mapping that has mapped no event since the
-// process began, so that the mapping itself may be wrong. Such a mapping's error says so by a method
-// Unproved. A mapping has no effects: it can be tried on the events that wait.
+// process began, so that the mapping itself may be wrong. Such a mapping's error says so by a
+// method Unproved. A mapping has no effects: it can be tried on the events that wait.
 func Unproved(err error) bool {
 	mapping, ok := errors.AsType[interface {
 		error

@@ -14,9 +14,9 @@ const (
 	SearchFor = 5 * time.Second
 	// RedrivePage is how many dead letters on redrive are looked up at a time.
 	RedrivePage = 100
-	// RedriveFor is how long a round of redrives may keep the partition's events waiting:
-	// the redrive that is in progress then is the round's last. The events after the
-	// checkpoint get as much time before the next round. If they had more, because a batch takes long,
-	// the next round has as much more.
+	// RedriveFor is how long a round of redrives may keep the partition's events waiting: the
+	// redrive that is in progress then is the round's last. The events after the checkpoint get as
+	// much time before the next round. If they had more, because a batch takes long, the next round
+	// has as much more.
 	RedriveFor = time.Second
 )

@@ -1,13 +1,15 @@
 // Package memory bounds the bytes that the senders of events can make a process hold, over all
-// partitions of all its consumers: what drivers receive, what is read ahead, in batches and in flight,
-// and bodies while they are fetched, decompressed and decoded. Bytes are charged before they are
-// allocated.
+// partitions of all its consumers: what drivers receive, what is read ahead, in batches and in
+// flight, and bodies while they are fetched, decompressed and decoded. Bytes are charged before
+// they are allocated.
 //
 // Whoever waits for memory while holding some can deadlock with others that do the same. So:
 //
-//   - Each [Account] has a floor, which it may hold without asking. The rest of the budget is shared.
+//   - Each [Account] has a floor, which it may hold without asking. The rest of the budget is
+//     shared.
 //   - Reading ahead asks ([Account.Try]) and never waits: what it holds is handled first.
-//   - Only a [Charge], of a later stage, waits, and reading ahead gets nothing meanwhile. The one that
+//   - Only a [Charge], of a later stage, waits, and reading ahead gets nothing meanwhile. The one
+//     that
 //     has waited longest may use the reserve, which holds the largest charge that is allowed. So it
 //     always gets what it needs, and the next one follows when it has ended.
 //
@@ -60,7 +62,8 @@ func (b *Budget) Lower(limit int64) {
 	}
 }
 
-// Reserve keeps room for a charge of n bytes. Without it the first large charge that waits does that.
+// Reserve keeps room for a charge of n bytes. Without it the first large charge that waits does
+// that.
 func (b *Budget) Reserve(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,8 +76,8 @@ func (b *Budget) Limit() int64 { return b.limit.Load() }
 // Shared returns how many bytes are charged above the floors, and how many may be.
 func (b *Budget) Shared() (used, limit int64) { return b.shared.Load(), b.pool() }
 
-// pool returns how many bytes may be charged above the floors, but for the reserve. A quarter of the
-// budget is kept for floors from the beginning: partitions are acquired one after the other.
+// pool returns how many bytes may be charged above the floors, but for the reserve. A quarter of
+// the budget is kept for floors from the beginning: partitions are acquired one after the other.
 func (b *Budget) pool() int64 {
 	limit := b.limit.Load()
 	return max(0, limit-max(b.floors.Load(), limit/4)-b.reserve.Load())
@@ -180,8 +183,9 @@ func (a *Account) Floor() int64 { return a.floor }
 // Held returns how many bytes are held.
 func (a *Account) Held() int64 { return a.held.Load() }
 
-// Try charges n bytes if nothing is held, if they and those that are held fit into the floor, or if there
-// is room for them and no charge waits. After a refusal [Account.Freed] tells when to try again.
+// Try charges n bytes if nothing is held, if they and those that are held fit into the floor, or if
+// there is room for them and no charge waits. After a refusal [Account.Freed] tells when to try
+// again.
 func (a *Account) Try(n int64) bool {
 	if a == nil {
 		return true
@@ -258,8 +262,9 @@ func (a *Account) Settle(estimate, actual int64) {
 	}
 }
 
-// Freed returns a channel that gets a value when bytes of this account were given back after a refusal.
-// Those of other accounts wake nobody: an account that was refused holds something itself, which ends.
+// Freed returns a channel that gets a value when bytes of this account were given back after a
+// refusal. Those of other accounts wake nobody: an account that was refused holds something itself,
+// which ends.
 func (a *Account) Freed() <-chan struct{} {
 	if a == nil {
 		return nil

@@ -32,8 +32,8 @@ type Partition struct {
 // ReceivedFloor is the floor of [Partition].Received in bytes.
 const ReceivedFloor = 256 << 10
 
-// Open begins a partition, whose Read account has a floor of readFloor bytes. waits, if it is not nil,
-// is called when a charge begins to wait, and what it returns when that ends.
+// Open begins a partition, whose Read account has a floor of readFloor bytes. waits, if it is not
+// nil, is called when a charge begins to wait, and what it returns when that ends.
 func (b *Budget) Open(readFloor int64, waits func() (done func())) *Partition {
 	if b == nil {
 		return nil
@@ -81,8 +81,8 @@ func (p *Partition) Shared() (used, limit int64) {
 	return p.budget.Shared()
 }
 
-// Charge is the memory that one event needs in a stage after it was read. One goroutine at a time uses
-// it, but for Release.
+// Charge is the memory that one event needs in a stage after it was read. One goroutine at a time
+// uses it, but for Release.
 type Charge struct {
 	partition *Partition
 	pooled    int64 // bytes of the pool
@@ -92,8 +92,8 @@ type Charge struct {
 	next      *Charge
 }
 
-// Begin returns a charge of no bytes yet, nil if ctx has no partition, and a context with it. The charge
-// is among those that the next [Partition.Collect] returns.
+// Begin returns a charge of no bytes yet, nil if ctx has no partition, and a context with it. The
+// charge is among those that the next [Partition.Collect] returns.
 func Begin(ctx context.Context) (context.Context, *Charge) {
 	p := From(ctx)
 	if p == nil {
@@ -103,8 +103,8 @@ func Begin(ctx context.Context) (context.Context, *Charge) {
 	return context.WithValue(ctx, chargeKey{}, c), c
 }
 
-// Grow adds n bytes to the charge of ctx before they are allocated. It may wait, but if the partition
-// has other charges, it returns [ErrBusy] instead.
+// Grow adds n bytes to the charge of ctx before they are allocated. It may wait, but if the
+// partition has other charges, it returns [ErrBusy] instead.
 func Grow(ctx context.Context, n int64) error {
 	c, _ := ctx.Value(chargeKey{}).(*Charge)
 	return c.grow(ctx, n)

@@ -18,15 +18,16 @@ const DefaultLimit = 1 << 30
 // smallest is the smallest budget in bytes that is derived from a limit.
 const smallest = 16 << 20
 
-// Process returns the budget of this process. By default that is half of the memory that the process
-// may use: garbage takes as much again until it is collected. The memory is GOMEMLIMIT, or nine tenths
-// of the smallest limit of its control groups if that is less. Without both it is DefaultLimit.
+// Process returns the budget of this process. By default that is half of the memory that the
+// process may use: garbage takes as much again until it is collected. The memory is GOMEMLIMIT, or
+// nine tenths of the smallest limit of its control groups if that is less. Without both it is
+// DefaultLimit.
 var Process = sync.OnceValue(func() *Budget {
 	return New(limitOf(debug.SetMemoryLimit(-1), cgroupLimit(os.DirFS("/"))))
 })
 
-// limitOf returns the budget under a memory limit of the runtime and one of the control groups, each
-// MaxInt64 if there is none.
+// limitOf returns the budget under a memory limit of the runtime and one of the control groups,
+// each MaxInt64 if there is none.
 func limitOf(runtime, cgroup int64) int64 {
 	may := min(runtime, share(cgroup))
 	if may == math.MaxInt64 {
@@ -35,8 +36,8 @@ func limitOf(runtime, cgroup int64) int64 {
 	return max(smallest, may/2)
 }
 
-// share returns what of a control group's memory the Go runtime may use: nine tenths, because the group
-// also counts memory that the runtime does not manage.
+// share returns what of a control group's memory the Go runtime may use: nine tenths, because the
+// group also counts memory that the runtime does not manage.
 func share(cgroup int64) int64 {
 	if cgroup == math.MaxInt64 {
 		return cgroup
@@ -44,16 +45,16 @@ func share(cgroup int64) int64 {
 	return cgroup / 10 * 9
 }
 
-// LimitHeap sets the runtime's memory limit, as GOMEMLIMIT does, to nine tenths of the smallest limit of
-// the control groups, unless there is one already. Programs call it, libraries don't.
+// LimitHeap sets the runtime's memory limit, as GOMEMLIMIT does, to nine tenths of the smallest
+// limit of the control groups, unless there is one already. Programs call it, libraries don't.
 func LimitHeap() {
 	if cgroup := cgroupLimit(os.DirFS("/")); cgroup < math.MaxInt64 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(share(cgroup))
 	}
 }
 
-// cgroupLimit returns the smallest memory limit of the control groups that the process is in, from its
-// own up to the root, in version 2 and version 1; MaxInt64 if there is none.
+// cgroupLimit returns the smallest memory limit of the control groups that the process is in, from
+// its own up to the root, in version 2 and version 1; MaxInt64 if there is none.
 func cgroupLimit(root fs.FS) int64 {
 	limit := int64(math.MaxInt64)
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -77,8 +78,8 @@ func cgroupLimit(root fs.FS) int64 {
 // unlimited is what version 1 of the control groups says at least where there is no limit.
 const unlimited = 1 << 62
 
-// smallestAbove returns the smallest limit in the files of one name, from a group up to the mount's root.
-// A container may see its own group as the root, and a path that it cannot see.
+// smallestAbove returns the smallest limit in the files of one name, from a group up to the mount's
+// root. A container may see its own group as the root, and a path that it cannot see.
 func smallestAbove(root fs.FS, mount, group, name string) int64 {
 	limit := int64(math.MaxInt64)
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {

@@ -37,8 +37,8 @@ func (d *batches) RedriveDue(ctx context.Context, group driver.Group, partition 
 	return len(due) > 0, err
 }
 
-// newWorker returns the worker of one assignment, over a store whose transactions hold nothing of the
-// handler's.
+// newWorker returns the worker of one assignment, over a store whose transactions hold nothing of
+// the handler's.
 func (d *batches) newWorker(a *partition.Assignment) *worker[struct{}] {
 	s := &batchStore{AtLeastOnceStore: d.batchesStore, a: a, every: d.checkpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b driver.Batch) error { return d.handler(ctx, b) }
@@ -48,8 +48,8 @@ func (d *batches) newWorker(a *partition.Assignment) *worker[struct{}] {
 	return w
 }
 
-// batchStore is the [driver.TxStore] of one assignment of sluice.Batches. It calls the handler, and then
-// stores what follows from that. What is done is never repeated in the assignment, whatever
+// batchStore is the [driver.TxStore] of one assignment of sluice.Batches. It calls the handler, and
+// then stores what follows from that. What is done is never repeated in the assignment, whatever
 // becomes of the checkpoint. The delivery's goroutine alone uses it.
 type batchStore struct {
 	driver.AtLeastOnceStore
@@ -66,8 +66,8 @@ type batchStore struct {
 	postponed map[int64]time.Duration // redrives by ID, and until when, by Clock.Elapsed
 }
 
-// Claim implements [driver.TxStore]. In its epoch no other consumer moves the checkpoint. So if that
-// is before what is done, it was not stored, or the database has lost it.
+// Claim implements [driver.TxStore]. In its epoch no other consumer moves the checkpoint. So if
+// that is before what is done, it was not stored, or the database has lost it.
 func (s *batchStore) Claim(ctx context.Context, lease driver.Lease, incarnation string) (driver.Checkpoint, error) {
 	cp, err := s.AtLeastOnceStore.Claim(ctx, lease, incarnation)
 	if err != nil || cp.Incarnation != incarnation {
@@ -151,7 +151,8 @@ func (s *batchStore) park(ctx context.Context, dead []driver.DeadLetter) error {
 	return nil
 }
 
-// settle ends redrives. Those that are postponed stay due in the store, whose clock is not known here.
+// settle ends redrives. Those that are postponed stay due in the store, whose clock is not known
+// here.
 func (s *batchStore) settle(ctx context.Context, step driver.Step) error {
 	if step.PostponeFor > 0 {
 		for i := range step.FailedRedrives {
@@ -194,8 +195,8 @@ func (s *batchStore) save(ctx context.Context) error {
 	return nil
 }
 
-// report reports steps that are done, when their checkpoint is stored: with those before them, if the answer
-// to the request that stored it was lost.
+// report reports steps that are done, when their checkpoint is stored: with those before them, if
+// the answer to the request that stored it was lost.
 func (s *batchStore) report(o driver.Observation) {
 	if u := s.unreported; u.Kind != 0 {
 		o.From, o.Events, o.Duration = u.From, o.Events+u.Events, o.Duration+u.Duration

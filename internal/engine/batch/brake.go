@@ -23,9 +23,9 @@ import (
 // more.
 
 // Where the database refuses a statement for a reason that may be every event's, such as a missing
-// table or right, no number of failures shows whose fault it is, and no success before them does: the
-// table may have been dropped since. Only an event that runs the same statements now does. So the
-// event becomes a dead letter when it has failed witnessesNeeded times in a row between two
+// table or right, no number of failures shows whose fault it is, and no success before them does:
+// the table may have been dropped since. Only an event that runs the same statements now does. So
+// the event becomes a dead letter when it has failed witnessesNeeded times in a row between two
 // successes of others; until then the partition is held. So it is after a time limit.
 
 // While the partition is held, a round tries up to samples events besides the first, and no more
@@ -99,10 +99,10 @@ func (w *worker[Tx]) doubt(t *trial) error {
 	return nil
 }
 
-// findWitness reports whether an event other than the one in doubt succeeds, and runs the statements
-// that failed for that one. If none does, all reports whether each that waits was tried. Once one has
-// succeeded, only that one is tried: a second one that succeeds where the first now fails would show
-// that success is chance.
+// findWitness reports whether an event other than the one in doubt succeeds, and runs the
+// statements that failed for that one. If none does, all reports whether each that waits was tried.
+// Once one has succeeded, only that one is tried: a second one that succeeds where the first now
+// fails would show that success is chance.
 func (w *worker[Tx]) findWitness(t *trial) (found, all bool, err error) {
 	elapsed := w.a.Settings.Clock.Elapsed
 	began, most := elapsed(), engine.BrakeAfter

@@ -79,8 +79,8 @@ func (w *worker[Tx]) advance(to driver.Position, dead []driver.DeadLetter, event
 	return nil
 }
 
-// setBack reports whether events after the checkpoint have dead letters already: an operator has set
-// it back.
+// setBack reports whether events after the checkpoint have dead letters already: an operator has
+// set it back.
 func (w *worker[Tx]) setBack() bool { return w.pos.Sequence+1 < w.deadLettersBelow }
 
 // skip moves the checkpoint past duplicates alone, or past numbers without an event.

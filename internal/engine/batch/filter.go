@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// handled returns the events that are handled, without those that the filter leaves out. A filter may
-// take its time, so it is an activity, and ends with the assignment.
+// handled returns the events that are handled, without those that the filter leaves out. A filter
+// may take its time, so it is an activity, and ends with the assignment.
 func (w *worker[Tx]) handled(events []*driver.Event) ([]*driver.Event, error) {
 	cfg := w.a.Settings
 	if cfg.Filter == nil || len(events) == 0 {

@@ -36,8 +36,8 @@ func (w *worker[Tx]) pass(to driver.Position) error {
 	return w.skip(to)
 }
 
-// setLostAside sets the dead letters aside whose events the log has lost, if others with their numbers
-// are to be applied after a checkpoint that was set back.
+// setLostAside sets the dead letters aside whose events the log has lost, if others with their
+// numbers are to be applied after a checkpoint that was set back.
 func (w *worker[Tx]) setLostAside(events []*driver.Event) error {
 	if !w.parkedLoaded {
 		err := w.a.Request(w.a.Work, "look for dead letters", func(ctx context.Context) (err error) {

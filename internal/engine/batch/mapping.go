@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// A mapping that rejects every event is wrong, and the events are good. A mapping that has mapped an
-// event since the process began is right about the others. So as long as it has not, it is tried on
-// the events that wait before one that it rejects becomes a dead letter.
+// A mapping that rejects every event is wrong, and the events are good. A mapping that has mapped
+// an event since the process began is right about the others. So as long as it has not, it is tried
+// on the events that wait before one that it rejects becomes a dead letter.
 
 // doubtMapping brings an event to its end that a mapping has rejected which has mapped none yet. If
 // it maps another, the event becomes a dead letter. If it has rejected brakeAfter events and mapped
@@ -51,8 +51,8 @@ func (w *worker[Tx]) doubtMapping(t *trial) error {
 	}
 }
 
-// tryMapping tries the events that wait, many at a time, in transactions that are rolled back, until
-// the mapping has mapped one or time is up. Events that another mapping maps show nothing.
+// tryMapping tries the events that wait, many at a time, in transactions that are rolled back,
+// until the mapping has mapped one or time is up. Events that another mapping maps show nothing.
 func (w *worker[Tx]) tryMapping(t *trial) error {
 	if !w.policy.trials {
 		return nil

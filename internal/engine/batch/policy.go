@@ -33,12 +33,12 @@ type witnesses interface {
 	exhausted(n int) bool
 }
 
-// laterEvents are the witnesses of sluice.Transactional: events after the one that fails, because trying
-// them changes nothing.
+// laterEvents are the witnesses of sluice.Transactional: events after the one that fails, because
+// trying them changes nothing.
 type laterEvents[Tx any] struct{ w *worker[Tx] }
 
-// candidates implements witnesses. The last witness comes first. Events that are suspected of killing
-// the process are left out, and those that are not handled.
+// candidates implements witnesses. The last witness comes first. Events that are suspected of
+// killing the process are left out, and those that are not handled.
 func (l laterEvents[Tx]) candidates(e *driver.Event, n int) []*driver.Event {
 	w := l.w
 	var list []*driver.Event
@@ -91,8 +91,8 @@ func (laterEvents[Tx]) missing() {}
 
 func (laterEvents[Tx]) exhausted(int) bool { return false }
 
-// eventDone is the witness of sluice.Batches: the event that was done last, once more. Trying a later event
-// would have its effect out of turn.
+// eventDone is the witness of sluice.Batches: the event that was done last, once more. Trying a
+// later event would have its effect out of turn.
 type eventDone struct{ brake *brake }
 
 func (d eventDone) candidates(*driver.Event, int) []*driver.Event {

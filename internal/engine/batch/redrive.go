@@ -31,8 +31,8 @@ type redrivePace struct {
 // rest gives the events after the checkpoint as much time as the last round took.
 func (p *redrivePace) rest(now time.Duration) { p.restUntil = now + p.round }
 
-// begin begins a round. A batch that began within the events' turn may have ended long after it. most
-// bounds what the round is given for that.
+// begin begins a round. A batch that began within the events' turn may have ended long after it.
+// most bounds what the round is given for that.
 func (p *redrivePace) begin(now, most time.Duration) {
 	p.owed = min(p.owed+max(0, min(now-p.restUntil, p.batch)), most)
 	p.batch = 0
@@ -251,8 +251,8 @@ func (w *worker[Tx]) redriveOne(d *driver.DeadLetter) error {
 	return err
 }
 
-// isOwn reports whether a redrive has failed by its event's own fault, though the database refused a
-// statement for a reason that may be every event's: an event that waits runs that statement.
+// isOwn reports whether a redrive has failed by its event's own fault, though the database refused
+// a statement for a reason that may be every event's: an event that waits runs that statement.
 func (w *worker[Tx]) isOwn(e *driver.Event, failure *driver.HandlerError) (bool, error) {
 	t := &trial{event: e}
 	t.fail(failure, 1)

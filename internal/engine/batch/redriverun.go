@@ -11,12 +11,12 @@ import (
 )
 
 // Dead letters are redriven in runs, a step each. The first run is of one; each that succeeds in a
-// short time lets the next have twice as many. A run that fails is tried again with fewer, down to one,
-// which is judged by itself.
+// short time lets the next have twice as many. A run that fails is tried again with fewer, down to
+// one, which is judged by itself.
 
-// redriveNext redrives the first of the dead letters that are due, together with those after it that
-// fit. n is how many of them are done with. If it returns errReclaimed, the n first ones, or the first,
-// wait for a later round.
+// redriveNext redrives the first of the dead letters that are due, together with those after it
+// that fit. n is how many of them are done with. If it returns errReclaimed, the n first ones, or
+// the first, wait for a later round.
 func (w *worker[Tx]) redriveNext(due []driver.DeadLetter, mayRead bool) (n int, err error) {
 	p := &w.redrives
 	elapsed := w.a.Settings.Clock.Elapsed
@@ -60,9 +60,9 @@ func (p *redrivePace) pace(n int, took time.Duration) {
 	}
 }
 
-// redriveRun returns the dead letters at the front that are redriven in one step: of one incarnation, not
-// too many and not too large. A dead letter that may have ended the process is alone, so that its record
-// names it.
+// redriveRun returns the dead letters at the front that are redriven in one step: of one
+// incarnation, not too many and not too large. A dead letter that may have ended the process is
+// alone, so that its record names it.
 func (w *worker[Tx]) redriveRun(due []driver.DeadLetter, mayRead bool) []driver.DeadLetter {
 	p := &w.redrives
 	if w.record.known.DeadLetter != 0 && w.record.known.Unreturned > 0 {
@@ -86,9 +86,9 @@ func (w *worker[Tx]) redriveRun(due []driver.DeadLetter, mayRead bool) []driver.
 	return due[:n]
 }
 
-// redriveTogether applies dead letters and removes them, in one transaction. It returns the failure of the
-// handler, if that has failed: nothing is stored then. Like commit it returns errReclaimed if
-// they are to be tried again later.
+// redriveTogether applies dead letters and removes them, in one transaction. It returns the failure
+// of the handler, if that has failed: nothing is stored then. Like commit it returns errReclaimed
+// if they are to be tried again later.
 func (w *worker[Tx]) redriveTogether(run []driver.DeadLetter, events []*driver.Event) (failure *driver.HandlerError, err error) {
 	ids := make([]int64, len(run))
 	for i := range run {
@@ -120,8 +120,8 @@ func (w *worker[Tx]) redriveTogether(run []driver.DeadLetter, events []*driver.E
 	return nil, nil
 }
 
-// eventsOf returns the events of the first dead letters of a run: of all, if they are stored, else of those
-// that the log returns.
+// eventsOf returns the events of the first dead letters of a run: of all, if they are stored, else
+// of those that the log returns.
 func (w *worker[Tx]) eventsOf(run []driver.DeadLetter) ([]*driver.Event, error) {
 	if len(run) > 1 && !run[0].HasBody {
 		return w.a.RereadRun(run)
@@ -133,8 +133,9 @@ func (w *worker[Tx]) eventsOf(run []driver.DeadLetter) ([]*driver.Event, error) 
 	return events, nil
 }
 
-// before returns how many of a run to try together after it has failed: those before the first event
-// that the failure names, or half of them. If the failure is no event's fault, one shows whether it lasts.
+// before returns how many of a run to try together after it has failed: those before the first
+// event that the failure names, or half of them. If the failure is no event's fault, one shows
+// whether it lasts.
 func (w *worker[Tx]) before(failure *driver.HandlerError, run []driver.DeadLetter) int {
 	if !engine.FaultOf(failure.Err).Counts() {
 		return 1

@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-go/sluice/stamp"
 )
 
-// Run makes a consumer and runs it. The function it returns stops it as cancelling its context does.
+// Run makes a consumer and runs it. The function it returns stops it as cancelling its context
+// does.
 func Run(t *testing.T, hub driver.Source, leases driver.LeaseStore, d sluice.Delivery, n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
 	t.Helper()
 	cfg.Partitions = n
@@ -84,8 +85,8 @@ func (s *Scene) RunWhile(d sluice.Delivery, cfg sluice.Config, meanwhile func())
 	}
 }
 
-// Pour starts a consumer of the at-least-once delivery; the function it returns stops it and returns
-// what Run did.
+// Pour starts a consumer of the at-least-once delivery; the function it returns stops it and
+// returns what Run did.
 func (s *Scene) Pour(sink driver.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig, cfg sluice.Config) (*sluice.Consumer, func() error) {
 	s.T.Helper()
 	cfg.Observer = s

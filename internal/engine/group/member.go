@@ -18,9 +18,9 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
-// Member is a process's part in a consumer group: it acquires partitions, divides them with the other
-// members, and holds their assignments. One goroutine acquires partitions. Each assignment has
-// goroutines of its own.
+// Member is a process's part in a consumer group: it acquires partitions, divides them with the
+// other members, and holds their assignments. One goroutine acquires partitions. Each assignment
+// has goroutines of its own.
 type Member struct {
 	source   driver.Source
 	leases   driver.LeaseStore

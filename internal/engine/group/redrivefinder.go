@@ -34,8 +34,8 @@ type redriveRequest struct {
 	err     error
 }
 
-// mayBeDue reports whether a partition may have redrives that are due: it has, or was not asked for, because
-// it was acquired since.
+// mayBeDue reports whether a partition may have redrives that are due: it has, or was not asked
+// for, because it was acquired since.
 func (r *redriveRequest) mayBeDue(id string) (bool, error) {
 	due, asked := r.due[id]
 	if asked && r.err != nil {
@@ -44,10 +44,10 @@ func (r *redriveRequest) mayBeDue(id string) (bool, error) {
 	return due || !asked, nil
 }
 
-// mayBeDue reports whether an assignment's partition had redrives that were due at some time in
-// the last RedriveEvery, or may have had some. A request that fails does so for all partitions, and the
-// store is asked again after RedriveEvery. The one that began it gets the error to report, the others get
-// errAskedTogether. [sluice.Consumer.Redrive] looks at each partition itself.
+// mayBeDue reports whether an assignment's partition had redrives that were due at some time in the
+// last RedriveEvery, or may have had some. A request that fails does so for all partitions, and the
+// store is asked again after RedriveEvery. The one that began it gets the error to report, the
+// others get errAskedTogether. [sluice.Consumer.Redrive] looks at each partition itself.
 func (f *redriveFinder) mayBeDue(ctx context.Context, a *partition.Assignment) (bool, error) {
 	if f.store == nil || !f.c.runs() {
 		return true, nil

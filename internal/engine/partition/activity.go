@@ -121,8 +121,8 @@ func (t *tracks) delaying() []*track {
 	return []*track{&t.Delivery, &t.Waiting, &t.Storing, &t.Sink, &t.hookQueue, &t.copying}
 }
 
-// watchHeld has the track of what the log holds back follow the lag: it moves if the end that readers
-// can reach does.
+// watchHeld has the track of what the log holds back follow the lag: it moves if the end that
+// readers can reach does.
 func (t *tracks) watchHeld(lag *lagTracker) {
 	t.held.Polled(activityHeld, func() (changes uint64, busy bool) {
 		b := lag.bounds.Load()

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// Copies of dead letters are driven by the store, not by what the delivery has just stored: a process
-// can end between the two, and a writer whose lease is lost can store a dead letter late.
+// Copies of dead letters are driven by the store, not by what the delivery has just stored: a
+// process can end between the two, and a writer whose lease is lost can store a dead letter late.
 
 // copyPage is how many dead letters are in memory to be copied.
 const copyPage = 16
@@ -56,8 +56,8 @@ func (a *Assignment) copyNextAndFree(marks driver.CopyMarks, after int64) (copie
 	return a.copyNext(marks, after)
 }
 
-// copyUncopied copies what the store has, page by page, past dead letters that the target refuses. It
-// stops if the target or the store is down. failed is how many dead letters it has not copied.
+// copyUncopied copies what the store has, page by page, past dead letters that the target refuses.
+// It stops if the target or the store is down. failed is how many dead letters it has not copied.
 func (a *Assignment) copyUncopied(marks driver.CopyMarks) (failed int, err error) {
 	for after := int64(0); ; {
 		select {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// Host is what assignments need of the consumer that holds them. All of it is safe for concurrent use.
+// Host is what assignments need of the consumer that holds them. All of it is safe for concurrent
+// use.
 type Host struct {
 	Settings *engine.Settings
 	Source   driver.Source
@@ -36,7 +37,8 @@ type Host struct {
 
 // Renewals decides when leases are renewed, and renews several at once if the store can.
 type Renewals interface {
-	// Due returns when a lease is renewed that should be renewed at a time: then, or a little earlier.
+	// Due returns when a lease is renewed that should be renewed at a time: then, or a little
+	// earlier.
 	Due(at engine.Deadline) engine.Deadline
 	// Pause returns how long to sleep before it is looked again whether a lease is due.
 	Pause(tick time.Duration, due engine.Deadline) time.Duration
@@ -58,8 +60,8 @@ type Delivery interface {
 	Store() any
 }
 
-// Begun is what a process remembers of partitions that it has had a checkpoint of. Its zero value is
-// empty.
+// Begun is what a process remembers of partitions that it has had a checkpoint of. Its zero value
+// is empty.
 type Begun struct {
 	mu   sync.Mutex
 	list map[string]beganAt // by partition
@@ -89,7 +91,8 @@ func (b *Begun) Store(partition, incarnation string, position int64) {
 
 // The methods with which the consumer acts on an assignment.
 
-// ReopenOther has the log opened again if a reader is open that is of another incarnation of the topic.
+// ReopenOther has the log opened again if a reader is open that is of another incarnation of the
+// topic.
 func (a *Assignment) ReopenOther(incarnation string) {
 	if r := a.reading.Load(); r != nil && r.incarnation != incarnation {
 		r.buffer.fail(ErrReopen)

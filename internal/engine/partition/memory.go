@@ -6,7 +6,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// eventOverhead is about what an event takes in memory in bytes besides what [driver.Event.Size] counts.
+// eventOverhead is about what an event takes in memory in bytes besides what [driver.Event.Size]
+// counts.
 const eventOverhead = 512
 
 // ChargeOf returns what is charged for events with so many bytes.

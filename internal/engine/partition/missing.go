@@ -18,8 +18,8 @@ type checkpointKeeper interface {
 	Parked(ctx context.Context, group driver.Group, partition, incarnation string, after int64) ([]driver.ParkedEvent, error)
 }
 
-// checkMissing returns a [driver.MissingError] if a claim has found no checkpoint of a partition that had
-// one.
+// checkMissing returns a [driver.MissingError] if a claim has found no checkpoint of a partition
+// that had one.
 func (a *Assignment) checkMissing(w Worker, store checkpointKeeper, cp driver.Checkpoint) error {
 	if cp.Position != driver.Unset || cp.Began.Known() {
 		return nil

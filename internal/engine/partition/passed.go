@@ -7,8 +7,8 @@ import (
 )
 
 // countingReader checks that a reader accounts for every number of its partition: each is an
-// event's, or driver.Event.Passed of the next event or marker counts it. So a number that was passed by
-// mistake, in a driver or in a log, halts the partition; the checkpoint does not pass it.
+// event's, or driver.Event.Passed of the next event or marker counts it. So a number that was
+// passed by mistake, in a driver or in a log, halts the partition; the checkpoint does not pass it.
 type countingReader struct {
 	driver.Reader
 	a    *Assignment

@@ -321,10 +321,10 @@ func (a *Assignment) Reread(d *driver.DeadLetter) (*driver.Event, error) {
 // nearby is how many numbers apart two events are at most that are read from the log in one run.
 const nearby = 100
 
-// RereadRun reads events of dead letters from the log again: that of the first, and those of the next ones
-// that follow it there closely. It returns fewer if the log does not return them in time, for which
-// [Assignment.Reread] says why, or if they have more than PrefetchBytes. As for that, no other reader of
-// this consumer may be open.
+// RereadRun reads events of dead letters from the log again: that of the first, and those of the
+// next ones that follow it there closely. It returns fewer if the log does not return them in time,
+// for which [Assignment.Reread] says why, or if they have more than PrefetchBytes. As for that, no
+// other reader of this consumer may be open.
 func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, err error) {
 	if run[0].Incarnation != a.Incarnation {
 		return nil, nil
@@ -362,8 +362,8 @@ func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, 
 	return found, nil
 }
 
-// readRun reads the events of dead letters that ascend, until one is missing. It reads no further than
-// the last of them.
+// readRun reads the events of dead letters that ascend, until one is missing. It reads no further
+// than the last of them.
 func (a *Assignment) readRun(ctx context.Context, r driver.Reader, run []driver.DeadLetter) (found []*driver.Event, err error) {
 	at, bytes := run[0].Event.Sequence-1, 0
 	for len(found) < len(run) && bytes < a.Settings.PrefetchBytes && err == nil {

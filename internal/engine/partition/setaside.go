@@ -8,17 +8,18 @@ import (
 )
 
 // A log that loses events gives their numbers to others. Dead letters of lost events stay, because
-// nothing else has these events. They must neither make the events that have their numbers now count as
-// done nor be replaced by them, so before such an event is handled the store sets the dead letter of
-// the lost one aside: it gives it an incarnation that names the history of the lost event.
+// nothing else has these events. They must neither make the events that have their numbers now
+// count as done nor be replaced by them, so before such an event is handled the store sets the dead
+// letter of the lost one aside: it gives it an incarnation that names the history of the lost
+// event.
 
 // asideStore is what the stores of both deliveries have in common.
 type asideStore interface {
 	SetAside(ctx context.Context, group driver.Group, partition, incarnation string, lost []driver.ParkedEvent) error
 }
 
-// LostAmong returns the dead letters whose events the log has lost, as events with their numbers show.
-// Both lists ascend.
+// LostAmong returns the dead letters whose events the log has lost, as events with their numbers
+// show. Both lists ascend.
 func LostAmong(parked []driver.ParkedEvent, events []*driver.Event) (lost []driver.ParkedEvent) {
 	for _, e := range events {
 		for len(parked) > 0 && parked[0].Position.Sequence < e.Sequence {

@@ -8,9 +8,10 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// explainSilence returns an driver.ErrRetention for a [driver.SilentReaderError] if the log does not hold the
-// next event any more: where retention has removed all events after a position, a broker opens it
-// and has nothing to send. No reader may be open. It returns other errors as they are.
+// explainSilence returns an driver.ErrRetention for a [driver.SilentReaderError] if the log does
+// not hold the next event any more: where retention has removed all events after a position, a
+// broker opens it and has nothing to send. No reader may be open. It returns other errors as they
+// are.
 func (a *Assignment) explainSilence(err error) error {
 	silent := new(driver.SilentReaderError)
 	if !errors.As(err, &silent) {

@@ -90,8 +90,8 @@ func (w *stallWatch) look(now time.Duration) {
 	w.lookAtProgress(now)
 }
 
-// lookAtProgress reports that nothing is done, unless a track has been reported, which says why. The
-// partition moves again once no track is stalled, and something is done or nothing waits.
+// lookAtProgress reports that nothing is done, unless a track has been reported, which says why.
+// The partition moves again once no track is stalled, and something is done or nothing waits.
 func (w *stallWatch) lookAtProgress(now time.Duration) {
 	p := &w.a.Progress
 	halted, waiting, done := w.isHalted(now), w.a.eventsWait(), p.count()

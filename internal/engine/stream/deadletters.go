@@ -164,8 +164,8 @@ func (w *worker[R]) storeDeadLetters(ctx context.Context) {
 	}
 }
 
-// storedKey returns a partition key as every store keeps it. Keys that are no texts may become one, so
-// that one holds the events of the other too.
+// storedKey returns a partition key as every store keeps it. Keys that are no texts may become one,
+// so that one holds the events of the other too.
 func storedKey(key string) string {
 	const instead = "\uFFFD"
 	return strings.ReplaceAll(strings.ToValidUTF8(key, instead), "\x00", instead)

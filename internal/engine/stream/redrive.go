@@ -87,10 +87,10 @@ func (q *redriveQueue) with(due []driver.DeadLetter) (ids []int64) {
 }
 
 // found takes the redrives that are due, and the keys of the other dead letters. asked says that
-// held is an answer of the store: it is not asked where all that are due were started, and if one of
-// them was put back since, its hold must stay. looked is how many were settled before the look that
-// found them: an answer from before a settlement is ignored. It reports whether a redrive is to be
-// started.
+// held is an answer of the store: it is not asked where all that are due were started, and if one
+// of them was put back since, its hold must stay. looked is how many were settled before the look
+// that found them: an answer from before a settlement is ignored. It reports whether a redrive is
+// to be started.
 func (q *redriveQueue) found(due []driver.DeadLetter, held []driver.HeldKey, asked bool, looked int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,8 +319,8 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 }
 
 // rereading divides the time between the events and dead letters without a body, for which the log
-// is read apart. A round reads some of these. Their records are sent in the events' turn, so that it
-// is twice as long as the round, and until as many events' records are written as redrives'.
+// is read apart. A round reads some of these. Their records are sent in the events' turn, so that
+// it is twice as long as the round, and until as many events' records are written as redrives'.
 type rereading struct {
 	took    time.Duration // of the last round
 	read    int64         // dead letters in it
@@ -380,8 +380,8 @@ func (w *worker[R]) startRedrives(mayRead bool) error {
 	return nil
 }
 
-// rereadRun reads the event of a dead letter from the log, and with it those of the next ones that are
-// near it, as far as that works.
+// rereadRun reads the event of a dead letter from the log, and with it those of the next ones that
+// are near it, as far as that works.
 func (w *worker[R]) rereadRun(d *driver.DeadLetter, read map[int64]*driver.Event) error {
 	run := append([]driver.DeadLetter{*d}, w.redrives.dueNext()...)
 	if len(run) == 1 {
@@ -394,8 +394,8 @@ func (w *worker[R]) rereadRun(d *driver.DeadLetter, read map[int64]*driver.Event
 	return err
 }
 
-// startRedrive makes the records of a dead letter. One without a body needs the log, if its event was
-// not read: unless the log may be read now, startRedrive returns errReopen.
+// startRedrive makes the records of a dead letter. One without a body needs the log, if its event
+// was not read: unless the log may be read now, startRedrive returns errReopen.
 func (w *worker[R]) startRedrive(d *driver.DeadLetter, read *driver.Event, mayRead bool) error {
 	if err := w.redriveHeld(d); err != nil {
 		w.redriveRefused(d, err)

@@ -131,8 +131,8 @@ func (w *worker[R]) storeAndReport(ctx context.Context) {
 	}
 }
 
-// settleFor settles redrives and looks for others while more than one page of them is due, for a time.
-// It returns ctx's error if that ends first.
+// settleFor settles redrives and looks for others while more than one page of them is due, for a
+// time. It returns ctx's error if that ends first.
 func (w *worker[R]) settleFor(ctx context.Context, tick time.Duration) error {
 	clock := w.a.Settings.Clock
 	for ; w.redrives.more() && tick > pageEvery; tick -= pageEvery {
@@ -147,7 +147,8 @@ func (w *worker[R]) settleFor(ctx context.Context, tick time.Duration) error {
 	return clock.Sleep(ctx, tick)
 }
 
-// pageEvery is how often finished redrives are settled, and others looked for, while there are many.
+// pageEvery is how often finished redrives are settled, and others looked for, while there are
+// many.
 const pageEvery = 50 * time.Millisecond
 
 // storeRequestCtx bounds one request to the store, well within the lease.
@@ -235,8 +236,8 @@ func (w *worker[R]) startAt(at driver.Position) {
 // Position implements worker.
 func (w *worker[R]) Position() driver.Position { return w.admitted }
 
-// Interrupted implements worker. A checkpoint that is set after a loss must not pass events that are
-// still in flight, or that were not read again.
+// Interrupted implements worker. A checkpoint that is set after a loss must not pass events that
+// are still in flight, or that were not read again.
 func (w *worker[R]) Interrupted(err error) bool {
 	if lost, is := errors.AsType[*driver.TruncatedError](err); is {
 		low, _, _, _ := w.inFlight.progress()
@@ -318,8 +319,8 @@ func (w *worker[R]) doneAndParked() []driver.SequenceRange {
 	return all
 }
 
-// setLostAside sets the dead letters aside whose events the log has lost, if others with their numbers
-// are to be admitted.
+// setLostAside sets the dead letters aside whose events the log has lost, if others with their
+// numbers are to be admitted.
 func (w *worker[R]) setLostAside(events []*driver.Event) error {
 	if !w.a.Topic.Sparse || len(w.parked) == 0 {
 		return nil
