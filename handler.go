@@ -9,24 +9,22 @@ import (
 	"github.com/sluice-go/sluice/internal/engine"
 )
 
-// Handler applies a batch to the database through tx, whose writes commit together with
-// the checkpoint. It may be called again with the same events: after a failure, or with
-// a part of the batch while the engine searches for the event to blame. It may also be
-// called with a later event alone, to see whether that succeeds where an earlier one has
-// failed. The writes of all these calls are rolled back; effects outside tx are not.
+// Handler applies a batch to the database through tx, whose writes commit together with the
+// checkpoint. It may be called again with the same events: after a failure, or with a part of the
+// batch while the engine searches for the event to blame. It may also be called with a later event
+// alone, to see whether that succeeds where an earlier one has failed. The writes of all these
+// calls are rolled back; effects outside tx are not.
 //
 // The error says whose fault it is:
 //   - marked by [driver.Reject]: the event's own. It becomes a dead letter at once;
 //   - marked by [driver.Outage], or by [driver.RetryAfter]: that of something which every event
-//     needs,
-//     such as an API. The partition waits and nothing is counted;
-//   - any other error is the event's own failure: see [Config.Attempts]. A panic is such
-//     an error.
+//     needs, such as an API. The partition waits and nothing is counted;
+//   - any other error is the event's own failure: see [Config.Attempts]. A panic is such an error.
 //
-// An error of the database that is about its state, about a right, or about a statement
-// that names something missing is an outage, whatever the handler makes of it. An outage
-// is reported as [driver.KindFailed]. When ctx is cancelled (see [context.Cause]) nothing can be
-// committed any more.
+// An error of the database that is about its state, about a right, or about a statement that names
+// something missing is an outage, whatever the handler makes of it. An outage is reported as
+// [driver.KindFailed]. When ctx is cancelled (see [context.Cause]) nothing can be committed any
+// more.
 type Handler[Tx any] func(ctx context.Context, tx Tx, b Batch) error
 
 // Middleware wraps a handler.

@@ -97,21 +97,20 @@ type TxStore[Tx any] interface {
 	//   - [ErrUnknown]: the commit was sent and no answer arrived. The caller must Claim again to
 	//     learn the outcome before it repeats anything;
 	//   - a [*HandlerError]: fn failed, or the database refused at the commit what fn wrote.
-	//     Nothing
-	//     was written, and afterwards the database was found to work. It has Statements unless the
-	//     database's error is one of the values (a constraint, a value that does not fit), or fn's
-	// error is an [ErrRejected]: what fn says of the event counts more than the database's code;
+	//     Nothing was written, and afterwards the database was found to work. It has Statements
+	//     unless the database's error is one of the values (a constraint, a value that does not
+	//     fit), or fn's error is an [ErrRejected]: what fn says of the event counts more than the
+	//     database's code;
 	//   - [ErrNotRun]: fn succeeded, in a dry run, without the statements of step.Witness;
 	//   - [ErrTimeLimit]: a limit on the time of a statement or a transaction passed in fn: the
 	//     database's, or that of a context of fn's own. Nothing was written. One event may be the
 	//     cause, or too many at once: the engine repeats the step with fewer, and counts it as the
 	//     event's failure if there is only one;
 	//   - [ErrHandlerEnded]: fn ended the transaction, whatever it returned. What fn wrote may be
-	// committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts the
-	//     partition. It is not this error if what fn wrote is known to be rolled back;
+	//     committed. The store wrote nothing, and the checkpoint is at step.From. The engine halts
+	//     the partition. It is not this error if what fn wrote is known to be rolled back;
 	//   - any other error: the database could not do it (an outage, a lost connection, a deadlock,
-	//     a
-	//     serialization failure). Nothing was written, and the caller may repeat the step.
+	//     a serialization failure). Nothing was written, and the caller may repeat the step.
 	Commit(ctx context.Context, step Step, fn func(ctx context.Context, tx Tx) error) error
 
 	// RecordAttempt stores an attempt record in place of the one that is stored. The checkpoint

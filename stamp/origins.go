@@ -17,11 +17,11 @@ import (
 // and that is reported, because duplicates of it take effect:
 //
 //   - A topic that takes less than its share of a bound, and a 64th of the bound less, loses
-//     nothing.
-//     So whoever can forge the stamps of one feeding stage pushes out little of the others.
+//     nothing. So whoever can forge the stamps of one feeding stage pushes out little of the
+//     others.
 //   - The origins of one source partition differ in the log's history: behind Kafka each leader
-//     epoch
-//     has one. The newest of each goes last, so that many elections push out no other partition.
+//     epoch has one. The newest of each goes last, so that many elections push out no other
+//     partition.
 //   - Of equals that whose last event is oldest goes first.
 var (
 	maxDedupWords   = bounds.Of(1<<20, 4)

@@ -9,9 +9,8 @@
 //     shared.
 //   - Reading ahead asks ([Account.Try]) and never waits: what it holds is handled first.
 //   - Only a [Charge], of a later stage, waits, and reading ahead gets nothing meanwhile. The one
-//     that
-//     has waited longest may use the reserve, which holds the largest charge that is allowed. So it
-//     always gets what it needs, and the next one follows when it has ended.
+//     that has waited longest may use the reserve, which holds the largest charge that is allowed.
+//     So it always gets what it needs, and the next one follows when it has ended.
 //
 // A nil [*Budget], [*Partition], [*Account] or [*Charge] bounds nothing.
 package memory
