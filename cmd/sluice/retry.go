@@ -136,6 +136,17 @@ func (a *app) redriver(ctx context.Context, p *pipeline.Pipeline, parts *pipelin
 	return c.Redrive, nil
 }
 
+// pace returns how many retries end a second, at least one, and how long the others take at this
+// pace; 0 while none has ended.
+func pace(so *deadletters.Outcome, took time.Duration) (perSecond int, left time.Duration) {
+	done := so.Applied + len(so.Failed)
+	if done == 0 || took <= 0 {
+		return 0, 0
+	}
+	left = time.Duration(float64(took) / float64(done) * float64(len(so.Waiting)))
+	return max(1, int(float64(done)/took.Seconds())), left.Round(time.Second)
+}
+
 // follow waits for the retries and reports them.
 func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, letters []sluice.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, r.within)
@@ -148,15 +159,24 @@ func (a *app) follow(ctx context.Context, r *retryFlags, d *deadletters.Admin, l
 		return latest
 	}
 	watched, unwatch := context.WithCancel(ctx)
+	began := time.Now()
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		a.screen.Follow(watched, func() string {
 			so := state()
-			return fmt.Sprintf("%s applied  %s failed again  %s waiting",
+			line := fmt.Sprintf("%s applied  %s failed again  %s waiting",
 				humanize.Count(so.Applied), humanize.Count(len(so.Failed)), humanize.Count(len(so.Waiting)))
+			if perSecond, left := pace(&so, time.Since(began)); perSecond > 0 {
+				line += fmt.Sprintf("  %s a second  %s left", humanize.Count(perSecond), humanize.Span(left))
+			}
+			return line
 		}, func() {
 			so := state()
-			a.log.Info("progress", "applied", so.Applied, "failed", len(so.Failed), "waiting", len(so.Waiting))
+			fields := []any{"applied", so.Applied, "failed", len(so.Failed), "waiting", len(so.Waiting)}
+			if perSecond, left := pace(&so, time.Since(began)); perSecond > 0 {
+				fields = append(fields, "per_second", perSecond, "left", left)
+			}
+			a.log.Info("progress", fields...)
 		})
 	})
 	so, err := d.Follow(ctx, letters, func(so deadletters.Outcome) {
