@@ -59,11 +59,3 @@ func notThere(err error, next string) error {
 	}
 	return fmt.Errorf("%w: %s", err, next)
 }
-
-// prefix names the stage, if there are several.
-func prefix(p *pipeline.Pipeline, among []*pipeline.Pipeline) string {
-	if len(among) == 1 {
-		return ""
-	}
-	return "stage " + p.Name + ": "
-}
