@@ -24,17 +24,19 @@ import (
 	"github.com/sluice-go/sluice/internal/memory"
 )
 
-// ReferenceProperty is the application property, or the header in Kafka, of a message whose body is a
-// reference to a blob. Its value is "1", the version of the reference's format.
+// ReferenceProperty is the application property, or the header in Kafka, of a message whose body is
+// a reference to a blob. Its value is "1", the version of the reference's format.
 const ReferenceProperty = "sluice-claim-check"
 
 const referenceVersion = "1"
 
-// ErrBody is wrapped by the errors of [Bodies.Fetch] that concern one event only: its reference is invalid,
-// or the blob is missing, too large or damaged. All other errors concern the storage account.
+// ErrBody is wrapped by the errors of [Bodies.Fetch] that concern one event only: its reference is
+// invalid, or the blob is missing, too large or damaged. All other errors concern the storage
+// account.
 var ErrBody = errors.New("claim check")
 
-// BodiesConfig has the settings of [Bodies]. The zero value is ready to use with a URL that has a signature.
+// BodiesConfig has the settings of [Bodies]. The zero value is ready to use with a URL that has a
+// signature.
 type BodiesConfig struct {
 	// Config is as for a store. By default, a request has up to four tries of 30 seconds each.
 	Config
@@ -42,20 +44,22 @@ type BodiesConfig struct {
 	MaxBytes int64
 }
 
-// Bodies keeps bodies that are too large for a message in a container of Azure Blob Storage, while the
-// message has a reference to the blob (claim check). It is safe for concurrent use.
+// Bodies keeps bodies that are too large for a message in a container of Azure Blob Storage, while
+// the message has a reference to the blob (claim check). It is safe for concurrent use.
 //
-// A blob's name is the SHA-256 hash of the body, so a body that is stored again, for example in a retry, takes no
-// more storage. Storing it again sets the time of the blob's last modification, so that a lifecycle rule that
-// deletes blobs by their age keeps it as long as the newest message. Nothing else deletes blobs:
-// docs/claimcheck.md says how to set such a rule, and describes the format.
+// A blob's name is the SHA-256 hash of the body, so a body that is stored again, for example in a
+// retry, takes no more storage. Storing it again sets the time of the blob's last modification, so
+// that a lifecycle rule that deletes blobs by their age keeps it as long as the newest message.
+// Nothing else deletes blobs: docs/claimcheck.md says how to set such a rule, and describes the
+// format.
 type Bodies struct {
 	client *container.Client
 	prefix string
 	most   int64
 }
 
-// NewBodies connects to a container as [Connect] does. It sends nothing, and the container must exist.
+// NewBodies connects to a container as [Connect] does. It sends nothing, and the container must
+// exist.
 func NewBodies(where string, cfg *BodiesConfig) (*Bodies, error) {
 	var c BodiesConfig
 	if cfg != nil {
@@ -86,7 +90,8 @@ func (b *Bodies) Check(ctx context.Context) error {
 	return fmt.Errorf("container %s: %w", place(b.client), safeError(err))
 }
 
-// reference is the body of a message whose own body is in a blob, as the field claim_check of an object.
+// reference is the body of a message whose own body is in a blob, as the field claim_check of an
+// object.
 type reference struct {
 	Container string `json:"container"` // its URL, without a signature
 	Blob      string `json:"blob"`      // its name in the container
@@ -94,8 +99,8 @@ type reference struct {
 	SHA256    string `json:"sha256"`    // in hexadecimal digits
 }
 
-// Put stores a body. It returns what the message has in its place, and the properties that the message needs
-// besides its own.
+// Put stores a body. It returns what the message has in its place, and the properties that the
+// message needs besides its own.
 func (b *Bodies) Put(ctx context.Context, body []byte) (inPlace []byte, properties map[string]any, err error) {
 	hash := sha256.Sum256(body)
 	c := &reference{Container: place(b.client), Size: int64(len(body)), SHA256: hex.EncodeToString(hash[:])}
@@ -116,11 +121,12 @@ func IsReference(e *driver.Event) bool {
 // maxReference bounds a reference, in bytes.
 const maxReference = 8 << 10
 
-// Fetch returns a copy of the event with its whole body, or e itself if that is no reference. The body has the
-// size and the hash of the reference, or there is an error, see [ErrBody]. The container is always that of b,
-// whatever the reference says.
+// Fetch returns a copy of the event with its whole body, or e itself if that is no reference. The
+// body has the size and the hash of the reference, or there is an error, see [ErrBody]. The
+// container is always that of b, whatever the reference says.
 //
-// In a handler or a function that makes records, the body is charged to the Memory of the consumer's Config.
+// In a handler or a function that makes records, the body is charged to the Memory of the
+// consumer's Config.
 func (b *Bodies) Fetch(ctx context.Context, e *driver.Event) (*driver.Event, error) {
 	if !IsReference(e) {
 		return e, nil
@@ -173,8 +179,8 @@ func (b *Bodies) parse(text []byte) (*reference, error) {
 	return m.ClaimCheck, nil
 }
 
-// named reports whether the blob has a name as Put gives it: a prefix and the hash. Azure Storage refuses
-// some other names, and such a refusal must not look like one of the account.
+// named reports whether the blob has a name as Put gives it: a prefix and the hash. Azure Storage
+// refuses some other names, and such a refusal must not look like one of the account.
 func (c *reference) named() bool {
 	hash, err := hex.DecodeString(c.SHA256)
 	return err == nil && len(hash) == sha256.Size && len(c.Blob) <= maxName && strings.HasSuffix(strings.ToLower(c.Blob), strings.ToLower(c.SHA256)) && !strings.ContainsFunc(c.Blob, unicode.IsControl)

@@ -30,17 +30,18 @@ var ErrProcessorActive = errors.New("a processor of an Azure SDK is active")
 // ErrOtherCheckpoint: a blob holds the checkpoint of another program, which is further.
 var ErrOtherCheckpoint = errors.New("the checkpoint of another program")
 
-// ErrLaterOwner: a blob holds the checkpoint of an owner with a later lease, which is further, while this
-// process has the lease: either it was stopped for so long that it has lost the lease without knowing, or
-// the store's leases and checkpoints are older than the blob.
+// ErrLaterOwner: a blob holds the checkpoint of an owner with a later lease, which is further,
+// while this process has the lease: either it was stopped for so long that it has lost the lease
+// without knowing, or the store's leases and checkpoints are older than the blob.
 var ErrLaterOwner = errors.New("the checkpoint of a later owner")
 
 const (
 	mirrorTimeout  = 15 * time.Second // of one publication
 	mirrorStart    = 5 * time.Second  // of the check at the start
 	mirrorParallel = 8                // requests at a time
-	// processorOwns is how long an SDK's processor counts as active after it has renewed an ownership.
-	// They renew about every 10 s, and take over from each other after 30 s to 2 minutes.
+	// processorOwns is how long an SDK's processor counts as active after it has renewed an
+	// ownership. They renew about every 10 s, and take over from each other after 30 s to 2
+	// minutes.
 	processorOwns = time.Minute
 )
 
@@ -58,8 +59,8 @@ const beginning = "-1"
 type MirrorConfig struct {
 	// Every is the time between two writes of a partition's checkpoint. Default: 5 seconds.
 	Every time.Duration
-	// Observer gets failures, as [driver.KindHookFailed]: the first one, and no more until a write succeeds.
-	// Default: none.
+	// Observer gets failures, as [driver.KindHookFailed]: the first one, and no more until a write
+	// succeeds. Default: none.
 	Observer driver.Observer
 }
 
@@ -105,10 +106,11 @@ type copied struct {
 	ours     bool
 }
 
-// NewMirror returns a mirror of the checkpoints of a consumer group, which works until Close. The group has
-// the names that the SDKs use: the namespace is its host, NAME.servicebus.windows.net. A missing container is
-// created. There is an error if the service refuses access, and [ErrProcessorActive]; if it does not
-// answer within 5 seconds, the mirror tries later. cfg may be nil.
+// NewMirror returns a mirror of the checkpoints of a consumer group, which works until Close. The
+// group has the names that the SDKs use: the namespace is its host, NAME.servicebus.windows.net. A
+// missing container is created. There is an error if the service refuses access, and
+// [ErrProcessorActive]; if it does not answer within 5 seconds, the mirror tries later. cfg may be
+// nil.
 func NewMirror(ctx context.Context, client *container.Client, group driver.Group, cfg *MirrorConfig) (*Mirror, error) {
 	var c MirrorConfig
 	if cfg != nil {
@@ -272,7 +274,8 @@ func (m *Mirror) read(ctx context.Context, client *blockblob.Client, name string
 	return has, nil
 }
 
-// against reports whether a blob stays as it is, because a later owner or another program has written it.
+// against reports whether a blob stays as it is, because a later owner or another program has
+// written it.
 func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	switch {
 	case has.etag == nil:
@@ -311,7 +314,8 @@ func put(ctx context.Context, client *blockblob.Client, version *azcore.ETag, c 
 	return answer.ETag, err
 }
 
-// lowerCase returns metadata with names in lower case, as they were written: HTTP changes their case.
+// lowerCase returns metadata with names in lower case, as they were written: HTTP changes their
+// case.
 func lowerCase(metadata map[string]*string) map[string]string {
 	list := make(map[string]string, len(metadata))
 	for name, value := range metadata {

@@ -117,7 +117,7 @@ func BudgetOf(source Source) float64 {
 }
 
 // ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most,
-// but for a single event that is larger.
+// except where a single event is larger.
 const ReadBytes = 1 << 20
 
 // Reader reads one partition in order. One goroutine at a time uses it, except that Close may be

@@ -38,7 +38,8 @@ const (
 	// begins again: what came is no complete event, so either the next one is larger
 	// than the limit, or the count is too high.
 	startAfresh = 10 * time.Millisecond
-	// forcedBytes is how many bytes are then read although there is no memory for them: about an event.
+	// forcedBytes is how many bytes are then read although there is no memory for them: about an
+	// event.
 	forcedBytes = 1 << 20
 )
 
@@ -51,8 +52,8 @@ func (i *intake) full() bool {
 
 func (i *intake) fullLocked() bool { return i.limit > 0 && !i.closed && i.held >= i.limit+i.room }
 
-// reserve charges n bytes before they are read from the connection. It reports whether that may be. i.mu
-// must be held.
+// reserve charges n bytes before they are read from the connection. It reports whether that may be.
+// i.mu must be held.
 func (i *intake) reserve(n int) bool {
 	switch {
 	case i.memory.Try(int64(n)):
@@ -128,8 +129,9 @@ func (i *intake) returned(events, bytes int) {
 func (i *intake) wait(waiting bool) { i.change(func() { i.waiting = waiting }) }
 
 // renewing notes whether a token is renewed. The broker's answer comes after the events that it has
-// sent already, which a slow caller of Read would take minutes to return: they are read meanwhile. As
-// many bytes as are usual fit into renewalRoom; more, of large events after small ones, wait as before.
+// sent already, which a slow caller of Read would take minutes to return: they are read meanwhile.
+// As many bytes as are usual fit into renewalRoom; more, of large events after small ones, wait as
+// before.
 func (i *intake) renewing(now bool) {
 	i.change(func() {
 		if i.room = 0; now {

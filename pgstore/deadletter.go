@@ -59,8 +59,8 @@ const removeSQL = `
 DELETE FROM @sluice_dead_letters
 WHERE namespace = $1 AND topic = $2 AND consumer_group = $3 AND partition = $4 AND id = ANY($5::bigint[]) AND status = 'retry'`
 
-// remove queues the removal of dead letters whose redrive succeeded: in one statement, because without
-// statistics PostgreSQL may look at all dead letters of the partition for each.
+// remove queues the removal of dead letters whose redrive succeeded: in one statement, because
+// without statistics PostgreSQL may look at all dead letters of the partition for each.
 func (s *Store) remove(b *pgx.Batch, lease driver.Lease, ids []int64) {
 	g := lease.Group
 	b.Queue(s.sql.of(removeSQL), g.Namespace, g.Topic, g.Name, lease.Partition, ids)
@@ -89,8 +89,8 @@ DELETE FROM @sluice_dead_letters WHERE id IN (
     AND sequence_number > $6 AND sequence_number <= $7 AND sequence_number <> ALL ($8)
   ORDER BY id FOR UPDATE)`
 
-// settleEvents queues the removal of the dead letters of a step's events, without those that the step
-// stores.
+// settleEvents queues the removal of the dead letters of a step's events, without those that the
+// step stores.
 func (s *Store) settleEvents(b *pgx.Batch, step *driver.Step) {
 	stored := make([]int64, len(step.DeadLetters))
 	for i := range step.DeadLetters {
@@ -160,7 +160,8 @@ func (s *Store) Due(ctx context.Context, group driver.Group, partition string, l
 	return list, nil
 }
 
-// One look into the index for each partition: it reads no dead letters but those marked for redrive.
+// One look into the index for each partition: it reads no dead letters but those marked for
+// redrive.
 const duePartitionsSQL = `
 SELECT name FROM unnest($4::text[]) AS list (name)
 WHERE EXISTS (

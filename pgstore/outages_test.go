@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 )
 
-// TestAltered drops, renames and alters the table of a handler while a service runs, takes its right,
-// and locks it.
+// TestAltered drops, renames and alters the table of a handler while a service runs, takes its
+// right, and locks it.
 func TestAltered(t *testing.T) {
 	url := pgtest.Database(t)
 	operator := open(t, url, nil) // a pool of its own: no handler keeps it waiting

@@ -15,8 +15,9 @@ import (
 // maxDecodedBatch is how many bytes of decoded bodies a handler gets at a time.
 const maxDecodedBatch = 64 << 20
 
-// decoded makes a handler get events with decoded bodies. It calls the handler more than once for a batch
-// whose bodies need much memory. Events that do not decode are rejected, with the bodies that were sent.
+// decoded makes a handler get events with decoded bodies. It calls the handler more than once for a
+// batch whose bodies need much memory. Events that do not decode are rejected, with the bodies that
+// were sent.
 func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	return func(ctx context.Context, tx Tx, b sluice.Batch) error {
 		if p.format == nil && !slices.ContainsFunc(b.Events, blobstore.IsReference) {
@@ -38,9 +39,9 @@ func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	}
 }
 
-// decodeSome decodes the first events, at least one and otherwise as many as have room in limit bytes, and
-// as there is memory for. The error has a rejection for each event that does not decode, as a
-// [*driver.EventError], or is an outage.
+// decodeSome decodes the first events, at least one and otherwise as many as have room in limit
+// bytes, and as there is memory for. The error has a rejection for each event that does not decode,
+// as a [*driver.EventError], or is an outage.
 func decodeSome(ctx context.Context, decode func(context.Context, *sluice.Event) (*sluice.Event, error), events []*sluice.Event, limit int) ([]*sluice.Event, error) {
 	var rejections []error
 	var part []*sluice.Event
@@ -85,7 +86,8 @@ func shifted(err error, by int) error {
 	return err
 }
 
-// busyFor is how long an event waits for memory if the events before it have what the partition may get.
+// busyFor is how long an event waits for memory if the events before it have what the partition may
+// get.
 const busyFor = 20 * time.Millisecond
 
 // decodedRecords makes a function that makes records get events with decoded bodies.

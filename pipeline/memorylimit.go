@@ -17,7 +17,8 @@ func (p *Pipeline) readMemoryLimit(n strictyaml.Node) {
 	n.SizeIn(&p.memoryLimit, minMemory, maxMemory)
 }
 
-// checkMemoryLimit checks that the largest body that is allowed leaves half of memory_limit to the rest.
+// checkMemoryLimit checks that the largest body that is allowed leaves half of memory_limit to the
+// rest.
 func (p *Pipeline) checkMemoryLimit() {
 	if most := p.mostMemory(); p.memoryLimit > 0 && most > int64(p.memoryLimit)/2 {
 		p.keyNodes.memoryLimit.Fail("one event may need %d MiB, three times source.format.max_size and once source.claim_check.max_size: write at least %dMiB, or lower them",
@@ -34,8 +35,8 @@ func (p *Pipeline) mostMemory() int64 {
 	return most
 }
 
-// limitMemory applies memory_limit to the budget of the process, and keeps room in it for one body of the
-// largest size.
+// limitMemory applies memory_limit to the budget of the process, and keeps room in it for one body
+// of the largest size.
 func (p *Pipeline) limitMemory() {
 	budget := memory.Process()
 	if p.memoryLimit > 0 {

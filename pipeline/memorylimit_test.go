@@ -39,8 +39,8 @@ func TestMemoryLimit(t *testing.T) {
 // largest is a compressed body that has max_size bytes when it is decompressed.
 var largest = gzipped(`{"delay":7,"payload":"` + strings.Repeat("x", 8<<20-24) + `"}`)
 
-// TestDecodedWhatMemoryHas: a batch whose bodies there is no memory for is decoded in parts, and a record
-// waits while others of its partition have the memory.
+// TestDecodedWhatMemoryHas: a batch whose bodies there is no memory for is decoded in parts, and a
+// record waits while others of its partition have the memory.
 func TestDecodedWhatMemoryHas(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(edit(t, "  start: earliest\n", "  start: earliest\n  format: {compression: gzip}\n")), environment())
 	if err != nil {
@@ -86,8 +86,8 @@ func TestDecodedWhatMemoryHas(t *testing.T) {
 	}
 }
 
-// TestMaximumEventsOfPartitions: eight partitions whose bodies decompress to 1.3 GiB, each to the largest
-// size, go through a budget of 96 MiB; none becomes a dead letter, in each delivery.
+// TestMaximumEventsOfPartitions: eight partitions whose bodies decompress to 1.3 GiB, each to the
+// largest size, go through a budget of 96 MiB; none becomes a dead letter, in each delivery.
 func TestMaximumEventsOfPartitions(t *testing.T) {
 	need.RealTime(t)
 	const partitions, each, limit = 8, 20, 96 << 20

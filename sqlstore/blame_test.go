@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 )
 
-// blamed returns a store for package blame. The handler runs each statement as it is; one that begins
-// with insert: is [Tx.Insert] into that table.
+// blamed returns a store for package blame. The handler runs each statement as it is; one that
+// begins with insert: is [Tx.Insert] into that table.
 func blamed(t *testing.T, s *Store) blame.Store[*Tx] {
 	return blame.Store[*Tx]{
 		Leases: s.Leases(), Store: s,
@@ -136,8 +136,8 @@ func TestPostgresBlame(t *testing.T) {
 	})
 }
 
-// alter drops, renames and alters the table of a handler while a service runs. Each alteration has a
-// table of its own.
+// alter drops, renames and alters the table of a handler while a service runs. Each alteration has
+// a table of its own.
 func alter(t *testing.T, s *Store, insert string, renames [2]string) {
 	b := blamed(t, s)
 	for _, table := range []string{"dropped", "renamed", "altered"} {

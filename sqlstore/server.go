@@ -14,31 +14,29 @@ import (
 
 // ServerConfig has the settings of a store in a database server. The zero value is ready to use.
 type ServerConfig struct {
-	// MaxConns is how many connections the store makes for steps at most, each in use while a handler
-	// runs; besides them, up to 4 read and 2 serve the leases.
-	// Default: 8.
+	// MaxConns is how many connections the store makes for steps at most, each in use while a
+	// handler runs; besides them, up to 4 read and 2 serve the leases. Default: 8.
 	MaxConns int
-	// LeaseFor is the consumers' sluice.Config.LeaseFor: MySQL ends a session that idles for longer, and
-	// PostgreSQL one that does so in a transaction. A handler that computes for longer between two statements
-	// needs a longer one. A round trip of the store's own is given up after a third of it.
-	// Default: 30 s.
+	// LeaseFor is the consumers' sluice.Config.LeaseFor: MySQL ends a session that idles for
+	// longer, and PostgreSQL one that does so in a transaction. A handler that computes for longer
+	// between two statements needs a longer one. A round trip of the store's own is given up after
+	// a third of it. Default: 30 s.
 	LeaseFor time.Duration
 	// LockTimeout is how long a statement waits for a row that another session has locked. MySQL
 	// counts whole seconds.
 	// Default: 5 s.
 	LockTimeout time.Duration
-	// Schema is the schema of Sluice's tables in PostgreSQL, created if it is missing; handlers keep the
-	// role's search_path. The other databases ignore it.
-	// Default: the first schema of the role's search_path that exists, usually public.
+	// Schema is the schema of Sluice's tables in PostgreSQL, created if it is missing; handlers
+	// keep the role's search_path. The other databases ignore it. Default: the first schema of the
+	// role's search_path that exists, usually public.
 	Schema string
-	// AccessToken returns a token of Microsoft Entra ID: for https://database.windows.net/.default for
-	// SQL Server and Azure SQL, for https://ossrdbms-aad.database.windows.net/.default for PostgreSQL. It
-	// is called for each connection, and may be called by several goroutines. MySQL ignores it.
-	// Default: user and password of the address.
+	// AccessToken returns a token of Microsoft Entra ID: for https://database.windows.net/.default
+	// for SQL Server and Azure SQL, for https://ossrdbms-aad.database.windows.net/.default for
+	// PostgreSQL. It is called for each connection, and may be called by several goroutines. MySQL
+	// ignores it. Default: user and password of the address.
 	AccessToken func(ctx context.Context) (string, error)
-	// Dial opens the socket of a connection to MySQL, MariaDB, SQL Server or Azure SQL, for example through
-	// a tunnel. It may be called by several goroutines.
-	// Default: as a [net.Dialer] does.
+	// Dial opens the socket of a connection to MySQL, MariaDB, SQL Server or Azure SQL, for example
+	// through a tunnel. It may be called by several goroutines. Default: as a [net.Dialer] does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -72,8 +70,8 @@ const (
 	leaseConns   = 2
 )
 
-// openServer opens a store over a server's connections: some for steps, some that read, and some for
-// the leases, which are renewed even if handlers use all of the first.
+// openServer opens a store over a server's connections: some for steps, some that read, and some
+// for the leases, which are renewed even if handlers use all of the first.
 func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (_ *Store, err error) {
 	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience(), idle: c.LeaseFor}
 	pool := func(conns int) *sql.DB {
@@ -121,8 +119,8 @@ type watchedConnector struct {
 	patience time.Duration
 }
 
-// socketKey is the key of the context's value with a *net.Conn, in which [ServerConfig.dial] leaves the
-// socket of the connection that a driver opens.
+// socketKey is the key of the context's value with a *net.Conn, in which [ServerConfig.dial] leaves
+// the socket of the connection that a driver opens.
 type socketKey struct{}
 
 // dial opens a socket for a driver's connection.

@@ -29,7 +29,8 @@ func (e *examined) with(check string) (list []finding) {
 	return list
 }
 
-// Exit codes, and what is printed where: findings on standard output, an error of one line on the other.
+// Exit codes, and what is printed where: findings on standard output, an error of one line on the
+// other.
 func TestCheckConnect(t *testing.T) {
 	t.Parallel()
 	_, connection := serve(t, 2)
@@ -100,9 +101,9 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The command ends if nothing answers: hub or brokers, database or blobs, target and claim check, in each
-// stage of the file. It does so within 15 seconds, and here a machine that is slow adds to them;
-// TestCheckThatDoesNotReturn of internal/check adds up what the command itself waits for.
+// The command ends if nothing answers: hub or brokers, database or blobs, target and claim check,
+// in each stage of the file. It does so within 15 seconds, and here a machine that is slow adds to
+// them; TestCheckThatDoesNotReturn of internal/check adds up what the command itself waits for.
 func TestCheckAmongSilentServers(t *testing.T) {
 	t.Parallel()
 	at := silent(t)
@@ -171,7 +172,8 @@ target: {http: {url: "https://${AT}/"}}
 	}
 }
 
-// Without a pipeline file the addresses are checked, and with --connect whether they answer. Nothing is made.
+// Without a pipeline file the addresses are checked, and with --connect whether they answer.
+// Nothing is made.
 func TestCheckWithoutPipeline(t *testing.T) {
 	t.Parallel()
 	down := "postgres://app:" + secret + "@127.0.0.1:1/flights"

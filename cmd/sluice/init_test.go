@@ -85,8 +85,8 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
-// What init writes is valid for sluice check, for each combination that it offers, with the variables
-// that it names.
+// What init writes is valid for sluice check, for each combination that it offers, with the
+// variables that it names.
 func TestWhatInitWritesIsValid(t *testing.T) {
 	const hub = "Endpoint=sb://%s.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey=aw=="
 	for name, value := range map[string]string{

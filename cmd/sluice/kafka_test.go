@@ -154,7 +154,8 @@ func isOneClearLine(t *testing.T, env, args []string, want ...string) {
 	}
 }
 
-// failsCheck checks that one finding of check --connect has all parts, and that none shows the secret.
+// failsCheck checks that one finding of check --connect has all parts, and that none shows the
+// secret.
 func failsCheck(t *testing.T, env []string, config string, want ...string) {
 	t.Helper()
 	code, out, errs := invoke(t, "", env, "check", "--connect", config)

@@ -21,8 +21,8 @@ func within(t *testing.T, b *Budget) (context.Context, *Partition) {
 	return With(t.Context(), p), p
 }
 
-// TestFourMaximumEvents: each of four partitions holds what it has read and needs memory for an event of
-// the largest size, of which the budget has room for one. All get it, one after the other.
+// TestFourMaximumEvents: each of four partitions holds what it has read and needs memory for an
+// event of the largest size, of which the budget has room for one. All get it, one after the other.
 func TestFourMaximumEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const largest = 24 * mebibyte
@@ -62,8 +62,8 @@ func TestFourMaximumEvents(t *testing.T) {
 	})
 }
 
-// TestNoDeadlock: whatever partitions read, hold, decode and release, everything is granted at last, and
-// what is charged never exceeds the budget.
+// TestNoDeadlock: whatever partitions read, hold, decode and release, everything is granted at
+// last, and what is charged never exceeds the budget.
 func TestNoDeadlock(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,8 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// TestReadingWaitsForCharges: while a charge waits, reading ahead gets only what its floor has room for.
+// TestReadingWaitsForCharges: while a charge waits, reading ahead gets only what its floor has room
+// for.
 func TestReadingWaitsForCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(24 * mebibyte)
@@ -174,7 +175,8 @@ func TestReadingWaitsForCharges(t *testing.T) {
 	})
 }
 
-// TestBusyPartition: a partition that has charges never waits for another one, which might wait for it.
+// TestBusyPartition: a partition that has charges never waits for another one, which might wait for
+// it.
 func TestBusyPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, p := within(t, New(8*mebibyte))

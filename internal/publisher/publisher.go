@@ -1,5 +1,5 @@
-// Package publisher publishes the checkpoints of the partitions that a process holds to a place that
-// only other programs read, after they were stored.
+// Package publisher publishes the checkpoints of the partitions that a process holds to a place
+// that only other programs read, after they were stored.
 package publisher
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// finalTimeout bounds the publication at the end, so that a stop does not wait long for a place that
-// does not answer.
+// finalTimeout bounds the publication at the end, so that a stop does not wait long for a place
+// that does not answer.
 const finalTimeout = 5 * time.Second
 
 // Checkpoint is where a partition stands.
@@ -34,14 +34,16 @@ type Config struct {
 	// Timeout bounds one publication.
 	Timeout time.Duration
 	// Publish publishes checkpoints, by partition, and deletes from due those that need no other
-	// attempt. It is called by one goroutine at a time. Partitions that are lost meanwhile are not tried again.
+	// attempt. It is called by one goroutine at a time. Partitions that are lost meanwhile are not
+	// tried again.
 	Publish func(ctx context.Context, due map[string]Checkpoint) error
-	// Observer gets a failure as [driver.KindHookFailed], once until a publication succeeds. It may be nil.
+	// Observer gets a failure as [driver.KindHookFailed], once until a publication succeeds. It may
+	// be nil.
 	Observer driver.Observer
 }
 
-// Publisher is a [driver.Observer] that publishes checkpoints. It never delays the delivery. It is safe for
-// concurrent use.
+// Publisher is a [driver.Observer] that publishes checkpoints. It never delays the delivery. It is
+// safe for concurrent use.
 type Publisher struct {
 	cfg Config
 
@@ -71,8 +73,8 @@ func (p *Publisher) Observe(o driver.Observation) {
 	case driver.KindClaimed, driver.KindCommitted:
 		p.stored(&o)
 	case driver.KindOpened:
-		// A start is stored before the first event is read. Who goes on from here needs it: without a
-		// checkpoint, a processor begins where its own setting says, which may be the end.
+		// A start is stored before the first event is read. Who goes on from here needs it: without
+		// a checkpoint, a processor begins where its own setting says, which may be the end.
 		if p.held[o.Partition] == (Checkpoint{driver.Unset, o.Epoch, true}) {
 			p.stored(&o)
 		}
@@ -153,8 +155,8 @@ func (p *Publisher) publish(ctx context.Context, timeout time.Duration) {
 	p.cfg.Observer.Observe(driver.Observation{Kind: driver.KindHookFailed, Time: time.Now(), Err: fmt.Errorf("%s, tried again every %v: %w", p.cfg.What, p.cfg.Every, err)})
 }
 
-// Close publishes what is due, and ends the publisher. It waits for 5 seconds at most for a place that
-// does not answer.
+// Close publishes what is due, and ends the publisher. It waits for 5 seconds at most for a place
+// that does not answer.
 func (p *Publisher) Close(context.Context) error {
 	p.stop()
 	<-p.ended

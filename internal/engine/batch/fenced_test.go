@@ -47,7 +47,7 @@ func TestTooLateIsTold(t *testing.T) {
 		close(h.release)
 		synctest.Wait()
 		if rows, n := s.Rows(), s.Count(driver.KindFenced); len(rows) != 2 || n != 1 {
-			s.T.Errorf("%d rows and %d refusals told, want 2 and 1", len(rows), n)
+			s.T.Errorf("%d rows, %d refusals observed, want 2 and 1", len(rows), n)
 		}
 		endA()
 		endB()

@@ -38,7 +38,7 @@ func (p *redrivePace) begin(now, most time.Duration) {
 	p.batch = 0
 }
 
-// end ends a round that took a time, and gives the events as much, but for what was owed to it.
+// end ends a round. The events get as much time as it took, less what was owed to the round.
 func (p *redrivePace) end(now, took time.Duration) {
 	p.round = max(0, took-p.owed)
 	p.owed = max(0, p.owed-took)
@@ -186,10 +186,14 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 
 // redriveOne applies one dead letter and removes it, in one transaction. If the
 // handler fails, it stores the new error instead. After an outage it returns
-// errReclaimed: the round ends.
-func (w *worker[Tx]) redriveOne(d *driver.DeadLetter) error {
+// errReclaimed: the round ends. read is the event if the log was read for it; else redriveOne
+// reads that of a dead letter without a body.
+func (w *worker[Tx]) redriveOne(d *driver.DeadLetter, read *driver.Event) error {
 	e := d.Event
-	if !d.HasBody {
+	switch {
+	case read != nil:
+		e = *read
+	case !d.HasBody:
 		found, err := w.a.Reread(d)
 		switch {
 		case err == nil:

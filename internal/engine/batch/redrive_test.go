@@ -47,7 +47,7 @@ func TestOwnerRedrives(t *testing.T) {
 				}
 				s.exactly(150)
 				if n := s.Count(driver.KindRedriven); n != 10 {
-					s.T.Errorf("told of %d", n)
+					s.T.Errorf("%d redrives observed, want 10", n)
 				}
 			})
 		})

@@ -30,7 +30,11 @@ func (w *worker[Tx]) redriveNext(due []driver.DeadLetter, mayRead bool) (n int, 
 	if len(run) == 1 {
 		p.alone = max(p.alone-1, 0)
 		before := w.redriven
-		if err = w.redriveOne(&due[0]); w.redriven > before {
+		var read *driver.Event
+		if !due[0].HasBody && len(events) == 1 {
+			read = events[0]
+		}
+		if err = w.redriveOne(&due[0], read); w.redriven > before {
 			p.pace(1, elapsed()-began)
 		}
 		return 1, err
@@ -121,9 +125,13 @@ func (w *worker[Tx]) redriveTogether(run []driver.DeadLetter, events []*driver.E
 }
 
 // eventsOf returns the events of the first dead letters of a run: of all, if they are stored, else
-// of those that the log returns.
+// of those that the log returns. A single one that is not stored is not read.
 func (w *worker[Tx]) eventsOf(run []driver.DeadLetter) ([]*driver.Event, error) {
-	if len(run) > 1 && !run[0].HasBody {
+	switch {
+	case run[0].HasBody:
+	case len(run) == 1:
+		return nil, nil
+	default:
 		return w.a.RereadRun(run)
 	}
 	events := make([]*driver.Event, len(run))

@@ -88,6 +88,29 @@ func TestRedriveRuns(t *testing.T) {
 	}
 }
 
+// Dead letters that are far apart in the log are read one by one, each once.
+func TestRedriveOfScatteredEvents(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		const letters, apart = 40, 150
+		cfg := sluice.Config{BodyLimit: -1}
+		for range letters {
+			s.Send("0", append([]string{"reject"}, slices.Repeat([]string{"good"}, apart-1)...)...)
+		}
+		_, end := s.Consume("before", enginetest.InsertRedriven, cfg)
+		time.Sleep(time.Minute)
+		end()
+		s.RedriveAll()
+		hub := &enginetest.CountsOpens{Hub: s.Hub}
+		_, end = s.Run(hub, sluice.Transactional(s.Store, enginetest.InsertRedriven), cfg)
+		time.Sleep(10 * time.Minute)
+		end()
+		if n := hub.N.Load(); len(s.Letters()) != 0 || n > letters+10 {
+			s.T.Errorf("%d of %d dead letters are left after %d opens, want one for each", len(s.Letters()), letters, n)
+		}
+		s.exactly(letters * apart)
+	})
+}
+
 // An event that ends the process is found also if it is redriven in a run with others, and the
 // others are redriven once.
 func TestKillerInARun(t *testing.T) {

@@ -136,7 +136,7 @@ func TestOutageIsNobodysFault(t *testing.T) {
 			s.T.Errorf("%d rows, %d dead letters", len(s.Rows()), len(s.Letters()))
 		}
 		if s.Count(driver.KindFailed) == 0 {
-			s.T.Error("nobody was told")
+			s.T.Error("no failure was observed")
 		}
 		end()
 	})
@@ -291,7 +291,7 @@ func TestStopsWhereAPersonMustAct(t *testing.T) {
 					s.T.Fatalf("%d rows: something was skipped silently", n)
 				}
 				if n := s.Count(driver.KindStopped); n != 1 {
-					s.T.Errorf("told %d times", n)
+					s.T.Errorf("%d halts observed, want 1", n)
 				}
 				for _, o := range s.Observations(driver.KindStopped) {
 					if !errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set") {

@@ -147,8 +147,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// What a process stored and did not copy, the next one copies; also what another process stores while
-// this one owns the partition. What was copied is not copied again.
+// What a process stored and did not copy, the next one copies; also what another process stores
+// while this one owns the partition. What was copied is not copied again.
 func TestCopiesOfOthers(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		s.Send("0", "bad 0", "good", "bad 2")

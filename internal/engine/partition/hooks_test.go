@@ -66,7 +66,8 @@ func (unclaimed) Claim(context.Context, sluice.Lease, string) (sluice.Checkpoint
 	return sluice.Checkpoint{}, errors.New("no")
 }
 
-// The hook Released follows Assigned: a partition that is given up before it was assigned has neither.
+// The hook Released follows Assigned: a partition that is given up before it was assigned has
+// neither.
 func TestReleasedFollowsAssigned(t *testing.T) {
 	for _, claimed := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -211,9 +211,9 @@ func (l refusingLog) Open(context.Context, string, sluice.Position, int64) (driv
 	return nil, l.err
 }
 
-// TestMemoryOfProcess: the events of 16 partitions, which each could hold 12 MiB and more, stay within a
-// budget of 80 MiB that two consumers share, while nothing is done and while all is delivered. Their
-// partitions hold 1 GiB.
+// TestMemoryOfProcess: the events of 16 partitions, which each could hold 12 MiB and more, stay
+// within a budget of 80 MiB that two consumers share, while nothing is done and while all is
+// delivered. Their partitions hold 1 GiB.
 func TestMemoryOfProcess(t *testing.T) {
 	const partitions, budget, each = 8, 80, 64
 	for name, delivery := range map[string]func(s *scene, done func() error) sluice.Delivery{

@@ -389,8 +389,8 @@ func TestTruncatedRedrive(t *testing.T) {
 	})
 }
 
-// A dead letter of an event that a later leader has written is no loss, although the checkpoint is of
-// an earlier one.
+// A dead letter of an event that a later leader has written is no loss, although the checkpoint is
+// of an earlier one.
 func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 	sparse(t, func(s *scene) {
 		t := s.T

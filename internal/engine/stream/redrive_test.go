@@ -275,8 +275,8 @@ func TestStreamRedrivesWithoutBodiesAndEventsTakeTurns(t *testing.T) {
 	})
 }
 
-// 400 dead letters without bodies that are due at once, beside one event a second: how late
-// the events are (issue 30).
+// Many dead letters without bodies that are due at once do not make the events late that come
+// beside them, one a second.
 func TestStreamEventsBesideManyRedrivesWithoutBodies(t *testing.T) {
 	for _, letters := range []int{400, 10_000} {
 		stage(t, 1, func(s *scene) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/internal/engine/enginetest"
 )
 
-// At least once, as many as the sink takes are redriven at a time, and their events are read from the log
-// in few runs.
+// At least once, as many as the sink takes are redriven at a time, and their events are read from
+// the log in few runs.
 func TestStreamRedriveRuns(t *testing.T) {
 	for name, limit := range map[string]int{"stored body": 0, "body read from the log": -1} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// holdVariable is how long an alteration lasts, such as 300s in make soak. By default each lasts 10 to
-// 30 s.
+// holdVariable is how long an alteration lasts, such as 300s in make soak. By default each lasts 10
+// to 30 s.
 const holdVariable = "SLUICE_ALTERED_FOR"
 
 const (
@@ -166,9 +166,9 @@ type altered[Tx any] struct {
 	operators func(ctx context.Context, statements string) error
 }
 
-// Altered proves for each alteration, made at a random moment of a running service, that it makes no
-// dead letter, and that the service moves soon after it is undone. The services run beside each other,
-// each with a table of its own.
+// Altered proves for each alteration, made at a random moment of a running service, that it makes
+// no dead letter, and that the service moves soon after it is undone. The services run beside each
+// other, each with a table of its own.
 func Altered[Tx any](t *testing.T, s Store[Tx], alterations []Alteration) {
 	need.RealTime(t)
 	r := need.Rand(t)
@@ -229,8 +229,8 @@ func (a *altered[Tx]) proceed(t *testing.T) bool {
 	return a.step < 3
 }
 
-// Locked proves that a table that is locked for a time, so that each statement ends by its time limit,
-// is reported as one stall, in the log, the metric and the probe, until the partition moves.
+// Locked proves that a table that is locked for a time, so that each statement ends by its time
+// limit, is reported as one stall, in the log, the metric and the probe, until the partition moves.
 func Locked[Tx any](t *testing.T, s Store[Tx], name string, hold time.Duration, statement string, lock func(t *testing.T) (release func())) {
 	need.RealTime(t)
 	t.Run("locked/"+name, func(t *testing.T) {

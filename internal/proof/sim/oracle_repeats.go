@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// An operator who sets a checkpoint back begins an interval of the events after it: each of them must
-// be done once more, and a transactional delivery does it exactly once. So what an event had before
-// counts neither for it nor against it.
+// An operator who sets a checkpoint back begins an interval of the events after it: each of them
+// must be done once more, and a transactional delivery does it exactly once. So what an event had
+// before counts neither for it nor against it.
 
 // repeats is what the world expects of events that may be done again. The database holds what it is
 // about, so a failover restores it.
@@ -52,8 +52,9 @@ func (w *world) countEffects() map[eventID]int {
 	return n
 }
 
-// beginInterval notes that an operator has set a checkpoint back: the events after it are to be done
-// again, also those that were skipped before. The log holds those from first on. The lock is held.
+// beginInterval notes that an operator has set a checkpoint back: the events after it are to be
+// done again, also those that were skipped before. The log holds those from first on. The lock is
+// held.
 func (w *world) beginInterval(partition string, life int, after, first int64, effects map[eventID]int) {
 	for n := after + 1; n < w.sent[partition]; n++ {
 		id := eventID{w.group.Topic, partition, n, life}

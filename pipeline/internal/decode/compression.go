@@ -29,8 +29,8 @@ const (
 	Auto Compression = "auto"
 )
 
-// decompress returns the decompressed body of an event, and how it was compressed. The charge of ctx
-// grows by what that takes.
+// decompress returns the decompressed body of an event, and how it was compressed. The charge of
+// ctx grows by what that takes.
 func (d *Decoder) decompress(ctx context.Context, e *sluice.Event) ([]byte, Compression, error) {
 	compression := d.cfg.Compression
 	if compression == Auto {
@@ -120,8 +120,8 @@ func sizeOfGzip(body []byte) int {
 	return int(min(int64(binary.LittleEndian.Uint32(body[len(body)-4:])), most*int64(len(body))))
 }
 
-// sizeOfZstd returns how large a body is when it is decompressed, as it says itself, or a guess: what is
-// compressed as a stream does not say it.
+// sizeOfZstd returns how large a body is when it is decompressed, as it says itself, or a guess:
+// what is compressed as a stream does not say it.
 func sizeOfZstd(body []byte) int {
 	var h zstd.Header
 	if h.Decode(body) == nil && h.HasFCS && h.FrameContentSize <= most*uint64(len(body)) {

@@ -62,10 +62,10 @@ func (d *Decoder) Check(ctx context.Context) error {
 	return d.cfg.Encoding.check(ctx)
 }
 
-// Event returns a copy of the event with the decoded body, or e itself if there is nothing to decode.
-// What described the body as it was sent is not in the copy: the property and header
-// content-encoding, and, if the body became JSON, the content type, which is application/json.
-// The charge of ctx grows by what is allocated, before that ([memory.Grow]).
+// Event returns a copy of the event with the decoded body, or e itself if there is nothing to
+// decode. What described the body as it was sent is not in the copy: the property and header
+// content-encoding, and, if the body became JSON, the content type, which is application/json. The
+// charge of ctx grows by what is allocated, before that ([memory.Grow]).
 func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	if d == nil || e.Body == nil && d.cfg.NullBodies {
 		return e, nil
@@ -99,7 +99,8 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 	return &out, nil
 }
 
-// leastJSON is the size in bytes that JSON is expected to have at least: defaults make it of no bytes.
+// leastJSON is the size in bytes that JSON is expected to have at least: defaults make it of no
+// bytes.
 const leastJSON = 4 << 10
 
 // MostMemory returns how many bytes [Decoder.Event] takes at most for one event.

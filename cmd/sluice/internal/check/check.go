@@ -172,7 +172,7 @@ func (r *Right) grant(err error, next string) {
 	}
 }
 
-// askRight is a right that a server tells: whether it is granted. found is why it is missing.
+// askRight reads a server's answer whether it grants a right. found says why one is missing.
 func askRight(name string, answer interface{ Scan(into ...any) error }, found, next string) Right {
 	r := Right{Name: name}
 	var granted bool

@@ -38,14 +38,14 @@ type words struct {
 	time   string // inserts a row with the time of instant
 	at     string // → that time
 
-	// patience has the statements of a transaction wait two seconds for a lock. It stands within the
-	// transaction: a pooler keeps what is set outside of it for another program.
+	// patience has the statements of a transaction wait two seconds for a lock. It stands within
+	// the transaction: a pooler keeps what is set outside of it for another program.
 	patience string
 	session  string // → the number of the session
 	kill     string // ends the session {id}
 
-	// mark marks a transaction as the store marks that of a handler; marked reports whether the mark
-	// is still there; ends are statements that end the transaction and begin another, or none.
+	// mark marks a transaction as the store marks that of a handler; marked reports whether the
+	// mark is still there; ends are statements that end the transaction and begin another, or none.
 	mark   func(ctx context.Context, tx *sql.Tx) (mark string, err error)
 	marked func(ctx context.Context, tx *sql.Tx, mark string) (bool, error)
 	ends   []string
