@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
@@ -20,16 +19,6 @@ type mapping struct {
 	paths   int
 	raw     bool // the log is Kafka: keys and headers are bytes, and bodies may be null
 	proof   proof
-}
-
-// column is one value of a mapping.
-type column struct {
-	name     string
-	at       strictyaml.Node
-	from     origin
-	typ      columnType
-	required bool
-	fallback any // for a value that is missing or null
 }
 
 // newMapping returns a mapping of columns.
@@ -125,51 +114,6 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 		row[i] = box(i, v)
 	}
 	return m.proof.of(nil)
-}
-
-// cell returns the column's value of an event; raw is as in mapping. An error's text continues the
-// origin's name.
-func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell, error) {
-	// The common columns, without an allocation for a scalar.
-	switch {
-	case c.from.field == fieldSequence && c.typ == typeBigint:
-		return cell{kind: cellInteger, integer: e.Sequence}, nil
-	case c.from.field == fieldPartition && c.typ == typeText:
-		return ownText(e.Partition), nil
-	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
-		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
-	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
-		return sharedText(picked[c.from.slot].Raw), nil
-	}
-	v, err := c.from.scalar(e, picked)
-	if err != nil {
-		return cell{}, err
-	}
-	if raw {
-		v = c.raw(e, v)
-	}
-	if v.kind == missing || v.kind == null {
-		if !c.required {
-			return cell{other: c.fallback}, nil
-		}
-		if v.kind == null {
-			return cell{}, errors.New("is null")
-		}
-		return cell{}, errors.New("is missing")
-	}
-	return c.typ.convert(v)
-}
-
-// raw corrects a value of an event of Kafka: a body can be null, and keys and headers are bytes,
-// which are not base64 because they happen to be text.
-func (c *column) raw(e *sluice.Event, v scalar) scalar {
-	switch f := c.from.field; {
-	case f == fieldBody && e.Body == nil:
-		return scalar{kind: null}
-	case c.typ == typeBytes && v.kind == text && (f == fieldKey || f == fieldProperty):
-		v.kind = binary
-	}
-	return v
 }
 
 // mappings are all mappings of the pipeline.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // target is a target in a database: a table or a statement.
@@ -25,9 +24,6 @@ type target struct {
 
 	guards guards // of the columns, as they were at the start
 }
-
-// maxColumns is PostgreSQL's limit, below SQLite's.
-const maxColumns = 1600
 
 func (p *Pipeline) readTarget(n strictyaml.Node) {
 	p.places.target = n.Place()
@@ -95,105 +91,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// readColumns reads the mapping of columns or parameters.
-func readColumns(n strictyaml.Node) []column {
-	var columns []column
-	n.Each(func(name string, n strictyaml.Node) {
-		c := column{name: name, at: n}
-		if err := checkName(name); err != nil {
-			n.Fail("%w", err)
-		}
-		if c.read(n) {
-			columns = append(columns, c)
-		}
-	})
-	return atMost(n, columns)
-}
-
-// atMost refuses more columns than there may be, and returns the first ones: what is done
-// with columns may take the square of their number.
-func atMost(n strictyaml.Node, columns []column) []column {
-	if len(columns) > maxColumns {
-		n.Fail("has %d entries: at most %d", len(columns), maxColumns)
-		return columns[:maxColumns]
-	}
-	return columns
-}
-
-// read reads `name: body.path`, or the long form with type, required and default.
-func (c *column) read(n strictyaml.Node) bool {
-	if !n.IsMapping() {
-		if !c.readFrom(n) {
-			return false
-		}
-		c.typ, c.required = columnTypes[c.from.field][0], !c.from.optional()
-		return true
-	}
-	var typ string
-	var required, hasRequired bool
-	var fallback *strictyaml.Node
-	ok := n.Object(strictyaml.Keys{
-		"from":     func(n strictyaml.Node) { c.readFrom(n) },
-		"type":     func(n strictyaml.Node) { n.OneOf(&typ, typeNames...) },
-		"required": func(n strictyaml.Node) { hasRequired = n.Bool(&required) },
-		"default":  func(n strictyaml.Node) { fallback = &n },
-	}, "from")
-	if !ok {
-		return false
-	}
-	types := columnTypes[c.from.field]
-	c.typ = cmp.Or(columnType(typ), types[0])
-	if !slices.Contains(types, c.typ) {
-		return n.Fail("%s can't become %s: write one of %s", c.from, c.typ, joined(types))
-	}
-	if c.from.field == fieldBody && c.typ == typeJSON { // the empty path, which is checked to be JSON
-		c.from = origin{field: fieldPath}
-	}
-	c.required = !c.from.optional() && fallback == nil
-	if hasRequired {
-		c.required = required
-	}
-	if fallback == nil {
-		return true
-	}
-	if c.required {
-		return n.Fail("is required and has a default: remove one of them")
-	}
-	return c.readDefault(*fallback)
-}
-
-func (c *column) readFrom(n strictyaml.Node) bool {
-	var text string
-	if !n.Text(&text) {
-		return false
-	}
-	from, err := parseOrigin(text)
-	if err != nil {
-		return n.Fail("%w", err)
-	}
-	c.from = from
-	return true
-}
-
-// readDefault reads a default, which is converted like a string in an event.
-func (c *column) readDefault(n strictyaml.Node) bool {
-	var literal string
-	if !n.Text(&literal) {
-		return false
-	}
-	if c.typ == typeJSON {
-		if err := jsonpick.New().Pick([]byte(literal), nil); err != nil {
-			return n.Fail("%w", err)
-		}
-	}
-	v, err := c.typ.convert(scalar{kind: text, text: []byte(literal)})
-	if err != nil {
-		return n.Fail("%w", err)
-	}
-	c.fallback = v.value()
-	return true
-}
-
 func (t *target) readStatement(n strictyaml.Node) {
 	var sql string
 	var sqlNode strictyaml.Node
@@ -244,12 +141,4 @@ func nearestOf(name string, declared []column) string {
 		return fmt.Sprintf(", did you mean :%s?", near)
 	}
 	return ""
-}
-
-func joined(types []columnType) string {
-	names := make([]string, len(types))
-	for i, t := range types {
-		names[i] = string(t)
-	}
-	return strings.Join(names, ", ")
 }
