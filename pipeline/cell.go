@@ -115,7 +115,10 @@ func (c *cell) AppendBinary(b []byte, oid uint32) (_ []byte, null bool) {
 }
 
 func appendBinaryInteger(b []byte, i int64, oid uint32) []byte {
-	if oid == pgtype.Int4OID {
+	switch oid {
+	case pgtype.Int2OID:
+		return wire.BigEndian.AppendUint16(b, uint16(i))
+	case pgtype.Int4OID:
 		return wire.BigEndian.AppendUint32(b, uint32(i))
 	}
 	return wire.BigEndian.AppendUint64(b, uint64(i))

@@ -17,6 +17,7 @@ type column struct {
 	at       strictyaml.Node
 	from     origin
 	typ      columnType
+	notation notation
 	required bool
 	fallback any // for a value that is missing or null
 }
@@ -60,10 +61,12 @@ func (c *column) read(n strictyaml.Node) bool {
 	}
 	var typ string
 	var required, hasRequired bool
-	var fallback *strictyaml.Node
+	var fallback, format, zone *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
 		"from":     func(n strictyaml.Node) { c.readFrom(n) },
 		"type":     func(n strictyaml.Node) { n.OneOf(&typ, typeNames...) },
+		"format":   func(n strictyaml.Node) { format = &n },
+		"zone":     func(n strictyaml.Node) { zone = &n },
 		"required": func(n strictyaml.Node) { hasRequired = n.Bool(&required) },
 		"default":  func(n strictyaml.Node) { fallback = &n },
 	}, "from")
@@ -77,6 +80,9 @@ func (c *column) read(n strictyaml.Node) bool {
 	}
 	if c.from.field == fieldBody && c.typ == typeJSON { // the empty path, which is checked to be JSON
 		c.from = origin{field: fieldPath}
+	}
+	if !c.readNotation(format, zone) {
+		return false
 	}
 	c.required = !c.from.optional() && fallback == nil
 	if hasRequired {
@@ -104,7 +110,7 @@ func (c *column) readFrom(n strictyaml.Node) bool {
 	return true
 }
 
-// readDefault reads a default, which is converted like a string in an event.
+// readDefault reads a default, which is converted like a string in an event without a format.
 func (c *column) readDefault(n strictyaml.Node) bool {
 	var literal string
 	if !n.Text(&literal) {
@@ -153,7 +159,7 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 		}
 		return cell{}, errors.New("is missing")
 	}
-	return c.typ.convert(v)
+	return c.convert(v)
 }
 
 // raw corrects a value of an event of Kafka: a body can be null, and keys and headers are bytes,

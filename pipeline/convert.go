@@ -19,29 +19,35 @@ import (
 // type in Go:
 //
 //	text       string
+//	smallint   int64, of 16 bits
 //	integer    int64, of 32 bits
 //	bigint     int64
+//	real       float64, which the column may round to 32 bits
 //	double     float64
 //	numeric    string, plain decimal
 //	boolean    bool
 //	timestamp  time.Time
+//	date       string, as in 2006-01-02
 //	bytes      []byte
 //	json       string
 type columnType string
 
 const (
 	typeText      columnType = "text"
+	typeSmallint  columnType = "smallint"
 	typeInteger   columnType = "integer"
 	typeBigint    columnType = "bigint"
+	typeReal      columnType = "real"
 	typeDouble    columnType = "double"
 	typeNumeric   columnType = "numeric"
 	typeBoolean   columnType = "boolean"
 	typeTimestamp columnType = "timestamp"
+	typeDate      columnType = "date"
 	typeBytes     columnType = "bytes"
 	typeJSON      columnType = "json"
 )
 
-var typeNames = []string{"text", "integer", "bigint", "double", "numeric", "boolean", "timestamp", "bytes", "json"}
+var typeNames = []string{"text", "smallint", "integer", "bigint", "real", "double", "numeric", "boolean", "timestamp", "date", "bytes", "json"}
 
 // scalar is a value of an event, before it is converted to a column type.
 type scalar struct {
@@ -123,17 +129,19 @@ func (t columnType) convert(v scalar) (cell, error) {
 			break
 		}
 		return toText(v)
+	case typeSmallint:
+		return toInteger(v, math.MinInt16, math.MaxInt16)
 	case typeInteger:
 		return toInteger(v, math.MinInt32, math.MaxInt32)
 	case typeBigint:
 		return toInteger(v, math.MinInt64, math.MaxInt64)
-	case typeDouble:
+	case typeReal, typeDouble:
 		if !v.numeric() {
 			break
 		}
 		f, err := strconv.ParseFloat(string(v.text), 64)
-		if err != nil {
-			return cell{}, v.is("out of a double's range")
+		if err != nil || t == typeReal && math.IsInf(float64(float32(f)), 0) {
+			return cell{}, v.is("out of a " + string(t) + "'s range")
 		}
 		return cell{other: f}, nil
 	case typeNumeric:
@@ -142,17 +150,14 @@ func (t columnType) convert(v scalar) (cell, error) {
 		}
 		return toDecimal(v)
 	case typeBoolean:
-		if s := string(v.text); (v.kind == boolean || v.kind == text) && (s == "true" || s == "false") {
-			return cell{other: s == "true"}, nil
+		yes := bytes.EqualFold(v.text, []byte("true"))
+		if (v.kind == boolean || v.kind == text) && (yes || bytes.EqualFold(v.text, []byte("false"))) {
+			return cell{other: yes}, nil
 		}
 	case typeTimestamp:
-		if v.kind != text {
-			break
-		}
-		if at, err := time.Parse(time.RFC3339Nano, string(v.text)); err == nil {
-			return cell{kind: cellTime, time: at.UTC()}, nil
-		}
-		return cell{}, v.is("not a time such as 2006-01-02T15:04:05Z")
+		return toTime(v)
+	case typeDate:
+		return toDate(v)
 	case typeBytes:
 		switch v.kind {
 		case binary:
@@ -173,14 +178,16 @@ func (t columnType) wants() string {
 	switch t {
 	case typeText:
 		return "a string (the type json takes every value)"
-	case typeInteger, typeBigint:
+	case typeSmallint, typeInteger, typeBigint:
 		return "a whole number"
-	case typeDouble, typeNumeric:
+	case typeReal, typeDouble, typeNumeric:
 		return "a number"
 	case typeBoolean:
-		return "true or false"
+		return "true or false (format: 1/0, or other words)"
 	case typeTimestamp:
 		return "a time such as 2006-01-02T15:04:05Z"
+	case typeDate:
+		return "a date such as 2006-01-02"
 	}
 	return "base64"
 }
@@ -277,6 +284,9 @@ func splitDecimal(literal []byte) (decimal, bool) {
 
 // is returns the error that a value is what.
 func (v scalar) is(what string) error { return fmt.Errorf("%s is %s", v, what) }
+
+// be returns an error whose text continues the value.
+func (v scalar) be(what error) error { return fmt.Errorf("%s %w", v, what) }
 
 // String shortens the value for messages.
 func (v scalar) String() string {

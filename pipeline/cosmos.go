@@ -178,16 +178,10 @@ func (t *cosmosTarget) readKey(n strictyaml.Node) {
 // compile assigns every path into the body its slot.
 func (t *cosmosTarget) compile() {
 	var paths []jsonpick.Path
-	slot := func(o *origin) {
-		if o.field == fieldPath {
-			o.slot = len(paths)
-			paths = append(paths, o.path)
-		}
-	}
-	slot(&t.id)
+	t.id.pick(&paths)
 	for i := range t.parts {
 		part := &t.parts[i]
-		slot(&part.from)
+		part.from.pick(&paths)
 		if part.property != "" {
 			path, err := jsonpick.ParsePath("[" + strconv.Quote(part.property) + "]")
 			if err == nil {

@@ -75,19 +75,28 @@ var describesBody = []string{"content-encoding", "content-type", blobstore.Refer
 
 // group returns the conditions to which one on a value belongs.
 func (f *filter) group(from origin) *conditions {
+	last := 0
+	for _, o := range from.leaves() {
+		last = max(last, groupOf(o))
+	}
+	return f.groups()[last]
+}
+
+// groupOf returns the number of the group for a value at one place.
+func groupOf(from origin) int {
 	switch from.field {
 	case fieldPath:
-		return &f.body
-	case fieldType:
-		return &f.kind
+		return 3
 	case fieldContentType:
-		return &f.decoded
+		return 2
+	case fieldType:
+		return 1
 	case fieldProperty:
 		if slices.ContainsFunc(describesBody, func(name string) bool { return strings.EqualFold(from.name, name) }) {
-			return &f.decoded
+			return 2
 		}
 	}
-	return &f.sent
+	return 0
 }
 
 func (w *wanted) read(n strictyaml.Node) bool {

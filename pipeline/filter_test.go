@@ -46,6 +46,8 @@ func TestOnly(t *testing.T) {
 		{"{body.status: departed, properties.n: 7}", nil, `no JSON`, left},
 		{"{body.status: departed, properties.n: 8}", one, `no JSON`, left},
 		{"{properties.n: 7}", one, `no JSON`, handled},
+		{"{lower(body.status): departed, 'part(properties.kind, \"i\", 2)': ght}", one, `{"status":"DEPARTED"}`, handled},
+		{"{lower(body.status): departed, 'part(properties.kind, \"i\", 2)': hgt}", one, `no JSON`, left},
 		{"{body.n: [1, '2', true]}", nil, `{"n":2}`, handled},
 		{"{body.n: [1, '2', true]}", nil, `{"n":true}`, handled},
 		{"{body.n: [1, '2', true]}", nil, `{"n":3}`, left},

@@ -26,10 +26,7 @@ func newMapping(of string, columns []column) *mapping {
 	m := &mapping{of: of, columns: columns}
 	var paths []jsonpick.Path
 	for i := range columns {
-		if c := &columns[i]; c.from.field == fieldPath {
-			c.from.slot = len(paths)
-			paths = append(paths, c.from.path)
-		}
+		columns[i].from.pick(&paths)
 	}
 	if m.paths = len(paths); m.paths > 0 {
 		m.picker = jsonpick.New(paths...)

@@ -29,17 +29,18 @@ var mysqlDialect = dialect{
 	// Texts are equal only if they are the same, as in the other databases.
 	options: " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
 	declare: map[columnType]string{
-		typeText: "LONGTEXT", typeInteger: "INT", typeBigint: "BIGINT", typeDouble: "DOUBLE",
+		typeText: "LONGTEXT", typeSmallint: "SMALLINT", typeInteger: "INT", typeBigint: "BIGINT", typeReal: "FLOAT", typeDouble: "DOUBLE",
 		typeNumeric: "DECIMAL(65,30)", // the largest
-		typeBoolean: "BOOLEAN",
+		typeBoolean: "BOOLEAN", typeDate: "DATE",
 		// TIMESTAMP ends in 2038. Times are in UTC.
 		typeTimestamp: "DATETIME(6)", typeBytes: "LONGBLOB", typeJSON: "JSON",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"varchar", "char", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6", "enum", "set", "date", "time"},
-		typeInteger: {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"},
-		typeBigint:  {"bigint", "decimal", "double"},
-		typeDouble:  {"double", "float"}, typeNumeric: {"decimal"}, typeBoolean: {"tinyint", "bit"},
+		typeText:     {"varchar", "char", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6", "enum", "set", "date", "time"},
+		typeSmallint: {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"},
+		typeInteger:  {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"},
+		typeBigint:   {"bigint", "decimal", "double"},
+		typeReal:     {"double", "float"}, typeDouble: {"double", "float"}, typeDate: {"date", "datetime"}, typeNumeric: {"decimal"}, typeBoolean: {"tinyint", "bit"},
 		typeTimestamp: {"datetime", "timestamp"},
 		typeBytes:     {"tinyblob", "blob", "mediumblob", "longblob", "varbinary", "binary"},
 		typeJSON:      {"json", "text", "mediumtext", "longtext"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,7 +17,8 @@ import (
 // origin is the place of a value in an event.
 type origin struct {
 	field field
-	name  string        // of the property
+	name  string        // of the property; the text of a literal
+	call  *call         // of fieldCall
 	path  jsonpick.Path // into the body
 	slot  int           // the index of the path's value among those picked
 }
@@ -37,13 +39,17 @@ const (
 	fieldBody          field = "body"  // as it is
 	fieldPath          field = "body." // a value in its JSON
 	fieldProperty      field = "properties."
+	fieldCall          field = "function."
+	fieldLiteral       field = "literal." // an argument of a call
 )
 
-var anyScalar = []columnType{typeText, typeInteger, typeBigint, typeDouble, typeNumeric, typeBoolean, typeTimestamp, typeBytes}
+var anyScalar = []columnType{
+	typeText, typeSmallint, typeInteger, typeBigint, typeReal, typeDouble, typeNumeric, typeBoolean, typeTimestamp, typeDate, typeBytes,
+}
 
 // columnTypes lists the types that a field can be converted to, the default first.
 var columnTypes = map[field][]columnType{
-	fieldPartition:     {typeText, typeInteger, typeBigint},
+	fieldPartition:     {typeText, typeSmallint, typeInteger, typeBigint},
 	fieldSequence:      {typeBigint, typeInteger, typeNumeric, typeText},
 	fieldOffset:        {typeText, typeBigint},
 	fieldEnqueued:      {typeTimestamp, typeText},
@@ -56,10 +62,14 @@ var columnTypes = map[field][]columnType{
 	fieldBody:          {typeBytes, typeText, typeJSON},
 	fieldPath:          append(slices.Clone(anyScalar), typeJSON),
 	fieldProperty:      anyScalar,
+	fieldCall:          anyScalar,
 }
 
 // parseOrigin parses the value of `from:`.
 func parseOrigin(text string) (origin, error) {
+	if isCall(text) {
+		return parseCall(text)
+	}
 	if name, ok := strings.CutPrefix(text, string(fieldProperty)); ok && name != "" {
 		return origin{field: fieldProperty, name: name}, nil
 	}
@@ -77,7 +87,7 @@ func parseOrigin(text string) (origin, error) {
 	if near := humanize.Nearest(text, plainFields()); near != "" {
 		return origin{}, fmt.Errorf("%q: did you mean %s?", text, near)
 	}
-	return origin{}, fmt.Errorf("%q: write %s, body.PATH or properties.NAME", text, strings.Join(plainFields(), ", "))
+	return origin{}, fmt.Errorf("%q: write %s, body.PATH, properties.NAME or a function of them", text, strings.Join(plainFields(), ", "))
 }
 
 func plainFields() []string {
@@ -97,8 +107,39 @@ func (o origin) String() string {
 		return "body" + o.path.String()
 	case fieldProperty:
 		return string(fieldProperty) + o.name
+	case fieldCall:
+		return o.call.String()
+	case fieldLiteral:
+		return strconv.Quote(o.name)
 	}
 	return string(o.field)
+}
+
+// leaves are the places in the event that the value depends on.
+func (o origin) leaves() []origin {
+	if o.field != fieldCall {
+		return []origin{o}
+	}
+	var list []origin
+	for _, a := range o.call.arguments {
+		list = append(list, a.leaves()...)
+	}
+	return list
+}
+
+// pick adds the paths that the value needs to those that are picked.
+func (o *origin) pick(paths *[]jsonpick.Path) {
+	switch o.field {
+	case fieldPath:
+		o.slot = len(*paths)
+		*paths = append(*paths, o.path)
+	case fieldCall:
+		arguments := slices.Clone(o.call.arguments) // a copy of the origin may be in another mapping
+		for i := range arguments {
+			arguments[i].pick(paths)
+		}
+		o.call = &call{o.call.function, arguments}
+	}
 }
 
 // optional reports whether an event may lack the field: a sender need not set a
@@ -118,6 +159,10 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 		return ofJSON(picked[o.slot])
 	case fieldBody:
 		return scalar{kind: binary, text: e.Body}, nil
+	case fieldCall:
+		return o.call.scalar(e, picked)
+	case fieldLiteral:
+		return scalar{kind: text, text: []byte(o.name)}, nil
 	case fieldProperty:
 		v, ok := e.Properties[o.name]
 		if !ok {

@@ -29,13 +29,14 @@ type postgresDatabase struct{ url string }
 var postgresDialect = dialect{
 	engine: postgres, parameter: "$", quotes: `""`,
 	declare: map[columnType]string{
-		typeText: "text", typeInteger: "integer", typeBigint: "bigint", typeDouble: "double precision", typeNumeric: "numeric",
-		typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
+		typeText: "text", typeSmallint: "smallint", typeInteger: "integer", typeBigint: "bigint", typeReal: "real", typeDouble: "double precision",
+		typeNumeric: "numeric", typeDate: "date", typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"text", "varchar", "bpchar", "uuid", "timestamptz", "date", "time", "interval"},
+		typeText:     {"text", "varchar", "bpchar", "uuid", "timestamptz", "date", "time", "interval"},
+		typeSmallint: {"int2", "int4", "int8", "numeric", "float4", "float8"}, typeDate: {"date", "timestamp"},
 		typeInteger: {"int2", "int4", "int8", "numeric", "float4", "float8"}, typeBigint: {"int8", "numeric", "float8"},
-		typeDouble: {"float8", "float4"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
+		typeReal: {"float8", "float4"}, typeDouble: {"float8", "float4"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
 		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
 		"": {"name", "char", "timetz", "xid", "cid", "xid8"}, // store none of the types unchanged: these cut texts
 	},

@@ -122,7 +122,7 @@ type knownTable struct {
 // binaryTypes are the types of columns whose binary form a cell has. The text form costs PostgreSQL
 // a third more for an event of 1 KB.
 var binaryTypes = map[columnType][]string{
-	typeText: {"text", "varchar"}, typeInteger: {"int4", "int8"}, typeBigint: {"int8"}, typeDouble: {"float8"}, typeBoolean: {"bool"},
+	typeText: {"text", "varchar"}, typeSmallint: {"int2", "int4", "int8"}, typeInteger: {"int4", "int8"}, typeBigint: {"int8"}, typeDouble: {"float8"}, typeBoolean: {"bool"},
 	typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
 }
 

@@ -96,7 +96,7 @@ func (m *rollupConfig) readGroup(n strictyaml.Node) []column {
 			return
 		}
 		c := column{name: name, at: n, typ: typeText, required: true}
-		if word, argument, ok := call(text); ok {
+		if word, argument, ok := splitCall(text); ok && !isFunction(word) {
 			unit, known := units[word]
 			switch {
 			case !known:
@@ -147,7 +147,7 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 		if !n.Text(&text) {
 			return
 		}
-		word, argument, of := call(text)
+		word, argument, of := splitCall(text)
 		if !of {
 			word = text
 		}
@@ -183,8 +183,8 @@ func (m *rollupConfig) readStats(n strictyaml.Node) []column {
 	return columns
 }
 
-// call splits word(argument).
-func call(text string) (word, argument string, ok bool) {
+// splitCall splits word(argument).
+func splitCall(text string) (word, argument string, ok bool) {
 	word, rest, ok := strings.Cut(text, "(")
 	if !ok || !strings.HasSuffix(rest, ")") || word == "" || strings.ContainsAny(word, `.["`) {
 		return "", "", false

@@ -23,12 +23,13 @@ type sqliteDatabase struct{ path string }
 var sqliteDialect = dialect{
 	engine: sqlite, parameter: "?", quotes: `""`,
 	declare: map[columnType]string{
-		typeText: "TEXT", typeInteger: "INTEGER", typeBigint: "INTEGER", typeDouble: "REAL", typeBoolean: "INTEGER",
+		typeText: "TEXT", typeSmallint: "INTEGER", typeInteger: "INTEGER", typeBigint: "INTEGER", typeReal: "REAL", typeDouble: "REAL", typeDate: "TEXT", typeBoolean: "INTEGER",
 		typeNumeric:   "TEXT", // SQLite has no exact decimals
 		typeTimestamp: "TEXT", typeBytes: "BLOB", typeJSON: "TEXT",
 	},
 	accepts: map[columnType][]string{
 		typeText: {"TEXT", "BLOB"}, typeNumeric: {"TEXT", "BLOB"},
+		typeSmallint: {"INTEGER", "NUMERIC", "BLOB"}, typeReal: {"REAL", "NUMERIC", "BLOB"}, typeDate: {"TEXT", "NUMERIC", "BLOB"},
 		typeInteger: {"INTEGER", "NUMERIC", "BLOB"}, typeBigint: {"INTEGER", "NUMERIC", "BLOB"},
 		typeBoolean: {"INTEGER", "NUMERIC", "BLOB"}, typeDouble: {"REAL", "NUMERIC", "BLOB"},
 		typeTimestamp: {"TEXT", "NUMERIC", "BLOB"}, typeJSON: {"TEXT", "NUMERIC", "BLOB"},

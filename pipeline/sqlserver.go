@@ -26,14 +26,15 @@ var sqlServerKind = serverKind{
 var sqlServerDialect = dialect{
 	engine: sqlServer, parameter: "@p", quotes: "[]",
 	declare: map[columnType]string{
-		typeText: "nvarchar(max)", typeInteger: "int", typeBigint: "bigint", typeDouble: "float",
+		typeText: "nvarchar(max)", typeSmallint: "smallint", typeInteger: "int", typeBigint: "bigint", typeReal: "real", typeDouble: "float", typeDate: "date",
 		typeNumeric: "decimal(38,18)", typeBoolean: "bit", typeTimestamp: "datetime2", typeBytes: "varbinary(max)", typeJSON: "nvarchar(max)",
 	},
 	accepts: map[columnType][]string{
-		typeText:    {"nvarchar", "nchar", "ntext", "varchar in UTF-8", "char in UTF-8", "uniqueidentifier", "date", "time"},
-		typeInteger: {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "real", "float"},
-		typeBigint:  {"bigint", "decimal", "numeric", "float"},
-		typeDouble:  {"float", "real"}, typeNumeric: {"decimal", "numeric"}, typeBoolean: {"bit"},
+		typeText:     {"nvarchar", "nchar", "ntext", "varchar in UTF-8", "char in UTF-8", "uniqueidentifier", "date", "time"},
+		typeSmallint: {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "real", "float"},
+		typeInteger:  {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "real", "float"},
+		typeBigint:   {"bigint", "decimal", "numeric", "float"},
+		typeReal:     {"float", "real"}, typeDouble: {"float", "real"}, typeDate: {"date", "datetime2"}, typeNumeric: {"decimal", "numeric"}, typeBoolean: {"bit"},
 		typeTimestamp: {"datetime2", "datetimeoffset"}, typeBytes: {"varbinary", "binary", "image"},
 		typeJSON: {"nvarchar", "varchar in UTF-8", "json"},
 	},

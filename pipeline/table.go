@@ -221,8 +221,8 @@ func (d *dialect) fits(ctx context.Context, c catalog, t columnType, of existing
 
 // samples are texts of each type that a column for it takes.
 var samples = map[columnType][]string{
-	typeText:    {""}, // of which the database says only whether the type takes any text
-	typeInteger: {"12", "-7"}, typeBigint: {"12", "-7"}, typeDouble: {"1.5", "-2e+30"}, typeNumeric: {"12345.67", "-12"},
+	typeText:     {""}, // of which the database says only whether the type takes any text
+	typeSmallint: {"12", "-7"}, typeInteger: {"12", "-7"}, typeReal: {"1.5", "-2e+30"}, typeDate: {"2026-07-08"}, typeBigint: {"12", "-7"}, typeDouble: {"1.5", "-2e+30"}, typeNumeric: {"12345.67", "-12"},
 	typeBoolean: {"true", "false"}, typeTimestamp: {"2026-07-08 21:04:05.678901+00"}, typeBytes: {`\x00ff`},
 	typeJSON: {`{"a": [1]}`, `"a"`, `12`},
 }

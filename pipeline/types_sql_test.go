@@ -38,9 +38,9 @@ func (k *columnKinds) literal(typ columnType, text string) string {
 		return fmt.Sprintf(k.bytes, text)
 	case typeBoolean:
 		return map[string]string{"true": "1", "false": "0"}[text]
-	case typeInteger, typeBigint:
+	case typeSmallint, typeInteger, typeBigint:
 		return text
-	case typeDouble:
+	case typeReal, typeDouble:
 		if !strings.ContainsAny(text, ".e") {
 			text += ".0"
 		}
