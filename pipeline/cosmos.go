@@ -215,14 +215,18 @@ func sourceOf(topic, incarnation string, epoch int64, e *sluice.Event) *cosmos.S
 // document returns the event's document without its source.
 func (t *cosmosTarget) document(e *sluice.Event) (document, error) {
 	picked := make([]jsonpick.Value, t.paths)
-	if err := t.picker.Pick(e.Body, picked); err != nil {
+	body, err := jsonpick.UTF8(e.Body)
+	if err == nil {
+		err = t.picker.Pick(body, picked)
+	}
+	if err != nil {
 		return document{}, fmt.Errorf("body: %w", err)
 	}
 	id, err := t.id.scalar(e, picked)
 	if err != nil || id.kind != text && id.kind != number {
 		return document{}, fmt.Errorf("id: %s: %w", t.id, orError(err, "is missing, or neither a text nor a number"))
 	}
-	doc := document{ID: string(id.text), Body: e.Body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
+	doc := document{ID: string(id.text), Body: body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
 	for i := range t.parts {
 		part := &t.parts[i]
 		v, err := part.from.scalar(e, picked)

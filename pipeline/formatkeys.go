@@ -44,7 +44,7 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 	f := bodyFormat{at: n}
 	ok := n.Object(strictyaml.Keys{
 		"compression": func(n strictyaml.Node) {
-			n.OneOf(&f.compression, string(decode.Gzip), string(decode.Zstd), string(decode.Auto))
+			n.OneOf(&f.compression, string(decode.Gzip), string(decode.Deflate), string(decode.Zstd), string(decode.Auto))
 		},
 		"max_size":    func(n strictyaml.Node) { n.SizeIn(&f.maxSize, 1, maxDecoded) },
 		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "avro", "protobuf") },

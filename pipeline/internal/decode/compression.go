@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sluice-go/sluice"
@@ -25,6 +27,9 @@ const (
 	None Compression = ""
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
+	// Deflate is zlib's format, as HTTP has it (RFC 9110, 8.4.1.2), or deflate without a header, as
+	// many clients of HTTP write it.
+	Deflate Compression = "deflate"
 	// Auto: as each event's property content-encoding says. An event without it is not compressed.
 	Auto Compression = "auto"
 )
@@ -43,6 +48,8 @@ func (d *Decoder) decompress(ctx context.Context, e *sluice.Event) ([]byte, Comp
 	switch compression {
 	case Gzip:
 		body, err = d.within(ctx, sizeOfGzip(e.Body), 1, func(limit int) ([]byte, error) { return gunzip(e.Body, limit) })
+	case Deflate:
+		body, err = d.within(ctx, 16*len(e.Body), 1, func(limit int) ([]byte, error) { return inflate(e.Body, limit) })
 	case Zstd:
 		body, err = d.within(ctx, sizeOfZstd(e.Body), 1, func(limit int) ([]byte, error) { return d.unzstd(e.Body, limit) })
 	}
@@ -77,12 +84,16 @@ func declared(e *sluice.Event) (Compression, error) {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "", "identity":
 		return None, nil
+	case "utf-8", "utf8", "us-ascii", "ascii", "utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-32be":
+		return None, nil // IoT Hub has the charset here; JSON shows its own
+	case "deflate":
+		return Deflate, nil
 	case "gzip", "x-gzip":
 		return Gzip, nil
 	case "zstd":
 		return Zstd, nil
 	}
-	return None, fmt.Errorf("the property content-encoding is %.40q: known are gzip, zstd and identity", text)
+	return None, fmt.Errorf("the property content-encoding is %.40q: known are gzip, deflate, zstd, identity, and as a charset utf-8, utf-16, utf-32 and us-ascii", text)
 }
 
 // tooLarge is the error of a body that is larger than limit after decoding.
@@ -141,15 +152,62 @@ func gunzip(body []byte, limit int) ([]byte, error) {
 	if err := r.Reset(bytes.NewReader(body)); err != nil {
 		return nil, gzipError(err)
 	}
-	// One byte more, to see what is too large; and the room that Buffer wants to see the end.
-	out := bytes.NewBuffer(make([]byte, 0, min(limit, most*len(body))+1+bytes.MinRead))
-	if _, err := io.Copy(out, io.LimitReader(r, int64(limit)+1)); err != nil {
+	out, err := readAll(r, len(body), limit)
+	if err != nil {
 		return nil, gzipError(err)
 	}
-	if out.Len() > limit {
+	if len(out) > limit {
 		return nil, tooLarge(limit)
 	}
-	return out.Bytes(), nil
+	return out, nil
+}
+
+// readAll reads at most one byte more than the limit of what deflate has made of so many bytes.
+func readAll(r io.Reader, deflated, limit int) ([]byte, error) {
+	// Buffer wants room to see the end.
+	out := bytes.NewBuffer(make([]byte, 0, min(limit, most*deflated)+1+bytes.MinRead))
+	_, err := io.Copy(out, io.LimitReader(r, int64(limit)+1))
+	return out.Bytes(), err
+}
+
+func inflate(body []byte, limit int) ([]byte, error) {
+	var r io.Reader
+	in := bytes.NewReader(body) // a ByteReader: no byte after the end is read
+	if hasZlibHeader(body) {
+		z, err := zlib.NewReader(in)
+		if err != nil {
+			return nil, inflateError(err)
+		}
+		r = z
+	} else {
+		r = flate.NewReader(in)
+	}
+	out, err := readAll(r, len(body), limit)
+	switch {
+	case err != nil:
+		return nil, inflateError(err)
+	case len(out) > limit:
+		return nil, tooLarge(limit)
+	case in.Len() > 0:
+		return nil, errors.New("it is not deflate: bytes follow its end")
+	}
+	return out, nil
+}
+
+// hasZlibHeader reports whether a body begins as RFC 1950 has it. Deflate alone would have to begin
+// with a stored block whose padding is not zero, which no encoder writes.
+func hasZlibHeader(body []byte) bool {
+	return len(body) >= 2 && body[0]&0x0f == 8 && body[0]>>4 <= 7 && (int(body[0])<<8|int(body[1]))%31 == 0
+}
+
+func inflateError(err error) error {
+	switch {
+	case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrDictionary):
+		return errors.New("it is not deflate")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is cut off")
+	}
+	return errors.New("it is damaged: " + err.Error())
 }
 
 func gzipError(err error) error {

@@ -2,7 +2,9 @@ package decode
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
+	"compress/zlib"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -16,6 +18,26 @@ import (
 func gzipped(data string) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
+	w.Write([]byte(data))
+	w.Close()
+	return b.Bytes()
+}
+
+// zlibbed and deflated compress with a header and without one.
+func zlibbed(data string) []byte {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	w.Write([]byte(data))
+	w.Close()
+	return b.Bytes()
+}
+
+func deflated(data string) []byte {
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		panic(err)
+	}
 	w.Write([]byte(data))
 	w.Close()
 	return b.Bytes()
@@ -46,6 +68,8 @@ func TestDecompress(t *testing.T) {
 	declares := func(value any) map[string]any { return map[string]any{"Content-Encoding": value, "a": "b"} }
 	damaged := gzipped(body)
 	damaged[len(damaged)-8] ^= 1 // of the checksum
+	zlibDamaged := zlibbed(body)
+	zlibDamaged[len(zlibDamaged)-1] ^= 1 // of the checksum
 	zstdDamaged := zstandard(t, body, false)
 	zstdDamaged[len(zstdDamaged)-1] ^= 1
 	for name, c := range map[string]struct {
@@ -72,6 +96,18 @@ func TestDecompress(t *testing.T) {
 		"zstd of nothing":       {Zstd, nil, nil, "decompress the body: zstd: it is not zstd"},
 		"zstd, cut off":         {Zstd, zstandard(t, body, true)[:12], nil, "decompress the body: zstd: it is cut off"},
 		"zstd, damaged":         {Zstd, zstdDamaged, nil, "decompress the body: zstd: it is damaged: CRC check failed"},
+		"deflate":               {Deflate, zlibbed(body), nil, body},
+		"deflate, no header":    {Deflate, deflated(body), nil, body},
+		"deflate, one more":     {Deflate, deflated(body + " "), nil, "decompress the body: deflate: it has more than 1000 bytes then, the limit (max_size)"},
+		"deflate bomb":          {Deflate, zlibbed(strings.Repeat(" ", 64<<20)), nil, "decompress the body: deflate: it has more than 1000 bytes then, the limit (max_size)"},
+		"deflate, cut off":      {Deflate, deflated(body)[:10], nil, "decompress the body: deflate: it is cut off"},
+		"deflate of nothing":    {Deflate, nil, nil, "decompress the body: deflate: it is cut off"},
+		"deflate, damaged":      {Deflate, zlibDamaged, nil, "decompress the body: deflate: it is damaged: zlib: invalid checksum"},
+		"deflate, and more":     {Deflate, append(deflated(body), "more"...), nil, "decompress the body: deflate: it is not deflate: bytes follow its end"},
+		"no deflate":            {Deflate, []byte(body), nil, "decompress the body: deflate: it is not deflate: bytes follow its end"},
+		"declared deflate":      {Auto, zlibbed(body), declares("deflate"), body},
+		"declared a charset":    {Auto, []byte(body), declares("utf-8"), body},
+		"declared UTF-16":       {Auto, []byte(body), declares("UTF-16LE"), body},
 		"declared gzip":         {Auto, gzipped(body), declares("gzip"), body},
 		"declared GZIP":         {Auto, gzipped(body), declares(" GZIP "), body},
 		"declared x-gzip":       {Auto, gzipped(body), declares([]byte("x-gzip")), body},
@@ -80,7 +116,7 @@ func TestDecompress(t *testing.T) {
 		"declared null":         {Auto, []byte(body), declares(nil), body},
 		"declared nothing":      {Auto, []byte(body), map[string]any{"a": "b"}, body},
 		"declared and not":      {Auto, []byte(body), declares("gzip"), "decompress the body: gzip: it is not gzip"},
-		"declared br":           {Auto, []byte(body), declares("br"), `decompress the body: the property content-encoding is "br": known are gzip, zstd and identity`},
+		"declared br":           {Auto, []byte(body), declares("br"), `decompress the body: the property content-encoding is "br": known are gzip, deflate, zstd, identity, and as a charset utf-8, utf-16, utf-32 and us-ascii`},
 		"declared a number":     {Auto, []byte(body), declares(int64(7)), "decompress the body: the property content-encoding is a int64, not a text"},
 		"not compressed at all": {None, []byte(body), declares("gzip"), body},
 	} {
@@ -131,10 +167,12 @@ func TestContentTypeOfCompression(t *testing.T) {
 // FuzzDecompress: no body makes the decoder fail otherwise than with an error, or exceed the limit.
 func FuzzDecompress(f *testing.F) {
 	f.Add(gzipped("abc"))
+	f.Add(zlibbed("abc"))
+	f.Add(deflated("abc"))
 	f.Add(zstandard(f, "abc", false))
 	f.Add(zstandard(f, strings.Repeat("{}", 500), true))
 	const limit = 4096
-	decoders := []*Decoder{New(Config{Compression: Gzip, MaxSize: limit}), New(Config{Compression: Zstd, MaxSize: limit})}
+	decoders := []*Decoder{New(Config{Compression: Gzip, MaxSize: limit}), New(Config{Compression: Zstd, MaxSize: limit}), New(Config{Compression: Deflate, MaxSize: limit})}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 		for _, d := range decoders {

@@ -117,13 +117,17 @@ func (n *node) child(step Step) *node {
 // maxDepth is how deep arrays and objects may nest, as in encoding/json.
 const maxDepth = 10000
 
-// Pick checks that doc is one JSON value in UTF-8, and puts what is at the
+// Pick checks that doc is one JSON value, in UTF-8 or as [UTF8] reads it, and puts what is at the
 // picker's paths into values, in the order of the paths; it must be as long as
 // there are paths. If an object has a key twice, the last one counts. The error
-// is a [*jsonscan.SyntaxError].
+// of JSON is a [*jsonscan.SyntaxError].
 func (p *Picker) Pick(doc []byte, values []Value) error {
 	values = values[:p.paths]
 	clear(values)
+	doc, err := UTF8(doc)
+	if err != nil {
+		return err
+	}
 	w := walk{jsonscan.New(doc, maxDepth), values}
 	if err := w.value(&p.root); err != nil {
 		return err
