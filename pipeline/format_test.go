@@ -39,7 +39,7 @@ func withFormat(t *testing.T, format string) string {
 
 func TestFormatMistakes(t *testing.T) {
 	for _, c := range []struct{ format, want string }{
-		{"    compression: brotli\n", `p.yaml:9:5: source.format.compression: "brotli": write one of gzip, zstd, auto`},
+		{"    compression: brotli\n", `p.yaml:9:5: source.format.compression: "brotli": write one of gzip, deflate, zstd, auto`},
 		{"    compression: gzib\n", `p.yaml:9:5: source.format.compression: "gzib": did you mean gzip?`},
 		{"    max_size: 1TB\n", `p.yaml:9:5: source.format.max_size: "1TB": write a number of bytes up to 268435456, such as 4096, 256KiB or 1MB`},
 		{"    max_size: 0\n", `p.yaml:9:5: source.format.max_size: "0": write a number of bytes from 1 to 268435456`},

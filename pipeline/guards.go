@@ -8,15 +8,21 @@ import (
 	"strings"
 )
 
-// guard refuses the values that a column would change without an error.
-type guard func(c cell) error
+// guard refuses the values that a column would change without an error, or returns them as the column
+// takes them.
+type guard func(c cell) (cell, error)
+
+// unchanged makes a guard that changes no value.
+func unchanged(refuse func(c cell) error) guard {
+	return func(c cell) (cell, error) { return c, refuse(c) }
+}
 
 // guards has one for each column of a mapping; nil: the column changes nothing.
 type guards []guard
 
 // exactIn refuses whole numbers that a float of so many significant bits does not have.
 func exactIn(significant int) guard {
-	return func(c cell) error {
+	return unchanged(func(c cell) error {
 		i, ok := c.sharedValue().(int64)
 		if !ok {
 			return nil
@@ -26,7 +32,7 @@ func exactIn(significant int) guard {
 			return fmt.Errorf("%d is not exact in a column of %d bits: change the column to a type of whole numbers", i, significant)
 		}
 		return nil
-	}
+	})
 }
 
 var (
@@ -54,14 +60,14 @@ func withoutDate(c cell) error {
 // the first is 1 in an enum, and a set takes the sum of powers of two.
 func amongLabels(kind string) guard {
 	labels := labelsOf(kind)
-	return func(c cell) error {
+	return unchanged(func(c cell) error {
 		s, ok := c.sharedValue().(string)
 		digits := strings.TrimLeft(strings.TrimSpace(s), "+-")
 		if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" || slices.Contains(labels, strings.TrimRight(s, " ")) {
 			return nil
 		}
 		return fmt.Errorf("%q is none of the labels of %s, which would take it for a label's number", truncated([]byte(s)), kind)
-	}
+	})
 }
 
 // labelsOf returns the labels of a type such as enum('a','it”s').

@@ -103,7 +103,7 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 		c := &m.columns[i]
 		v, err := c.cell(e, picked, m.raw)
 		if err == nil && g != nil && g[i] != nil {
-			err = g[i](v)
+			v, err = g[i](v)
 		}
 		if err != nil {
 			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)

@@ -46,7 +46,7 @@ var mysqlDialect = dialect{
 		typeJSON:      {"json", "text", "mediumtext", "longtext"},
 	},
 	guards: map[columnType]map[string]func(string) guard{
-		typeText:    {"enum": amongLabels, "set": amongLabels, "date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeText:    {"enum": amongLabels, "set": amongLabels, "date": fixed(unchanged(withoutTime)), "time": fixed(unchanged(withoutDate))},
 		typeInteger: {"float": fixed(exactIn(24))}, typeBigint: {"double": fixed(exactIn(53))},
 	},
 	argument: mysqlArgument,

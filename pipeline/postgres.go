@@ -33,16 +33,18 @@ var postgresDialect = dialect{
 		typeNumeric: "numeric", typeDate: "date", typeBoolean: "boolean", typeTimestamp: "timestamptz", typeBytes: "bytea", typeJSON: "jsonb",
 	},
 	accepts: map[columnType][]string{
-		typeText:     {"text", "varchar", "bpchar", "uuid", "timestamptz", "date", "time", "interval"},
+		typeText:     {"text", "varchar", "bpchar", "uuid", "timestamptz", "date", "time", "interval", "hstore", "vector", "halfvec", "geometry", "geography"},
 		typeSmallint: {"int2", "int4", "int8", "numeric", "float4", "float8"}, typeDate: {"date", "timestamp"},
 		typeInteger: {"int2", "int4", "int8", "numeric", "float4", "float8"}, typeBigint: {"int8", "numeric", "float8"},
 		typeReal: {"float8", "float4"}, typeDouble: {"float8", "float4"}, typeNumeric: {"numeric"}, typeBoolean: {"bool"},
-		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"}, typeJSON: {"json", "jsonb", "text"},
-		"": {"name", "char", "timetz", "xid", "cid", "xid8"}, // store none of the types unchanged: these cut texts
+		typeTimestamp: {"timestamptz", "timestamp"}, typeBytes: {"bytea"},
+		typeJSON: {"json", "jsonb", "text", "hstore", "vector", "halfvec", "geometry", "geography"}, // a vector is a JSON array, and PostGIS reads GeoJSON
+		"":       {"name", "char", "timetz", "xid", "cid", "xid8"},                                  // store none of the types unchanged: these cut texts
 	},
 	guards: map[columnType]map[string]func(string) guard{
-		typeText:    {"date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeText:    {"date": fixed(unchanged(withoutTime)), "time": fixed(unchanged(withoutDate))},
 		typeInteger: {"float4": fixed(exactIn(24))}, typeBigint: {"float8": fixed(exactIn(53))},
+		typeJSON: {"hstore": fixed(toHstore)},
 	},
 }
 

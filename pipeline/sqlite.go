@@ -35,7 +35,7 @@ var sqliteDialect = dialect{
 		typeTimestamp: {"TEXT", "NUMERIC", "BLOB"}, typeJSON: {"TEXT", "NUMERIC", "BLOB"},
 		typeBytes: {"TEXT", "INTEGER", "REAL", "NUMERIC", "BLOB"},
 	},
-	guards: map[columnType]map[string]func(string) guard{typeJSON: {"NUMERIC": fixed(asWritten)}},
+	guards: map[columnType]map[string]func(string) guard{typeJSON: {"NUMERIC": fixed(unchanged(asWritten))}},
 }
 
 func parseSQLite(address string) (sqlDatabase, error) {

@@ -39,7 +39,7 @@ var sqlServerDialect = dialect{
 		typeJSON: {"nvarchar", "varchar in UTF-8", "json"},
 	},
 	guards: map[columnType]map[string]func(string) guard{
-		typeText:    {"date": fixed(withoutTime), "time": fixed(withoutDate)},
+		typeText:    {"date": fixed(unchanged(withoutTime)), "time": fixed(unchanged(withoutDate))},
 		typeInteger: {"real": fixed(exactIn(24))}, typeBigint: {"float": fixed(exactIn(53))},
 	},
 	argument: sqlServerArgument,

@@ -69,6 +69,11 @@ type existingColumn struct {
 	generated bool   // it takes no values
 }
 
+// isArray reports whether the column is an array of PostgreSQL.
+func (e *existingColumn) isArray() bool {
+	return strings.HasPrefix(e.kind, "_") && strings.HasSuffix(e.cast, "[]")
+}
+
 // prepare checks that the target can store the mapping's values, and creates a
 // missing table if it may.
 func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
@@ -202,7 +207,7 @@ var errNotListed = errors.New("")
 // Of a kind that the dialect does not know the database must make values of samples.
 func (d *dialect) fits(ctx context.Context, c catalog, t columnType, of existingColumn) error {
 	kind, _, _ := strings.Cut(of.kind, "(")
-	if slices.Contains(d.accepts[t], kind) {
+	if slices.Contains(d.accepts[t], kind) || t == typeJSON && of.isArray() {
 		return nil
 	}
 	for _, kinds := range d.accepts {
@@ -232,6 +237,9 @@ func (d *dialect) guard(t columnType, of existingColumn) guard {
 	kind, _, _ := strings.Cut(of.kind, "(")
 	if guarding := d.guards[t][kind]; guarding != nil {
 		return guarding(of.kind)
+	}
+	if t == typeJSON && of.isArray() {
+		return toArray(of.kind == "_json" || of.kind == "_jsonb")
 	}
 	return nil
 }
