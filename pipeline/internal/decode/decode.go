@@ -25,6 +25,7 @@ const DefaultMaxSize = 8 << 20
 type Config struct {
 	Compression Compression // default: none
 	Encoding    Encoding    // nil: JSON, which is not looked at
+	Envelope    Envelope    // around the value, which is JSON then; default: none
 	// MaxSize is how many bytes a body may have after it is decompressed, and after it became
 	// JSON. An event with a larger one does not decode. Default: [DefaultMaxSize].
 	MaxSize int
@@ -42,8 +43,9 @@ type Encoding interface {
 
 // Decoder decodes events. It is safe for concurrent use. nil is a decoder of plain JSON.
 type Decoder struct {
-	cfg  Config
-	zstd func() (*zstd.Decoder, error)
+	cfg     Config
+	zstd    func() (*zstd.Decoder, error)
+	schemas connectSchemas
 }
 
 // New returns a decoder.
@@ -51,7 +53,7 @@ func New(cfg Config) *Decoder {
 	if cfg.MaxSize == 0 {
 		cfg.MaxSize = DefaultMaxSize
 	}
-	return &Decoder{cfg, sync.OnceValues(func() (*zstd.Decoder, error) { return newZstd(cfg.MaxSize) })}
+	return &Decoder{cfg: cfg, zstd: sync.OnceValues(func() (*zstd.Decoder, error) { return newZstd(cfg.MaxSize) })}
 }
 
 // Check checks that the schema registry, if there is one, can be reached and grants access.
@@ -74,7 +76,7 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 	if err != nil {
 		return nil, fmt.Errorf("decompress the body: %w", err)
 	}
-	if compression == None && d.cfg.Encoding == nil {
+	if compression == None && d.cfg.Encoding == nil && d.cfg.Envelope == NoEnvelope {
 		return e, nil
 	}
 	out := *e
@@ -86,7 +88,7 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 		}
 	}
 	if d.cfg.Encoding == nil {
-		return &out, nil
+		return &out, d.unwrap(ctx, &out)
 	}
 	out.Body, err = d.within(ctx, 8*len(body)+leastJSON, 2, func(limit int) ([]byte, error) {
 		return d.cfg.Encoding.json(ctx, body, e.ContentType, limit)
@@ -96,7 +98,20 @@ func (d *Decoder) Event(ctx context.Context, e *sluice.Event) (*sluice.Event, er
 	}
 	drop(&out, contentType)
 	out.ContentType = "application/json"
-	return &out, nil
+	return &out, d.unwrap(ctx, &out)
+}
+
+// unwrap makes the body of a copy of an event the value in its envelope.
+func (d *Decoder) unwrap(ctx context.Context, e *sluice.Event) error {
+	if d.cfg.Envelope == NoEnvelope {
+		return nil
+	}
+	body, err := d.within(ctx, len(e.Body)+leastJSON, 2, func(limit int) ([]byte, error) { return d.open(e.Body, limit) })
+	if err != nil {
+		return fmt.Errorf("read the %s envelope: %w", d.cfg.Envelope, err)
+	}
+	e.Body = fitted(body)
+	return nil
 }
 
 // leastJSON is the size in bytes that JSON is expected to have at least: defaults make it of no
