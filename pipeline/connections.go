@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"cmp"
+
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/webhook"
@@ -81,21 +83,21 @@ type CosmosConnection struct {
 func (p *Pipeline) Connections() Connections {
 	var c Connections
 	p.source.setConnections(&c)
-	switch db := p.database.(type) {
+	switch db := p.storage.database.(type) {
 	case sqlDatabase:
 		c.Database = db.address()
 	case blobContainer:
 		c.Blob = db.address()
 	}
-	if p.leases != nil {
-		c.Blob = p.leases.address()
+	if p.storage.leases != nil {
+		c.Blob = p.storage.leases.address()
 	}
-	for _, p := range p.targets() {
-		if t := p.cosmos; t != nil && c.Cosmos == nil {
-			c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
-		}
-		if p.http != nil {
-			c.HTTP = append(c.HTTP, p.http.connection())
+	for _, r := range p.routing.routes {
+		switch t := r.to.(type) {
+		case *cosmosTarget:
+			c.Cosmos = cmp.Or(c.Cosmos, &CosmosConnection{t.endpoint, t.database, t.container, t.key})
+		case *httpTarget:
+			c.HTTP = append(c.HTTP, t.connection())
 		}
 	}
 	if p.copies != nil && p.copies.http != nil {

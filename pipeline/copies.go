@@ -21,12 +21,12 @@ type copyTarget struct {
 
 // readCopyTo reads dead_letters.copy_to. It comes after the source, whose hub is not a target and whose
 // namespace is the default.
-func (p *Pipeline) readCopyTo(n strictyaml.Node) {
+func (r *reader) readCopyTo(n strictyaml.Node) {
 	t := &copyTarget{place: n.Place(), redrive: "sluice deadletters retry --config " + argument(n.Place().File)}
-	if p.stage {
-		t.redrive += " --stage " + p.Name
+	if r.stage {
+		t.redrive += " --stage " + r.Name
 	}
-	p.copies = t
+	r.copies = t
 	ok := n.Object(strictyaml.Keys{
 		"servicebus": func(n strictyaml.Node) {
 			e := &serviceBusEntity{}
@@ -36,12 +36,12 @@ func (p *Pipeline) readCopyTo(n strictyaml.Node) {
 		"eventhub": func(n strictyaml.Node) {
 			h := &hub{}
 			t.messages = h
-			p.readTargetHub(n, h, strictyaml.Keys{})
+			r.readTargetHub(n, h, strictyaml.Keys{})
 		},
 		"kafka": func(n strictyaml.Node) {
 			topic := &topicTarget{}
 			t.messages = topic
-			p.readTargetTopic(n, topic, strictyaml.Keys{})
+			r.readTargetTopic(n, topic, strictyaml.Keys{})
 		},
 		"http": func(n strictyaml.Node) {
 			t.http = &httpTarget{}
@@ -87,7 +87,7 @@ func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLett
 // check checks that the target can be reached.
 func (t *copyTarget) check(ctx context.Context) error {
 	if t.http != nil {
-		return t.http.check(ctx)
+		return t.http.check(ctx, nil)
 	}
 	return t.messages.check(ctx)
 }

@@ -27,6 +27,13 @@ type sqlDatabase interface {
 	reader() (*sql.DB, error)
 }
 
+// storage is where leases, checkpoints and dead letters are stored.
+type storage struct {
+	database    database
+	connections int            // to the database, for batches; 0: the default
+	leases      *blobContainer // of the leases, if they are not in the database
+}
+
 // databaseForms says how a database is written.
 const databaseForms = "write sqlite:PATH, or postgres://, mysql:// or mariadb:// and user@host:port/database, or sqlserver://user@host:port?database=name"
 

@@ -40,7 +40,7 @@ func (o *optionalText) read(n strictyaml.Node) {
 }
 
 // readFormat reads source.format.
-func (p *Pipeline) readFormat(n strictyaml.Node) {
+func (r *reader) readFormat(n strictyaml.Node) {
 	f := bodyFormat{at: n}
 	ok := n.Object(strictyaml.Keys{
 		"compression": func(n strictyaml.Node) {
@@ -56,7 +56,7 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 	if !ok {
 		return
 	}
-	cfg := decode.Config{Compression: decode.Compression(f.compression), MaxSize: f.maxSize, NullBodies: p.System == Kafka}
+	cfg := decode.Config{Compression: decode.Compression(f.compression), MaxSize: f.maxSize, NullBodies: r.System == Kafka}
 	switch f.encoding {
 	case "avro":
 		cfg.Encoding = f.avro()
@@ -69,12 +69,12 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 			cfg.Encoding = decode.JSONFrom(f.registry)
 		}
 	}
-	p.places.format = n.Place()
+	r.places.format = n.Place()
 	if f.registryAt != nil {
-		p.places.format = f.registryAt.Place()
+		r.places.format = f.registryAt.Place()
 	}
 	if cfg.Compression != decode.None || cfg.Encoding != nil {
-		p.format = decode.New(cfg)
+		r.body.format = decode.New(cfg)
 	}
 }
 

@@ -38,9 +38,10 @@ const (
 var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "json": webhook.JSON, "jsonlines": webhook.JSONLines}
 
 // readHTTPTarget reads target.http.
-func (p *Pipeline) readHTTPTarget(n strictyaml.Node) {
-	p.http = &httpTarget{}
-	p.http.read(n, strictyaml.Keys{"audit": func(n strictyaml.Node) { p.http.identities = readIdentityQuery(n, nil) }})
+func readHTTPTarget(n strictyaml.Node) *httpTarget {
+	t := &httpTarget{}
+	t.read(n, strictyaml.Keys{"audit": func(n strictyaml.Node) { t.identities = readIdentityQuery(n, nil) }})
+	return t
 }
 
 // read reads an endpoint, and more keys of the same mapping.
@@ -189,13 +190,10 @@ func (t *httpTarget) connection() *HTTPConnection {
 	}}
 }
 
-// checkOrder refuses the keys that have no effect where one batch of a partition is posted after the
-// other.
-func (t *httpTarget) checkOrder(p *Pipeline) {
-	if !t.inBatches(p) {
-		return
-	}
-	given := slices.DeleteFunc(slices.Clone(p.atLeastOnce.keysGiven), func(n strictyaml.Node) bool {
+// checkPostedBatches refuses the keys that have no effect where one batch of a partition is posted
+// after the other.
+func (r *reader) checkPostedBatches(t *httpTarget) {
+	given := slices.DeleteFunc(r.outside, func(n strictyaml.Node) bool {
 		key := n.Place().Key
 		name := key[strings.LastIndexByte(key, '.')+1:]
 		return name == "order" || name == "checkpoint_every" || name == "retry_throttled" // refused already
@@ -205,33 +203,30 @@ func (t *httpTarget) checkOrder(p *Pipeline) {
 	}
 }
 
-// inBatches reports whether the delivery is [sluice.Batches].
-func (t *httpTarget) inBatches(p *Pipeline) bool {
-	return p.http == t && p.atLeastOnce.config.Order == sluice.OrderPartition
-}
+func (*httpTarget) kind() string         { return "http" }
+func (*httpTarget) mappings() []*mapping { return nil }
 
 // defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
 const defaultCheckpointEvery = 5 * time.Second
 
 // outlet opens the endpoint. It does not check the endpoint, which may be down for now.
-func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
+func (t *httpTarget) outlet(_ context.Context, parts *Parts, _ telemetry) (outlet, error) {
 	sink, err := t.open()
 	if err != nil {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &httpOutlet{outletOf[*webhook.Message]{records: webhookMessages, sink: sink}, t, sink}, nil // in the order of the events' own keys
+	return &httpOutlet{outletOf[*webhook.Message]{records: webhookMessages, sink: sink}, sink}, nil // in the order of the events' own keys
 }
 
 // httpOutlet is an open endpoint.
 type httpOutlet struct {
 	outletOf[*webhook.Message]
-	target *httpTarget
-	sink   *webhook.Sink
+	sink *webhook.Sink
 }
 
 func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
-	if !o.target.inBatches(p) || parts.store == nil {
+	if !p.InBatches() || parts.store == nil {
 		return o.outletOf.delivery(p, parts, to)
 	}
 	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
@@ -239,7 +234,7 @@ func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.D
 }
 
 // check checks that the endpoint can be reached.
-func (t *httpTarget) check(ctx context.Context) error {
+func (t *httpTarget) check(ctx context.Context, _ catalog) error {
 	sink, err := t.open()
 	if err != nil {
 		return err

@@ -29,11 +29,11 @@ func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.
 
 // taken makes the records of the events that the pipeline takes.
 func (o *outletOf[R]) taken(p *Pipeline) func(context.Context, *sluice.Event) ([]R, error) {
-	if !p.selective() {
+	if !p.routing.selective() {
 		return o.made
 	}
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		if to, err := p.deliveredTo(e); to == leftOut {
+		if to, err := p.routing.deliveredTo(e); to == leftOut {
 			return nil, err
 		}
 		return o.made(ctx, e)
@@ -80,24 +80,11 @@ func (routedSink) Submit(ctx context.Context, r routedRecord, done func(driver.W
 // order also if they are of different targets.
 func (p *Pipeline) routedDelivery(parts *Parts, outlets []outlet, to telemetry) (sluice.Delivery, error) {
 	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
-		i, err := p.deliveredTo(e)
+		i, err := p.routing.deliveredTo(e)
 		if i == leftOut {
 			return nil, err
 		}
 		return outlets[i].routedRecords(ctx, e)
 	}
 	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, records), routedSink{}, func(r routedRecord) string { return r.key })
-}
-
-// outlet opens the target, which parts closes; nil: it is in a database.
-func (p *Pipeline) outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error) {
-	switch {
-	case p.messages != nil:
-		return p.messages.outlet(ctx, parts, to)
-	case p.cosmos != nil:
-		return p.cosmos.outlet(ctx, p, parts)
-	case p.http != nil:
-		return p.http.outlet(parts)
-	}
-	return nil, nil
 }

@@ -84,8 +84,8 @@ type progressBlobs struct {
 }
 
 // readProgressBlobs reads source.eventhub.progress_blobs.
-func (p *Pipeline) readProgressBlobs(n strictyaml.Node, h *hub) {
-	p.keyNodes.progressBlobs = &n
+func (r *reader) readProgressBlobs(n strictyaml.Node, h *hub) {
+	r.given.progressBlobs, r.places.progress = &n, n.Place()
 	b := &progressBlobs{}
 	// No prefix: the processors of the Azure SDKs read none.
 	if b.read(n, strictyaml.Keys{"every": func(n strictyaml.Node) { n.DurationIn(&b.every, minMirror, maxMirror) }}) {
@@ -155,13 +155,13 @@ func (p *Pipeline) checkProgress(ctx context.Context) error {
 				err = m.Close(ctx) // which has nothing to write
 			}
 		}
-		return p.problem(p.keyNodes.progressBlobs.Place(), err)
+		return p.problem(p.places.progress, err)
 	case *kafkaTopic:
 		source, err := log.open("")
 		if err == nil {
 			err = errors.Join(checkUnread(ctx, log.progressGroup, source.(*topicSource)), source.Close(ctx))
 		}
-		return p.problem(p.keyNodes.progressGroup.Place(), err)
+		return p.problem(p.places.progress, err)
 	}
 	return nil
 }

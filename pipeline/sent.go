@@ -25,10 +25,11 @@ func (e *serviceBusEntity) kind() string {
 // TargetLog returns a source that reads the hub or topic which the pipeline sends to, nil if it sends to
 // none. It connects when it is first used. The caller closes it.
 func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
-	if p.messages == nil {
+	t, ok := p.target().(*messageTarget)
+	if !ok {
 		return nil, nil
 	}
-	switch to := p.messages.destination.(type) {
+	switch to := t.destination.(type) {
 	case *hub:
 		source, err = to.open(consumerGroup)
 	case *topicTarget:
@@ -41,7 +42,7 @@ func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
 
 // SentStamps returns a reader of the stamps that the pipeline sends.
 func (p *Pipeline) SentStamps() *stamp.Reader {
-	return stamp.NewReader(p.appendStampSources(nil, p.Group.Topic))
+	return stamp.NewReader(p.stampKeys.appendSources(nil, p.Group.Topic))
 }
 
 // ErrSubscription means that a topic of Service Bus shows its messages only through a subscription.
@@ -56,10 +57,11 @@ const peekCount = 1000
 // reports false if the target is neither, and returns an ErrSubscription if it is a topic and
 // subscription is empty.
 func (p *Pipeline) Peek(ctx context.Context, subscription string, yield func(properties map[string]any, dead bool) error) (bool, error) {
-	if p.messages == nil {
+	t, ok := p.target().(*messageTarget)
+	if !ok {
 		return false, nil
 	}
-	entity, ok := p.messages.destination.(*serviceBusEntity)
+	entity, ok := t.destination.(*serviceBusEntity)
 	if !ok {
 		return false, nil
 	}
