@@ -26,7 +26,7 @@ type atLeastOnceOptions struct {
 func (r *reader) atLeastOnceKeys() strictyaml.Keys {
 	s := &r.atLeastOnce
 	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
-		return func(n strictyaml.Node) { r.outside = append(r.outside, n); read(n) }
+		return func(n strictyaml.Node) { r.outside = append(r.outside, &n); read(n) }
 	}
 	const minRetry, maxRetry = time.Millisecond, time.Hour
 	return strictyaml.Keys{
@@ -114,9 +114,7 @@ func (r *reader) checkKeys(top strictyaml.Node, database, memory *strictyaml.Nod
 	}
 	switch {
 	case inDatabase:
-		for _, n := range r.outside {
-			n.Fail("is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch")
-		}
+		refuse("is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch", r.outside...)
 	case memory != nil:
 		r.checkRollupKeys()
 	case r.given.rateRU != nil && !slices.ContainsFunc(r.routing.routes, goesTo[*cosmosTarget]):
@@ -145,25 +143,22 @@ func (r *reader) checkKeys(top strictyaml.Node, database, memory *strictyaml.Nod
 
 // checkRollupKeys refuses the keys that a rollup cannot have.
 func (r *reader) checkRollupKeys() {
-	for _, n := range r.outside {
-		n.Fail("cannot be combined with memory, which is read again at every start: remove it")
-	}
-	for _, n := range []*strictyaml.Node{r.given.progressGroup, r.given.progressBlobs} {
-		if n != nil {
-			n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")
-		}
-	}
-	if n := r.given.claimCheck; n != nil {
-		n.Fail("cannot be combined with memory, which reads all events again at every start: remove it")
-	}
-	if n := r.given.start; n != nil {
-		n.Fail("is for stages with checkpoints: memory.keep sets how far back the hub is read")
-	}
+	refuse("cannot be combined with memory, which is read again at every start: remove it", r.outside...)
+	refuse("cannot be combined with memory, which has no checkpoints to publish: remove it", r.given.progressGroup, r.given.progressBlobs)
+	refuse("cannot be combined with memory, which reads all events again at every start: remove it", r.given.claimCheck)
+	refuse("is for stages with checkpoints: memory.keep sets how far back the hub is read", r.given.start)
+	refuse("cannot be combined with memory, which has no dead letters: remove it", r.given.deadLetters)
 	if r.Partitions == sluice.Balanced {
 		r.given.partitions.Fail("balanced: a stage with memory must keep its partitions: write all, or a whole number")
 	}
-	if n := r.given.deadLetters; n != nil {
-		n.Fail("cannot be combined with memory, which has no dead letters: remove it")
+}
+
+// refuse fails each of the keys that is given.
+func refuse(why string, keys ...*strictyaml.Node) {
+	for _, n := range keys {
+		if n != nil {
+			n.Fail("%s", why)
+		}
 	}
 }
 
@@ -183,11 +178,7 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	if parts.store == nil {
 		return nil, errors.New("these stores cannot keep checkpoints for at-least-once delivery")
 	}
-	c := p.atLeastOnce.config
-	cfg := sluice.AtLeastOnceConfig{
-		Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
-		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
-	}
+	cfg := p.atLeastOnce.config
 	var err error
 	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // Check is one part of a pipeline that has to answer before the pipeline can run.
@@ -45,7 +46,7 @@ func (p *Pipeline) Checks() []Check {
 	if p.copies != nil {
 		list = append(list, Check{"copies of dead letters", p.checkCopies})
 	}
-	if p.publishes() {
+	if p.places.progress != (strictyaml.Place{}) {
 		list = append(list, Check{"published progress", p.checkProgress})
 	}
 	return list

@@ -38,7 +38,7 @@ type reader struct {
 		start, progressGroup, progressBlobs, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
 		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled                            *strictyaml.Node
 	}
-	outside []strictyaml.Node // the given keys that only targets outside a database have
+	outside []*strictyaml.Node // the given keys that only targets outside a database have
 }
 
 // read reads a pipeline: the whole file, or a stage with the keys that all stages
@@ -186,7 +186,7 @@ func (r *reader) readDeadLetters(n strictyaml.Node) {
 		"redrive_every": func(n strictyaml.Node) { n.DurationIn(&r.config.RedriveEvery, minRedrive, maxRedrive) },
 		"copy_to":       func(n strictyaml.Node) { r.given.copyTo = &n },
 		"hold_keys": func(n strictyaml.Node) {
-			r.outside = append(r.outside, n)
+			r.outside = append(r.outside, &n)
 			n.Bool(&hold)
 		},
 	})

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/kafka"
@@ -92,16 +93,17 @@ func (p *Pipeline) Connections() Connections {
 	if p.storage.leases != nil {
 		c.Blob = p.storage.leases.address()
 	}
-	for _, r := range p.routing.routes {
+	routes := p.routing.routes
+	if p.copies != nil {
+		routes = append(slices.Clone(routes), route{to: p.copies.to})
+	}
+	for _, r := range routes {
 		switch t := r.to.(type) {
 		case *cosmosTarget:
 			c.Cosmos = cmp.Or(c.Cosmos, &CosmosConnection{t.endpoint, t.database, t.container, t.key})
 		case *httpTarget:
 			c.HTTP = append(c.HTTP, t.connection())
 		}
-	}
-	if p.copies != nil && p.copies.http != nil {
-		c.HTTP = append(c.HTTP, p.copies.http.connection())
 	}
 	return c
 }

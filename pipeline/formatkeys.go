@@ -63,8 +63,8 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	case "protobuf":
 		cfg.Encoding = f.protobuf()
 	default:
-		f.refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
-		f.refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
+		refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
+		refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
 		if f.registryAt != nil {
 			cfg.Encoding = decode.JSONFrom(f.registry)
 		}
@@ -78,18 +78,9 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	}
 }
 
-// refuse fails each of the keys that is given.
-func (f *bodyFormat) refuse(why string, keys ...*strictyaml.Node) {
-	for _, at := range keys {
-		if at != nil {
-			at.Fail("%s", why)
-		}
-	}
-}
-
 // avro returns the encoding, nil if there is a problem.
 func (f *bodyFormat) avro() decode.Encoding {
-	f.refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
+	refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
 	var schema *decode.AvroSchema
 	if f.schema.at != nil {
 		data, err := decode.ReadSchemaFile(f.schema.text)
@@ -116,7 +107,7 @@ func (f *bodyFormat) avro() decode.Encoding {
 // protobuf returns the encoding, nil if there is a problem.
 func (f *bodyFormat) protobuf() decode.Encoding {
 	if f.registryAt != nil {
-		f.refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
+		refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
 		if f.azureAt != nil {
 			f.azureAt.Fail("goes with encoding: avro: events do not name a schema of Protobuf in Azure Schema Registry")
 		}

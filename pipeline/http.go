@@ -24,8 +24,8 @@ type httpTarget struct {
 	url        string
 	credential string
 	config     webhook.Config
-	unordered  []strictyaml.Node // the given keys that order: partition cannot have
-	identities *identityQuery    // nil: none
+	unordered  []*strictyaml.Node // the given keys that order: partition cannot have
+	identities *identityQuery     // nil: none
 }
 
 // Limits of an http target.
@@ -58,7 +58,7 @@ func (t *httpTarget) read(n strictyaml.Node, keys strictyaml.Keys) {
 		"type":  func(n strictyaml.Node) { n.Text(&c.Type) },
 		"batch": t.readBatch,
 		"concurrency": func(n strictyaml.Node) {
-			t.unordered = append(t.unordered, n)
+			t.unordered = append(t.unordered, &n)
 			n.Int(&c.Concurrency, 1, maxConcurrency)
 		},
 		"timeout":     func(n strictyaml.Node) { n.Duration(&c.Timeout) },
@@ -108,7 +108,7 @@ func (t *httpTarget) readBatch(n strictyaml.Node) {
 		"events": func(n strictyaml.Node) { n.Int(&t.config.MaxEvents, 1, maxPost) },
 		"bytes":  func(n strictyaml.Node) { n.Size(&t.config.MaxBytes, maxPostBytes) },
 		"wait": func(n strictyaml.Node) {
-			t.unordered = append(t.unordered, n)
+			t.unordered = append(t.unordered, &n)
 			n.Duration(&t.config.FlushAfter)
 		},
 	})
@@ -193,14 +193,12 @@ func (t *httpTarget) connection() *HTTPConnection {
 // checkPostedBatches refuses the keys that have no effect where one batch of a partition is posted
 // after the other.
 func (r *reader) checkPostedBatches(t *httpTarget) {
-	given := slices.DeleteFunc(r.outside, func(n strictyaml.Node) bool {
+	given := slices.DeleteFunc(r.outside, func(n *strictyaml.Node) bool {
 		key := n.Place().Key
 		name := key[strings.LastIndexByte(key, '.')+1:]
 		return name == "order" || name == "checkpoint_every" || name == "retry_throttled" // refused already
 	})
-	for _, n := range append(given, t.unordered...) {
-		n.Fail("cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key")
-	}
+	refuse("cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key", append(given, t.unordered...)...)
 }
 
 func (*httpTarget) kind() string         { return "http" }

@@ -59,17 +59,18 @@ type transport interface {
 // https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas.
 const maxKey = 128
 
-// messageTarget returns a target whose messages have the pipeline's stamps.
-func (r *reader) messageTarget(to destination) *messageTarget {
-	return &messageTarget{destination: to, sink: sender.SinkConfig{StampKey: r.stampKeys.current}}
+// messageTarget returns a target whose messages have the pipeline's stamps, and its keys.
+func (r *reader) messageTarget(to destination, only *filter, limits *batchLimits) (*messageTarget, strictyaml.Keys) {
+	t := &messageTarget{destination: to, sink: sender.SinkConfig{StampKey: r.stampKeys.current}}
+	keys := t.keys(r.rollup, only)
+	t.addSendKeys(keys, limits)
+	return t, keys
 }
 
 // readEventHubTarget reads target.eventhub.
 func (r *reader) readEventHubTarget(n strictyaml.Node, only *filter) *messageTarget {
 	h := &hub{}
-	t := r.messageTarget(h)
-	keys := t.keys(r.rollup, only)
-	t.addSendKeys(keys, &h.batch)
+	t, keys := r.messageTarget(h, only, &h.batch)
 	if r.readTargetHub(n, h, keys) {
 		t.to = h.address()
 	}
@@ -100,10 +101,8 @@ func (r *reader) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys) 
 // readKafkaTarget reads target.kafka.
 func (r *reader) readKafkaTarget(n strictyaml.Node, only *filter) *messageTarget {
 	topic := &topicTarget{}
-	t := r.messageTarget(topic)
+	t, keys := r.messageTarget(topic, only, nil)
 	t.headers = true
-	keys := t.keys(r.rollup, only)
-	t.addSendKeys(keys, nil)
 	if r.readTargetTopic(n, topic, keys) {
 		t.to = topic.address()
 	}

@@ -165,14 +165,3 @@ func (p *Pipeline) checkProgress(ctx context.Context) error {
 	}
 	return nil
 }
-
-// publishes reports whether the file has a place where progress is published.
-func (p *Pipeline) publishes() bool {
-	switch log := p.source.(type) {
-	case *hub:
-		return log.progress != nil
-	case *kafkaTopic:
-		return log.progressGroup != ""
-	}
-	return false
-}

@@ -104,7 +104,7 @@ func (e *testedEngine) testRoutes(t *testing.T, address string, db *sql.DB) {
 		t.Errorf("dead letters %q, want %q; %d filtered", dead, want, filtered)
 	}
 	lineage, err := p.Lineage()
-	if err != nil || len(lineage) != 2 || lineage[1].Sequence != p.storage.database.dialect().quote("n") {
+	if err != nil || len(lineage) != 2 || lineage[1].Sequence != p.storage.database.(sqlDatabase).dialect().quote("n") {
 		t.Errorf("lineage %v, %v", lineage, err)
 	}
 }

@@ -28,9 +28,7 @@ type serviceBusEntity struct {
 // readServiceBusTarget reads target.servicebus.
 func (r *reader) readServiceBusTarget(n strictyaml.Node, only *filter) *messageTarget {
 	e := &serviceBusEntity{}
-	t := r.messageTarget(e)
-	keys := t.keys(r.rollup, only)
-	t.addSendKeys(keys, &e.batch)
+	t, keys := r.messageTarget(e, only, &e.batch)
 	keys["partitioned"] = func(n strictyaml.Node) { n.Bool(&e.partitioned) }
 	if !r.Rollup {
 		group := func(name string) func(strictyaml.Node) {

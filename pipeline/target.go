@@ -49,8 +49,8 @@ func whereabouts(t target) string {
 // filter of their events.
 func (r *reader) readTarget(n strictyaml.Node, only *filter) target {
 	rows := rowTarget{dialect: &postgresDialect} // if the database is invalid, so that the rest is checked too
-	if r.storage.database != nil {
-		rows.dialect = r.storage.database.dialect()
+	if db, ok := r.storage.database.(sqlDatabase); ok {
+		rows.dialect = db.dialect()
 	}
 	var t target = &tableTarget{rowTarget: rows}
 	ok := n.Object(strictyaml.Keys{
