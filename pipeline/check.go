@@ -20,9 +20,7 @@ type Check struct {
 func (p *Pipeline) Checks() []Check {
 	list := []Check{{"source", func(ctx context.Context) error { _, err := p.Describe(ctx); return err }}}
 	if p.body.claim != nil {
-		list = append(list, Check{"claim check", func(ctx context.Context) error {
-			return p.problem(p.places.claim, p.body.claim.Check(ctx))
-		}})
+		list = append(list, Check{"claim check", func(ctx context.Context) error { return p.problem(p.places.claim, p.body.claim.Check(ctx)) }})
 	}
 	if p.body.format != nil {
 		list = append(list, Check{"format", p.checkFormat})

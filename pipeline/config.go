@@ -46,32 +46,26 @@ type reader struct {
 func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 	var database, leases, memory, target, routes, otherwise *strictyaml.Node
 	keys := strictyaml.Keys{
-		"source":       r.readSource,
-		"partitions":   r.readPartitions,
-		"lease":        r.readLease,
-		"assign":       r.readAssign,
-		"prefetch":     func(n strictyaml.Node) { n.SizeIn(&r.config.PrefetchBytes, minPrefetch, maxPrefetch) },
-		"memory_limit": r.readMemoryLimit,
-		"stall_after":  func(n strictyaml.Node) { n.DurationIn(&r.config.StallAfter, minWatch, maxWatch) },
-		"silent_after": func(n strictyaml.Node) { n.DurationIn(&r.config.SilentAfter, minWatch, maxWatch) },
-		"batch":        func(n strictyaml.Node) { n.Int(&r.config.MaxBatch, 1, maxBatch) },
-		"retry":        r.readRetry,
-		"dead_letters": r.readDeadLetters,
-		"stamp_key": func(n strictyaml.Node) {
-			r.given.stampKey = &n
-			readStampKey(n, &r.stampKeys.current)
-		},
-		"old_stamp_key": func(n strictyaml.Node) {
-			r.given.oldStampKey = &n
-			readStampKey(n, &r.stampKeys.old)
-		},
-		"database":  func(n strictyaml.Node) { database = &n; r.readDatabase(n) },
-		"leases":    func(n strictyaml.Node) { leases = &n },
-		"memory":    func(n strictyaml.Node) { memory = &n },
-		"target":    func(n strictyaml.Node) { target = &n },
-		"only":      r.routing.only.read,
-		"routes":    func(n strictyaml.Node) { routes = &n },
-		"otherwise": func(n strictyaml.Node) { otherwise = &n },
+		"source":        r.readSource,
+		"partitions":    r.readPartitions,
+		"lease":         r.readLease,
+		"assign":        r.readAssign,
+		"prefetch":      func(n strictyaml.Node) { n.SizeIn(&r.config.PrefetchBytes, minPrefetch, maxPrefetch) },
+		"memory_limit":  r.readMemoryLimit,
+		"stall_after":   func(n strictyaml.Node) { n.DurationIn(&r.config.StallAfter, minWatch, maxWatch) },
+		"silent_after":  func(n strictyaml.Node) { n.DurationIn(&r.config.SilentAfter, minWatch, maxWatch) },
+		"batch":         func(n strictyaml.Node) { n.Int(&r.config.MaxBatch, 1, maxBatch) },
+		"retry":         r.readRetry,
+		"dead_letters":  r.readDeadLetters,
+		"stamp_key":     func(n strictyaml.Node) { r.given.stampKey = &n; readStampKey(n, &r.stampKeys.current) },
+		"old_stamp_key": func(n strictyaml.Node) { r.given.oldStampKey = &n; readStampKey(n, &r.stampKeys.old) },
+		"database":      func(n strictyaml.Node) { database = &n; r.readDatabase(n) },
+		"leases":        func(n strictyaml.Node) { leases = &n },
+		"memory":        func(n strictyaml.Node) { memory = &n },
+		"target":        func(n strictyaml.Node) { target = &n },
+		"only":          r.routing.only.read,
+		"routes":        func(n strictyaml.Node) { routes = &n },
+		"otherwise":     func(n strictyaml.Node) { otherwise = &n },
 	}
 	maps.Copy(keys, r.atLeastOnceKeys())
 	required := []string{"source"}

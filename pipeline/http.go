@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -204,9 +201,6 @@ func (r *reader) checkPostedBatches(t *httpTarget) {
 func (*httpTarget) kind() string         { return "http" }
 func (*httpTarget) mappings() []*mapping { return nil }
 
-// defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
-const defaultCheckpointEvery = 5 * time.Second
-
 // outlet opens the endpoint. It does not check the endpoint, which may be down for now.
 func (t *httpTarget) outlet(_ context.Context, parts *Parts, _ telemetry) (outlet, error) {
 	sink, err := t.open()
@@ -214,21 +208,7 @@ func (t *httpTarget) outlet(_ context.Context, parts *Parts, _ telemetry) (outle
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &httpOutlet{outletOf[*webhook.Message]{records: webhookMessages, sink: sink}, sink}, nil // in the order of the events' own keys
-}
-
-// httpOutlet is an open endpoint.
-type httpOutlet struct {
-	outletOf[*webhook.Message]
-	sink *webhook.Sink
-}
-
-func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
-	if !p.InBatches() || parts.store == nil {
-		return o.outletOf.delivery(p, parts, to)
-	}
-	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
-	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, tracedRecords(p, parts, to.traces, o.taken(p)))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	return &outletOf[*webhook.Message]{records: webhookMessages, sink: sink, batches: sink.Handler}, nil // in the order of the events' own keys
 }
 
 // check checks that the endpoint can be reached.

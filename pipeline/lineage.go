@@ -57,22 +57,14 @@ func lineageOf(to target) (Lineage, error) {
 	if !ok {
 		return Lineage{}, errors.New("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row")
 	}
-	l := Lineage{Table: t.dialect.quoteTable(t.table)}
+	columns := map[field]string{}
 	for _, c := range t.mapping.columns {
-		switch c.from.field {
-		case fieldPartition:
-			l.Partition = t.dialect.quote(c.name)
-		case fieldSequence:
-			l.Sequence = t.dialect.quote(c.name)
+		columns[c.from.field] = t.dialect.quote(c.name)
+	}
+	for _, f := range []field{fieldPartition, fieldSequence} {
+		if columns[f] == "" {
+			return Lineage{}, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", t.table, f)
 		}
 	}
-	for _, of := range []struct {
-		field  field
-		column string
-	}{{fieldPartition, l.Partition}, {fieldSequence, l.Sequence}} {
-		if of.column == "" {
-			return Lineage{}, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", t.table, of.field)
-		}
-	}
-	return l, nil
+	return Lineage{Table: t.dialect.quoteTable(t.table), Partition: columns[fieldPartition], Sequence: columns[fieldSequence]}, nil
 }

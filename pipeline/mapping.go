@@ -37,9 +37,9 @@ func newMapping(of string, columns []column) *mapping {
 	return m
 }
 
-func (m *mapping) names() []string {
-	names := make([]string, len(m.columns))
-	for i, c := range m.columns {
+func columnNames(columns []column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
 		names[i] = c.name
 	}
 	return names

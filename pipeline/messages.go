@@ -45,8 +45,8 @@ type destination interface {
 	// check checks that it exists.
 	check(ctx context.Context) error
 	transport() (transport, error)
-	kind() string    // as [Pipeline.Kind]
-	sentTo() address // for metrics
+	kind() string // as [Pipeline.Kind]
+	address() address
 }
 
 // transport is a [sender.Transport] that can be closed.
@@ -303,7 +303,7 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts, to telemetry) (*
 	}
 	parts.onClose(out.Close)
 	cfg := t.sink
-	if cfg.OnSent, err = to.onSent(t.sentTo()); err != nil {
+	if cfg.OnSent, err = to.onSent(t.address()); err != nil {
 		return nil, err
 	}
 	sink := sender.NewSink(out, &cfg)

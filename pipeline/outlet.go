@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -21,10 +23,20 @@ type outletOf[R any] struct {
 	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's own
 	proof   proof          // of records
+	// batches is the handler of [sluice.Batches], if the target has one.
+	batches func(records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, sluice.Batch) error
 }
 
+// defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
+const defaultCheckpointEvery = 5 * time.Second
+
 func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
-	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, o.taken(p)), o.sink, o.key)
+	records := tracedRecords(p, parts, to.traces, o.taken(p))
+	if p.InBatches() && parts.store != nil {
+		every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
+		return sluice.Batches(parts.store, o.batches(decodedRecords(p, records)), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	}
+	return atLeastOnce(p, parts, records, o.sink, o.key)
 }
 
 // taken makes the records of the events that the pipeline takes.

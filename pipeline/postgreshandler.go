@@ -19,7 +19,7 @@ import (
 
 // postgresHandler inserts batches into the table.
 func (t *tableTarget) postgresHandler() sluice.Handler[pgx.Tx] {
-	names, known := t.mapping.names(), new(knownTable)
+	names, known := columnNames(t.mapping.columns), new(knownTable)
 	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 		return known.copyRows(ctx, tx, t, names, b.Events)
 	}

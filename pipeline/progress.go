@@ -109,31 +109,26 @@ func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next driver.
 // publishProgress returns an observer that also publishes progress where the file says: in a consumer
 // group of Kafka, or in blobs.
 func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observer) (driver.Observer, error) {
+	if parts.pipeline.places.progress == (strictyaml.Place{}) {
+		return observer, nil
+	}
 	var published interface {
 		driver.Observer
 		Close(ctx context.Context) error
 	}
 	switch log := parts.pipeline.source.(type) {
 	case *kafkaTopic:
-		if log.progressGroup == "" {
-			return observer, nil
-		}
 		p, err := startPublishing(ctx, log.progressGroup, parts.log.(*topicSource), observer)
 		if err != nil {
 			return nil, err
 		}
 		published = p
 	case *hub:
-		if log.progress == nil {
-			return observer, nil
-		}
 		m, err := log.progress.mirror(ctx, log.sdkGroup(parts.Group.Name), observer)
 		if err != nil {
 			return nil, fmt.Errorf("progress_blobs: %w", err)
 		}
 		published = m
-	default:
-		return observer, nil
 	}
 	parts.onClose(published.Close)
 	if observer == nil {

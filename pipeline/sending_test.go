@@ -26,7 +26,7 @@ type service struct {
 }
 
 func (s *service) kind() string                  { return "servicebus" }
-func (s *service) sentTo() address               { return address{"servicebus", []string{"ns"}, "next"} }
+func (s *service) address() address              { return address{"servicebus", []string{"ns"}, "next"} }
 func (s *service) check(context.Context) error   { return nil }
 func (s *service) transport() (transport, error) { return s, nil }
 func (s *service) Close(context.Context) error   { return nil }

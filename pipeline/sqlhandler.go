@@ -26,7 +26,7 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 
 // sqlHandler inserts batches into the table, in a database of sqlstore.
 func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
-	names := t.mapping.names()
+	names := columnNames(t.mapping.columns)
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
 		rows, err := t.rows(b.Events)
 		if err != nil {

@@ -69,14 +69,9 @@ func readStatement(n strictyaml.Node, rows rowTarget) *statementTarget {
 	return t
 }
 
-// nearestOf returns the end of a message that suggests the parameter most similar
-// to name.
+// nearestOf returns the end of a message that suggests the parameter most similar to name.
 func nearestOf(name string, declared []column) string {
-	names := make([]string, len(declared))
-	for i, c := range declared {
-		names[i] = c.name
-	}
-	if near := humanize.Nearest(name, names); near != "" {
+	if near := humanize.Nearest(name, columnNames(declared)); near != "" {
 		return fmt.Sprintf(", did you mean :%s?", near)
 	}
 	return ""
