@@ -16,16 +16,15 @@ type target interface {
 	kind() string
 	// mappings are those that its records are made with, perhaps none.
 	mappings() []*mapping
-	// check checks that it can be written to, and changes nothing. The catalog is that of the
-	// pipeline's database.
+	// check connects to the target and changes nothing. A transactionalTarget asks the catalog.
 	check(ctx context.Context, c catalog) error
-	// outlet opens the target, which parts closes. It is nil for a transactionalTarget, whose table is
-	// created if it is missing and the file allows it.
+	// outlet opens the target, which parts closes. A transactionalTarget has no outlet: it is
+	// checked, and a missing table created if the file allows it.
 	outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error)
 }
 
-// transactionalTarget is a target in the database of the checkpoints. Its handlers write a batch in the
-// transaction that moves the checkpoint.
+// transactionalTarget is a target in the database of the checkpoints. Its handlers write a batch in
+// the transaction that moves the checkpoint.
 type transactionalTarget interface {
 	target
 	postgresHandler() sluice.Handler[pgx.Tx]
@@ -45,8 +44,8 @@ func whereabouts(t target) string {
 	return "outside a database"
 }
 
-// readTarget reads a target and returns it, also if it is invalid. Some targets have a key that is the
-// filter of their events.
+// readTarget reads a target and returns it, even if it is invalid. Its key only, which targets of
+// messages have, goes into the filter.
 func (r *reader) readTarget(n strictyaml.Node, only *filter) target {
 	rows := rowTarget{dialect: &postgresDialect} // if the database is invalid, so that the rest is checked too
 	if db, ok := r.storage.database.(sqlDatabase); ok {
