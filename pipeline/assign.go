@@ -15,18 +15,18 @@ const (
 )
 
 // readAssign reads how fast partitions are acquired.
-func (p *Pipeline) readAssign(n strictyaml.Node) {
-	p.keyNodes.assign = &n
+func (r *reader) readAssign(n strictyaml.Node) {
+	r.given.assign = &n
 	n.Object(strictyaml.Keys{
-		"every": func(n strictyaml.Node) { n.DurationIn(&p.config.AssignEvery, minAssign, maxAssign) },
-		"burst": func(n strictyaml.Node) { n.Int(&p.config.AssignBurst, 1, maxPartitions) },
+		"every": func(n strictyaml.Node) { n.DurationIn(&r.config.AssignEvery, minAssign, maxAssign) },
+		"burst": func(n strictyaml.Node) { n.Int(&r.config.AssignBurst, 1, maxPartitions) },
 	})
 }
 
 // checkAssign checks assign against the keys partitions and lease, which may be shared.
-func (p *Pipeline) checkAssign() {
-	renew := cmp.Or(p.config.RenewEvery, p.LeaseFor()/3) // as in sluice.Config
-	if n := p.keyNodes.assign; n != nil && p.Partitions == sluice.Balanced && p.config.AssignEvery > renew {
-		n.Fail("every %v: with partitions: balanced it must not be above the %v between two renewals of a lease (lease.renew)", p.config.AssignEvery, renew)
+func (r *reader) checkAssign() {
+	renew := cmp.Or(r.config.RenewEvery, r.LeaseFor()/3) // as in sluice.Config
+	if n := r.given.assign; n != nil && r.Partitions == sluice.Balanced && r.config.AssignEvery > renew {
+		n.Fail("every %v: with partitions: balanced it must not be above the %v between two renewals of a lease (lease.renew)", r.config.AssignEvery, renew)
 	}
 }

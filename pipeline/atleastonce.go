@@ -16,37 +16,36 @@ import (
 // atLeastOnceOptions are the keys of a file whose target cannot join the
 // transaction of the checkpoint.
 type atLeastOnceOptions struct {
-	keysGiven []strictyaml.Node // the given keys that only such targets have
-	events    int               // records a second; 0: no limit
-	ru        int               // request units a second; 0: no limit
-	rateRU    *strictyaml.Node  // rate.ru
-	throttled *strictyaml.Node  // retry_throttled
-	cluster   bool              // the rate is for all processes together
-	config    sluice.AtLeastOnceConfig
+	events  int  // records a second; 0: no limit
+	ru      int  // request units a second; 0: no limit
+	cluster bool // the rate is for all processes together
+	config  sluice.AtLeastOnceConfig
 }
 
-// keys returns the keys of such a target.
-func (s *atLeastOnceOptions) keys(p *Pipeline) strictyaml.Keys {
+// atLeastOnceKeys returns the keys of such a target.
+func (r *reader) atLeastOnceKeys() strictyaml.Keys {
+	s := &r.atLeastOnce
 	note := func(read func(strictyaml.Node)) func(strictyaml.Node) {
-		return func(n strictyaml.Node) { s.keysGiven = append(s.keysGiven, n); read(n) }
+		return func(n strictyaml.Node) { r.outside = append(r.outside, &n); read(n) }
 	}
 	const minRetry, maxRetry = time.Millisecond, time.Hour
 	return strictyaml.Keys{
-		"rate":             note(s.readRate),
+		"rate":             note(r.readRate),
 		"backlog":          note(s.readBacklog),
 		"order":            note(s.readOrder),
 		"checkpoint_every": note(func(n strictyaml.Node) { n.Duration(&s.config.CheckpointEvery) }),
 		"retry_throttled": note(func(n strictyaml.Node) {
-			s.throttled = &n
+			r.given.throttled = &n
 			n.DurationIn(&s.config.RetryAfter, minRetry, maxRetry)
 		}),
 	}
 }
 
-func (s *atLeastOnceOptions) readRate(n strictyaml.Node) {
+func (r *reader) readRate(n strictyaml.Node) {
+	s := &r.atLeastOnce
 	ok := n.Object(strictyaml.Keys{
 		"events":  func(n strictyaml.Node) { n.Int(&s.events, 1, 1_000_000) },
-		"ru":      func(n strictyaml.Node) { s.rateRU = &n; n.Int(&s.ru, 1, 10_000_000) },
+		"ru":      func(n strictyaml.Node) { r.given.rateRU = &n; n.Int(&s.ru, 1, 10_000_000) },
 		"cluster": func(n strictyaml.Node) { n.Bool(&s.cluster) },
 	})
 	if ok && n.ExactlyOne("events (records a second)", "ru (request units a second)") && s.cluster && s.ru > 0 {
@@ -75,14 +74,14 @@ func (s *atLeastOnceOptions) readOrder(n strictyaml.Node) {
 
 // readLeases reads where leases, checkpoints and dead letters are stored, of a target outside a
 // database.
-func (p *Pipeline) readLeases(n strictyaml.Node) {
-	p.keyNodes.leases = &n
+func (r *reader) readLeases(n strictyaml.Node) {
+	r.given.leases, r.places.leases = &n, n.Place()
 	ok := n.Object(strictyaml.Keys{
-		"sql": p.readDatabase,
+		"sql": r.readDatabase,
 		"blob": func(n strictyaml.Node) {
-			p.places.database = n.Place()
+			r.places.database = n.Place()
 			if b := readBlob(n); b != nil {
-				p.database = *b
+				r.storage.database = *b
 			}
 		},
 	})
@@ -92,10 +91,10 @@ func (p *Pipeline) readLeases(n strictyaml.Node) {
 }
 
 // readLeasesBeside reads where the leases of a target in a database are stored, if not there.
-func (p *Pipeline) readLeasesBeside(n strictyaml.Node) {
-	p.keyNodes.leases = &n
+func (r *reader) readLeasesBeside(n strictyaml.Node) {
+	r.given.leases, r.places.leases = &n, n.Place()
 	n.Object(strictyaml.Keys{
-		"blob": func(n strictyaml.Node) { p.leases = readBlob(n) },
+		"blob": func(n strictyaml.Node) { r.storage.leases = readBlob(n) },
 		"sql": func(n strictyaml.Node) {
 			n.Fail("is for a target outside a database: remove it, the leases of a target in a database are there, unless leases.blob names a container")
 		},
@@ -106,28 +105,25 @@ func (p *Pipeline) readLeasesBeside(n strictyaml.Node) {
 }
 
 // checkKeys checks that the keys of the file fit together.
-func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.Node) {
-	s := &p.atLeastOnce
-	inDatabase := !p.AtLeastOnce()
-	stored := p.places.database != (strictyaml.Place{})
-	if p.messages == nil && memory != nil {
+func (r *reader) checkKeys(top strictyaml.Node, database, memory *strictyaml.Node) {
+	inDatabase := !r.AtLeastOnce()
+	stored := r.places.database != (strictyaml.Place{})
+	if memory != nil && !goesTo[*messageTarget](r.routing.routes[0]) {
 		memory.Fail("its statistics go to a hub, a queue or a topic: write target: {eventhub: {hub: …}}")
 		return
 	}
 	switch {
 	case inDatabase:
-		for _, n := range s.keysGiven {
-			n.Fail("is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch")
-		}
+		refuse("is for a cosmos, eventhub, servicebus, kafka or http target: remove it, a target in a database has one transaction for each batch", r.outside...)
 	case memory != nil:
-		p.checkRollupKeys()
-	case s.rateRU != nil && !slices.ContainsFunc(p.targets(), func(t *Pipeline) bool { return t.cosmos != nil }):
-		s.rateRU.Fail("is for Cosmos DB only: write events")
-	case s.throttled != nil && !slices.ContainsFunc(p.targets(), func(t *Pipeline) bool { return t.http == nil }):
-		s.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
+		r.checkRollupKeys()
+	case r.given.rateRU != nil && !slices.ContainsFunc(r.routing.routes, goesTo[*cosmosTarget]):
+		r.given.rateRU.Fail("is for Cosmos DB only: write events")
+	case r.given.throttled != nil && !slices.ContainsFunc(r.routing.routes, func(o route) bool { return !goesTo[*httpTarget](o) }):
+		r.given.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
 	}
-	if p.http != nil && !inDatabase {
-		p.http.checkOrder(p)
+	if r.InBatches() {
+		r.checkPostedBatches(r.target().(*httpTarget))
 	}
 	switch {
 	case inDatabase && !stored:
@@ -138,35 +134,31 @@ func (p *Pipeline) checkKeys(top strictyaml.Node, database, memory *strictyaml.N
 	case !stored:
 		top.Fail("leases are missing: write leases: {sql: sqlite:PATH}, where checkpoints and dead letters are stored too")
 	}
-	if _, blobs := p.database.(blobContainer); blobs || p.leases != nil {
-		if err := blobstore.CheckLease(p.LeaseFor()); err != nil {
-			p.keyNodes.leases.Fail("%w", err)
+	if _, blobs := r.storage.database.(blobContainer); blobs || r.storage.leases != nil {
+		if err := blobstore.CheckLease(r.LeaseFor()); err != nil {
+			r.given.leases.Fail("%w", err)
 		}
 	}
 }
 
 // checkRollupKeys refuses the keys that a rollup cannot have.
-func (p *Pipeline) checkRollupKeys() {
-	s := &p.atLeastOnce
-	for _, n := range s.keysGiven {
-		n.Fail("cannot be combined with memory, which is read again at every start: remove it")
+func (r *reader) checkRollupKeys() {
+	refuse("cannot be combined with memory, which is read again at every start: remove it", r.outside...)
+	refuse("cannot be combined with memory, which has no checkpoints to publish: remove it", r.given.progressGroup, r.given.progressBlobs)
+	refuse("cannot be combined with memory, which reads all events again at every start: remove it", r.given.claimCheck)
+	refuse("is for stages with checkpoints: memory.keep sets how far back the hub is read", r.given.start)
+	refuse("cannot be combined with memory, which has no dead letters: remove it", r.given.deadLetters)
+	if r.Partitions == sluice.Balanced {
+		r.given.partitions.Fail("balanced: a stage with memory must keep its partitions: write all, or a whole number")
 	}
-	for _, n := range []*strictyaml.Node{p.keyNodes.progressGroup, p.keyNodes.progressBlobs} {
+}
+
+// refuse fails each of the keys that is given.
+func refuse(why string, keys ...*strictyaml.Node) {
+	for _, n := range keys {
 		if n != nil {
-			n.Fail("cannot be combined with memory, which has no checkpoints to publish: remove it")
+			n.Fail("%s", why)
 		}
-	}
-	if n := p.keyNodes.claimCheck; n != nil {
-		n.Fail("cannot be combined with memory, which reads all events again at every start: remove it")
-	}
-	if n := p.keyNodes.start; n != nil {
-		n.Fail("is for stages with checkpoints: memory.keep sets how far back the hub is read")
-	}
-	if p.Partitions == sluice.Balanced {
-		p.keyNodes.partitions.Fail("balanced: a stage with memory must keep its partitions: write all, or a whole number")
-	}
-	if n := p.keyNodes.deadLetters; n != nil {
-		n.Fail("cannot be combined with memory, which has no dead letters: remove it")
 	}
 }
 
@@ -186,11 +178,7 @@ func atLeastOnce[R any](p *Pipeline, parts *Parts, records func(context.Context,
 	if parts.store == nil {
 		return nil, errors.New("these stores cannot keep checkpoints for at-least-once delivery")
 	}
-	c := p.atLeastOnce.config
-	cfg := sluice.AtLeastOnceConfig{
-		Order: c.Order, CheckpointEvery: c.CheckpointEvery, MaxEvents: c.MaxEvents, MaxBytes: c.MaxBytes,
-		MaxAge: c.MaxAge, AgeFatal: c.AgeFatal, RetryAfter: c.RetryAfter, OnDeadLetter: c.OnDeadLetter,
-	}
+	cfg := p.atLeastOnce.config
 	var err error
 	if cfg.Rate, err = p.atLeastOnce.rate(); err != nil {
 		return nil, fmt.Errorf("rate: %w", err)

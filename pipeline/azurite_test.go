@@ -120,7 +120,7 @@ func TestClaimCheckOfTarget(t *testing.T) {
 	if err != nil || counts.Bytes > 5000 {
 		t.Errorf("%+v, %v", counts, err)
 	}
-	if err := p.messages.bodies.Check(t.Context()); err != nil {
+	if err := targetOf[*messageTarget](p).bodies.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	// The blob is the body: storing it again gives the same reference.

@@ -70,7 +70,7 @@ func BenchmarkFormat(b *testing.B) {
 				b.Fatal(err)
 			}
 			h := decoded(p, func(_ context.Context, _ int, batch sluice.Batch) error {
-				_, err := p.target.mapping.rows(batch.Events, nil)
+				_, err := targetOf[*tableTarget](p).mapping.rows(batch.Events, nil)
 				return err
 			})
 			events := make([]*sluice.Event, 1000)

@@ -74,9 +74,6 @@ func (b blobContainer) config() (*blobstore.Config, error) {
 	return cfg, nil
 }
 
-// dialect is not used: a target in a database has a database.
-func (blobContainer) dialect() *dialect { return &postgresDialect }
-
 func (b blobContainer) open(ctx context.Context, _ *Pipeline, parts *Parts) error {
 	store, err := b.store(ctx)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestBusProperties(t *testing.T) {
 			`{"n":1,"who":"a","type":"red","trace":7,"due":"2026-05-04T03:02:01Z"}`: {"red", "7", due},
 			`{"n":1,"who":"a","type":null}`:                                         {"", map[string]string{"fields": "", "whole": "own"}[name], time.Time{}},
 		} {
-			list, err := p.messages.messages(t.Context(), &sluice.Event{Body: []byte(text), CorrelationID: "own"})
+			list, err := targetOf[*messageTarget](p).messages(t.Context(), &sluice.Event{Body: []byte(text), CorrelationID: "own"})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: %d messages, %v", text, len(list), err)
 			}
@@ -39,7 +39,7 @@ func TestBusProperties(t *testing.T) {
 				t.Errorf("%s of %s: %+v", name, text, m)
 			}
 		}
-		if _, err := p.messages.messages(t.Context(), &sluice.Event{Body: []byte(`{"n":1,"who":"a","due":"tomorrow"}`)}); err == nil || !strings.Contains(err.Error(), "field scheduled: body.due") {
+		if _, err := targetOf[*messageTarget](p).messages(t.Context(), &sluice.Event{Body: []byte(`{"n":1,"who":"a","due":"tomorrow"}`)}); err == nil || !strings.Contains(err.Error(), "field scheduled: body.due") {
 			t.Errorf("%s: a time that is none: %v", name, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // Check is one part of a pipeline that has to answer before the pipeline can run.
@@ -18,34 +19,32 @@ type Check struct {
 // checks a target in it: that the table has the right columns.
 func (p *Pipeline) Checks() []Check {
 	list := []Check{{"source", func(ctx context.Context) error { _, err := p.Describe(ctx); return err }}}
-	if p.claim != nil {
-		list = append(list, Check{"claim check", func(ctx context.Context) error {
-			return p.problem(p.keyNodes.claimCheck.Place(), p.claim.Check(ctx))
-		}})
+	if p.body.claim != nil {
+		list = append(list, Check{"claim check", func(ctx context.Context) error { return p.problem(p.places.claim, p.body.claim.Check(ctx)) }})
 	}
-	if p.format != nil {
+	if p.body.format != nil {
 		list = append(list, Check{"format", p.checkFormat})
 	}
 	part := "database"
-	if _, blobs := p.database.(blobContainer); blobs {
+	if _, blobs := p.storage.database.(blobContainer); blobs {
 		part = "leases"
 	}
 	list = append(list, Check{part, p.checkDatabase})
-	if p.leases != nil {
+	if p.storage.leases != nil {
 		list = append(list, Check{"leases", func(ctx context.Context) error {
-			_, err := p.leases.check(ctx)
-			return p.problem(p.keyNodes.leases.Place(), err)
+			_, err := p.storage.leases.check(ctx)
+			return p.problem(p.places.leases, err)
 		}})
 	}
 	if p.AtLeastOnce() {
-		for _, t := range p.targets() {
-			list = append(list, Check{"target", func(ctx context.Context) error { return p.problem(t.places.target, t.checkTarget(ctx, emptyCatalog{})) }})
+		for _, r := range p.routing.routes {
+			list = append(list, Check{"target", func(ctx context.Context) error { return p.problem(r.place, r.to.check(ctx, emptyCatalog{})) }})
 		}
 	}
 	if p.copies != nil {
 		list = append(list, Check{"copies of dead letters", p.checkCopies})
 	}
-	if p.publishes() {
+	if p.places.progress != (strictyaml.Place{}) {
 		list = append(list, Check{"published progress", p.checkProgress})
 	}
 	return list
@@ -80,11 +79,11 @@ func (p *Pipeline) Describe(ctx context.Context) (driver.Topic, error) {
 }
 
 func (p *Pipeline) checkFormat(ctx context.Context) error {
-	return p.problem(p.places.format, p.format.Check(ctx))
+	return p.problem(p.places.format, p.body.format.Check(ctx))
 }
 
 func (p *Pipeline) checkDatabase(ctx context.Context) error {
-	c, done, err := p.database.inspect(ctx)
+	c, done, err := p.storage.database.inspect(ctx)
 	if err != nil {
 		return p.problem(p.places.database, err)
 	}
@@ -96,21 +95,8 @@ func (p *Pipeline) checkDatabase(ctx context.Context) error {
 		c = emptyCatalog{}
 	}
 	var errs []error
-	for _, t := range p.targets() {
-		errs = append(errs, p.problem(t.places.target, t.checkTarget(ctx, c)))
+	for _, r := range p.routing.routes {
+		errs = append(errs, p.problem(r.place, r.to.check(ctx, c)))
 	}
 	return errors.Join(errs...)
-}
-
-// checkTarget checks the only target.
-func (p *Pipeline) checkTarget(ctx context.Context, c catalog) error {
-	switch {
-	case p.messages != nil:
-		return p.messages.check(ctx)
-	case p.cosmos != nil:
-		return p.cosmos.check(ctx)
-	case p.http != nil:
-		return p.http.check(ctx)
-	}
-	return p.target.prepare(ctx, c, false)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/pipeline/internal/decode"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -16,9 +17,9 @@ import (
 const maxClaimed = 256 << 20
 
 // readClaimCheck reads source.claim_check: the container of the bodies that are too large for events.
-func (p *Pipeline) readClaimCheck(n strictyaml.Node) {
-	p.keyNodes.claimCheck = &n
-	p.claim = readBodies(n, "max_size", func(cfg *blobstore.BodiesConfig, bytes int) { cfg.MaxBytes = int64(bytes) })
+func (r *reader) readClaimCheck(n strictyaml.Node) {
+	r.given.claimCheck, r.places.claim = &n, n.Place()
+	r.body.claim = readBodies(n, "max_size", func(cfg *blobstore.BodiesConfig, bytes int) { cfg.MaxBytes = int64(bytes) })
 }
 
 // readClaimCheck reads claim_check of a target: the container for bodies that are too large for messages.
@@ -55,14 +56,21 @@ func readBodies(n strictyaml.Node, key string, set func(cfg *blobstore.BodiesCon
 
 var errNoClaimCheck = errors.New("the body is in a blob (claim check): add source.claim_check with its container to the pipeline, and retry the dead letter")
 
+// bodyReader reads the bodies of events.
+type bodyReader struct {
+	claim  *blobstore.Bodies // where bodies are that are too large for events; nil: it is not known
+	format *decode.Decoder   // nil: bodies are used as they are
+	proof  proof
+}
+
 // wholeEvent returns an event with the body that is mapped: fetched from its blob if it is there, and decoded.
 // What the body takes is charged to the partition of ctx, if there is one, until that collects it.
-func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
-	if p.format == nil && !blobstore.IsReference(e) {
+func (b *bodyReader) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+	if b.format == nil && !blobstore.IsReference(e) {
 		return e, nil
 	}
 	ctx, _ = memory.Begin(ctx)
-	whole, err := p.fetchAndDecode(ctx, e)
+	whole, err := b.fetchAndDecode(ctx, e)
 	if err != nil || whole == e {
 		memory.Shrink(ctx, 0)
 	} else {
@@ -71,31 +79,31 @@ func (p *Pipeline) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Eve
 	return whole, err
 }
 
-func (p *Pipeline) fetchAndDecode(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+func (b *bodyReader) fetchAndDecode(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	if blobstore.IsReference(e) {
-		if p.claim == nil {
+		if b.claim == nil {
 			return nil, errNoClaimCheck
 		}
 		var err error
-		if e, err = p.claim.Fetch(ctx, e); err != nil {
+		if e, err = b.claim.Fetch(ctx, e); err != nil {
 			if errors.Is(err, blobstore.ErrBody) || errors.Is(err, memory.ErrBusy) {
 				return nil, err
 			}
 			return nil, driver.Outage(err)
 		}
 	}
-	if p.format == nil {
+	if b.format == nil {
 		return e, nil
 	}
-	return p.format.Event(ctx, e)
+	return b.format.Event(ctx, e)
 }
 
 // deliveredEvent is wholeEvent for the delivery, whose errors say whether bodies have been read
 // before.
-func (p *Pipeline) deliveredEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
-	whole, err := p.wholeEvent(ctx, e)
+func (b *bodyReader) deliveredEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+	whole, err := b.wholeEvent(ctx, e)
 	if errors.Is(err, memory.ErrBusy) || err != nil && ctx.Err() != nil {
 		return nil, err // about memory, or the end: not about the body
 	}
-	return whole, p.bodies.of(err)
+	return whole, b.proof.of(err)
 }

@@ -27,39 +27,47 @@ const (
 	maxWatch       = 24 * time.Hour
 )
 
+// reader reads a pipeline, and has what only reading needs.
+type reader struct {
+	*Pipeline
+	stage  bool        // of a file with stages
+	shared connections // what all stages share, or else the source's: the defaults of source and target
+	from   string      // the hub or topic that a stage of another file reads, which feeds this one
+	// given has the keys that not every pipeline may have; nil: a key is not given.
+	given struct {
+		start, progressGroup, progressBlobs, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
+		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled                            *strictyaml.Node
+	}
+	outside []*strictyaml.Node // the given keys that only targets outside a database have
+}
+
 // read reads a pipeline: the whole file, or a stage with the keys that all stages
 // share.
-func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
+func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 	var database, leases, memory, target, routes, otherwise *strictyaml.Node
 	keys := strictyaml.Keys{
-		"source":       p.readSource,
-		"partitions":   p.readPartitions,
-		"lease":        p.readLease,
-		"assign":       p.readAssign,
-		"prefetch":     func(n strictyaml.Node) { n.SizeIn(&p.config.PrefetchBytes, minPrefetch, maxPrefetch) },
-		"memory_limit": p.readMemoryLimit,
-		"stall_after":  func(n strictyaml.Node) { n.DurationIn(&p.config.StallAfter, minWatch, maxWatch) },
-		"silent_after": func(n strictyaml.Node) { n.DurationIn(&p.config.SilentAfter, minWatch, maxWatch) },
-		"batch":        func(n strictyaml.Node) { n.Int(&p.config.MaxBatch, 1, maxBatch) },
-		"retry":        p.readRetry,
-		"dead_letters": p.readDeadLetters,
-		"stamp_key": func(n strictyaml.Node) {
-			p.keyNodes.stampKey = &n
-			readStampKey(n, &p.stampKey)
-		},
-		"old_stamp_key": func(n strictyaml.Node) {
-			p.keyNodes.oldStampKey = &n
-			readStampKey(n, &p.oldStampKey)
-		},
-		"database":  func(n strictyaml.Node) { database = &n; p.readDatabase(n) },
-		"leases":    func(n strictyaml.Node) { leases = &n },
-		"memory":    func(n strictyaml.Node) { memory = &n },
-		"target":    func(n strictyaml.Node) { target = &n },
-		"only":      p.only.read,
-		"routes":    func(n strictyaml.Node) { routes = &n },
-		"otherwise": func(n strictyaml.Node) { otherwise = &n },
+		"source":        r.readSource,
+		"partitions":    r.readPartitions,
+		"lease":         r.readLease,
+		"assign":        r.readAssign,
+		"prefetch":      func(n strictyaml.Node) { n.SizeIn(&r.config.PrefetchBytes, minPrefetch, maxPrefetch) },
+		"memory_limit":  r.readMemoryLimit,
+		"stall_after":   func(n strictyaml.Node) { n.DurationIn(&r.config.StallAfter, minWatch, maxWatch) },
+		"silent_after":  func(n strictyaml.Node) { n.DurationIn(&r.config.SilentAfter, minWatch, maxWatch) },
+		"batch":         func(n strictyaml.Node) { n.Int(&r.config.MaxBatch, 1, maxBatch) },
+		"retry":         r.readRetry,
+		"dead_letters":  r.readDeadLetters,
+		"stamp_key":     func(n strictyaml.Node) { r.given.stampKey = &n; readStampKey(n, &r.stampKeys.current) },
+		"old_stamp_key": func(n strictyaml.Node) { r.given.oldStampKey = &n; readStampKey(n, &r.stampKeys.old) },
+		"database":      func(n strictyaml.Node) { database = &n; r.readDatabase(n) },
+		"leases":        func(n strictyaml.Node) { leases = &n },
+		"memory":        func(n strictyaml.Node) { memory = &n },
+		"target":        func(n strictyaml.Node) { target = &n },
+		"only":          r.routing.only.read,
+		"routes":        func(n strictyaml.Node) { routes = &n },
+		"otherwise":     func(n strictyaml.Node) { otherwise = &n },
 	}
-	maps.Copy(keys, p.atLeastOnce.keys(p))
+	maps.Copy(keys, r.atLeastOnceKeys())
 	required := []string{"source"}
 	if !n.Has("routes") {
 		required = append(required, "target")
@@ -68,7 +76,7 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 		required = append(required, "partitions")
 	}
 	if shared == nil {
-		keys["name"] = func(n strictyaml.Node) { n.Text(&p.Name) }
+		keys["name"] = func(n strictyaml.Node) { n.Text(&r.Name) }
 		keys["stages"] = nil // File.read has read it
 	}
 	n.Object(keys, required...)
@@ -76,33 +84,33 @@ func (p *Pipeline) read(n strictyaml.Node, shared sharedKeys) {
 	inDatabase := target != nil && (target.Has("insert") || target.Has("statement"))
 	switch {
 	case leases != nil && inDatabase:
-		p.readLeasesBeside(*leases)
+		r.readLeasesBeside(*leases)
 	case leases != nil:
 		keys["database"] = nil // the stage's leases replace it
-		p.readLeases(*leases)
+		r.readLeases(*leases)
 	}
 	shared.fill(n, keys)
-	p.checkAssign()
-	if p.oldStampKey != nil && p.stampKey == nil {
-		p.keyNodes.oldStampKey.Fail("goes with stamp_key, the key that replaces it")
+	r.checkAssign()
+	if r.stampKeys.old != nil && r.stampKeys.current == nil {
+		r.given.oldStampKey.Fail("goes with stamp_key, the key that replaces it")
 	}
-	p.checkMemoryLimit()
+	r.checkMemoryLimit()
 	if memory != nil {
-		p.readRollup(*memory)
+		r.readRollup(*memory)
 	}
-	if p.keyNodes.copyTo != nil { // after source
-		p.readCopyTo(*p.keyNodes.copyTo)
+	if r.given.copyTo != nil { // after source
+		r.readCopyTo(*r.given.copyTo)
 	}
-	if p.readTargets(target, routes, otherwise) { // last, because they depend on the other keys
-		p.checkKeys(n, own, memory)
-		for _, m := range p.mappings() {
-			m.raw = p.System == Kafka
+	if r.readTargets(target, routes, otherwise) { // last, because they depend on the other keys
+		r.checkKeys(n, own, memory)
+		for _, m := range r.mappings() {
+			m.raw = r.System == Kafka
 		}
 	}
 }
 
-func (p *Pipeline) readStart(n strictyaml.Node) {
-	p.keyNodes.start = &n
+func (r *reader) readStart(n strictyaml.Node) {
+	r.given.start = &n
 	var text string
 	if !n.Text(&text) {
 		return
@@ -112,21 +120,21 @@ func (p *Pipeline) readStart(n strictyaml.Node) {
 		n.Fail(`%s: write earliest, latest, an RFC 3339 time, "24h ago", "sequence N" or "offset O"`, n.Shown())
 		return
 	}
-	p.config.Start = start
+	r.config.Start = start
 }
 
-func (p *Pipeline) readPartitions(n strictyaml.Node) {
-	p.keyNodes.partitions = &n
+func (r *reader) readPartitions(n strictyaml.Node) {
+	r.given.partitions = &n
 	var text string
 	if !n.Text(&text) {
 		return
 	}
 	switch text {
 	case "all":
-		p.Partitions = sluice.AllPartitions
+		r.Partitions = sluice.AllPartitions
 		return
 	case "balanced":
-		p.Partitions = sluice.Balanced
+		r.Partitions = sluice.Balanced
 		return
 	}
 	count, err := strconv.Atoi(text)
@@ -134,23 +142,23 @@ func (p *Pipeline) readPartitions(n strictyaml.Node) {
 		n.Fail("%s: write all, balanced, or a whole number from 1 to %d", n.Shown(), maxPartitions)
 		return
 	}
-	p.Partitions = sluice.Partitions(count)
+	r.Partitions = sluice.Partitions(count)
 }
 
-func (p *Pipeline) readLease(n strictyaml.Node) {
-	c := &p.config
+func (r *reader) readLease(n strictyaml.Node) {
+	c := &r.config
 	ok := n.Object(strictyaml.Keys{
 		"for":   func(n strictyaml.Node) { n.Duration(&c.LeaseFor) },
 		"renew": func(n strictyaml.Node) { n.Duration(&c.RenewEvery) },
 	})
-	lasts := p.LeaseFor()
+	lasts := r.LeaseFor()
 	if ok && lasts < 3*c.RenewEvery {
 		n.Fail("a lease of %v renewed every %v: it must last at least three renewals, so that one lost renewal does not lose it", lasts, c.RenewEvery)
 	}
 }
 
-func (p *Pipeline) readRetry(n strictyaml.Node) {
-	c := &p.config
+func (r *reader) readRetry(n strictyaml.Node) {
+	c := &r.config
 	ok := n.Object(strictyaml.Keys{
 		"attempts": func(n strictyaml.Node) { n.Int(&c.Attempts, 1, maxAttempts) },
 		"min":      func(n strictyaml.Node) { n.Duration(&c.RetryMin) },
@@ -162,54 +170,54 @@ func (p *Pipeline) readRetry(n strictyaml.Node) {
 	}
 }
 
-func (p *Pipeline) readDeadLetters(n strictyaml.Node) {
+func (r *reader) readDeadLetters(n strictyaml.Node) {
 	store, limit := true, -1
 	var hold bool
-	p.keyNodes.deadLetters = &n
+	r.given.deadLetters = &n
 	n.Object(strictyaml.Keys{
 		"store_bodies":  func(n strictyaml.Node) { n.Bool(&store) },
 		"body_limit":    func(n strictyaml.Node) { n.Size(&limit, maxBody) },
-		"redrive_every": func(n strictyaml.Node) { n.DurationIn(&p.config.RedriveEvery, minRedrive, maxRedrive) },
-		"copy_to":       func(n strictyaml.Node) { p.keyNodes.copyTo = &n },
+		"redrive_every": func(n strictyaml.Node) { n.DurationIn(&r.config.RedriveEvery, minRedrive, maxRedrive) },
+		"copy_to":       func(n strictyaml.Node) { r.given.copyTo = &n },
 		"hold_keys": func(n strictyaml.Node) {
-			p.atLeastOnce.keysGiven = append(p.atLeastOnce.keysGiven, n)
+			r.outside = append(r.outside, &n)
 			n.Bool(&hold)
 		},
 	})
 	if hold {
-		p.atLeastOnce.config.OnDeadLetter = sluice.KeyHold
+		r.atLeastOnce.config.OnDeadLetter = sluice.KeyHold
 	}
 	switch {
 	case !store || limit == 0:
-		p.config.BodyLimit = -1
+		r.config.BodyLimit = -1
 	case limit > 0:
-		p.config.BodyLimit = limit
+		r.config.BodyLimit = limit
 	}
 }
 
 // readDatabase reads a database's address, or a mapping of it and the settings of its connections.
-func (p *Pipeline) readDatabase(n strictyaml.Node) {
-	p.places.database = n.Place()
+func (r *reader) readDatabase(n strictyaml.Node) {
+	r.places.database = n.Place()
 	if !n.IsMapping() {
-		p.readDatabaseURL(n)
+		r.readDatabaseURL(n)
 		return
 	}
 	var connections *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
-		"url": p.readDatabaseURL,
+		"url": r.readDatabaseURL,
 		"connections": func(n strictyaml.Node) {
 			connections = &n
-			n.Int(&p.connections, 1, maxConnections)
+			n.Int(&r.storage.connections, 1, maxConnections)
 		},
 	}, "url")
-	if _, file := p.database.(sqliteDatabase); ok && file && connections != nil {
+	if _, file := r.storage.database.(sqliteDatabase); ok && file && connections != nil {
 		connections.Fail("is for the server of a database: remove it, SQLite has one connection that writes")
 	}
 }
 
-func (p *Pipeline) readDatabaseURL(n strictyaml.Node) {
+func (r *reader) readDatabaseURL(n strictyaml.Node) {
 	if db, ok := readSQLDatabase(n); ok {
-		p.database = db
+		r.storage.database = db
 	}
 }
 

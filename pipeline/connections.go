@@ -1,6 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/webhook"
@@ -81,25 +84,26 @@ type CosmosConnection struct {
 func (p *Pipeline) Connections() Connections {
 	var c Connections
 	p.source.setConnections(&c)
-	switch db := p.database.(type) {
+	switch db := p.storage.database.(type) {
 	case sqlDatabase:
 		c.Database = db.address()
 	case blobContainer:
 		c.Blob = db.address()
 	}
-	if p.leases != nil {
-		c.Blob = p.leases.address()
+	if p.storage.leases != nil {
+		c.Blob = p.storage.leases.address()
 	}
-	for _, p := range p.targets() {
-		if t := p.cosmos; t != nil && c.Cosmos == nil {
-			c.Cosmos = &CosmosConnection{t.endpoint, t.database, t.container, t.key}
-		}
-		if p.http != nil {
-			c.HTTP = append(c.HTTP, p.http.connection())
-		}
+	routes := p.routing.routes
+	if p.copies != nil {
+		routes = append(slices.Clone(routes), route{to: p.copies.to})
 	}
-	if p.copies != nil && p.copies.http != nil {
-		c.HTTP = append(c.HTTP, p.copies.http.connection())
+	for _, r := range routes {
+		switch t := r.to.(type) {
+		case *cosmosTarget:
+			c.Cosmos = cmp.Or(c.Cosmos, &CosmosConnection{t.endpoint, t.database, t.container, t.key})
+		case *httpTarget:
+			c.HTTP = append(c.HTTP, t.connection())
+		}
 	}
 	return c
 }

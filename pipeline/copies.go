@@ -11,41 +11,41 @@ import (
 	"github.com/sluice-go/sluice/webhook"
 )
 
-// copyTarget is where dead letters are copied to: an endpoint, or a destination of messages.
+// copyTarget is where dead letters are copied to.
 type copyTarget struct {
-	place    strictyaml.Place
-	http     *httpTarget
-	messages destination
-	redrive  string // the command to which the id of a dead letter is added
+	place   strictyaml.Place
+	to      target // an endpoint, or a destination of messages
+	redrive string // the command to which the id of a dead letter is added
 }
 
 // readCopyTo reads dead_letters.copy_to. It comes after the source, whose hub is not a target and whose
 // namespace is the default.
-func (p *Pipeline) readCopyTo(n strictyaml.Node) {
+func (r *reader) readCopyTo(n strictyaml.Node) {
 	t := &copyTarget{place: n.Place(), redrive: "sluice deadletters retry --config " + argument(n.Place().File)}
-	if p.stage {
-		t.redrive += " --stage " + p.Name
+	if r.stage {
+		t.redrive += " --stage " + r.Name
 	}
-	p.copies = t
+	r.copies = t
 	ok := n.Object(strictyaml.Keys{
 		"servicebus": func(n strictyaml.Node) {
 			e := &serviceBusEntity{}
-			t.messages = e
+			t.to = &messageTarget{destination: e}
 			e.readEntity(n, strictyaml.Keys{})
 		},
 		"eventhub": func(n strictyaml.Node) {
 			h := &hub{}
-			t.messages = h
-			p.readTargetHub(n, h, strictyaml.Keys{})
+			t.to = &messageTarget{destination: h}
+			r.readTargetHub(n, h, strictyaml.Keys{})
 		},
 		"kafka": func(n strictyaml.Node) {
 			topic := &topicTarget{}
-			t.messages = topic
-			p.readTargetTopic(n, topic, strictyaml.Keys{})
+			t.to = &messageTarget{destination: topic}
+			r.readTargetTopic(n, topic, strictyaml.Keys{})
 		},
 		"http": func(n strictyaml.Node) {
-			t.http = &httpTarget{}
-			t.http.read(n, strictyaml.Keys{})
+			post := &httpTarget{}
+			t.to = post
+			post.read(n, strictyaml.Keys{})
 		},
 	})
 	if ok {
@@ -66,15 +66,15 @@ const plainInShell = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // open returns the function that copies, whose connections parts closes. It does not connect: the
 // target may be down for now.
 func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLetter) error, error) {
-	if t.http != nil {
-		sink, err := t.http.open()
+	if post, ok := t.to.(*httpTarget); ok {
+		sink, err := post.open()
 		if err != nil {
 			return nil, err
 		}
 		parts.onClose(sink.Close)
 		return sluice.CopyTo(sink, webhook.DeadLetterMessages(t.redrive)), nil
 	}
-	out, err := t.messages.transport()
+	out, err := t.to.(*messageTarget).transport()
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +84,9 @@ func (t *copyTarget) open(parts *Parts) (func(context.Context, []sluice.DeadLett
 	return sluice.CopyTo(sink, sender.DeadLetterMessages(t.redrive)), nil
 }
 
-// check checks that the target can be reached.
-func (t *copyTarget) check(ctx context.Context) error {
-	if t.http != nil {
-		return t.http.check(ctx)
-	}
-	return t.messages.check(ctx)
-}
-
 // checkCopies checks the target of copies.
 func (p *Pipeline) checkCopies(ctx context.Context) error {
-	if err := p.copies.check(ctx); err != nil {
+	if err := p.copies.to.check(ctx, nil); err != nil {
 		return p.problem(p.copies.place, fmt.Errorf("copies of dead letters: %w", err))
 	}
 	return nil

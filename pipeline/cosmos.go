@@ -30,6 +30,7 @@ type cosmosTarget struct {
 	operation                 cosmos.Operation
 	conditional               bool
 	config                    cosmos.Config
+	ru                        int // request units a second; 0: no limit
 
 	id     origin
 	parts  []keyPart // of the partition key
@@ -51,9 +52,9 @@ const emulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8m
 
 var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace}
 
-func (p *Pipeline) readCosmos(n strictyaml.Node) {
-	t := &cosmosTarget{}
-	p.cosmos = t
+// readCosmos reads target.cosmos, which may take so many request units a second; 0: no limit.
+func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
+	t := &cosmosTarget{ru: ru}
 	var mode, operation string
 	var batch, cached *strictyaml.Node
 	auth := 0
@@ -102,7 +103,7 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 		},
 	}, "endpoint", "database", "container", "id", "partition_key")
 	if !ok {
-		return
+		return t
 	}
 	if auth != 1 {
 		n.Fail("needs one of key (write ${COSMOS_KEY}) and credential: default")
@@ -118,6 +119,7 @@ func (p *Pipeline) readCosmos(n strictyaml.Node) {
 		t.config.Mode = cosmos.Point
 	}
 	t.compile()
+	return t
 }
 
 func readOrigin(n strictyaml.Node) (origin, bool) {
@@ -322,9 +324,11 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
-// outlet checks the container and opens it.
-func (t *cosmosTarget) outlet(ctx context.Context, p *Pipeline, parts *Parts) (outlet, error) {
-	sink, err := t.open(p.atLeastOnce.ru)
+func (*cosmosTarget) kind() string         { return "cosmos" }
+func (*cosmosTarget) mappings() []*mapping { return nil }
+
+func (t *cosmosTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (outlet, error) {
+	sink, err := t.open(t.ru)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +341,7 @@ func (t *cosmosTarget) outlet(ctx context.Context, p *Pipeline, parts *Parts) (o
 }
 
 // check checks that the container can be read.
-func (t *cosmosTarget) check(ctx context.Context) error {
+func (t *cosmosTarget) check(ctx context.Context, _ catalog) error {
 	sink, err := t.open(0)
 	if err != nil {
 		return err

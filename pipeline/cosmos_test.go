@@ -70,11 +70,11 @@ func TestCosmosFile(t *testing.T) {
 	if s := p.atLeastOnce; s.events != 1000 || !s.cluster || s.ru != 0 {
 		t.Errorf("rate %+v", s)
 	}
-	if c := p.cosmos; c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
+	if c := targetOf[*cosmosTarget](p); c.operation != cosmos.Create || !c.conditional || c.config.Mode != cosmos.Point || c.endpoint != "https://localhost:8081" {
 		t.Errorf("target %+v", c)
 	}
 	regions, err := parseCosmos("    mode: point\n", "    mode: point\n    preferred_regions: West Europe, North Europe\n")
-	if err != nil || !slices.Equal(regions.cosmos.config.Client.PreferredRegions, []string{"West Europe", "North Europe"}) {
+	if err != nil || !slices.Equal(targetOf[*cosmosTarget](regions).config.Client.PreferredRegions, []string{"West Europe", "North Europe"}) {
 		t.Errorf("preferred regions: %v", err)
 	}
 	if _, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob: {container: sluice, connection: ${DATABASE_URL}, prefix: a/}"); err == nil {
@@ -86,8 +86,8 @@ func TestCosmosFile(t *testing.T) {
 	if p, err = parseCosmos("  sql: ${DATABASE_URL}", "  blob:\n    container: sluice\n    connection: ${DATABASE_URL}\n    prefix: a/"); err != nil {
 		t.Fatal(err)
 	}
-	if p.database != (blobContainer{where: "sluice", connection: "sqlite:x.db", prefix: "a/"}) {
-		t.Errorf("leases %+v", p.database)
+	if p.storage.database != (blobContainer{where: "sluice", connection: "sqlite:x.db", prefix: "a/"}) {
+		t.Errorf("leases %+v", p.storage.database)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestCosmosRecords(t *testing.T) {
 		}
 		e := &sluice.Event{Partition: "3", Sequence: 42, Key: "kk", MessageID: "mid", Body: []byte(c.body)}
 		var got string
-		docs, err := p.cosmos.documents(context.Background(), e)
+		docs, err := targetOf[*cosmosTarget](p).documents(context.Background(), e)
 		if err != nil {
 			got = err.Error()
 		} else {
@@ -177,7 +177,7 @@ func TestCosmosSourceOfRedrives(t *testing.T) {
 		var sources []string
 		run := func(fails bool) {
 			records := func(ctx context.Context, e *sluice.Event) ([]*sluice.Event, error) {
-				docs, err := p.cosmos.documents(ctx, e)
+				docs, err := targetOf[*cosmosTarget](p).documents(ctx, e)
 				if err != nil || fails {
 					return nil, errors.Join(err, driver.Reject(errors.New("refused")))
 				}

@@ -9,7 +9,6 @@ import (
 
 // database is where leases and checkpoints are stored, and which a target may write to.
 type database interface {
-	dialect() *dialect
 	// open opens the stores. It sets Leases, DeadLetters and Checkpoints of parts,
 	// and its unexported fields that depend on the database.
 	open(ctx context.Context, p *Pipeline, parts *Parts) error
@@ -21,10 +20,18 @@ type database interface {
 // sqlDatabase is a database with tables.
 type sqlDatabase interface {
 	database
+	dialect() *dialect
 	// address is the database as a file names it: sqlite:PATH or a URL, with its password.
 	address() string
 	// reader opens the database for reading. It does not connect.
 	reader() (*sql.DB, error)
+}
+
+// storage is where leases, checkpoints and dead letters are stored.
+type storage struct {
+	database    database
+	connections int            // to the database, for batches; 0: the default
+	leases      *blobContainer // of the leases, if they are not in the database
 }
 
 // databaseForms says how a database is written.

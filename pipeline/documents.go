@@ -41,14 +41,15 @@ const expiryMargin = 2 * time.Minute
 // Documents returns the documents of a pipeline whose target is Cosmos DB, nil for another target.
 // Reading them takes at most so many request units a second. The caller closes them.
 func (p *Pipeline) Documents(ctx context.Context, ru int) (*Documents, error) {
-	if p.cosmos == nil {
+	t, ok := p.target().(*cosmosTarget)
+	if !ok {
 		return nil, nil
 	}
-	sink, err := p.cosmos.open(ru)
+	sink, err := t.open(ru)
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
-	d := &Documents{pipeline: p, target: p.cosmos, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, bound: maxSeenDocuments}
+	d := &Documents{pipeline: p, target: t, sink: sink, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, bound: maxSeenDocuments}
 	if d.expiry, err = sink.Expiry(ctx); err != nil {
 		_ = d.Close(ctx)
 		return nil, p.problem(p.places.target, err)
@@ -88,7 +89,7 @@ func (d *Documents) Find(ctx context.Context, topic sluice.Topic, events []*slui
 // document returns the document of an event. The error is an outage of what decodes its body, or the event has
 // no document.
 func (d *Documents) document(ctx context.Context, e *sluice.Event) (document, error) {
-	e, err := d.pipeline.wholeEvent(ctx, e)
+	e, err := d.pipeline.body.wholeEvent(ctx, e)
 	if err != nil {
 		return document{}, err
 	}

@@ -125,8 +125,8 @@ const (
 )
 
 // readSourceHub reads source.eventhub.
-func (p *Pipeline) readSourceHub(n strictyaml.Node) {
-	p.places.source = n.Place()
+func (r *reader) readSourceHub(n strictyaml.Node) {
+	r.places.source = n.Place()
 	h := hub{}
 	ok := h.read(n, strictyaml.Keys{
 		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
@@ -142,13 +142,13 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 			n.OneOf((*string)(&h.config.Receiver), string(eventhub.OwnReceiver), string(eventhub.SDKReceiver))
 		},
 		"timeout":        func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
-		"progress_blobs": func(n strictyaml.Node) { p.readProgressBlobs(n, &h) },
+		"progress_blobs": func(n strictyaml.Node) { r.readProgressBlobs(n, &h) },
 	})
 	if !ok {
 		return
 	}
 	if h.at == nil {
-		h.namespace = p.shared.namespace
+		h.namespace = r.shared.namespace
 	}
 	if h.at == nil {
 		n.Fail("needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)")
@@ -158,8 +158,8 @@ func (p *Pipeline) readSourceHub(n strictyaml.Node) {
 		h.at.Fail("%w", err)
 		return
 	}
-	p.shared.namespace = h.namespace // the default of the target
-	p.setSource(&h)
+	r.shared.namespace = h.namespace // the default of the target
+	r.setSource(&h)
 }
 
 // source returns the source, which connects when it is first used.

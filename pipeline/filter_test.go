@@ -67,7 +67,7 @@ func TestOnly(t *testing.T) {
 	} {
 		p := filtering(t, "only: "+c.only+"\n")
 		e := &sluice.Event{Partition: "0", Key: "k", Properties: c.properties, Body: []byte(c.body)}
-		to, err := p.route(e)
+		to, err := p.routing.route(e)
 		got := left
 		switch {
 		case err != nil:
@@ -199,8 +199,8 @@ func TestFilterOfUndecodedEvents(t *testing.T) {
 		if got := p.Filter()(&c.event); got != c.want {
 			t.Errorf("%s, %s: %t, want %t", c.only, c.event.Body, got, c.want)
 		}
-		if whole, err := p.wholeEvent(t.Context(), &c.event); err == nil {
-			if to, err := p.route(whole); (to != leftOut || err != nil) != c.want {
+		if whole, err := p.body.wholeEvent(t.Context(), &c.event); err == nil {
+			if to, err := p.routing.route(whole); (to != leftOut || err != nil) != c.want {
 				t.Errorf("%s, %s: the delivery decides otherwise: %d, %v", c.only, c.event.Body, to, err)
 			}
 		}

@@ -20,11 +20,11 @@ const maxDecodedBatch = 64 << 20
 // were sent.
 func decoded[Tx any](p *Pipeline, h sluice.Handler[Tx]) sluice.Handler[Tx] {
 	return func(ctx context.Context, tx Tx, b sluice.Batch) error {
-		if p.format == nil && !slices.ContainsFunc(b.Events, blobstore.IsReference) {
+		if p.body.format == nil && !slices.ContainsFunc(b.Events, blobstore.IsReference) {
 			return h(ctx, tx, b)
 		}
 		for events, first := b.Events, 0; len(events) > first; {
-			part, err := decodeSome(ctx, p.deliveredEvent, events[first:], maxDecodedBatch)
+			part, err := decodeSome(ctx, p.body.deliveredEvent, events[first:], maxDecodedBatch)
 			if err == nil {
 				b.Events = part
 				err = h(ctx, tx, b)
@@ -93,7 +93,7 @@ const busyFor = 20 * time.Millisecond
 // decodedRecords makes a function that makes records get events with decoded bodies.
 func decodedRecords[R any](p *Pipeline, records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, *sluice.Event) ([]R, error) {
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		e, err := p.deliveredEvent(ctx, e)
+		e, err := p.body.deliveredEvent(ctx, e)
 		switch {
 		case errors.Is(err, memory.ErrBusy):
 			return nil, driver.RetryAfter(err, busyFor)

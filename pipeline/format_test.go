@@ -201,11 +201,11 @@ func TestFormatOfCosmos(t *testing.T) {
 		t.Fatal(err)
 	}
 	const body = `{"id":"a","key":"k"}`
-	docs, err := decodedRecords(p, p.cosmos.documents)(t.Context(), &sluice.Event{Body: gzipped(body)})
+	docs, err := decodedRecords(p, targetOf[*cosmosTarget](p).documents)(t.Context(), &sluice.Event{Body: gzipped(body)})
 	if err != nil || len(docs) != 1 || string(docs[0].Body) != body || docs[0].ID != "a" {
 		t.Errorf("%+v, %v", docs, err)
 	}
-	audited := &Documents{pipeline: p, target: p.cosmos}
+	audited := &Documents{pipeline: p, target: targetOf[*cosmosTarget](p)}
 	if doc, err := audited.document(t.Context(), &sluice.Event{Body: gzipped(body)}); err != nil || string(doc.Body) != body {
 		t.Errorf("%+v, %v", doc, err)
 	}
@@ -220,7 +220,7 @@ func TestFormatOfFramedJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := p.format.Event(t.Context(), &sluice.Event{Body: []byte("\x00\x00\x00\x00\x07{}")})
+	e, err := p.body.format.Event(t.Context(), &sluice.Event{Body: []byte("\x00\x00\x00\x00\x07{}")})
 	if err != nil || string(e.Body) != "{}" {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -234,7 +234,7 @@ func TestFormatOfMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.Stages[0]
-	sent, err := decodedRecords(p, p.messages.messages)(t.Context(), &sluice.Event{Body: gzipped(avroFlight("AA 7", 3)), ContentType: "avro/binary",
+	sent, err := decodedRecords(p, targetOf[*messageTarget](p).messages)(t.Context(), &sluice.Event{Body: gzipped(avroFlight("AA 7", 3)), ContentType: "avro/binary",
 		Properties: map[string]any{"content-encoding": "gzip", "a": "b"}})
 	if err != nil || len(sent) != 1 {
 		t.Fatal(sent, err)

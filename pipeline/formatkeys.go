@@ -22,6 +22,7 @@ const maxDecoded = 256 << 20
 type bodyFormat struct {
 	at                          strictyaml.Node
 	compression, encoding       string
+	envelope                    string
 	maxSize                     int
 	schema, message, importPath optionalText
 	registry                    decode.Registry
@@ -40,11 +41,14 @@ func (o *optionalText) read(n strictyaml.Node) {
 }
 
 // readFormat reads source.format.
-func (p *Pipeline) readFormat(n strictyaml.Node) {
+func (r *reader) readFormat(n strictyaml.Node) {
 	f := bodyFormat{at: n}
 	ok := n.Object(strictyaml.Keys{
 		"compression": func(n strictyaml.Node) {
 			n.OneOf(&f.compression, string(decode.Gzip), string(decode.Deflate), string(decode.Zstd), string(decode.Auto))
+		},
+		"envelope": func(n strictyaml.Node) {
+			n.OneOf(&f.envelope, string(decode.Connect), string(decode.Debezium))
 		},
 		"max_size":    func(n strictyaml.Node) { n.SizeIn(&f.maxSize, 1, maxDecoded) },
 		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "avro", "protobuf") },
@@ -56,40 +60,31 @@ func (p *Pipeline) readFormat(n strictyaml.Node) {
 	if !ok {
 		return
 	}
-	cfg := decode.Config{Compression: decode.Compression(f.compression), MaxSize: f.maxSize, NullBodies: p.System == Kafka}
+	cfg := decode.Config{Compression: decode.Compression(f.compression), Envelope: decode.Envelope(f.envelope), MaxSize: f.maxSize, NullBodies: r.System == Kafka}
 	switch f.encoding {
 	case "avro":
 		cfg.Encoding = f.avro()
 	case "protobuf":
 		cfg.Encoding = f.protobuf()
 	default:
-		f.refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
-		f.refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
+		refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
+		refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
 		if f.registryAt != nil {
 			cfg.Encoding = decode.JSONFrom(f.registry)
 		}
 	}
-	p.places.format = n.Place()
+	r.places.format = n.Place()
 	if f.registryAt != nil {
-		p.places.format = f.registryAt.Place()
+		r.places.format = f.registryAt.Place()
 	}
-	if cfg.Compression != decode.None || cfg.Encoding != nil {
-		p.format = decode.New(cfg)
-	}
-}
-
-// refuse fails each of the keys that is given.
-func (f *bodyFormat) refuse(why string, keys ...*strictyaml.Node) {
-	for _, at := range keys {
-		if at != nil {
-			at.Fail("%s", why)
-		}
+	if cfg.Compression != decode.None || cfg.Encoding != nil || cfg.Envelope != decode.NoEnvelope {
+		r.body.format = decode.New(cfg)
 	}
 }
 
 // avro returns the encoding, nil if there is a problem.
 func (f *bodyFormat) avro() decode.Encoding {
-	f.refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
+	refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
 	var schema *decode.AvroSchema
 	if f.schema.at != nil {
 		data, err := decode.ReadSchemaFile(f.schema.text)
@@ -116,7 +111,7 @@ func (f *bodyFormat) avro() decode.Encoding {
 // protobuf returns the encoding, nil if there is a problem.
 func (f *bodyFormat) protobuf() decode.Encoding {
 	if f.registryAt != nil {
-		f.refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
+		refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
 		if f.azureAt != nil {
 			f.azureAt.Fail("goes with encoding: avro: events do not name a schema of Protobuf in Azure Schema Registry")
 		}

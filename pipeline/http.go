@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -24,8 +21,8 @@ type httpTarget struct {
 	url        string
 	credential string
 	config     webhook.Config
-	unordered  []strictyaml.Node // the given keys that order: partition cannot have
-	identities *identityQuery    // nil: none
+	unordered  []*strictyaml.Node // the given keys that order: partition cannot have
+	identities *identityQuery     // nil: none
 }
 
 // Limits of an http target.
@@ -38,9 +35,10 @@ const (
 var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "json": webhook.JSON, "jsonlines": webhook.JSONLines}
 
 // readHTTPTarget reads target.http.
-func (p *Pipeline) readHTTPTarget(n strictyaml.Node) {
-	p.http = &httpTarget{}
-	p.http.read(n, strictyaml.Keys{"audit": func(n strictyaml.Node) { p.http.identities = readIdentityQuery(n, nil) }})
+func readHTTPTarget(n strictyaml.Node) *httpTarget {
+	t := &httpTarget{}
+	t.read(n, strictyaml.Keys{"audit": func(n strictyaml.Node) { t.identities = readIdentityQuery(n, nil) }})
+	return t
 }
 
 // read reads an endpoint, and more keys of the same mapping.
@@ -57,7 +55,7 @@ func (t *httpTarget) read(n strictyaml.Node, keys strictyaml.Keys) {
 		"type":  func(n strictyaml.Node) { n.Text(&c.Type) },
 		"batch": t.readBatch,
 		"concurrency": func(n strictyaml.Node) {
-			t.unordered = append(t.unordered, n)
+			t.unordered = append(t.unordered, &n)
 			n.Int(&c.Concurrency, 1, maxConcurrency)
 		},
 		"timeout":     func(n strictyaml.Node) { n.Duration(&c.Timeout) },
@@ -107,7 +105,7 @@ func (t *httpTarget) readBatch(n strictyaml.Node) {
 		"events": func(n strictyaml.Node) { n.Int(&t.config.MaxEvents, 1, maxPost) },
 		"bytes":  func(n strictyaml.Node) { n.Size(&t.config.MaxBytes, maxPostBytes) },
 		"wait": func(n strictyaml.Node) {
-			t.unordered = append(t.unordered, n)
+			t.unordered = append(t.unordered, &n)
 			n.Duration(&t.config.FlushAfter)
 		},
 	})
@@ -189,57 +187,32 @@ func (t *httpTarget) connection() *HTTPConnection {
 	}}
 }
 
-// checkOrder refuses the keys that have no effect where one batch of a partition is posted after the
-// other.
-func (t *httpTarget) checkOrder(p *Pipeline) {
-	if !t.inBatches(p) {
-		return
-	}
-	given := slices.DeleteFunc(slices.Clone(p.atLeastOnce.keysGiven), func(n strictyaml.Node) bool {
+// checkPostedBatches refuses the keys that have no effect where one batch of a partition is posted
+// after the other.
+func (r *reader) checkPostedBatches(t *httpTarget) {
+	given := slices.DeleteFunc(r.outside, func(n *strictyaml.Node) bool {
 		key := n.Place().Key
 		name := key[strings.LastIndexByte(key, '.')+1:]
 		return name == "order" || name == "checkpoint_every" || name == "retry_throttled" // refused already
 	})
-	for _, n := range append(given, t.unordered...) {
-		n.Fail("cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key")
-	}
+	refuse("cannot be combined with order: partition, which posts one batch of a partition after the other: remove it, or write order: key", append(given, t.unordered...)...)
 }
 
-// inBatches reports whether the delivery is [sluice.Batches].
-func (t *httpTarget) inBatches(p *Pipeline) bool {
-	return p.http == t && p.atLeastOnce.config.Order == sluice.OrderPartition
-}
-
-// defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
-const defaultCheckpointEvery = 5 * time.Second
+func (*httpTarget) kind() string         { return "http" }
+func (*httpTarget) mappings() []*mapping { return nil }
 
 // outlet opens the endpoint. It does not check the endpoint, which may be down for now.
-func (t *httpTarget) outlet(parts *Parts) (outlet, error) {
+func (t *httpTarget) outlet(_ context.Context, parts *Parts, _ telemetry) (outlet, error) {
 	sink, err := t.open()
 	if err != nil {
 		return nil, err
 	}
 	parts.onClose(sink.Close)
-	return &httpOutlet{outletOf[*webhook.Message]{records: webhookMessages, sink: sink}, t, sink}, nil // in the order of the events' own keys
-}
-
-// httpOutlet is an open endpoint.
-type httpOutlet struct {
-	outletOf[*webhook.Message]
-	target *httpTarget
-	sink   *webhook.Sink
-}
-
-func (o *httpOutlet) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
-	if !o.target.inBatches(p) || parts.store == nil {
-		return o.outletOf.delivery(p, parts, to)
-	}
-	every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
-	return sluice.Batches(parts.store, o.sink.Handler(decodedRecords(p, tracedRecords(p, parts, to.traces, o.taken(p)))), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	return &outletOf[*webhook.Message]{records: webhookMessages, sink: sink, batches: sink.Handler}, nil // in the order of the events' own keys
 }
 
 // check checks that the endpoint can be reached.
-func (t *httpTarget) check(ctx context.Context) error {
+func (t *httpTarget) check(ctx context.Context, _ catalog) error {
 	sink, err := t.open()
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func TestHTTPFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := p.http.config
+	c := targetOf[*httpTarget](p).config
 	if c.TLS == nil || c.TLS.ServerName != "flights.example.com" {
 		t.Errorf("TLS %+v", c.TLS)
 	}
@@ -81,12 +81,12 @@ func TestHTTPFile(t *testing.T) {
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if p.http.url != "https://h/api?code=topsecret" || p.http.credential != "default" || !p.AtLeastOnce() || p.atLeastOnce.config.Order != sluice.OrderNone {
-		t.Errorf("target %+v", p.http)
+	if targetOf[*httpTarget](p).url != "https://h/api?code=topsecret" || targetOf[*httpTarget](p).credential != "default" || !p.AtLeastOnce() || p.atLeastOnce.config.Order != sluice.OrderNone {
+		t.Errorf("target %+v", targetOf[*httpTarget](p))
 	}
 	for word, format := range formats {
 		p, err := parseHTTP("format: cloudevents\n    type: flights.landed", "format: "+word)
-		if err != nil || p.http.config.Format != format {
+		if err != nil || targetOf[*httpTarget](p).config.Format != format {
 			t.Errorf("format %s: %v", word, err)
 		}
 	}

@@ -73,10 +73,13 @@ func parseQuery(text string, d *dialect) (statement, error) {
 
 // identities returns the query of the pipeline's target, nil if it has none.
 func (p *Pipeline) identities() *identityQuery {
-	if p.http != nil {
-		return p.http.identities
+	switch t := p.target().(type) {
+	case *statementTarget:
+		return t.identities
+	case *httpTarget:
+		return t.identities
 	}
-	return p.target.identities
+	return nil
 }
 
 // HasIdentities reports whether the file has a query for the events that the target has.
@@ -85,19 +88,10 @@ func (p *Pipeline) HasIdentities() bool { return p.identities() != nil }
 // Kind returns the key of the pipeline's target: insert, statement, cosmos, eventhub, kafka or http; for
 // Service Bus queue or topic. With several routes it is insert if all go to tables, and else routes.
 func (p *Pipeline) Kind() string {
-	switch {
-	case len(p.routes) > 0 && p.Table == "":
+	if p.routing.listed && p.Table == "" {
 		return "routes"
-	case p.cosmos != nil:
-		return "cosmos"
-	case p.messages != nil:
-		return p.messages.destination.kind()
-	case p.http != nil:
-		return "http"
-	case p.Table != "":
-		return "insert"
 	}
-	return "statement"
+	return p.routing.routes[0].to.kind()
 }
 
 // Identities opens the database of the query and returns it, and a function that runs the query for a partition. It
@@ -107,7 +101,7 @@ func (p *Pipeline) Identities() (*sql.DB, func(ctx context.Context, topic sluice
 	from := q.database
 	if from == nil {
 		var ok bool
-		if from, ok = p.database.(sqlDatabase); !ok {
+		if from, ok = p.storage.database.(sqlDatabase); !ok {
 			return nil, nil, p.problem(p.places.target, errors.New("audit: the pipeline has no database"))
 		}
 	}

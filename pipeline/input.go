@@ -12,7 +12,7 @@ type Input struct{ p Pipeline }
 // problem with it, which is in the file then.
 func ReadInput(n strictyaml.Node) *Input {
 	i := &Input{}
-	if i.p.readSource(n); i.p.source == nil {
+	if (&reader{Pipeline: &i.p}).readSource(n); i.p.source == nil {
 		return nil
 	}
 	return i

@@ -29,11 +29,11 @@ type kafkaTopic struct {
 const defaultGroup = "sluice"
 
 // readSourceTopic reads source.kafka.
-func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
-	p.places.source = n.Place()
+func (r *reader) readSourceTopic(n strictyaml.Node) {
+	r.places.source = n.Place()
 	t := &kafkaTopic{consumerGroup: defaultGroup}
 	var isolation string
-	c := p.readCluster(n, strictyaml.Keys{
+	c := r.readCluster(n, strictyaml.Keys{
 		"topic":                func(n strictyaml.Node) { readTopicName(n, &t.name) },
 		"group":                func(n strictyaml.Node) { n.Text(&t.consumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&t.namespace) },
@@ -43,7 +43,7 @@ func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
 		"max_record_batch": func(n strictyaml.Node) { n.SizeIn(&t.maxRecordBatch, minPrefetch, maxPrefetch) },
 		"isolation":        func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
 		"progress_group": func(n strictyaml.Node) {
-			p.keyNodes.progressGroup = &n
+			r.given.progressGroup, r.places.progress = &n, n.Place()
 			n.Text(&t.progressGroup)
 		},
 	})
@@ -51,8 +51,8 @@ func (p *Pipeline) readSourceTopic(n strictyaml.Node) {
 		return
 	}
 	t.cluster, t.readUncommitted = c, isolation == "read_uncommitted"
-	p.shared.cluster = c // the default of the target
-	p.setSource(t)
+	r.shared.cluster = c // the default of the target
+	r.setSource(t)
 }
 
 const maxClientID = 200 // bytes, the limit of package kafka
@@ -94,7 +94,7 @@ type kafkaCluster struct {
 
 // readCluster reads the cluster, and more keys of the same mapping, which need a topic. It
 // returns the shared cluster if the mapping names none, and nil if there is a problem.
-func (p *Pipeline) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCluster {
+func (r *reader) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCluster {
 	own := &kafkaCluster{}
 	if !own.read(n, more, "topic") {
 		return nil
@@ -102,10 +102,10 @@ func (p *Pipeline) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCl
 	if len(own.brokers) > 0 {
 		return own
 	}
-	if p.shared.cluster == nil {
+	if r.shared.cluster == nil {
 		n.Fail("brokers are missing: write ${KAFKA_BROKERS}, or host:port, host:port")
 	}
-	return p.shared.cluster
+	return r.shared.cluster
 }
 
 // read reads the cluster. All keys of a cluster may be missing.

@@ -71,7 +71,7 @@ func TestKafkaSource(t *testing.T) {
 	if fmt.Sprint(topic.cluster.brokers) != "[broker-1:9092 broker-2:9093]" || topic.cluster.tls != nil || topic.cluster.sasl != nil || topic.readUncommitted || topic.progressGroup != "" {
 		t.Errorf("%+v, cluster %+v", topic, topic.cluster)
 	}
-	if !p.target.mapping.raw {
+	if !targetOf[*tableTarget](p).mapping.raw {
 		t.Error("null bodies are not known")
 	}
 
@@ -133,7 +133,7 @@ func TestKafkaClientIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := f.Stages[0].messages.transport()
+	out, err := targetOf[*messageTarget](f.Stages[0]).transport()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestMessagesForKafka(t *testing.T) {
 		{sluice.Event{Key: "\xff", Headers: headers, Properties: map[string]any{"a": "2"}, MessageID: "m"}, sender.Message{Key: "\xff", Headers: headers, MessageID: "m"}},
 		{sluice.Event{EmptyKey: true, Body: []byte{}}, sender.Message{EmptyKey: true, Body: []byte{}}},
 	} {
-		got, err := f.Stages[0].messages.messages(t.Context(), &c.event)
+		got, err := targetOf[*messageTarget](f.Stages[0]).messages(t.Context(), &c.event)
 		if err != nil || len(got) != 1 || !reflect.DeepEqual(*got[0], c.want) {
 			t.Errorf("%+v\nbecame %+v, %v\nwant %+v", c.event, got[0], err, c.want)
 		}
@@ -182,14 +182,14 @@ func TestMessagesForKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.Stages[0].messages.messages(t.Context(), &sluice.Event{Properties: map[string]any{"a": int64(2)}, Body: []byte(`{"origin":""}`)})
+	got, err := targetOf[*messageTarget](f.Stages[0]).messages(t.Context(), &sluice.Event{Properties: map[string]any{"a": int64(2)}, Body: []byte(`{"origin":""}`)})
 	want := sender.Message{EmptyKey: true, Properties: map[string]any{"a": int64(2)}, Body: []byte(`{"origin":""}`)}
 	if err != nil || !reflect.DeepEqual(*got[0], want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	f.Stages[0].messages.group = nil
-	f.Stages[0].messages.compile()
-	if got, err = f.Stages[0].messages.messages(t.Context(), &sluice.Event{}); err != nil || got[0].Body == nil {
+	targetOf[*messageTarget](f.Stages[0]).group = nil
+	targetOf[*messageTarget](f.Stages[0]).compile()
+	if got, err = targetOf[*messageTarget](f.Stages[0]).messages(t.Context(), &sluice.Event{}); err != nil || got[0].Body == nil {
 		t.Errorf("an event without a body became %+v, %v", got, err)
 	}
 
@@ -198,7 +198,7 @@ func TestMessagesForKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err = f.Stages[0].messages.messages(t.Context(), &sluice.Event{EmptyKey: true, Headers: headers, Properties: map[string]any{"a": "2"}})
+	got, err = targetOf[*messageTarget](f.Stages[0]).messages(t.Context(), &sluice.Event{EmptyKey: true, Headers: headers, Properties: map[string]any{"a": "2"}})
 	want = sender.Message{Properties: map[string]any{"a": "2"}}
 	if err != nil || !reflect.DeepEqual(*got[0], want) {
 		t.Errorf("%+v, %v", got[0], err)
@@ -279,7 +279,7 @@ func TestKafkaStages(t *testing.T) {
 	if clean.source.(*kafkaTopic).cluster != table.source.(*kafkaTopic).cluster {
 		t.Error("the stages have a connection pool each")
 	}
-	if !clean.messages.mapping.raw {
+	if !targetOf[*messageTarget](clean).mapping.raw {
 		t.Error("null bodies are not known")
 	}
 	for _, c := range []struct{ file, want string }{
@@ -338,7 +338,7 @@ func TestMappingOfKafkaEvents(t *testing.T) {
 		"empty value":           {"      b: body\n", sluice.Event{Body: []byte{}}, "[]"},
 		"path in empty value":   {"      b: {from: body.delay, required: false}\n", sluice.Event{Body: []byte{}}, "body: "},
 	} {
-		m := parseTopic(t, columns(c.columns)).target.mapping
+		m := targetOf[*tableTarget](parseTopic(t, columns(c.columns))).mapping
 		rows, err := m.rows([]*sluice.Event{&c.event}, nil)
 		got := fmt.Sprint(err)
 		if err == nil {

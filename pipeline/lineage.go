@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,10 +36,13 @@ func (t Lineage) GoString() string { return t.Table }
 // error if a target is no table, or has no columns for partition and sequence.
 func (p *Pipeline) Lineage() ([]Lineage, error) {
 	var list []Lineage
-	for _, t := range p.targets() {
-		l, err := t.lineage()
+	for _, r := range p.routing.routes {
+		l, err := lineageOf(r.to)
 		if err != nil {
-			return nil, err
+			return nil, p.problem(r.place, err)
+		}
+		if db, ok := p.storage.database.(sqlDatabase); ok {
+			l.Database = db.address()
 		}
 		if !slices.ContainsFunc(list, func(o Lineage) bool { return o.Table == l.Table }) { // two routes may have one
 			list = append(list, l)
@@ -47,31 +51,20 @@ func (p *Pipeline) Lineage() ([]Lineage, error) {
 	return list, nil
 }
 
-// lineage is [Pipeline.Lineage] of the only target.
-func (p *Pipeline) lineage() (Lineage, error) {
-	if p.Table == "" {
-		return Lineage{}, p.problem(p.places.target, fmt.Errorf("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"))
+// lineageOf is [Pipeline.Lineage] of one target, without the database.
+func lineageOf(to target) (Lineage, error) {
+	t, ok := to.(*tableTarget)
+	if !ok {
+		return Lineage{}, errors.New("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row")
 	}
-	d := p.target.dialect
-	t := Lineage{Table: d.quoteTable(p.Table)}
-	if db, ok := p.database.(sqlDatabase); ok {
-		t.Database = db.address()
+	columns := map[field]string{}
+	for _, c := range t.mapping.columns {
+		columns[c.from.field] = t.dialect.quote(c.name)
 	}
-	for _, c := range p.target.mapping.columns {
-		switch c.from.field {
-		case fieldPartition:
-			t.Partition = d.quote(c.name)
-		case fieldSequence:
-			t.Sequence = d.quote(c.name)
+	for _, f := range []field{fieldPartition, fieldSequence} {
+		if columns[f] == "" {
+			return Lineage{}, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", t.table, f)
 		}
 	}
-	for _, of := range []struct {
-		field  field
-		column string
-	}{{fieldPartition, t.Partition}, {fieldSequence, t.Sequence}} {
-		if of.column == "" {
-			return Lineage{}, p.problem(p.places.target, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", p.Table, of.field))
-		}
-	}
-	return t, nil
+	return Lineage{Table: t.dialect.quoteTable(t.table), Partition: columns[fieldPartition], Sequence: columns[fieldSequence]}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,9 @@ import (
 )
 
 const connection = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey=a2V5"
+
+// targetOf returns the target of a file without routes.
+func targetOf[T target](p *Pipeline) T { return p.target().(T) }
 
 // environment makes a lookup of NAME=value pairs; those of the sound file are
 // there unless they are given another value, or none by a pair without "=".
@@ -89,8 +93,8 @@ func TestLoad(t *testing.T) {
 	if !reflect.DeepEqual(p.config, want) {
 		t.Errorf("config %+v, want %+v", p.config, want)
 	}
-	if p.database != (sqliteDatabase{"flights.db"}) {
-		t.Errorf("database %v", p.database)
+	if p.storage.database != (sqliteDatabase{"flights.db"}) {
+		t.Errorf("database %v", p.storage.database)
 	}
 	for lease, want := range map[string]time.Duration{"": 30 * time.Second, "lease: {for: 5m, renew: 100s}\n": 5 * time.Minute} {
 		p, err := Parse("p.yaml", []byte(edit(t, "lease: {for: 30s, renew: 10s}\n", lease)), environment())
@@ -111,10 +115,10 @@ func TestLoadVariations(t *testing.T) {
 		"balanced":         {edit(t, "partitions: all", "partitions: balanced"), nil, func(p *Pipeline) bool { return p.Partitions == sluice.Balanced }},
 		"default":          {edit(t, "partitions: all", "partitions: ${PARTITIONS:-3}"), nil, func(p *Pipeline) bool { return p.Partitions == 3 }},
 		"default if empty": {edit(t, "partitions: all", "partitions: ${PARTITIONS:-3}"), []string{"PARTITIONS="}, func(p *Pipeline) bool { return p.Partitions == 3 }},
-		"line break":       {sound, []string{"DATABASE_URL=sqlite:x.db\n"}, func(p *Pipeline) bool { return p.database == sqliteDatabase{"x.db"} }},
-		"sqlite URL":       {sound, []string{"DATABASE_URL=sqlite:///tmp/x.db"}, func(p *Pipeline) bool { return p.database == sqliteDatabase{"/tmp/x.db"} }},
+		"line break":       {sound, []string{"DATABASE_URL=sqlite:x.db\n"}, func(p *Pipeline) bool { return p.storage.database == sqliteDatabase{"x.db"} }},
+		"sqlite URL":       {sound, []string{"DATABASE_URL=sqlite:///tmp/x.db"}, func(p *Pipeline) bool { return p.storage.database == sqliteDatabase{"/tmp/x.db"} }},
 		"part of a value": {edit(t, "${DATABASE_URL}", "postgres://app:${PASSWORD}@db/$${x}"), []string{"PASSWORD=s3"}, func(p *Pipeline) bool {
-			return p.database == postgresDatabase{"postgres://app:s3@db/${x}"}
+			return p.storage.database == postgresDatabase{"postgres://app:s3@db/${x}"}
 		}},
 		"no bodies":  {edit(t, "store_bodies: true", "store_bodies: false"), nil, func(p *Pipeline) bool { return p.config.BodyLimit == -1 }},
 		"limit zero": {edit(t, "256KiB", "0"), nil, func(p *Pipeline) bool { return p.config.BodyLimit == -1 }},
@@ -133,7 +137,7 @@ func TestLoadVariations(t *testing.T) {
 		"words that YAML takes for others": {edit(t, "table: flights", "table: no"), nil, func(p *Pipeline) bool { return p.Table == "no" }},
 		"schema":                           {edit(t, "table: flights", "table: air.flights"), nil, func(p *Pipeline) bool { return p.Table == "air.flights" }},
 		"statement": {edit(t, sound[strings.Index(sound, "  insert:"):], "  statement:\n    sql: INSERT INTO t VALUES (:a)\n    parameters: {a: sequence}\n"), nil, func(p *Pipeline) bool {
-			return p.Table == "" && p.target.statement.text == "INSERT INTO t VALUES (?1)"
+			return p.Table == "" && targetOf[*statementTarget](p).statement.text == "INSERT INTO t VALUES (?1)"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,9 +285,9 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": the name has more than 63 bytes`},
 		{edit(t, "      sequence_number: sequence\n      delay: {from: body.delay, type: integer}\n", "      {}\n"), nil, `p.yaml:15:3: target.insert: has no columns: write them as NAME: {from: …, type: …}`},
 		{edit(t, "sequence_number: sequence", "sequence_number: sequense"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "sequense": did you mean sequence?`},
-		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, type, body.PATH or properties.NAME`},
+		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, type, body.PATH, properties.NAME or a function of them`},
 		{edit(t, "body.delay", "'body.delay.[0]'"), nil, `p.yaml:20:15: target.insert.columns.delay.from: "body.delay.[0]": a key must follow the dot (letters, digits, _ and -; any other key is written ["key"])`},
-		{edit(t, "type: integer", "type: int"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "int": write one of text, integer, bigint, double, numeric, boolean, timestamp, bytes, json`},
+		{edit(t, "type: integer", "type: int"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "int": write one of text, smallint, integer, bigint, real, double, numeric, boolean, timestamp, date, bytes, json`},
 		{edit(t, "type: integer", "type: intger"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "intger": did you mean integer?`},
 		{edit(t, "body.delay", "enqueued"), nil, `p.yaml:20:7: target.insert.columns.delay: enqueued can't become integer: write one of timestamp, text`},
 		{edit(t, "type: integer", "type: integer, required: true, default: 0"), nil, `p.yaml:20:7: target.insert.columns.delay: is required and has a default: remove one of them`},
@@ -372,10 +376,10 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			for _, p := range all.Stages {
 				whole := true
-				for _, p := range p.targets() {
-					whole = whole && (p.target.mapping != nil || p.cosmos != nil || p.messages != nil && p.messages.mapping != nil || p.http != nil && p.http.url != "")
+				for _, r := range p.routing.routes {
+					whole = whole && !slices.Contains(r.to.mappings(), nil) && (!goesTo[*httpTarget](r) || r.to.(*httpTarget).url != "")
 				}
-				if p.keyNodes.partitions == nil || p.Group.Topic == "" || p.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
+				if p.Group.Topic == "" || p.storage.database == nil || !whole || p.Rollup && p.rollup.mapping == nil {
 					t.Fatalf("incomplete: %+v", p)
 				}
 			}

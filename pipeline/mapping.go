@@ -34,9 +34,9 @@ func newMapping(of string, columns []column) *mapping {
 	return m
 }
 
-func (m *mapping) names() []string {
-	names := make([]string, len(m.columns))
-	for i, c := range m.columns {
+func columnNames(columns []column) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
 		names[i] = c.name
 	}
 	return names
@@ -115,14 +115,11 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 
 // mappings are all mappings of the pipeline.
 func (p *Pipeline) mappings() []*mapping {
-	list := p.only.mappings()
-	for _, p := range p.targets() {
-		list = append(append(list, p.only.mappings()...), p.target.mapping)
-		if t := p.messages; t != nil {
-			list = append(list, t.mapping)
-		}
+	list := p.routing.only.mappings()
+	for _, r := range p.routing.routes {
+		list = slices.Concat(list, r.only.mappings(), r.to.mappings())
 	}
-	if p.rollup != nil {
+	if p.Rollup {
 		list = append(list, p.rollup.mapping)
 	}
 	return slices.DeleteFunc(list, func(m *mapping) bool { return m == nil })

@@ -12,25 +12,25 @@ const (
 )
 
 // readMemoryLimit reads memory_limit: the budget of the process for what senders make it hold.
-func (p *Pipeline) readMemoryLimit(n strictyaml.Node) {
-	p.keyNodes.memoryLimit = &n
-	n.SizeIn(&p.memoryLimit, minMemory, maxMemory)
+func (r *reader) readMemoryLimit(n strictyaml.Node) {
+	r.given.memoryLimit = &n
+	n.SizeIn(&r.memoryLimit, minMemory, maxMemory)
 }
 
 // checkMemoryLimit checks that the largest body that is allowed leaves half of memory_limit to the
 // rest.
-func (p *Pipeline) checkMemoryLimit() {
-	if most := p.mostMemory(); p.memoryLimit > 0 && most > int64(p.memoryLimit)/2 {
-		p.keyNodes.memoryLimit.Fail("one event may need %d MiB, three times source.format.max_size and once source.claim_check.max_size: write at least %dMiB, or lower them",
+func (r *reader) checkMemoryLimit() {
+	if most := r.body.mostMemory(); r.memoryLimit > 0 && most > int64(r.memoryLimit)/2 {
+		r.given.memoryLimit.Fail("one event may need %d MiB, three times source.format.max_size and once source.claim_check.max_size: write at least %dMiB, or lower them",
 			most>>20, (2*most+1<<20-1)>>20)
 	}
 }
 
 // mostMemory returns how many bytes the decoding of one event may take at most.
-func (p *Pipeline) mostMemory() int64 {
-	most := p.format.MostMemory()
-	if p.claim != nil {
-		most += p.claim.MostBytes()
+func (b *bodyReader) mostMemory() int64 {
+	most := b.format.MostMemory()
+	if b.claim != nil {
+		most += b.claim.MostBytes()
 	}
 	return most
 }
@@ -42,7 +42,7 @@ func (p *Pipeline) limitMemory() {
 	if p.memoryLimit > 0 {
 		budget.Lower(int64(p.memoryLimit))
 	}
-	if most := p.mostMemory(); most > 0 {
+	if most := p.body.mostMemory(); most > 0 {
 		budget.Reserve(most)
 	}
 }

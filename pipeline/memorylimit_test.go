@@ -47,7 +47,7 @@ func TestDecodedWhatMemoryHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	budget := memory.New(64 << 20) // 24 MiB are kept for a quarter, 24 MiB for one event
-	budget.Reserve(p.mostMemory())
+	budget.Reserve(p.body.mostMemory())
 	partition := budget.Open(1<<20, nil)
 	ctx := memory.With(t.Context(), partition)
 	events := make([]*sluice.Event, 10)

@@ -27,11 +27,11 @@ import (
 // how an event becomes a message for it.
 type messageTarget struct {
 	destination
-	to      address           // of a hub or topic
-	sink    sender.SinkConfig // without its StampKey
-	headers bool              // the target has headers and empty keys: it is a topic of Kafka
-	group   []column          // the key or session, at most one; none: the event's own key
-	session bool              // group is the session
+	to      address // of a hub or topic
+	sink    sender.SinkConfig
+	headers bool     // the target has headers and empty keys: it is a topic of Kafka
+	group   []column // the key or session, at most one; none: the event's own key
+	session bool     // group is the session
 	bus     busProperties
 	claim   *sender.ClaimCheck // of large bodies; nil: all bodies are sent
 	bodies  *blobstore.Bodies  // its store
@@ -45,8 +45,8 @@ type destination interface {
 	// check checks that it exists.
 	check(ctx context.Context) error
 	transport() (transport, error)
-	kind() string    // as [Pipeline.Kind]
-	sentTo() address // for metrics
+	kind() string // as [Pipeline.Kind]
+	address() address
 }
 
 // transport is a [sender.Transport] that can be closed.
@@ -59,26 +59,32 @@ type transport interface {
 // https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas.
 const maxKey = 128
 
+// messageTarget returns a target whose messages have the pipeline's stamps, and its keys.
+func (r *reader) messageTarget(to destination, only *filter, limits *batchLimits) (*messageTarget, strictyaml.Keys) {
+	t := &messageTarget{destination: to, sink: sender.SinkConfig{StampKey: r.stampKeys.current}}
+	keys := t.keys(r.rollup, only)
+	t.addSendKeys(keys, limits)
+	return t, keys
+}
+
 // readEventHubTarget reads target.eventhub.
-func (p *Pipeline) readEventHubTarget(n strictyaml.Node) {
+func (r *reader) readEventHubTarget(n strictyaml.Node, only *filter) *messageTarget {
 	h := &hub{}
-	t := &messageTarget{destination: h}
-	p.messages = t
-	keys := t.keys(p)
-	t.addSendKeys(keys, &h.batch)
-	if p.readTargetHub(n, h, keys) {
+	t, keys := r.messageTarget(h, only, &h.batch)
+	if r.readTargetHub(n, h, keys) {
 		t.to = h.address()
 	}
+	return t
 }
 
 // readTargetHub reads a hub that messages are sent to, and more keys of the same mapping.
-func (p *Pipeline) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys) bool {
+func (r *reader) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys) bool {
 	keys["hub"] = func(n strictyaml.Node) { n.Text(&h.name) }
 	if !h.read(n, keys) {
 		return false
 	}
 	if h.at == nil {
-		h.namespace = p.shared.namespace
+		h.namespace = r.shared.namespace
 	}
 	if h.at == nil { // the source has none either, which is reported there
 		return false
@@ -88,49 +94,48 @@ func (p *Pipeline) readTargetHub(n strictyaml.Node, h *hub, keys strictyaml.Keys
 	if err != nil {
 		return h.at.Fail("%w", err)
 	}
-	p.checkCircle(n, h.address(), source.Group().Topic)
+	r.checkCircle(n, h.address(), source.Group().Topic)
 	return true
 }
 
 // readKafkaTarget reads target.kafka.
-func (p *Pipeline) readKafkaTarget(n strictyaml.Node) {
+func (r *reader) readKafkaTarget(n strictyaml.Node, only *filter) *messageTarget {
 	topic := &topicTarget{}
-	t := &messageTarget{destination: topic, headers: true}
-	p.messages = t
-	keys := t.keys(p)
-	t.addSendKeys(keys, nil)
-	if p.readTargetTopic(n, topic, keys) {
+	t, keys := r.messageTarget(topic, only, nil)
+	t.headers = true
+	if r.readTargetTopic(n, topic, keys) {
 		t.to = topic.address()
 	}
+	return t
 }
 
 // readTargetTopic reads a topic of Kafka that messages are sent to, and more keys of the same mapping.
-func (p *Pipeline) readTargetTopic(n strictyaml.Node, topic *topicTarget, keys strictyaml.Keys) bool {
+func (r *reader) readTargetTopic(n strictyaml.Node, topic *topicTarget, keys strictyaml.Keys) bool {
 	keys["topic"] = func(n strictyaml.Node) { readTopicName(n, &topic.name) }
-	if topic.cluster = p.readCluster(n, keys); topic.cluster == nil {
+	if topic.cluster = r.readCluster(n, keys); topic.cluster == nil {
 		return false
 	}
-	p.checkCircle(n, topic.address(), topic.name)
+	r.checkCircle(n, topic.address(), topic.name)
 	return true
 }
 
 // checkCircle refuses a target that is the source.
-func (p *Pipeline) checkCircle(n strictyaml.Node, to address, name string) {
-	if p.source != nil && to.is(p.source.address()) {
+func (r *reader) checkCircle(n strictyaml.Node, to address, name string) {
+	if r.source != nil && to.is(r.source.address()) {
 		n.Fail("%s %s is the source of the pipeline: events would circulate for ever", to.system.Noun(), name)
 	}
 }
 
-// keys returns the keys of all such targets.
-func (t *messageTarget) keys(p *Pipeline) strictyaml.Keys {
+// keys returns the keys of all such targets. statistics are sent in place of events; nil: none.
+func (t *messageTarget) keys(statistics *rollupConfig, only *filter) strictyaml.Keys {
 	t.compile()
-	if p.rollup != nil {
-		return strictyaml.Keys{"key": p.rollup.readKey}
+	if statistics != nil {
+		return strictyaml.Keys{"key": statistics.readKey}
 	}
 	t.whole = true
 	return strictyaml.Keys{
 		"key":         func(n strictyaml.Node) { t.readGroup("key", n) },
-		"only":        p.only.read,
+		"only":        only.read,
 		"claim_check": t.readClaimCheck,
 		"body": func(n strictyaml.Node) {
 			t.whole = false
@@ -186,8 +191,10 @@ func (h *hub) check(ctx context.Context) error {
 	return errors.Join(err, source.Close(ctx))
 }
 
+func (t *messageTarget) mappings() []*mapping { return []*mapping{t.mapping} }
+
 // check checks the destination, and the container of large bodies.
-func (t *messageTarget) check(ctx context.Context) error {
+func (t *messageTarget) check(ctx context.Context, _ catalog) error {
 	err := t.destination.check(ctx)
 	if t.bodies != nil {
 		err = errors.Join(err, t.bodies.Check(ctx))
@@ -287,7 +294,7 @@ func (t columnType) appendJSON(b []byte, v any) ([]byte, error) {
 // open checks the hub and returns a sink, which parts closes.
 func (t *messageTarget) open(ctx context.Context, parts *Parts, to telemetry) (*sender.Sink, error) {
 	// Report a wrong hub at the start, as for a database.
-	if err := t.check(ctx); err != nil {
+	if err := t.check(ctx, nil); err != nil {
 		return nil, err
 	}
 	out, err := t.transport()
@@ -296,8 +303,7 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts, to telemetry) (*
 	}
 	parts.onClose(out.Close)
 	cfg := t.sink
-	cfg.StampKey = parts.pipeline.stampKey
-	if cfg.OnSent, err = to.onSent(t.sentTo()); err != nil {
+	if cfg.OnSent, err = to.onSent(t.address()); err != nil {
 		return nil, err
 	}
 	sink := sender.NewSink(out, &cfg)
@@ -305,7 +311,6 @@ func (t *messageTarget) open(ctx context.Context, parts *Parts, to telemetry) (*
 	return sink, nil
 }
 
-// outlet checks the hub and opens it.
 func (t *messageTarget) outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error) {
 	sink, err := t.open(ctx, parts, to)
 	if err != nil {

@@ -24,7 +24,7 @@ target:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.messages
+	return targetOf[*messageTarget](p)
 }
 
 func TestBodiesOfMappedFields(t *testing.T) {

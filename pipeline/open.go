@@ -82,20 +82,20 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.database.open(ctx, p, parts); err != nil {
+	if err := p.storage.database.open(ctx, p, parts); err != nil {
 		return nil, errors.Join(p.problem(p.places.database, err), parts.Close(ctx))
 	}
-	if p.leases != nil {
-		store, err := p.leases.store(ctx)
+	if p.storage.leases != nil {
+		store, err := p.storage.leases.store(ctx)
 		if err != nil {
-			return nil, errors.Join(p.problem(p.keyNodes.leases.Place(), err), parts.Close(ctx))
+			return nil, errors.Join(p.problem(p.places.leases, err), parts.Close(ctx))
 		}
 		parts.Leases = store.Leases()
 	}
 	if err := parts.respell(ctx); err != nil {
 		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
 	}
-	if p.rollup != nil {
+	if p.Rollup {
 		parts.rollup = newRollupWorker(p)
 		parts.rollup.group = parts.Group
 		parts.Checkpoints, parts.DeadLetters = parts.rollup, nil
@@ -149,7 +149,7 @@ func (p *Pipeline) OpenLog(ctx context.Context) (*Parts, error) {
 // inspect what consumers have written. Where Open would create one, OpenExisting
 // fails, so that a wrong name is not mistaken for an empty database.
 func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
-	found, done, err := p.database.inspect(ctx)
+	found, done, err := p.storage.database.inspect(ctx)
 	if err != nil {
 		return nil, p.problem(p.places.database, err)
 	}
@@ -157,13 +157,13 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 	if found == nil {
 		return nil, p.problem(p.places.database, ErrDatabaseMissing)
 	}
-	if p.leases != nil {
-		exists, err := p.leases.check(ctx)
+	if p.storage.leases != nil {
+		exists, err := p.storage.leases.check(ctx)
 		if err == nil && !exists {
 			err = ErrLeasesMissing
 		}
 		if err != nil {
-			return nil, p.problem(p.keyNodes.leases.Place(), err)
+			return nil, p.problem(p.places.leases, err)
 		}
 	}
 	return p.Open(ctx)
@@ -187,7 +187,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if err != nil {
 		return nil, p.problem(p.places.target, err)
 	}
-	if parts.rollup != nil {
+	if p.Rollup {
 		source = parts.rollup.wrapSource(source)
 	}
 	if cfg.Observer, err = parts.publishProgress(ctx, cfg.Observer); err != nil {
@@ -199,7 +199,7 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 		}
 	}
 	cfg.Partitions = p.Partitions
-	if parts.rollup == nil { // a rollup counts by itself
+	if !p.Rollup { // a rollup counts by itself
 		cfg.Filter = p.Filter()
 	}
 	p.limitMemory()
@@ -212,25 +212,22 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 
 // deliver checks the targets and returns the delivery.
 func (parts *Parts) deliver(ctx context.Context, observer driver.Observer, to telemetry) (sluice.Delivery, error) {
-	if parts.rollup != nil {
+	p := parts.pipeline
+	if p.Rollup {
 		return parts.rollup.deliver(ctx, parts, observer, to)
 	}
-	p := parts.pipeline
 	var outlets []outlet
-	for _, t := range p.targets() {
-		out, err := t.outlet(ctx, parts, to)
-		if err == nil && out == nil {
-			err = t.target.prepare(ctx, parts.catalog, true)
-		}
+	for _, r := range p.routing.routes {
+		out, err := r.to.outlet(ctx, parts, to)
 		if err != nil {
-			return nil, p.problem(t.places.target, err)
+			return nil, p.problem(r.place, err)
 		}
 		outlets = append(outlets, out)
 	}
 	switch {
 	case !p.AtLeastOnce():
 		return parts.delivery(to.traces), nil
-	case len(p.routes) > 0:
+	case p.routing.listed:
 		return p.routedDelivery(parts, outlets, to)
 	}
 	return outlets[0].delivery(p, parts, to)

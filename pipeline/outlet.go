@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -21,19 +23,29 @@ type outletOf[R any] struct {
 	sink    driver.Sink[R]
 	key     func(R) string // nil: the event's own
 	proof   proof          // of records
+	// batches is the handler of [sluice.Batches], if the target has one.
+	batches func(records func(context.Context, *sluice.Event) ([]R, error)) func(context.Context, sluice.Batch) error
 }
 
+// defaultCheckpointEvery is that of sluice.AtLeastOnceConfig.
+const defaultCheckpointEvery = 5 * time.Second
+
 func (o *outletOf[R]) delivery(p *Pipeline, parts *Parts, to telemetry) (sluice.Delivery, error) {
-	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, o.taken(p)), o.sink, o.key)
+	records := tracedRecords(p, parts, to.traces, o.taken(p))
+	if p.InBatches() && parts.store != nil {
+		every := cmp.Or(p.atLeastOnce.config.CheckpointEvery, defaultCheckpointEvery)
+		return sluice.Batches(parts.store, o.batches(decodedRecords(p, records)), &sluice.BatchesConfig{CheckpointEvery: every}), nil
+	}
+	return atLeastOnce(p, parts, records, o.sink, o.key)
 }
 
 // taken makes the records of the events that the pipeline takes.
 func (o *outletOf[R]) taken(p *Pipeline) func(context.Context, *sluice.Event) ([]R, error) {
-	if !p.selective() {
+	if !p.routing.selective() {
 		return o.made
 	}
 	return func(ctx context.Context, e *sluice.Event) ([]R, error) {
-		if to, err := p.deliveredTo(e); to == leftOut {
+		if to, err := p.routing.deliveredTo(e); to == leftOut {
 			return nil, err
 		}
 		return o.made(ctx, e)
@@ -80,24 +92,11 @@ func (routedSink) Submit(ctx context.Context, r routedRecord, done func(driver.W
 // order also if they are of different targets.
 func (p *Pipeline) routedDelivery(parts *Parts, outlets []outlet, to telemetry) (sluice.Delivery, error) {
 	records := func(ctx context.Context, e *sluice.Event) ([]routedRecord, error) {
-		i, err := p.deliveredTo(e)
+		i, err := p.routing.deliveredTo(e)
 		if i == leftOut {
 			return nil, err
 		}
 		return outlets[i].routedRecords(ctx, e)
 	}
 	return atLeastOnce(p, parts, tracedRecords(p, parts, to.traces, records), routedSink{}, func(r routedRecord) string { return r.key })
-}
-
-// outlet opens the target, which parts closes; nil: it is in a database.
-func (p *Pipeline) outlet(ctx context.Context, parts *Parts, to telemetry) (outlet, error) {
-	switch {
-	case p.messages != nil:
-		return p.messages.outlet(ctx, parts, to)
-	case p.cosmos != nil:
-		return p.cosmos.outlet(ctx, p, parts)
-	case p.http != nil:
-		return p.http.outlet(parts)
-	}
-	return nil, nil
 }

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
 
 // File is a pipeline file that was read and is valid.
@@ -38,45 +36,31 @@ type Pipeline struct {
 	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
-	config      sluice.Config     // the settings of the file
-	source      log               // nil if it cannot be read
-	claim       *blobstore.Bodies // where bodies are that are too large for events; nil: it is not known
-	format      *decode.Decoder   // of the bodies that are read; nil: they are used as they are
-	shared      connections       // what all stages share, or else the source's: the defaults of source and target
-	from        string            // the hub or topic that a stage of another file reads, which feeds this one
-	stampKey    []byte            // with which stamps are signed and checked; empty: they are not
-	oldStampKey []byte            // the key before it, whose stamps are still believed
-	database    database
-	connections int            // to the database, for batches; 0: the default
-	leases      *blobContainer // of the leases, if they are not in the database
-	target      target         // in the database, unless one of the following is set
-	cosmos      *cosmosTarget
-	messages    *messageTarget
-	http        *httpTarget
+	config      sluice.Config // the settings of the file
+	source      log           // nil if it cannot be read
+	body        bodyReader
+	stampKeys   stampKeys
+	storage     storage
+	routing     routing
 	rollup      *rollupConfig // statistics in memory; nil: none
-	only        filter        // the events to handle
-	routes      []route       // several targets; none: the only one is above
-	// ignoreOthers: events that no route takes count as done. Otherwise they become dead letters.
-	ignoreOthers bool
-	memoryLimit  int // of the process, in bytes; 0: the default
-	atLeastOnce  atLeastOnceOptions
-	copies       *copyTarget // of dead letters; nil: they are not copied
-	stage        bool        // of a file with stages
-	bodies       proof       // of reading them
-	choices      proof       // of the routes and of only
-	places       struct{ source, format, database, target strictyaml.Place }
-	keyNodes     struct{ start, progressGroup, progressBlobs, partitions, assign, leases, deadLetters, copyTo, stampKey, oldStampKey, claimCheck, memoryLimit *strictyaml.Node } // keys that not every pipeline may have
+	memoryLimit int           // of the process, in bytes; 0: the default
+	atLeastOnce atLeastOnceOptions
+	copies      *copyTarget // of dead letters; nil: they are not copied
+	places      places
 }
+
+// places are where the file names parts of a pipeline.
+type places struct{ source, claim, format, progress, database, leases, target strictyaml.Place }
 
 // AtLeastOnce reports whether the pipeline's delivery is [sluice.AtLeastOnce] or [sluice.Batches]: its
 // target is outside the database of its checkpoints.
-func (p *Pipeline) AtLeastOnce() bool {
-	t := p.targets()[0]
-	return t.cosmos != nil || t.messages != nil || t.http != nil
-}
+func (p *Pipeline) AtLeastOnce() bool { return !transactional(p.routing.routes[0].to) }
 
 // InBatches reports whether the delivery is [sluice.Batches].
-func (p *Pipeline) InBatches() bool { return p.http != nil && p.http.inBatches(p) }
+func (p *Pipeline) InBatches() bool {
+	_, posts := p.target().(*httpTarget)
+	return posts && p.atLeastOnce.config.Order == sluice.OrderPartition
+}
 
 // LoadFile reads a pipeline file, with variables from the environment, and checks
 // everything that can be checked without a connection. The error has one line for

@@ -99,7 +99,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	if err != nil {
 		return err
 	}
-	store, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: p.connections, LeaseFor: p.config.LeaseFor, Password: password})
+	store, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: p.storage.connections, LeaseFor: p.config.LeaseFor, Password: password})
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = postgresCatalog{store.Pool()}
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
-		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, (*target).postgresHandler))))
+		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, transactionalTarget.postgresHandler))))
 	}
 	parts.close = append(parts.close, func(context.Context) error { store.Close(); return nil })
 	return nil

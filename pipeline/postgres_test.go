@@ -169,7 +169,7 @@ func BenchmarkPostgres(b *testing.B) {
 	}
 	for name, p := range map[string]*Pipeline{"insert": insert, "statement": statement} {
 		b.Run(name, func(b *testing.B) {
-			handle := p.target.postgresHandler()
+			handle := targetOf[transactionalTarget](p).postgresHandler()
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := pgx.BeginFunc(b.Context(), conn, func(tx pgx.Tx) error { return handle(b.Context(), tx, batch) }); err != nil {

@@ -17,13 +17,17 @@ import (
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 )
 
-// postgresHandler writes batches to the target.
-func (t *target) postgresHandler() sluice.Handler[pgx.Tx] {
-	names, known := t.mapping.names(), new(knownTable)
+// postgresHandler inserts batches into the table.
+func (t *tableTarget) postgresHandler() sluice.Handler[pgx.Tx] {
+	names, known := columnNames(t.mapping.columns), new(knownTable)
 	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
-		if t.table != "" {
-			return known.copyRows(ctx, tx, t, names, b.Events)
-		}
+		return known.copyRows(ctx, tx, t, names, b.Events)
+	}
+}
+
+// postgresHandler executes the statement for each event of a batch.
+func (t *statementTarget) postgresHandler() sluice.Handler[pgx.Tx] {
+	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 		rows, err := t.mapping.rows(b.Events, t.guards)
 		if err != nil {
 			return err
@@ -63,7 +67,7 @@ func asTexts(row []any) error {
 }
 
 // copyRows writes a row for each event by COPY.
-func (k *knownTable) copyRows(ctx context.Context, tx pgx.Tx, t *target, names []string, events []*sluice.Event) error {
+func (k *knownTable) copyRows(ctx context.Context, tx pgx.Tx, t *tableTarget, names []string, events []*sluice.Event) error {
 	cells := make(copyCells, len(names))
 	var row func(i int) ([]any, error)
 	insert := internalpostgres.Copy{
@@ -142,7 +146,7 @@ func (m *mapping) allBinary(columns internalpostgres.Columns) bool {
 // changed. It returns what guards them, and whether they take the binary form. A change is an error
 // once, so that it is reported, and the batch is repeated; if the columns do not fit any more,
 // until they do.
-func (k *knownTable) check(ctx context.Context, t *target, tx pgx.Tx, now internalpostgres.Columns) (g guards, binary bool, err error) {
+func (k *knownTable) check(ctx context.Context, t *tableTarget, tx pgx.Tx, now internalpostgres.Columns) (g guards, binary bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.columns != nil && k.columns.Same(now) {

@@ -84,8 +84,8 @@ type progressBlobs struct {
 }
 
 // readProgressBlobs reads source.eventhub.progress_blobs.
-func (p *Pipeline) readProgressBlobs(n strictyaml.Node, h *hub) {
-	p.keyNodes.progressBlobs = &n
+func (r *reader) readProgressBlobs(n strictyaml.Node, h *hub) {
+	r.given.progressBlobs, r.places.progress = &n, n.Place()
 	b := &progressBlobs{}
 	// No prefix: the processors of the Azure SDKs read none.
 	if b.read(n, strictyaml.Keys{"every": func(n strictyaml.Node) { n.DurationIn(&b.every, minMirror, maxMirror) }}) {
@@ -109,31 +109,26 @@ func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next driver.
 // publishProgress returns an observer that also publishes progress where the file says: in a consumer
 // group of Kafka, or in blobs.
 func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observer) (driver.Observer, error) {
+	if parts.pipeline.places.progress == (strictyaml.Place{}) {
+		return observer, nil
+	}
 	var published interface {
 		driver.Observer
 		Close(ctx context.Context) error
 	}
 	switch log := parts.pipeline.source.(type) {
 	case *kafkaTopic:
-		if log.progressGroup == "" {
-			return observer, nil
-		}
 		p, err := startPublishing(ctx, log.progressGroup, parts.log.(*topicSource), observer)
 		if err != nil {
 			return nil, err
 		}
 		published = p
 	case *hub:
-		if log.progress == nil {
-			return observer, nil
-		}
 		m, err := log.progress.mirror(ctx, log.sdkGroup(parts.Group.Name), observer)
 		if err != nil {
 			return nil, fmt.Errorf("progress_blobs: %w", err)
 		}
 		published = m
-	default:
-		return observer, nil
 	}
 	parts.onClose(published.Close)
 	if observer == nil {
@@ -155,24 +150,13 @@ func (p *Pipeline) checkProgress(ctx context.Context) error {
 				err = m.Close(ctx) // which has nothing to write
 			}
 		}
-		return p.problem(p.keyNodes.progressBlobs.Place(), err)
+		return p.problem(p.places.progress, err)
 	case *kafkaTopic:
 		source, err := log.open("")
 		if err == nil {
 			err = errors.Join(checkUnread(ctx, log.progressGroup, source.(*topicSource)), source.Close(ctx))
 		}
-		return p.problem(p.keyNodes.progressGroup.Place(), err)
+		return p.problem(p.places.progress, err)
 	}
 	return nil
-}
-
-// publishes reports whether the file has a place where progress is published.
-func (p *Pipeline) publishes() bool {
-	switch log := p.source.(type) {
-	case *hub:
-		return log.progress != nil
-	case *kafkaTopic:
-		return log.progressGroup != ""
-	}
-	return false
 }

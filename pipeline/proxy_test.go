@@ -56,8 +56,8 @@ target:
 		check  func(p *Pipeline) error
 	}{
 		"source":      {toHub, func(p *Pipeline) error { _, err := p.Describe(t.Context()); return err }},
-		"hub":         {toHub, func(p *Pipeline) error { return p.messages.check(t.Context()) }},
-		"Service Bus": {toBus, func(p *Pipeline) error { return p.messages.check(t.Context()) }},
+		"hub":         {toHub, func(p *Pipeline) error { return targetOf[*messageTarget](p).check(t.Context(), nil) }},
+		"Service Bus": {toBus, func(p *Pipeline) error { return targetOf[*messageTarget](p).check(t.Context(), nil) }},
 	} {
 		before := proxy.Tunnels.Load()
 		if err := connect.check(read(connect.target, secret)); err != nil || proxy.Tunnels.Load() == before {

@@ -47,9 +47,9 @@ const versionField = "version"
 // units are the units that times can be truncated to.
 var units = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
-func (p *Pipeline) readRollup(n strictyaml.Node) {
+func (r *reader) readRollup(n strictyaml.Node) {
 	m := &rollupConfig{keep: 24 * time.Hour, stamps: stamp.NewReader(nil)}
-	p.rollup, p.Rollup = m, true
+	r.rollup, r.Rollup = m, true
 	var group, values []column
 	ok := n.Object(strictyaml.Keys{
 		"keep":    func(n strictyaml.Node) { n.Duration(&m.keep) },

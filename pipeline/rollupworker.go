@@ -61,7 +61,7 @@ type rollupPartition struct {
 }
 
 func newRollupWorker(p *Pipeline) *rollupWorker {
-	r := &rollupWorker{config: p.rollup, format: p.format, only: &p.only, target: p.messages, group: p.Group, partitions: map[string]*rollupPartition{}}
+	r := &rollupWorker{config: p.rollup, format: p.body.format, only: &p.routing.only, target: p.target().(*messageTarget), group: p.Group, partitions: map[string]*rollupPartition{}}
 	r.retry.min, r.retry.max = p.config.RetryMin, p.config.RetryMax
 	return r
 }

@@ -15,66 +15,90 @@ import (
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
-// route is one of several targets of a pipeline, and which events go there. Its pipeline is the
-// whole one with this target only.
+// routing says which events a pipeline handles, and which target each of them goes to.
+type routing struct {
+	only   filter  // the events to handle
+	routes []route // at least one: the only one has the target of a file without routes
+	listed bool    // the file has routes
+	// ignoreOthers: events that no route takes count as done. Otherwise they become dead letters.
+	ignoreOthers bool
+	proof        proof // of the routes and of only
+}
+
+// route is a target, and which events go there.
 type route struct {
-	*Pipeline
+	only  filter
+	to    target
+	place strictyaml.Place // of the target
+}
+
+// goesTo reports whether a route's target is of a type.
+func goesTo[T target](r route) bool {
+	_, ok := r.to.(T)
+	return ok
+}
+
+// target returns the target of a file without routes, else nil.
+func (p *Pipeline) target() target {
+	if p.routing.listed {
+		return nil
+	}
+	return p.routing.routes[0].to
 }
 
 // maxRoutes bounds the number of a pipeline's routes.
 const maxRoutes = 100
 
 // readTargets reads the target, or routes. It returns false if there is nothing to check.
-func (p *Pipeline) readTargets(target, routes, otherwise *strictyaml.Node) bool {
+func (r *reader) readTargets(target, routes, otherwise *strictyaml.Node) bool {
 	switch {
 	case routes == nil && otherwise != nil:
 		otherwise.Fail("goes with routes")
 	case routes != nil && target != nil:
 		routes.Fail("goes without target, line %d: write the target into a route", target.Place().Line)
 		return false
-	case routes != nil && p.rollup != nil:
+	case routes != nil && r.Rollup:
 		routes.Fail("cannot be combined with memory, whose statistics go to one target")
 		return false
 	}
 	switch {
 	case target != nil:
-		p.readTarget(*target)
+		r.places.target = target.Place()
+		r.routing.routes = []route{{to: r.readTarget(*target, &r.routing.only), place: target.Place()}}
 	case routes != nil:
-		p.readRoutes(*routes, otherwise)
+		r.places.target = routes.Place()
+		r.readRoutes(*routes, otherwise)
 	}
-	return target != nil || len(p.routes) > 0
+	r.Table = r.routing.tables()
+	return len(r.routing.routes) > 0
 }
 
 // readRoutes reads routes and otherwise.
-func (p *Pipeline) readRoutes(n strictyaml.Node, otherwise *strictyaml.Node) {
-	p.places.target = n.Place()
+func (r *reader) readRoutes(n strictyaml.Node, otherwise *strictyaml.Node) {
+	r.routing.listed = true
 	var open *strictyaml.Node // a route that takes every event
 	n.Items(maxRoutes, func(n strictyaml.Node) {
 		if open != nil {
 			open.Fail("takes every event, so that the routes after it get none: give it the key only, or write it last")
 			open = nil
 		}
-		r := route{&Pipeline{
-			Name: p.Name, System: p.System, Group: p.Group, source: p.source, shared: p.shared, stampKey: p.stampKey,
-			database: p.database, atLeastOnce: p.atLeastOnce,
-		}}
 		var target *strictyaml.Node
-		if n.Object(strictyaml.Keys{"only": r.only.read, "target": func(n strictyaml.Node) { target = &n }}, "target") {
-			r.readTarget(*target)
-			if r.only.given == nil {
+		o := route{to: &tableTarget{}}
+		if n.Object(strictyaml.Keys{"only": o.only.read, "target": func(n strictyaml.Node) { target = &n }}, "target") {
+			o.to, o.place = r.readTarget(*target, &o.only), target.Place()
+			if o.only.given == nil {
 				open = &n
 			}
-			p.checkKind(r, *target)
+			r.checkKind(o, *target)
 		}
-		p.routes = append(p.routes, r)
+		r.routing.routes = append(r.routing.routes, o)
 	})
-	p.Table = p.tables()
 	if otherwise == nil {
 		return
 	}
 	var word string
 	if otherwise.OneOf(&word, "deadletter", "ignore") {
-		p.ignoreOthers = word == "ignore"
+		r.routing.ignoreOthers = word == "ignore"
 	}
 	if open != nil {
 		otherwise.Fail("the last route takes every event: remove one of them")
@@ -83,44 +107,28 @@ func (p *Pipeline) readRoutes(n strictyaml.Node, otherwise *strictyaml.Node) {
 
 // checkKind refuses a database beside other targets: only the tables of one database are written in
 // the transaction of the checkpoint.
-func (p *Pipeline) checkKind(r route, target strictyaml.Node) {
-	if len(p.routes) > 0 && p.routes[0].AtLeastOnce() != r.AtLeastOnce() {
-		target.Fail("is %s, and that of the first route %s: write all routes to one database, or all outside of it; a second pipeline with a consumer group of its own can do the rest",
-			r.whereabouts(), p.routes[0].whereabouts())
+func (r *reader) checkKind(o route, target strictyaml.Node) {
+	if len(r.routing.routes) == 0 {
+		return
 	}
-	if r.cosmos != nil && p.atLeastOnce.rateRU != nil && slices.ContainsFunc(p.routes, func(o route) bool { return o.cosmos != nil }) {
+	if first := r.routing.routes[0].to; transactional(first) != transactional(o.to) {
+		target.Fail("is %s, and that of the first route %s: write all routes to one database, or all outside of it; a second pipeline with a consumer group of its own can do the rest",
+			whereabouts(o.to), whereabouts(first))
+	}
+	if goesTo[*cosmosTarget](o) && r.given.rateRU != nil && slices.ContainsFunc(r.routing.routes, goesTo[*cosmosTarget]) {
 		target.Fail("rate.ru is for one container: write rate: {events: …}, or one route to Cosmos DB")
 	}
 }
 
-// whereabouts says where the target is, for errors.
-func (p *Pipeline) whereabouts() string {
-	if p.AtLeastOnce() {
-		return "outside a database"
-	}
-	return "in a database"
-}
-
-// targets are the pipeline itself, or with routes those of its routes: each has one target.
-func (p *Pipeline) targets() []*Pipeline {
-	if len(p.routes) == 0 {
-		return []*Pipeline{p}
-	}
-	list := make([]*Pipeline, len(p.routes))
-	for i, r := range p.routes {
-		list[i] = r.Pipeline
-	}
-	return list
-}
-
 // tables are the tables of the routes, empty if a target is another.
-func (p *Pipeline) tables() string {
+func (o *routing) tables() string {
 	var names []string
-	for _, r := range p.routes {
-		if r.Table == "" {
+	for _, r := range o.routes {
+		t, ok := r.to.(*tableTarget)
+		if !ok || t.table == "" {
 			return ""
 		}
-		names = append(names, r.Table)
+		names = append(names, t.table)
 	}
 	return strings.Join(names, ", ")
 }
@@ -131,33 +139,30 @@ var errNoRoute = errors.New("no route takes the event: add one, or write otherwi
 // leftOut is the route of events that are not handled.
 const leftOut = -1
 
-// route returns the index in targets of where an event goes.
-func (p *Pipeline) route(e *sluice.Event) (int, error) {
-	if ok, err := p.only.matches(e); !ok || err != nil {
+// route returns the index of the route that an event takes.
+func (o *routing) route(e *sluice.Event) (int, error) {
+	if ok, err := o.only.matches(e); !ok || err != nil {
 		return leftOut, err
 	}
-	for i := range p.routes {
-		switch ok, err := p.routes[i].only.matches(e); {
+	for i := range o.routes {
+		switch ok, err := o.routes[i].only.matches(e); {
 		case err != nil:
 			return leftOut, fmt.Errorf("route %d: %w", i+1, err)
 		case ok:
 			return i, nil
 		}
 	}
-	switch {
-	case len(p.routes) == 0:
-		return 0, nil
-	case p.ignoreOthers:
+	if o.ignoreOthers {
 		return leftOut, nil
 	}
 	return leftOut, errNoRoute
 }
 
 // deliveredTo is route for the delivery, whose errors say whether events have had a target before.
-func (p *Pipeline) deliveredTo(e *sluice.Event) (int, error) {
-	to, err := p.route(e)
+func (o *routing) deliveredTo(e *sluice.Event) (int, error) {
+	to, err := o.route(e)
 	if err != nil || to != leftOut {
-		err = p.choices.of(err)
+		err = o.proof.of(err)
 	}
 	return to, err
 }
@@ -165,12 +170,12 @@ func (p *Pipeline) deliveredTo(e *sluice.Event) (int, error) {
 // Filter returns which events the pipeline handles, as [sluice.Config] has it; nil: every one. An
 // event for which that cannot be decided is handled, and becomes a dead letter.
 func (p *Pipeline) Filter() func(*sluice.Event) bool {
-	if p.only.given == nil && !p.ignoreOthers {
+	if p.routing.only.given == nil && !p.routing.ignoreOthers && !p.body.format.SkipsNulls() {
 		return nil
 	}
 	var retryAt atomic.Int64 // when a body is fetched and decoded again after an outage, in Unix nanoseconds
 	return func(e *sluice.Event) bool {
-		if time.Now().UnixNano() < retryAt.Load() && p.decodes(e) && !p.excludes(e) {
+		if time.Now().UnixNano() < retryAt.Load() && p.decodes(e) && !p.routing.excludes(e) {
 			return true // the delivery decides
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
@@ -187,11 +192,14 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 // Handles reports whether the pipeline handles an event. One for which that cannot be decided is handled,
 // and becomes a dead letter. The error is an outage of what its body is fetched from or decoded with.
 func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
+	if e.Body == nil && p.body.format.SkipsNulls() && !blobstore.IsReference(e) {
+		return false, nil
+	}
 	if p.decodes(e) {
-		if p.excludes(e) {
+		if p.routing.excludes(e) {
 			return false, nil
 		}
-		whole, err := p.wholeEvent(ctx, e)
+		whole, err := p.body.wholeEvent(ctx, e)
 		switch {
 		case errors.Is(err, sluice.ErrOutage):
 			return false, err
@@ -200,13 +208,13 @@ func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
 		}
 		e = whole
 	}
-	to, err := p.route(e)
+	to, err := p.routing.route(e)
 	return to != leftOut || err != nil, nil
 }
 
 // decodes reports whether the body must be fetched or decoded to decide where an event goes.
 func (p *Pipeline) decodes(e *sluice.Event) bool {
-	return p.needsBody(e) && (p.format != nil || blobstore.IsReference(e))
+	return p.routing.needsBody(e) && (p.body.format != nil || blobstore.IsReference(e))
 }
 
 // decodeTimeout bounds the decoding of a body for a filter, and is how long after an outage no filter
@@ -214,31 +222,31 @@ func (p *Pipeline) decodes(e *sluice.Event) bool {
 const decodeTimeout = 10 * time.Second
 
 // needsBody reports whether the decoded body decides where an event goes.
-func (p *Pipeline) needsBody(e *sluice.Event) bool {
-	return p.only.needsBody(e) || slices.ContainsFunc(p.routes, func(r route) bool { return r.only.needsBody(e) })
+func (o *routing) needsBody(e *sluice.Event) bool {
+	return o.only.needsBody(e) || slices.ContainsFunc(o.routes, func(r route) bool { return r.only.needsBody(e) })
 }
 
 // excludes reports whether an event whose body is not decoded shows that it is left out.
-func (p *Pipeline) excludes(e *sluice.Event) bool {
-	return p.only.excludes(e) || p.ignoreOthers && !slices.ContainsFunc(p.routes, func(r route) bool { return !r.only.excludes(e) })
+func (o *routing) excludes(e *sluice.Event) bool {
+	return o.only.excludes(e) || o.ignoreOthers && !slices.ContainsFunc(o.routes, func(r route) bool { return !r.only.excludes(e) })
 }
 
 // selective reports whether not every event goes to the only target.
-func (p *Pipeline) selective() bool { return p.only.given != nil || len(p.routes) > 0 }
+func (o *routing) selective() bool { return o.only.given != nil || o.listed }
 
 // routed returns the handler that writes events to the pipeline's tables and statements.
-func routed[Tx any](p *Pipeline, handler func(*target) sluice.Handler[Tx]) sluice.Handler[Tx] {
-	targets := p.targets()
-	to := make([]sluice.Handler[Tx], len(targets))
-	for i, t := range targets {
-		to[i] = handler(&t.target)
+func routed[Tx any](p *Pipeline, handler func(transactionalTarget) sluice.Handler[Tx]) sluice.Handler[Tx] {
+	o := &p.routing
+	to := make([]sluice.Handler[Tx], len(o.routes))
+	for i, r := range o.routes {
+		to[i] = handler(r.to.(transactionalTarget))
 	}
-	if !p.selective() {
+	if !o.selective() {
 		return to[0]
 	}
-	apart := p.tablesApart()
+	apart := o.tablesApart()
 	return func(ctx context.Context, tx Tx, b sluice.Batch) error {
-		parts, err := p.divide(b.Events, apart)
+		parts, err := o.divide(b.Events, apart)
 		if err != nil {
 			return err
 		}
@@ -262,11 +270,11 @@ type part struct {
 
 // divide divides a batch in such a way that the effects are those of the log's order: into runs of
 // events of one route or, where routes cannot affect each other, by route.
-func (p *Pipeline) divide(events []*sluice.Event, apart bool) ([]part, error) {
+func (o *routing) divide(events []*sluice.Event, apart bool) ([]part, error) {
 	var parts []part
 	var rejected []error
 	for i, e := range events {
-		to, err := p.deliveredTo(e)
+		to, err := o.deliveredTo(e)
 		if err != nil {
 			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(err)})
 			continue
@@ -276,7 +284,7 @@ func (p *Pipeline) divide(events []*sluice.Event, apart bool) ([]part, error) {
 		}
 		n := len(parts) - 1
 		if apart {
-			n = slices.IndexFunc(parts, func(o part) bool { return o.to == to })
+			n = slices.IndexFunc(parts, func(p part) bool { return p.to == to })
 		}
 		if n < 0 || parts[n].to != to {
 			n, parts = len(parts), append(parts, part{to: to})
@@ -292,14 +300,14 @@ func (p *Pipeline) divide(events []*sluice.Event, apart bool) ([]part, error) {
 // tablesApart reports whether every route inserts into a table that no other has. Then only
 // constraints between the tables depend on the order in which they are written: it is that of the
 // routes.
-func (p *Pipeline) tablesApart() bool {
+func (o *routing) tablesApart() bool {
 	seen := map[string]bool{}
-	for _, t := range p.targets() {
-		table := strings.ToLower(t.target.table)
-		if table == "" || seen[table] {
+	for _, r := range o.routes {
+		t, ok := r.to.(*tableTarget)
+		if !ok || seen[strings.ToLower(t.table)] {
 			return false
 		}
-		seen[table] = true
+		seen[strings.ToLower(t.table)] = true
 	}
 	return true
 }

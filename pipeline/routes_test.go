@@ -104,7 +104,7 @@ func (e *testedEngine) testRoutes(t *testing.T, address string, db *sql.DB) {
 		t.Errorf("dead letters %q, want %q; %d filtered", dead, want, filtered)
 	}
 	lineage, err := p.Lineage()
-	if err != nil || len(lineage) != 2 || lineage[1].Sequence != p.database.dialect().quote("n") {
+	if err != nil || len(lineage) != 2 || lineage[1].Sequence != p.storage.database.(sqlDatabase).dialect().quote("n") {
 		t.Errorf("lineage %v, %v", lineage, err)
 	}
 }
@@ -147,7 +147,7 @@ func TestDivide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := p.divide(events, p.tablesApart())
+		parts, err := p.routing.divide(events, p.routing.tablesApart())
 		var got []string
 		for _, part := range parts {
 			got = append(got, fmt.Sprint(part.to, ":", part.at))
@@ -220,7 +220,7 @@ otherwise: ignore
 	if dead := deadLetters(t, p, parts); len(dead) != 1 || !strings.Contains(dead[0], "route 2: body: not JSON") {
 		t.Errorf("dead letters %q", dead)
 	}
-	gates, err := p.routes[0].messages.destination.(*hub).source("")
+	gates, err := p.routing.routes[0].to.(*messageTarget).destination.(*hub).source("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ func (s Schema) Exists() bool { return s.Version > 0 }
 
 // Schema returns the version of the tables. It connects to the database and changes nothing.
 func (p *Pipeline) Schema(ctx context.Context) (Schema, error) {
-	s := Schema{Known: knownSchema(p.database)}
-	found, done, err := p.database.inspect(ctx)
+	s := Schema{Known: knownSchema(p.storage.database)}
+	found, done, err := p.storage.database.inspect(ctx)
 	if err != nil {
 		return s, p.problem(p.places.database, err)
 	}
@@ -30,7 +30,7 @@ func (p *Pipeline) Schema(ctx context.Context) (Schema, error) {
 	if found == nil {
 		return s, nil
 	}
-	db, ok := p.database.(sqlDatabase)
+	db, ok := p.storage.database.(sqlDatabase)
 	if !ok {
 		s.Version = 1
 		return s, nil

@@ -26,7 +26,7 @@ type service struct {
 }
 
 func (s *service) kind() string                  { return "servicebus" }
-func (s *service) sentTo() address               { return address{"servicebus", []string{"ns"}, "next"} }
+func (s *service) address() address              { return address{"servicebus", []string{"ns"}, "next"} }
 func (s *service) check(context.Context) error   { return nil }
 func (s *service) transport() (transport, error) { return s, nil }
 func (s *service) Close(context.Context) error   { return nil }
@@ -86,9 +86,9 @@ func TestSendSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &service{mute: c.mute}
-			p.messages.destination = s
+			targetOf[*messageTarget](p).destination = s
 			parts := &Parts{pipeline: p}
-			sink, err := p.messages.open(t.Context(), parts, telemetry{})
+			sink, err := targetOf[*messageTarget](p).open(t.Context(), parts, telemetry{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestSendLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := p.messages.transport()
+			out, err := targetOf[*messageTarget](p).transport()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,10 +233,10 @@ func TestConcurrency(t *testing.T) {
 		for keys, want := range map[string]int{"": target.usual, ", concurrency: 3": 3, ", concurrency: 20": 20} {
 			p, err := Parse("p.yaml", []byte(sendTo(target.text+keys+"}}")), logs.environment("SERVICEBUS_CONNECTION_STRING="+bus.ConnectionString()))
 			suite.NoError(t, "parse", err)
-			h := &held{p.messages.destination, make(chan struct{}), make(chan struct{})}
-			p.messages.destination = h
+			h := &held{targetOf[*messageTarget](p).destination, make(chan struct{}), make(chan struct{})}
+			targetOf[*messageTarget](p).destination = h
 			parts := &Parts{pipeline: p}
-			sink, err := p.messages.open(suite.Context(t), parts, telemetry{})
+			sink, err := targetOf[*messageTarget](p).open(suite.Context(t), parts, telemetry{})
 			suite.NoError(t, "open", err)
 			results := make(chan error, n)
 			for i := range n {
@@ -273,7 +273,7 @@ func TestSendErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := p.messages.destination.(*serviceBusEntity); !e.partitioned || e.writers != 7 {
+	if e := targetOf[*messageTarget](p).destination.(*serviceBusEntity); !e.partitioned || e.writers != 7 {
 		t.Errorf("%+v", e)
 	}
 }

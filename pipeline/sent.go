@@ -22,13 +22,18 @@ func (e *serviceBusEntity) kind() string {
 	return "queue"
 }
 
+// destination returns what the pipeline sends to; nil: its target is another, or it has routes.
+func (p *Pipeline) destination() destination {
+	if t, ok := p.target().(*messageTarget); ok {
+		return t.destination
+	}
+	return nil
+}
+
 // TargetLog returns a source that reads the hub or topic which the pipeline sends to, nil if it sends to
 // none. It connects when it is first used. The caller closes it.
 func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
-	if p.messages == nil {
-		return nil, nil
-	}
-	switch to := p.messages.destination.(type) {
+	switch to := p.destination().(type) {
 	case *hub:
 		source, err = to.open(consumerGroup)
 	case *topicTarget:
@@ -41,7 +46,7 @@ func (p *Pipeline) TargetLog(consumerGroup string) (source Source, err error) {
 
 // SentStamps returns a reader of the stamps that the pipeline sends.
 func (p *Pipeline) SentStamps() *stamp.Reader {
-	return stamp.NewReader(p.appendStampSources(nil, p.Group.Topic))
+	return stamp.NewReader(p.stampKeys.appendSources(nil, p.Group.Topic))
 }
 
 // ErrSubscription means that a topic of Service Bus shows its messages only through a subscription.
@@ -56,10 +61,7 @@ const peekCount = 1000
 // reports false if the target is neither, and returns an ErrSubscription if it is a topic and
 // subscription is empty.
 func (p *Pipeline) Peek(ctx context.Context, subscription string, yield func(properties map[string]any, dead bool) error) (bool, error) {
-	if p.messages == nil {
-		return false, nil
-	}
-	entity, ok := p.messages.destination.(*serviceBusEntity)
+	entity, ok := p.destination().(*serviceBusEntity)
 	if !ok {
 		return false, nil
 	}

@@ -21,7 +21,7 @@ func sentBy(t *testing.T, kind *serverKind, page string) []string {
 		if _, err := c.columns(t.Context(), table); err != nil {
 			t.Fatal(err)
 		}
-		into := &target{dialect: kind.dialect, table: table, mapping: &mapping{}}
+		into := &tableTarget{rowTarget: rowTarget{dialect: kind.dialect, mapping: &mapping{}}, table: table}
 		for typ := range kind.dialect.declare {
 			into.mapping.columns = append(into.mapping.columns, column{name: "a " + string(typ), typ: typ})
 		}

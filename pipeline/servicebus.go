@@ -26,14 +26,11 @@ type serviceBusEntity struct {
 }
 
 // readServiceBusTarget reads target.servicebus.
-func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
+func (r *reader) readServiceBusTarget(n strictyaml.Node, only *filter) *messageTarget {
 	e := &serviceBusEntity{}
-	t := &messageTarget{destination: e}
-	p.messages = t
-	keys := t.keys(p)
-	t.addSendKeys(keys, &e.batch)
+	t, keys := r.messageTarget(e, only, &e.batch)
 	keys["partitioned"] = func(n strictyaml.Node) { n.Bool(&e.partitioned) }
-	if p.rollup == nil {
+	if !r.Rollup {
 		group := func(name string) func(strictyaml.Node) {
 			return func(n strictyaml.Node) {
 				if len(t.group) > 0 {
@@ -48,6 +45,7 @@ func (p *Pipeline) readServiceBusTarget(n strictyaml.Node) {
 	}
 	e.readEntity(n, keys)
 	e.writers = t.sink.InFlight
+	return t
 }
 
 // readEntity reads the name of a queue or topic, its namespace, and more keys of the same mapping.

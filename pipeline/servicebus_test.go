@@ -149,7 +149,7 @@ func TestServiceBusFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	messages, err := p.messages.messages(t.Context(), &sluice.Event{Enqueued: time.Now(), Key: "k", Body: []byte(`{"who":"s","n":1}`)})
+	messages, err := targetOf[*messageTarget](p).messages(t.Context(), &sluice.Event{Enqueued: time.Now(), Key: "k", Body: []byte(`{"who":"s","n":1}`)})
 	if err != nil || messages[0].SessionID != "s" || messages[0].Key != "" || string(messages[0].Body) != `{"n":1}` {
 		t.Errorf("got %+v, %v", messages, err)
 	}

@@ -97,7 +97,7 @@ func (l *testLogs) send(t *testing.T, log string, n, size int) {
 	t.Helper()
 	p, err := Parse("p.yaml", []byte(sendTo(log+"}}")), l.environment())
 	suite.NoError(t, "parse", err)
-	out, err := p.messages.transport()
+	out, err := targetOf[*messageTarget](p).transport()
 	suite.NoError(t, "transport", err)
 	random := rand.NewChaCha8([32]byte{})
 	report, err := sender.New(out, nil).SendAll(suite.Context(t), func(yield func(sender.Message) bool) {

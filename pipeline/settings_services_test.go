@@ -173,9 +173,9 @@ func TestCosmosSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &requests{hold: strings.HasPrefix(keys, "timeout")}
-			p.cosmos.key = account.Key()
-			p.cosmos.config.Client.Transport = &http.Client{Transport: r}
-			sink, err := p.cosmos.open(0)
+			targetOf[*cosmosTarget](p).key = account.Key()
+			targetOf[*cosmosTarget](p).config.Client.Transport = &http.Client{Transport: r}
+			sink, err := targetOf[*cosmosTarget](p).open(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,8 +221,8 @@ func TestCachedVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.cosmos.key = account.Key()
-			sink, err := p.cosmos.open(0)
+			targetOf[*cosmosTarget](p).key = account.Key()
+			sink, err := targetOf[*cosmosTarget](p).open(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestCachedVersions(t *testing.T) {
 				results := make(chan error, n)
 				for i := range n {
 					e := &sluice.Event{Partition: "0", Sequence: int64(version*n + i), Body: fmt.Appendf(nil, `{"id":"%d","key":"k"}`, i)}
-					doc, err := p.cosmos.document(e)
+					doc, err := targetOf[*cosmosTarget](p).document(e)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -272,7 +272,7 @@ func TestCosmosSettingsErrors(t *testing.T) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	p, err := parseCosmos("    mode: point\n", "    cached_versions: 9\n")
-	if err != nil || p.cosmos.config.CachedVersions != 9 {
+	if err != nil || targetOf[*cosmosTarget](p).config.CachedVersions != 9 {
 		t.Errorf("cached versions: %v", err)
 	}
 }

@@ -412,8 +412,8 @@ func TestSharedSettings(t *testing.T) {
 		}
 	}
 	// A stage with leases of its own keeps the shared database of a target in a database.
-	if b := f.Stages[1]; b.leases == nil || b.leases.where != "sluice" || b.database != (sqliteDatabase{"x.db"}) || f.Stages[0].leases != nil {
-		t.Errorf("leases %v, database %v", b.leases, b.database)
+	if b := f.Stages[1]; b.storage.leases == nil || b.storage.leases.where != "sluice" || b.storage.database != (sqliteDatabase{"x.db"}) || f.Stages[0].storage.leases != nil {
+		t.Errorf("leases %v, database %v", b.storage.leases, b.storage.database)
 	}
 	if c := f.Stages[1].Connections(); c.Database != "sqlite:x.db" || c.Blob == nil || c.Blob.Container != "sluice" {
 		t.Errorf("connections %+v", c)

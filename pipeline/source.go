@@ -73,25 +73,25 @@ func (a address) is(b address) bool {
 }
 
 // readSource reads where events come from.
-func (p *Pipeline) readSource(n strictyaml.Node) {
+func (r *reader) readSource(n strictyaml.Node) {
 	var format *strictyaml.Node
 	ok := n.Object(strictyaml.Keys{
-		"eventhub":    p.readSourceHub,
-		"kafka":       p.readSourceTopic,
-		"start":       p.readStart,
-		"from":        func(n strictyaml.Node) { n.Text(&p.from) },
+		"eventhub":    r.readSourceHub,
+		"kafka":       r.readSourceTopic,
+		"start":       r.readStart,
+		"from":        func(n strictyaml.Node) { n.Text(&r.from) },
 		"format":      func(n strictyaml.Node) { format = &n },
-		"claim_check": p.readClaimCheck,
+		"claim_check": r.readClaimCheck,
 	})
 	if format != nil { // last, because it depends on the log
-		p.readFormat(*format)
+		r.readFormat(*format)
 	}
-	switch start := &p.config.Start; {
+	switch start := &r.config.Start; {
 	case !ok || !n.ExactlyOne("eventhub", "kafka"):
-	case p.System == Kafka && start.Kind == driver.StartOffset:
+	case r.System == Kafka && start.Kind == driver.StartOffset:
 		number, err := strconv.ParseInt(start.Offset, 10, 64)
 		if err != nil || number < 0 {
-			p.keyNodes.start.Fail("%s: an offset of Kafka is a whole number, such as offset 4096", p.keyNodes.start.Shown())
+			r.given.start.Fail("%s: an offset of Kafka is a whole number, such as offset 4096", r.given.start.Shown())
 			return
 		}
 		*start = sluice.FromSequence(number)
@@ -99,8 +99,8 @@ func (p *Pipeline) readSource(n strictyaml.Node) {
 }
 
 // setSource sets the log that the pipeline reads.
-func (p *Pipeline) setSource(l log) {
-	p.source, p.Group, p.System = l, l.group(), l.system()
+func (r *reader) setSource(l log) {
+	r.source, r.Group, r.System = l, l.group(), l.system()
 }
 
 // sameGroup reports whether two pipelines read a log in the same consumer group.

@@ -19,25 +19,32 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 	parts.store, _ = any(store).(driver.AtLeastOnceStore)
 	parts.catalog = c
 	parts.delivery = func(traces trace.TracerProvider) sluice.Delivery {
-		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, (*target).sqlHandler))))
+		return sluice.Transactional(store, traced(p, traces, decoded(p, routed(p, transactionalTarget.sqlHandler))))
 	}
 	parts.close = append(parts.close, func(context.Context) error { return store.Close() })
 }
 
-// sqlHandler writes batches to the target in a database of sqlstore.
-func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
-	names := t.mapping.names()
+// sqlHandler inserts batches into the table, in a database of sqlstore.
+func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
+	names := columnNames(t.mapping.columns)
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
-		rows, err := t.mapping.rows(b.Events, t.guards)
+		rows, err := t.rows(b.Events)
 		if err != nil {
 			return err
 		}
-		t.convert(rows)
-		if t.table != "" {
-			err := tx.Insert(ctx, t.table, names, rows)
-			if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
-				return &driver.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
-			}
+		err = tx.Insert(ctx, t.table, names, rows)
+		if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
+			return &driver.EventError{Index: refused.Row, Err: fmt.Errorf("insert into %s: %w", t.table, refused.Err)}
+		}
+		return err
+	}
+}
+
+// sqlHandler executes the statement for each event of a batch.
+func (t *statementTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
+	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
+		rows, err := t.rows(b.Events)
+		if err != nil {
 			return err
 		}
 		stmt, err := tx.PrepareContext(ctx, t.statement.text)
@@ -51,19 +58,6 @@ func (t *target) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 			}
 		}
 		return nil
-	}
-}
-
-// convert makes the values what the driver takes.
-func (t *target) convert(rows [][]any) {
-	argument := t.dialect.argument
-	if argument == nil {
-		return
-	}
-	for _, row := range rows {
-		for i := range row {
-			row[i] = argument(t.mapping.columns[i].typ, row[i])
-		}
 	}
 }
 

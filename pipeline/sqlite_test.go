@@ -116,7 +116,7 @@ func TestSQLiteCheck(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("not a database\n", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.database = sqliteDatabase{path}
+	p.storage.database = sqliteDatabase{path}
 	if err := p.checkDatabase(t.Context()); err == nil || !strings.Contains(err.Error(), "file is not a database") {
 		t.Errorf("got %v", err)
 	}

@@ -18,12 +18,13 @@ var sharedKeyNames = []string{"partitions", "lease", "assign", "prefetch", "memo
 // read reads the whole file.
 func (f *File) read(n strictyaml.Node) {
 	if !n.Has("stages") {
-		p := &Pipeline{Name: nameOf(f.Path)}
-		f.Stages = []*Pipeline{p}
-		p.read(n, nil)
-		f.believeStamps()
+		r := &reader{Pipeline: &Pipeline{Name: nameOf(f.Path)}}
+		f.Stages = []*Pipeline{r.Pipeline}
+		r.read(n, nil)
+		believeStamps([]*reader{r})
 		return
 	}
+	var readers []*reader
 	var share connections
 	var stages *strictyaml.Node
 	shared := sharedKeys{}
@@ -47,14 +48,15 @@ func (f *File) read(n strictyaml.Node) {
 		if !stageName.MatchString(name) {
 			n.Fail("not a valid name for a stage: write up to 63 letters, digits, - and _")
 		}
-		p := &Pipeline{Name: name, stage: true, shared: share}
-		p.read(n, shared)
-		f.add(p, n)
+		r := &reader{Pipeline: &Pipeline{Name: name}, stage: true, shared: share}
+		r.read(n, shared)
+		f.add(r.Pipeline, n)
+		readers = append(readers, r)
 	})
 	if len(f.Stages) == 0 {
 		stages.Fail("has no stages: write them as NAME: {source: …, target: …}")
 	}
-	f.believeStamps()
+	believeStamps(readers)
 }
 
 var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)

@@ -58,17 +58,17 @@ func TestStages(t *testing.T) {
 	var names []string
 	for _, p := range f.Stages {
 		names = append(names, p.Name)
-		if p.Group.Namespace != "contoso.servicebus.windows.net" || p.database != (sqliteDatabase{"flights.db"}) || p.config.MaxBatch != 500 {
-			t.Errorf("stage %s has %v, %v, %+v", p.Name, p.Group, p.database, p.config)
+		if p.Group.Namespace != "contoso.servicebus.windows.net" || p.storage.database != (sqliteDatabase{"flights.db"}) || p.config.MaxBatch != 500 {
+			t.Errorf("stage %s has %v, %v, %+v", p.Name, p.Group, p.storage.database, p.config)
 		}
 	}
 	if want := []string{"clean", "figures", "table"}; !reflect.DeepEqual(names, want) {
 		t.Fatalf("stages %q, want %q", names, want)
 	}
 	clean, middle, table := f.Stages[0], f.Stages[1], f.Stages[2]
-	hub, _ := clean.messages.destination.(*hub)
-	if clean.Rollup || hub == nil || hub.name != "clean" || hub.connection != connection || len(clean.messages.group) != 1 || clean.messages.whole {
-		t.Errorf("clean goes to %+v", clean.messages)
+	hub, _ := targetOf[*messageTarget](clean).destination.(*hub)
+	if clean.Rollup || hub == nil || hub.name != "clean" || hub.connection != connection || len(targetOf[*messageTarget](clean).group) != 1 || targetOf[*messageTarget](clean).whole {
+		t.Errorf("clean goes to %+v", targetOf[*messageTarget](clean))
 	}
 	m := middle.rollup
 	if !middle.Rollup || m.keep != 24*time.Hour || m.late != 12*time.Hour || m.unit != time.Hour || m.time != 1 || m.key != 0 ||
@@ -110,14 +110,14 @@ func TestStagesVariations(t *testing.T) {
 		check func(f *File) bool
 	}{
 		"leases of its own": {editStages(t, "    order: none\n", "    leases: {sql: sqlite:other.db}\n"), func(f *File) bool {
-			return f.Stages[0].database == sqliteDatabase{"other.db"} && f.Stages[1].database == sqliteDatabase{"flights.db"}
+			return f.Stages[0].storage.database == sqliteDatabase{"other.db"} && f.Stages[1].storage.database == sqliteDatabase{"flights.db"}
 		}},
 		"namespace of its own": {editStages(t, "{eventhub: {hub: figures}}\n  table", "{eventhub: {hub: figures, namespace: fabrikam.servicebus.windows.net, credential: default}}\n  table"), func(f *File) bool {
-			hub := f.Stages[1].messages.destination.(*hub)
+			hub := targetOf[*messageTarget](f.Stages[1]).destination.(*hub)
 			return hub.host == "fabrikam.servicebus.windows.net" && hub.connection == ""
 		}},
 		"body as it is": {editStages(t, soundStages[strings.Index(soundStages, "        key: body.origin"):strings.Index(soundStages, "  figures:\n")], ""), func(f *File) bool {
-			return f.Stages[0].messages.whole && f.Stages[0].messages.group == nil
+			return targetOf[*messageTarget](f.Stages[0]).whole && targetOf[*messageTarget](f.Stages[0]).group == nil
 		}},
 		"lateness and key": {editStages(t, "keep: 24h", "keep: 96h\n      late: 72h", "hour(", "day(", "{hub: figures}}\n  table", "{hub: figures, key: hour}}\n  table"), func(f *File) bool {
 			m := f.Stages[1].rollup
@@ -165,7 +165,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "hour: hour(body.departure)", "hour: body.departure"), `stages.figures.memory.group: time is missing: write one, such as hour(body.departure)`},
 		{editStages(t, "airport: body.airport", "day: day(body.departure)"), `p.yaml:22:41: stages.figures.memory.group.hour: a second time: write only one`},
 		{editStages(t, "hour(body.departure)", "year(body.departure)"), `stages.figures.memory.group.hour: "year(body.departure)": write minute(…), hour(…) or day(…) around a time, or body.PATH`},
-		{editStages(t, "hour(body.departure)", "hour(partition)"), `partition can't become timestamp: write one of text, integer, bigint`},
+		{editStages(t, "hour(body.departure)", "hour(partition)"), `partition can't become timestamp: write one of text, smallint, integer, bigint`},
 		{editStages(t, "airport: body.airport", "airport: body"), `cannot be the whole body: write body.PATH`},
 		{editStages(t, "sum(body.delay)", "smu(body.delay)"), `stages.figures.memory.figures.delay: "smu(body.delay)": did you mean sum?`},
 		{editStages(t, "sum(body.delay)", "sum"), `stages.figures.memory.figures.delay: "sum": write count, sum(body.PATH), min(…), max(…) or avg(…)`},

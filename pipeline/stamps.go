@@ -29,52 +29,55 @@ func readStampKey(n strictyaml.Node, key *[]byte) {
 	*key = []byte(text)
 }
 
-// believeStamps sets whose stamps each stage believes: those of the stages in the file that
+// believeStamps sets whose stamps each stage of a file believes: those of the stages in the file that
 // send to its hub, with the keys that these sign with, and of the one that source.from names.
-func (f *File) believeStamps() {
-	for _, p := range f.Stages {
+func believeStamps(stages []*reader) {
+	for _, p := range stages {
 		var from []stamp.Source
-		for _, s := range f.sendersTo(p) {
-			if p.stampKey != nil && s.stampKey == nil {
-				p.keyNodes.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
+		senders := slices.DeleteFunc(slices.Clone(stages), func(s *reader) bool { return !s.sendsTo(p) })
+		for _, s := range senders {
+			if p.stampKeys.current != nil && s.stampKeys.current == nil {
+				p.given.stampKey.Fail("stage %s, which sends to this one, has no stamp_key: its stamps would be believed unsigned: give it a key too", s.Name)
 			}
-			from = s.appendStampSources(from, s.Group.Topic)
+			from = s.stampKeys.appendSources(from, s.Group.Topic)
 		}
 		if p.from != "" {
-			from = p.appendStampSources(from, p.from)
+			from = p.stampKeys.appendSources(from, p.from)
 		}
-		for _, s := range f.sendersTo(p) {
-			if s.stampKey != nil && slices.ContainsFunc(from, func(o stamp.Source) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
-				s.keyNodes.stampKey.Fail("stage %s would believe unsigned stamps of %s %s too: give a stamp_key to each stage that reads that %[2]s and sends to stage %[1]s, and to stage %[1]s if it has source.from", p.Name, s.System.Noun(), s.Group.Topic)
+		for _, s := range senders {
+			if s.stampKeys.current != nil && slices.ContainsFunc(from, func(o stamp.Source) bool { return o.Key == nil && strings.EqualFold(o.Topic, s.Group.Topic) }) {
+				s.given.stampKey.Fail("stage %s would believe unsigned stamps of %s %s too: give a stamp_key to each stage that reads that %[2]s and sends to stage %[1]s, and to stage %[1]s if it has source.from", p.Name, s.System.Noun(), s.Group.Topic)
 			}
 		}
 		p.config.StampsFrom = from
-		if p.rollup != nil {
+		if p.Rollup {
 			p.rollup.stamps = stamp.NewReader(from)
 		}
 	}
 }
 
-// sendersTo returns the stages in the file that send messages with stamps to the hub of p.
-func (f *File) sendersTo(p *Pipeline) (list []*Pipeline) {
-	if p.source == nil {
-		return nil
+// sendsTo reports whether a pipeline sends messages with stamps to the hub of another.
+func (p *Pipeline) sendsTo(o *reader) bool {
+	if p.source == nil || o.source == nil || p.Rollup {
+		return false
 	}
-	at := p.source.address()
-	for _, s := range f.Stages {
-		sends := slices.ContainsFunc(s.targets(), func(t *Pipeline) bool { return t.messages != nil && t.messages.to.is(at) })
-		if sends && s.rollup == nil && s.source != nil {
-			list = append(list, s)
-		}
-	}
-	return list
+	return slices.ContainsFunc(p.routing.routes, func(r route) bool {
+		t, ok := r.to.(*messageTarget)
+		return ok && t.to.is(o.source.address())
+	})
 }
 
-// appendStampSources appends the stage that reads a topic, with each of the pipeline's keys.
-func (p *Pipeline) appendStampSources(from []stamp.Source, topic string) []stamp.Source {
-	keys := [][]byte{p.stampKey}
-	if p.oldStampKey != nil {
-		keys = append(keys, p.oldStampKey)
+// stampKeys are the keys with which stamps are signed and checked.
+type stampKeys struct {
+	current []byte // nil: stamps are not signed
+	old     []byte // the key before it, whose stamps are still believed
+}
+
+// appendSources appends the stage that reads a topic, with each of its keys.
+func (k *stampKeys) appendSources(from []stamp.Source, topic string) []stamp.Source {
+	keys := [][]byte{k.current}
+	if k.old != nil {
+		keys = append(keys, k.old)
 	}
 	for _, key := range keys {
 		if !slices.ContainsFunc(from, func(s stamp.Source) bool {

@@ -1,12 +1,16 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // statement is an SQL statement whose named parameters were replaced by numbered
@@ -14,6 +18,89 @@ import (
 type statement struct {
 	text  string
 	names []string // of the parameters, in the order of their numbers, or of their uses if they have none
+}
+
+// statementTarget is an SQL statement that is executed for each event.
+type statementTarget struct {
+	rowTarget
+	statement  statement
+	identities *identityQuery // nil: none
+}
+
+// readStatement reads target.statement.
+func readStatement(n strictyaml.Node, rows rowTarget) *statementTarget {
+	t := &statementTarget{rowTarget: rows}
+	var sql string
+	var sqlNode strictyaml.Node
+	var declared []column
+	ok := n.Object(strictyaml.Keys{
+		"sql": func(n strictyaml.Node) {
+			sqlNode = n
+			n.Verbatim(&sql)
+		},
+		"parameters": func(n strictyaml.Node) { declared = readColumns(n) },
+		"audit":      func(n strictyaml.Node) { t.identities = readIdentityQuery(n, t.dialect) },
+	}, "sql")
+	if !ok {
+		return t
+	}
+	s, err := parseStatement(sql, t.dialect)
+	if err != nil {
+		sqlNode.Fail("%w", err)
+		return t
+	}
+	columns := make([]column, 0, len(s.names))
+	for at, name := range s.names {
+		i := slices.IndexFunc(declared, func(c column) bool { return c.name == name })
+		if i < 0 {
+			if slices.Index(s.names, name) == at {
+				sqlNode.Fail(":%s is not among the parameters%s", name, nearestOf(name, declared))
+			}
+			continue
+		}
+		columns = append(columns, declared[i])
+	}
+	for _, c := range declared {
+		if !slices.Contains(s.names, c.name) {
+			c.at.Fail("the statement does not use :%s", c.name)
+		}
+	}
+	t.statement, t.mapping = s, newMapping("parameter", columns)
+	return t
+}
+
+// nearestOf returns the end of a message that suggests the parameter most similar to name.
+func nearestOf(name string, declared []column) string {
+	if near := humanize.Nearest(name, columnNames(declared)); near != "" {
+		return fmt.Sprintf(", did you mean :%s?", near)
+	}
+	return ""
+}
+
+func (*statementTarget) kind() string { return "statement" }
+
+func (t *statementTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (outlet, error) {
+	return nil, t.check(ctx, parts.catalog)
+}
+
+// check also notes what guards the parameters.
+func (t *statementTarget) check(ctx context.Context, c catalog) error {
+	kinds, err := c.parameters(ctx, t.statement.text, len(t.statement.names))
+	if err != nil {
+		return fmt.Errorf("prepare the statement: %w", err)
+	}
+	var wrong problems
+	list := make(guards, len(t.mapping.columns))
+	for i, kind := range kinds {
+		p := t.mapping.columns[i]
+		if why := t.dialect.fits(ctx, c, p.typ, kind); why != nil {
+			wrong.addf("parameter %s is %s in the statement, which can't hold the mapping's %s%s: change the type, or write a cast such as :%s::%s",
+				p.name, kind.kind, p.typ, why, p.name, t.dialect.declare[p.typ])
+		}
+		list[i] = t.dialect.guard(p.typ, kind)
+	}
+	t.guards = list
+	return wrong.err()
 }
 
 // allowedVerbs are the first words that a statement may have. They change rows and

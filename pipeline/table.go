@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // dialect is how the SQL of a database differs, as far as pipelines use it.
@@ -74,12 +77,71 @@ func (e *existingColumn) isArray() bool {
 	return strings.HasPrefix(e.kind, "_") && strings.HasSuffix(e.cast, "[]")
 }
 
-// prepare checks that the target can store the mapping's values, and creates a
-// missing table if it may.
-func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
-	if t.statement.text != "" {
-		return t.checkStatement(ctx, c)
+// tableTarget is a table into which a row is inserted for each event.
+type tableTarget struct {
+	rowTarget
+	table  string // as the file names it, perhaps with a schema
+	create bool
+}
+
+// readTable reads target.insert.
+func readTable(n strictyaml.Node, rows rowTarget) *tableTarget {
+	t := &tableTarget{rowTarget: rows}
+	var columns []column
+	ok := n.Object(strictyaml.Keys{
+		"table":   t.readName,
+		"create":  func(n strictyaml.Node) { n.Bool(&t.create) },
+		"columns": func(n strictyaml.Node) { columns = readColumns(n) },
+	}, "table", "columns")
+	if ok && len(columns) == 0 {
+		n.Fail("has no columns: write them as NAME: {from: …, type: …}")
 	}
+	t.mapping = newMapping("column", columns)
+	return t
+}
+
+func (t *tableTarget) readName(n strictyaml.Node) {
+	var table string
+	if !n.Text(&table) {
+		return
+	}
+	parts := strings.Split(table, ".")
+	for _, part := range parts {
+		if err := checkName(part); err != nil || len(parts) > 2 {
+			n.Fail("%s: %w", n.Shown(), cmp.Or(err, errors.New("write table or schema.table")))
+			return
+		}
+	}
+	if strings.HasPrefix(strings.ToLower(parts[len(parts)-1]), "sluice_") {
+		n.Fail("%s: names that begin with sluice_ are reserved for Sluice's own tables", n.Shown())
+		return
+	}
+	t.table = table
+}
+
+// checkName checks that a name fits both databases: PostgreSQL truncates longer ones.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > 63:
+		return errors.New("the name has more than 63 bytes")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("the name has a control character")
+	}
+	return nil
+}
+
+func (*tableTarget) kind() string { return "insert" }
+
+func (t *tableTarget) check(ctx context.Context, c catalog) error { return t.prepare(ctx, c, false) }
+
+func (t *tableTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (outlet, error) {
+	return nil, t.prepare(ctx, parts.catalog, true)
+}
+
+// prepare checks that the table can store the mapping's values, and creates a missing one if it may.
+func (t *tableTarget) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 	columns, err := c.columns(ctx, t.table)
 	if err != nil {
 		return fmt.Errorf("inspect table %s: %w", t.table, err)
@@ -106,7 +168,7 @@ func (t *target) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 
 // definition is the CREATE TABLE of the mapping: columns and types, no
 // constraints.
-func (t *target) definition() string {
+func (t *tableTarget) definition() string {
 	lines := make([]string, len(t.mapping.columns))
 	for i, c := range t.mapping.columns {
 		lines[i] = t.dialect.quote(c.name) + " " + t.dialect.declare[c.typ]
@@ -120,7 +182,7 @@ func (t *target) definition() string {
 }
 
 // checkTable returns what guards the columns. The error has all that is wrong.
-func (t *target) checkTable(ctx context.Context, catalog catalog, columns []existingColumn) (guards, error) {
+func (t *tableTarget) checkTable(ctx context.Context, catalog catalog, columns []existingColumn) (guards, error) {
 	var wrong problems
 	list := make(guards, len(t.mapping.columns))
 	for n, c := range t.mapping.columns {
@@ -169,7 +231,7 @@ func (p problems) Error() string { return errors.Join(p...).Error() }
 func (p problems) Unwrap() []error { return p }
 
 // sameName compares names of columns, of which only PostgreSQL respects the case.
-func (t *target) sameName(a, b string) bool {
+func (t *tableTarget) sameName(a, b string) bool {
 	return a == b || t.dialect.engine != postgres && strings.EqualFold(a, b)
 }
 
@@ -179,25 +241,6 @@ func listed(columns []existingColumn) string {
 		names[i] = c.name
 	}
 	return strings.Join(names, ", ")
-}
-
-func (t *target) checkStatement(ctx context.Context, c catalog) error {
-	kinds, err := c.parameters(ctx, t.statement.text, len(t.statement.names))
-	if err != nil {
-		return fmt.Errorf("prepare the statement: %w", err)
-	}
-	var wrong problems
-	list := make(guards, len(t.mapping.columns))
-	for i, kind := range kinds {
-		p := t.mapping.columns[i]
-		if why := t.dialect.fits(ctx, c, p.typ, kind); why != nil {
-			wrong.addf("parameter %s is %s in the statement, which can't hold the mapping's %s%s: change the type, or write a cast such as :%s::%s",
-				p.name, kind.kind, p.typ, why, p.name, t.dialect.declare[p.typ])
-		}
-		list[i] = t.dialect.guard(p.typ, kind)
-	}
-	t.guards = list
-	return wrong.err()
 }
 
 // errNotListed is why a type does not fit a kind: the dialect knows both.

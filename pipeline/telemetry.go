@@ -43,10 +43,8 @@ func (t *telemetry) onSent(to address) (func(sender.Sent), error) {
 	return func(s sender.Sent) { metrics.Sent(s.Messages, s.Duration, s.Err) }, nil
 }
 
-// Where messages go, for metrics.
-func (h *hub) sentTo() address         { return h.address() }
-func (t *topicTarget) sentTo() address { return t.address() }
-func (e *serviceBusEntity) sentTo() address {
+// address returns where messages go, for metrics.
+func (e *serviceBusEntity) address() address {
 	to := (&hub{namespace: e.namespace, name: e.name}).address()
 	to.system = "servicebus"
 	return to

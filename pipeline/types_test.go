@@ -89,9 +89,9 @@ func (c *typesCount) compare(t *testing.T, kind string, typ columnType, s typeSa
 }
 
 // typedTarget has one column.
-func typedTarget(t *testing.T, d *dialect, table string, typ columnType) *target {
+func typedTarget(t *testing.T, d *dialect, table string, typ columnType) *tableTarget {
 	t.Helper()
-	return &target{dialect: d, table: table, mapping: mappingOf(t, fmt.Sprintf("c: {from: body.v, type: %s}", typ))}
+	return &tableTarget{rowTarget: rowTarget{dialect: d, mapping: mappingOf(t, fmt.Sprintf("c: {from: body.v, type: %s}", typ))}, table: table}
 }
 
 func sampleEvent(s typeSample) *sluice.Event {

@@ -117,7 +117,7 @@ func TestValuesPageInPostgres(t *testing.T) {
 			if _, err := tx.Exec(ctx, "CREATE TABLE "+table+" (c "+e.kind+")"); err != nil {
 				t.Fatal(err)
 			}
-			tg := &target{dialect: &postgresDialect, table: table, mapping: e.mapping(t)}
+			tg := &tableTarget{rowTarget: rowTarget{dialect: &postgresDialect, mapping: e.mapping(t)}, table: table}
 			if err := tg.prepare(ctx, postgresCatalog{tx}, false); err != nil {
 				return err
 			}

@@ -75,7 +75,7 @@ func TestPostgresWriteCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	events, from := costEvents(2000), claimed.Position
-	handler := (&target{dialect: &postgresDialect, table: "readings", mapping: mappingOf(t, costColumns)}).postgresHandler()
+	handler := (&tableTarget{rowTarget: rowTarget{dialect: &postgresDialect, mapping: mappingOf(t, costColumns)}, table: "readings"}).postgresHandler()
 	commit := func() {
 		t.Helper()
 		to := driver.Position{Sequence: from.Sequence + int64(len(events))}

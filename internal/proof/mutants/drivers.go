@@ -21,7 +21,7 @@ var drivers = []Mutant{
 		Old: "r.setPosition(p, last, false)", New: "r.setPosition(p, last, true)",
 		Test: of("TestRollupStandsWhereItHasPublished", "./pipeline")},
 	{Name: "tables whose names differ in case are two", File: "pipeline/routes.go",
-		Old: "table := strings.ToLower(t.target.table)", New: "table := t.target.table",
+		Old: "!ok || seen[strings.ToLower(t.table)]", New: "!ok || seen[t.table]",
 		Test: of("TestDivide", "./pipeline")},
 	{Name: "tables are written in the order of the first events", File: "pipeline/routes.go",
 		Old: "		slices.SortFunc(parts, func(a, b part) int { return a.to - b.to })\n", New: "",

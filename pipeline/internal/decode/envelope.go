@@ -30,10 +30,10 @@ const (
 	unavailableList = `[` + unavailable + `]`
 )
 
-// Skips reports whether an event has no value at all, and stands for none: the tombstone that follows
-// a delete of Debezium.
-func (d *Decoder) Skips(null bool) bool {
-	return d != nil && null && d.cfg.NullBodies && d.cfg.Envelope == Debezium
+// SkipsNulls reports whether a null value stands for nothing: the tombstone that follows a delete of
+// Debezium.
+func (d *Decoder) SkipsNulls() bool {
+	return d != nil && d.cfg.NullBodies && d.cfg.Envelope == Debezium
 }
 
 // open returns the value in an envelope, as JSON of at most limit bytes.
