@@ -197,16 +197,22 @@ func firstChunk(rows [][]any, most int) [][]any {
 		if i == most || size >= chunkBytes {
 			return rows[:i]
 		}
-		for _, value := range row {
-			switch v := value.(type) {
-			case string:
-				size += len(v)
-			case []byte:
-				size += len(v)
-			}
-		}
+		size += sizeOf(row)
 	}
 	return rows
+}
+
+// sizeOf is the size of a row's texts and bytes.
+func sizeOf(row []any) (size int) {
+	for _, value := range row {
+		switch v := value.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		}
+	}
+	return size
 }
 
 // refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the

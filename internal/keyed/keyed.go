@@ -145,22 +145,31 @@ func (w *Write) NotTaken(row int) error {
 	return &RowError{row, errNotTaken}
 }
 
-// Narrow writes the rows from lo up to hi, in one part if that succeeds, else in ever smaller ones,
-// in order. It returns a [*RowError] if a part of one row is refused; nil if the parts succeed
-// although the whole did not; and any other error as it is. write must be repeatable.
-func Narrow(lo, hi int, write func(lo, hi int) error, refused func(error) bool) error {
-	err := write(lo, hi)
+// Narrow writes some rows, in one part if that succeeds, else in ever smaller ones, in order. It
+// returns a [*RowError] if a part of one row is refused; nil if the parts succeed although the whole
+// did not; and any other error as it is. write must be repeatable.
+func Narrow(rows []int, write func(rows []int) error, refused func(error) bool) error {
+	err := write(rows)
 	if _, named := errors.AsType[*RowError](err); err == nil || named || !refused(err) {
 		return err
 	}
-	if hi-lo == 1 {
-		return &RowError{lo, err}
+	if len(rows) == 1 {
+		return &RowError{rows[0], err}
 	}
-	middle := lo + (hi-lo)/2
-	if err := Narrow(lo, middle, write, refused); err != nil {
+	middle := len(rows) / 2
+	if err := Narrow(rows[:middle], write, refused); err != nil {
 		return err
 	}
-	return Narrow(middle, hi, write, refused)
+	return Narrow(rows[middle:], write, refused)
+}
+
+// All are the indexes of the rows.
+func (w *Write) All() []int {
+	all := make([]int, len(w.Rows))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // Index is a unique index of a table.

@@ -59,9 +59,9 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table}
-	for lo := 0; lo < len(u.Rows); {
-		hi := r.part(lo)
-		if err := keyed.Narrow(lo, hi, func(lo, hi int) error { return r.write(ctx, lo, hi) }, refusesRow); err != nil {
+	for rest := u.All(); len(rest) > 0; {
+		part := r.part(rest)
+		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
 					return changed
@@ -69,7 +69,7 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 			}
 			return err
 		}
-		lo = hi
+		rest = rest[len(part):]
 	}
 	return nil
 }
@@ -88,11 +88,14 @@ type upsertRun struct {
 	known *knownTable
 }
 
-// part returns the end of the part that begins at a row.
-func (r *upsertRun) part(lo int) (hi int) {
+// part returns the first rows, which are written together.
+func (r *upsertRun) part(rows []int) []int {
 	size := 0
-	for hi = lo; hi < len(r.Rows) && hi-lo < upsertRows && size < upsertBytes; hi++ {
-		for _, value := range r.Rows[hi] {
+	for i, row := range rows {
+		if i == upsertRows || size >= upsertBytes {
+			return rows[:i]
+		}
+		for _, value := range r.Rows[row] {
 			switch v := value.(type) {
 			case string:
 				size += len(v)
@@ -103,33 +106,40 @@ func (r *upsertRun) part(lo int) (hi int) {
 			}
 		}
 	}
-	return hi
+	return rows
 }
 
 // upsertPoint is the savepoint to which a part that fails is undone.
 const upsertPoint = "sluice_upsert"
 
-// write writes a part, or nothing of it.
-func (r *upsertRun) write(ctx context.Context, lo, hi int) error {
-	err := r.tryWrite(ctx, lo, hi)
-	if err != nil && hi-lo > 1 && refusesRow(err) && r.conn.PgConn().TxStatus() == 'E' { // after one row it stays aborted
-		if back := r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close(); back != nil {
-			return errors.Join(err, back)
-		}
+// write writes a part, or nothing of it. An error that stays is one of the transaction, not of the
+// savepoint: then PostgreSQL says of the whole transaction that it is aborted.
+func (r *upsertRun) write(ctx context.Context, rows []int) error {
+	if len(rows) == 1 {
+		return r.tryWrite(ctx, rows, false)
 	}
-	return err
+	err := r.tryWrite(ctx, rows, true)
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || OutageIn(e) != nil || TimeLimit(e) || r.conn.PgConn().TxStatus() != 'E' {
+		return err
+	}
+	if back := r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close(); back != nil {
+		return errors.Join(err, back)
+	}
+	if refusesRow(err) {
+		return err
+	}
+	return r.tryWrite(ctx, rows, false)
 }
 
-func (r *upsertRun) tryWrite(ctx context.Context, lo, hi int) error {
+func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error {
 	var b upsertBatch
-	b.add("SAVEPOINT " + upsertPoint)
+	if point {
+		b.add("SAVEPOINT " + upsertPoint)
+	}
 	b.add(r.known.lock)
 	b.add(r.known.compare)
-	all := make([]int, 0, hi-lo)
-	for i := lo; i < hi; i++ {
-		all = append(all, i)
-	}
-	arrays, err := r.keyArrays(all, true)
+	arrays, err := r.keyArrays(rows, true)
 	if err != nil {
 		return err
 	}
@@ -139,35 +149,33 @@ func (r *upsertRun) tryWrite(ctx context.Context, lo, hi int) error {
 		return err
 	}
 	var live, gone []int // what each key is after the part
-	for _, row := range results[3].Rows {
+	for _, row := range results[len(results)-1].Rows {
 		n, err := strconv.Atoi(string(row[0]))
-		if err != nil || n < 1 || n > hi-lo {
-			return fmt.Errorf("row number %q: not one of %d rows", row[0], hi-lo)
+		if err != nil || n < 1 || n > len(rows) {
+			return fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
 		}
-		if n = lo + n - 1; r.Deletes(n) {
+		if n = rows[n-1]; r.Deletes(n) {
 			gone = append(gone, n)
 		} else {
 			live = append(live, n)
 		}
 	}
 	for try := 1; ; try++ {
-		missing, err := r.store(ctx, all, live, gone, try > 1)
+		missing, err := r.store(ctx, rows, live, gone, point)
 		switch {
 		case err != nil || missing < 0:
 			return err
 		case try == upsertTries:
 			return r.NotTaken(missing)
 		}
+		point = false // it is released
 	}
 }
 
 // store writes the rows that count, and returns one that is not as it must be; -1: there is none.
-func (r *upsertRun) store(ctx context.Context, all, live, gone []int, again bool) (missing int, err error) {
+func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool) (missing int, err error) {
 	var b upsertBatch
 	written := -1
-	if again {
-		b.add("SAVEPOINT " + upsertPoint)
-	}
 	if deletes := r.deletesOf(all); len(deletes) > 0 {
 		arrays, err := r.keyArrays(deletes, false)
 		if err != nil {
@@ -198,7 +206,9 @@ func (r *upsertRun) store(ctx context.Context, all, live, gone []int, again bool
 		checks[len(b.texts)] = c.rows
 		b.add(c.text, arrays...)
 	}
-	b.add("RELEASE " + upsertPoint)
+	if point {
+		b.add("RELEASE " + upsertPoint)
+	}
 	results, err := b.run(ctx, r.conn)
 	if err != nil {
 		return -1, err

@@ -59,7 +59,7 @@ SELECT c.relname, ARRAY(SELECT coalesce(a.attname, '(an expression)') FROM pg_ca
 		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0 WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[],
 	CASE WHEN i.indpred IS NOT NULL THEN 'partial' WHEN i.indexprs IS NOT NULL THEN 'on an expression' WHEN NOT i.indimmediate THEN 'deferrable'
 		WHEN NOT i.indisvalid OR NOT i.indisready THEN 'not valid'
-		WHEN EXISTS (SELECT FROM pg_catalog.unnest(i.indkey::int2[], i.indcollation::oid[]) AS k(attnum, collation_oid)
+		WHEN EXISTS (SELECT FROM unnest(i.indkey::int2[], i.indcollation::oid[]) AS k(attnum, collation_oid)
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum WHERE a.attcollation <> k.collation_oid AND k.collation_oid <> 0) THEN 'of another collation than its columns'
 		ELSE '' END
 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::pg_catalog.regclass AND i.indisunique ORDER BY 1`

@@ -1,0 +1,56 @@
+package keyedtest
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // driver pgx
+
+	"github.com/sluice-go/sluice/internal/proof/suite"
+)
+
+// SetUpPostgres makes what the words of Postgres need, and has deadlocks found soon. It comes before
+// the store.
+func SetUpPostgres(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	suite.NoError(t, "open", err)
+	t.Cleanup(func() { db.Close() })
+	for _, text := range []string{
+		`CREATE COLLATION fold (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = 20', current_database()); END $$`,
+	} {
+		_, err := db.ExecContext(t.Context(), text)
+		suite.NoError(t, text, err)
+	}
+	return db
+}
+
+// Postgres are PostgreSQL's words.
+var Postgres = Words{
+	Fold: "varchar(20) COLLATE fold", Text: "text", Bytes: "bytea", Time: "timestamptz", Decimal: "numeric(9,2)", Int: "bigint",
+	Identity: "GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+	Trigger: func(name, event string) string {
+		return fmt.Sprintf(`CREATE OR REPLACE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN IF TG_OP = 'DELETE' THEN IF OLD.body = TG_OP THEN RETURN NULL; END IF; RETURN OLD; END IF; IF NEW.body = TG_OP THEN RETURN NULL; END IF; RETURN NEW; END $$;
+			CREATE TRIGGER leave_out BEFORE %s ON leaky FOR EACH ROW EXECUTE FUNCTION leave_out()`, event)
+	},
+	Partial: "CREATE UNIQUE INDEX ON %s (id) WHERE n > 0",
+	Quote:   func(name string) string { return `"` + name + `"` },
+	At:      "%s = '2026-07-01 01:02:03.004005Z'",
+}
+
+// SQLite are SQLite's words.
+var SQLite = Words{
+	Fold: "TEXT COLLATE NOCASE", Text: "TEXT", Bytes: "BLOB", Time: "DATETIME", Decimal: "NUMERIC", Int: "INTEGER", Identity: "PRIMARY KEY",
+	Trigger: func(name, event string) string {
+		row := map[bool]string{true: "OLD", false: "NEW"}[event == "DELETE"]
+		return fmt.Sprintf("CREATE TRIGGER leave_out_%s BEFORE %s ON leaky WHEN %s.body = '%s' BEGIN SELECT RAISE(IGNORE); END", strings.ToLower(name), event, row, event)
+	},
+	Partial: "CREATE UNIQUE INDEX partial_index ON %s (id) WHERE n > 0",
+	Quote:   func(name string) string { return `"` + name + `"` },
+	At:      "%s = '2026-07-01 01:02:03.004005+00:00'",
+	Loose:   true,
+}
