@@ -196,10 +196,11 @@ func (u *Upsert) statements(known *knownTable, collations map[string]string, ide
 
 // insertSQL inserts or updates rows, and reports whether each of them counts.
 func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, identities map[string]bool) (text string, counted bool) {
-	var columns, values, set []string
+	var columns, values, set, arrays []string
 	for i, name := range u.Columns {
 		column := pgx.Identifier{name}.Sanitize()
 		columns, values = append(columns, column), append(values, u.expression(known, collations, name, i, false))
+		arrays = append(arrays, fmt.Sprintf("unnest($%d::text[]) AS a%d", i+1, i)) // as a table function, PostgreSQL would put them on disk first
 		if !slices.Contains(u.Key, name) && !identities[name] {
 			set = append(set, column+" = excluded."+column)
 		}
@@ -216,7 +217,7 @@ func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, iden
 		key[i] = pgx.Identifier{name}.Sanitize()
 	}
 	return "INSERT INTO " + u.Table.Sanitize() + " AS t (" + strings.Join(columns, ", ") + ") OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") +
-		unnested(len(columns)) + " ON CONFLICT (" + strings.Join(key, ", ") + ") " + action, counted
+		" FROM (SELECT " + strings.Join(arrays, ", ") + ") AS u ON CONFLICT (" + strings.Join(key, ", ") + ") " + action, counted
 }
 
 // reduceSQL selects for each key the row that counts: the last one; for Skip the first one that comes
@@ -277,7 +278,13 @@ func (r *upsertRun) encode(rows, columns []int) ([][]byte, error) {
 	arrays := make([][]byte, len(columns))
 	types := r.conn.TypeMap()
 	for i, column := range columns {
-		b := arrayHeader(len(rows))
+		size := 0
+		for _, row := range rows {
+			if text, ok := r.Rows[row][column].(string); ok {
+				size += len(text)
+			}
+		}
+		b := slices.Grow(arrayHeader(len(rows)), size+size/16)
 		isKey := slices.Contains(r.KeyAt, column)
 		for _, row := range rows {
 			at := len(b)
