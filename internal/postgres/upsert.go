@@ -35,7 +35,7 @@ func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
 
 const (
 	// upsertBytes is the size of a part's rows from which on it takes no further one.
-	upsertBytes = 8 << 20
+	upsertBytes = 2 << 20
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000
 	// upsertTries is how often a part is written if its rows are not there afterwards: another
