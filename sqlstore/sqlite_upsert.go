@@ -36,10 +36,6 @@ func sqliteNames(table string) []any {
 }
 
 func (d sqliteDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) error {
-	found, err := one(ctx, q, "SELECT 1 FROM pragma_table_xinfo(:table, :schema) LIMIT 1", sqliteNames(w.Table), new(int))
-	if err != nil || !found {
-		return err
-	}
 	return fits(ctx, d, q, w, sqliteUnique, sqliteNames(w.Table)...)
 }
 

@@ -135,6 +135,11 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 			return err
 		}
 	}
+	return t.write(ctx, table, columns, rows)
+}
+
+// write inserts rows, each of which has a value for each column.
+func (t *Tx) write(ctx context.Context, table string, columns []string, rows [][]any) error {
 	verb, counted, err := t.dialect.inserting(ctx, t.tx, table)
 	if err != nil {
 		return err

@@ -68,8 +68,7 @@ func (t *Tx) upsert(ctx context.Context, w *keyed.Write) error {
 }
 
 // fits checks a key by what a query says about the columns of unique indexes: index, column, why it
-// is no key, and whether the column may be NULL; in the order of the indexes. A table that is not
-// there has none: the statements that write to it say so.
+// is no key, and whether the column may be NULL; in the order of the indexes.
 func fits(ctx context.Context, d dialect, q querier, w *keyed.Write, query string, args ...any) error {
 	type part struct {
 		index, column, unfit string
@@ -97,7 +96,13 @@ func fits(ctx context.Context, d dialect, q querier, w *keyed.Write, query strin
 			nullable = append(nullable, p.column)
 		}
 	}
-	return w.Fit(indexes, nullable, d.quote)
+	err = w.Fit(indexes, nullable, d.quote)
+	if err != nil && len(parts) == 0 { // is the table there?
+		if _, missing := q.ExecContext(ctx, "SELECT 1 FROM "+quoteTable(d, w.Table)+" WHERE 1 = 0"); missing != nil {
+			return missing
+		}
+	}
+	return err
 }
 
 // refusesRow reports whether an error may be that of one row.

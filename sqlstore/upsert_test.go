@@ -9,7 +9,9 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/keyedtest"
+	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -24,6 +26,18 @@ func TestPostgresUpsert(t *testing.T) {
 		url := pgtest.Database(t)
 		keyedtest.SetUpPostgres(t, url)
 		return keyedHarness(t, openPostgres(t, url, nil), keyedtest.Postgres)
+	})
+}
+
+func TestMariaDBUpsert(t *testing.T) {
+	keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
+		return keyedHarness(t, openMariaDB(t, mariadbtest.Database(t), nil), keyedtest.MySQL)
+	})
+}
+
+func TestSQLServerUpsert(t *testing.T) {
+	keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
+		return keyedHarness(t, openMSSQL(t, sqlservertest.Database(t), nil), keyedtest.SQLServer)
 	})
 }
 

@@ -54,3 +54,19 @@ var SQLite = Words{
 	At:      "%s = '2026-07-01 01:02:03.004005+00:00'",
 	Loose:   true,
 }
+
+// MySQL are MySQL's and MariaDB's words.
+var MySQL = Words{
+	Fold: "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", Text: "LONGTEXT CHARACTER SET utf8mb4", Bytes: "LONGBLOB", Time: "DATETIME(6)", Decimal: "DECIMAL(9,2)", Int: "BIGINT",
+	Identity: "PRIMARY KEY AUTO_INCREMENT",
+	Quote:    func(name string) string { return "`" + name + "`" },
+	At:       "%s = '2026-07-01 01:02:03.004005'",
+}
+
+// SQLServer are SQL Server's words.
+var SQLServer = Words{
+	Fold: "nvarchar(20) COLLATE Latin1_General_CI_AS", Text: "nvarchar(max)", Bytes: "varbinary(max)", Time: "datetime2(6)", Decimal: "decimal(9,2)", Int: "bigint",
+	Identity: "IDENTITY PRIMARY KEY",
+	Quote:    func(name string) string { return "[" + name + "]" },
+	At:       "%s = '2026-07-01 01:02:03.004005'",
+}
