@@ -24,19 +24,21 @@ func (d mssqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 // temporary tables are made without parameters, because those of sp_executesql end with it; by a join,
 // whose columns may be NULL and have no IDENTITY.
 func (d mssqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
-	return t.staged(ctx, w, stagingWords{
-		keys: "#sluice_keys", changes: "#sluice_changes",
-		drop: func(table string) string {
-			return "IF OBJECT_ID(N'tempdb.." + table + "') IS NOT NULL DROP TABLE " + table
-		},
-		create: func(table, columns, from string) string {
-			return "SELECT TOP (0) " + columns + " INTO " + table + " FROM (SELECT 1 AS one) AS x LEFT JOIN " + from + " AS t ON 1 = 0"
-		},
-		remove: func(table, staged, match, where string) string {
-			return "DELETE t FROM " + table + " AS t JOIN " + staged + " AS g ON " + match + " WHERE " + where
-		},
-		update: func(table, staged, match string, columns []string) string {
-			return "UPDATE t SET " + setFrom("", columns) + " FROM " + table + " AS t JOIN " + staged + " AS g ON " + match
-		},
-	})
+	return newStaged(t, w, mssqlStaging).run(ctx)
+}
+
+var mssqlStaging = stagingWords{
+	keys: "#sluice_keys", changes: "#sluice_changes",
+	drop: func(table string) string {
+		return "IF OBJECT_ID(N'tempdb.." + table + "') IS NOT NULL DROP TABLE " + table
+	},
+	create: func(table, columns, from string) string {
+		return "SELECT TOP (0) " + columns + " INTO " + table + " FROM (SELECT 1 AS one) AS x LEFT JOIN " + from + " AS t ON 1 = 0"
+	},
+	remove: func(table, staged, match, where string) string {
+		return "DELETE t FROM " + table + " AS t JOIN " + staged + " AS g ON " + match + " WHERE " + where
+	},
+	update: func(table, staged, match string, columns []string) string {
+		return "UPDATE t SET " + setFrom("", columns) + " FROM " + table + " AS t JOIN " + staged + " AS g ON " + match
+	},
 }

@@ -27,19 +27,21 @@ func (d mysqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 // change another row. No statement names a temporary table twice, which MySQL refuses. STRAIGHT_JOIN has
 // the rows of the table looked up, also if the server takes it for small.
 func (d mysqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
-	return t.staged(ctx, w, stagingWords{
-		keys: "sluice_keys", changes: "sluice_changes",
-		drop: func(table string) string { return "DROP TEMPORARY TABLE IF EXISTS " + table },
-		create: func(table, columns, from string) string {
-			return "CREATE TEMPORARY TABLE " + table + " ENGINE = InnoDB AS SELECT " + columns + " FROM (SELECT 1 AS one) AS x LEFT JOIN " + from + " AS t ON FALSE LIMIT 0"
-		},
-		remove: func(table, staged, match, where string) string {
-			return "DELETE t FROM " + staged + " AS g STRAIGHT_JOIN " + table + " AS t ON " + match + " WHERE " + where
-		},
-		update: func(table, staged, match string, columns []string) string {
-			return "UPDATE " + staged + " AS g STRAIGHT_JOIN " + table + " AS t ON " + match + " SET " + setFrom("t.", columns)
-		},
-	})
+	return newStaged(t, w, mysqlStaging).run(ctx)
+}
+
+var mysqlStaging = stagingWords{
+	keys: "sluice_keys", changes: "sluice_changes",
+	drop: func(table string) string { return "DROP TEMPORARY TABLE IF EXISTS " + table },
+	create: func(table, columns, from string) string {
+		return "CREATE TEMPORARY TABLE " + table + " (sluice_row INT NOT NULL PRIMARY KEY) ENGINE = InnoDB AS SELECT " + columns + " FROM (SELECT 1 AS one) AS x LEFT JOIN " + from + " AS t ON FALSE LIMIT 0"
+	},
+	remove: func(table, staged, match, where string) string {
+		return "DELETE t FROM " + staged + " AS g STRAIGHT_JOIN " + table + " AS t ON " + match + " WHERE " + where
+	},
+	update: func(table, staged, match string, columns []string) string {
+		return "UPDATE " + staged + " AS g STRAIGHT_JOIN " + table + " AS t ON " + match + " SET " + setFrom("t.", columns)
+	},
 }
 
 // setFrom assigns columns of g.

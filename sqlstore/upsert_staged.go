@@ -47,7 +47,7 @@ type stagedUpsert struct {
 	applies    string   // that a version of g replaces that of t
 }
 
-func (t *Tx) staged(ctx context.Context, w *keyed.Write, words stagingWords) error {
+func newStaged(t *Tx, w *keyed.Write, words stagingWords) *stagedUpsert {
 	d := t.dialect
 	u := &stagedUpsert{Write: w, stagingWords: words, tx: t, table: quoteTable(d, w.Table), keyColumns: slices.Clone(w.Key)}
 	u.match = joined(d, w, " AND ", func(column string, _ int) string { return "t." + column + " = g." + column })
@@ -56,13 +56,17 @@ func (t *Tx) staged(ctx context.Context, w *keyed.Write, words stagingWords) err
 		u.keyColumns = append(u.keyColumns, w.Version)
 		u.applies = fmt.Sprintf("(t.%[1]s IS NULL OR t.%[1]s <= g.%[1]s)", d.quote(w.Version))
 	}
-	for part := range slices.Chunk(w.All(), stagedRows) {
-		if err := keyed.Narrow(part, func(rows []int) error { return u.write(ctx, rows) }, t.refusesRow); err != nil {
+	return u
+}
+
+func (u *stagedUpsert) run(ctx context.Context) error {
+	for part := range slices.Chunk(u.All(), stagedRows) {
+		if err := keyed.Narrow(part, func(rows []int) error { return u.write(ctx, rows) }, u.tx.refusesRow); err != nil {
 			return err
 		}
 	}
 	for _, table := range []string{u.keys, u.changes} {
-		if _, err := t.tx.ExecContext(ctx, u.drop(d.quote(table))); err != nil {
+		if _, err := u.tx.tx.ExecContext(ctx, u.drop(u.tx.dialect.quote(table))); err != nil {
 			return err
 		}
 	}
@@ -172,6 +176,10 @@ type foundRow struct {
 // find reads which rows count: for each key the last one; for Skip the first one that comes after all
 // deletes, else the last delete; for Newer that with the highest version. They are sorted by key.
 func (u *stagedUpsert) find(ctx context.Context) ([]foundRow, error) {
+	return collect(ctx, u.tx.tx, func(f *foundRow) []any { return []any{&f.row, &f.deletes, &f.exists, &f.applies, &f.older} }, u.findSQL(), nil)
+}
+
+func (u *stagedUpsert) findSQL() string {
 	d := u.tx.dialect
 	list := joined(d, u.Write, ", ", func(column string, _ int) string { return "s." + column })
 	from, order, older := d.quote(u.keys), "s.sluice_row DESC", "0"
@@ -183,10 +191,9 @@ func (u *stagedUpsert) find(ctx context.Context) ([]foundRow, error) {
 		order = fmt.Sprintf("CASE WHEN s.%[1]s IS NULL THEN 1 ELSE 0 END, s.%[1]s DESC, s.sluice_row DESC", version)
 		older = fmt.Sprintf("CASE WHEN g.%[1]s IS NOT NULL AND (t.%[1]s IS NULL OR t.%[1]s < g.%[1]s) THEN 1 ELSE 0 END", version)
 	}
-	query := "SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t." + d.quote(u.Key[0]) + " IS NULL THEN 0 ELSE 1 END, CASE WHEN " + u.applies + " THEN 1 ELSE 0 END, " + older +
+	return "SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t." + d.quote(u.Key[0]) + " IS NULL THEN 0 ELSE 1 END, CASE WHEN " + u.applies + " THEN 1 ELSE 0 END, " + older +
 		" FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY " + list + " ORDER BY " + order + ") AS sluice_rank FROM " + from + " AS s) AS g" +
 		" LEFT JOIN " + u.table + " AS t ON " + u.match + " WHERE g.sluice_rank = 1 ORDER BY " + strings.ReplaceAll(list, "s.", "g.")
-	return collect(ctx, u.tx.tx, func(f *foundRow) []any { return []any{&f.row, &f.deletes, &f.exists, &f.applies, &f.older} }, query, nil)
 }
 
 // change updates rows that exist.

@@ -157,10 +157,16 @@ func Narrow(rows []int, write func(rows []int) error, refused func(error) bool) 
 		return &RowError{rows[0], err}
 	}
 	middle := len(rows) / 2
-	if err := Narrow(rows[:middle], write, refused); err != nil {
-		return err
+	for _, half := range [][]int{rows[:middle], rows[middle:]} {
+		then := Narrow(half, write, refused)
+		if _, named := errors.AsType[*RowError](then); then != nil && !named && !refused(then) {
+			then = fmt.Errorf("%w (after: %v)", then, err) // some errors end the transaction
+		}
+		if then != nil {
+			return then
+		}
 	}
-	return Narrow(rows[middle:], write, refused)
+	return nil
 }
 
 // All are the indexes of the rows.

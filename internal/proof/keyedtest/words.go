@@ -67,6 +67,16 @@ var MySQL = Words{
 var SQLServer = Words{
 	Fold: "nvarchar(20) COLLATE Latin1_General_CI_AS", Text: "nvarchar(max)", Bytes: "varbinary(max)", Time: "datetime2(6)", Decimal: "decimal(9,2)", Int: "bigint",
 	Identity: "IDENTITY PRIMARY KEY",
-	Quote:    func(name string) string { return "[" + name + "]" },
-	At:       "%s = '2026-07-01 01:02:03.004005'",
+	Trigger: func(name, event string) string {
+		switch event {
+		case "INSERT":
+			return "CREATE TRIGGER leave_out ON leaky INSTEAD OF INSERT AS INSERT INTO leaky SELECT id, v, body FROM inserted WHERE body <> 'INSERT'"
+		case "DELETE":
+			return "CREATE TRIGGER leave_out ON leaky INSTEAD OF DELETE AS DELETE FROM leaky WHERE id IN (SELECT id FROM deleted WHERE body <> 'DELETE')"
+		}
+		return ""
+	},
+	Quote: func(name string) string { return "[" + name + "]" },
+	At:    "%s = '2026-07-01 01:02:03.004005'",
+	Abort: true,
 }
