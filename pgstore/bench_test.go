@@ -139,3 +139,25 @@ func BenchmarkAdvance(b *testing.B) { storebench.Advance(b, benchmarkTable) }
 func BenchmarkPark(b *testing.B) { storebench.Park(b, benchmarkTable) }
 
 func BenchmarkSeen(b *testing.B) { storebench.Dedup[pgx.Tx](b, benchmarkTable) }
+
+// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by Insert,
+// into a table without a key.
+func BenchmarkUpsert(b *testing.B) {
+	s := benchmarkTable(b)
+	if _, err := s.Pool().Exec(b.Context(), `CREATE TABLE keyed (id bigint PRIMARY KEY, n bigint, body text)`); err != nil {
+		b.Fatal(err)
+	}
+	l := lease("a", 1)
+	claim(b, s, l)
+	storebench.Upsert(b, func(b *testing.B, write storebench.Write) {
+		err := s.Commit(b.Context(), driver.Step{Lease: l, From: driver.Unset, To: driver.Unset}, func(ctx context.Context, tx pgx.Tx) error {
+			if write.Key == nil {
+				return pgstore.Insert(ctx, tx, "events", []string{"hub_partition", "sequence_number", "body"}, write.Rows)
+			}
+			return pgstore.Upsert(ctx, tx, "keyed", []string{"id", "n", "body"}, write.Rows, driver.Keyed{Key: write.Key})
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+}

@@ -53,3 +53,34 @@ func BenchmarkPark(b *testing.B) { storebench.Park(b, openFile) }
 func BenchmarkSeen(b *testing.B) { storebench.Dedup[*Tx](b, openFile) }
 
 func openFile(b *testing.B) *Store { return open(b, filepath.Join(b.TempDir(), "x.db")) }
+
+// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by Insert,
+// into a table without a key.
+func BenchmarkUpsert(b *testing.B) {
+	s := openFile(b)
+	benchmarkUpsert(b, s, "TEXT")
+}
+
+func benchmarkUpsert(b *testing.B, s *Store, text string) {
+	for _, table := range []string{"plain (id BIGINT", "keyed (id BIGINT NOT NULL PRIMARY KEY"} {
+		if _, err := s.DB().Exec("CREATE TABLE " + table + ", n BIGINT, body " + text + ")"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l := leaseOf("0", "a", 1)
+	if _, err := s.Claim(b.Context(), l, "i"); err != nil {
+		b.Fatal(err)
+	}
+	columns := []string{"id", "n", "body"}
+	storebench.Upsert(b, func(b *testing.B, write storebench.Write) {
+		err := s.Commit(b.Context(), driver.Step{Lease: l, From: driver.Unset, To: driver.Unset}, func(ctx context.Context, tx *Tx) error {
+			if write.Key == nil {
+				return tx.Insert(ctx, "plain", columns, write.Rows)
+			}
+			return tx.Upsert(ctx, "keyed", columns, write.Rows, driver.Keyed{Key: write.Key})
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/keyed"
 )
 
 // dialect is what differs between databases.
@@ -46,6 +48,11 @@ type dialect interface {
 	// bulk writes rows in a faster way than INSERT, all or none of them, and reports whether it has
 	// tried to.
 	bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error)
+	// keyFits returns a driver.NoKeyError for a table that has not the key of a write. [Tx.Upsert]
+	// calls it before its first rows of a table.
+	keyFits(ctx context.Context, q querier, w *keyed.Write) error
+	// upsert writes rows by key.
+	upsert(ctx context.Context, t *Tx, w *keyed.Write) error
 	// park stores dead letters, whose columns are those of Park, in a faster way than Park does, and
 	// reports whether it has tried to.
 	park(ctx context.Context, tx querier, rows [][]any) (done bool, err error)

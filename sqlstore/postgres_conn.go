@@ -145,6 +145,8 @@ func (c *postgresConn) ExecContext(ctx context.Context, query string, args []dri
 		switch special := args[0].Value.(type) {
 		case postgresCopy:
 			return c.copy(ctx, special)
+		case postgresUpsert:
+			return c.upsert(ctx, special)
 		case postgresBatch:
 			return c.batch(ctx, special)
 		}

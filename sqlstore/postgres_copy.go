@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
@@ -23,6 +24,15 @@ type postgresCopy struct {
 type postgresBatch struct {
 	query string
 	rows  [][]any
+}
+
+// postgresUpsert is what [postgresConn] writes by key, as the argument of a statement.
+type postgresUpsert struct{ *keyed.Write }
+
+// upsert writes rows by key: all of them, or none.
+func (c *postgresConn) upsert(ctx context.Context, w postgresUpsert) (driver.Result, error) {
+	u := postgres.Upsert{Table: strings.SplitN(clean(w.Table), ".", 2), Write: w.Write}
+	return driver.RowsAffected(len(w.Rows)), c.note(u.Run(ctx, c.pgx()))
 }
 
 // copy writes rows by COPY: all of them, or none.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
 
@@ -94,20 +95,51 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	s.Commit(ctx, step, func(ctx context.Context, tx *Tx) error {
 		return tx.Insert(ctx, "dbo.t", []string{"a", "order"}, slices.Repeat([][]any{{"a", 1}}, bulkRows))
 	})
+	for _, k := range sentUpserts {
+		s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
+			return tx.Upsert(ctx, "dbo.t", sentColumns, sentRows, k)
+		})
+	}
 	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
 		tx.ExecContext(ctx, "SELECT 1")
 		return io.EOF
 	})
 }
 
+// What use writes by key.
+var (
+	deletesSecond = func(row int) bool { return row == 1 }
+	sentUpserts   = []driver.Keyed{
+		{Key: []string{"a"}, Delete: deletesSecond},
+		{Key: []string{"a"}, OnConflict: driver.Skip, Delete: deletesSecond},
+		{Key: []string{"a"}, OnConflict: driver.Newer, Version: "v", Delete: deletesSecond},
+	}
+	sentColumns = []string{"a", "v", "order"}
+	sentRows    = [][]any{{"a", 1, 1}, {"b", 1, 1}}
+)
+
+// withUpserts adds the answers that a write by key needs.
+func withUpserts(t *testing.T, d dialect, words stagingWords, unique string, answers map[string][]sqldriver.Value) map[string][]sqldriver.Value {
+	t.Helper()
+	answers[unique] = []sqldriver.Value{"primary", "a", "", false}
+	for _, k := range sentUpserts {
+		w, err := keyed.New("dbo.t", sentColumns, sentRows, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers[newStaged(&Tx{dialect: d}, w, words).findSQL()] = []sqldriver.Value{int64(1), int64(0), int64(1), int64(1), int64(0)}
+	}
+	return answers
+}
+
 // mssqlSent are the statements for SQL Server.
 func mssqlSent(t *testing.T) []string {
-	texts := sent(t, mssqlDialect{}, map[string][]sqldriver.Value{
+	texts := sent(t, mssqlDialect{}, withUpserts(t, mssqlDialect{}, mssqlStaging, mssqlUnique, map[string][]sqldriver.Value{
 		mssqlStatements.SchemaFound: {int64(1)},
 		mssqlStatements.SchemaLock:  {int64(1)},
 		mssqlStatements.Lock:        {int64(1), int64(0)},
 		mssqlIntact:                 {int64(1), true},
-	})
+	}))
 	r := &sqlgrammar.Recorder{}
 	db := sql.OpenDB(r)
 	defer db.Close()
@@ -121,12 +153,13 @@ func mssqlSent(t *testing.T) []string {
 
 // mysqlSent are the statements for MySQL and MariaDB.
 func mysqlSent(t *testing.T) []string {
-	texts := sent(t, mysqlDialect{collation: "utf8mb4_0900_bin", load: true}, map[string][]sqldriver.Value{
+	d := mysqlDialect{collation: "utf8mb4_0900_bin", load: true}
+	texts := sent(t, d, withUpserts(t, d, mysqlStaging, mysqlUnique, map[string][]sqldriver.Value{
 		mysqlStatements.SchemaFound:  {int64(1)},
 		mysqlStatements.SchemaLock:   {int64(1)},
 		mysqlStatements.Lock:         {int64(1)},
 		"SELECT @@warning_count = 0": {int64(1)},
-	})
+	}))
 	r := &sqlgrammar.Recorder{}
 	db := sql.OpenDB(r)
 	defer db.Close()

@@ -135,6 +135,11 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 			return err
 		}
 	}
+	return t.write(ctx, table, columns, rows)
+}
+
+// write inserts rows, each of which has a value for each column.
+func (t *Tx) write(ctx context.Context, table string, columns []string, rows [][]any) error {
 	verb, counted, err := t.dialect.inserting(ctx, t.tx, table)
 	if err != nil {
 		return err
@@ -197,16 +202,22 @@ func firstChunk(rows [][]any, most int) [][]any {
 		if i == most || size >= chunkBytes {
 			return rows[:i]
 		}
-		for _, value := range row {
-			switch v := value.(type) {
-			case string:
-				size += len(v)
-			case []byte:
-				size += len(v)
-			}
-		}
+		size += sizeOf(row)
 	}
 	return rows
+}
+
+// sizeOf is the size of a row's texts and bytes.
+func sizeOf(row []any) (size int) {
+	for _, value := range row {
+		switch v := value.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		}
+	}
+	return size
 }
 
 // refused finds the row of a chunk that violates a constraint by writing the rows one at a time: the

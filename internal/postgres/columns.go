@@ -107,6 +107,8 @@ type knownTable struct {
 	columns Columns
 	bases   []uint32 // the base types of the copy's columns, in its order
 	sql     string   // the check, and COPY without its form
+	lock    string   // the check alone, in two statements
+	compare string
 	place   copiedTable
 	after   int64 // how many changes of it were noticed before
 }
@@ -146,6 +148,7 @@ const (
 type connection struct {
 	config *pgx.ConnConfig // a copy takes long
 	known  map[string]*knownTable
+	keyed  map[string]*keyedTable
 }
 
 func connectionOf(conn *pgx.Conn) *connection {
@@ -155,7 +158,7 @@ func connectionOf(conn *pgx.Conn) *connection {
 		conn.PgConn().CustomData()[knownKey] = kept
 	}
 	if kept.known == nil || len(kept.known) == mostKnown {
-		kept.known = make(map[string]*knownTable)
+		kept.known, kept.keyed = make(map[string]*knownTable), make(map[string]*keyedTable)
 	}
 	return kept
 }
@@ -185,7 +188,8 @@ func (c *Copy) known(ctx context.Context, conn *pgx.Conn) (*knownTable, error) {
 			known.columns, known.bases[i] = append(known.columns, column), column.base
 		}
 	}
-	known.sql = c.text(known.columns)
+	known.lock, known.compare = c.checks(known.columns)
+	known.sql = known.lock + "; " + known.compare + "; " + c.text()
 	kept.known[at.key] = known
 	return known, nil
 }
@@ -241,15 +245,21 @@ SELECT typname, pg_catalog.format_type(base, NULL) FROM below JOIN pg_catalog.pg
 	})
 }
 
-// text is what runs the copy, without its form: three statements in one round trip. The first locks
-// the table as COPY does, and executes nothing: unlike LOCK TABLE it needs no right to the whole
-// table. After that no column can change before the transaction ends. The second fails if one has
-// changed, so that COPY does not begin.
-func (c *Copy) text(columns Columns) string {
-	names, types := make([]string, len(c.Columns)), make([]string, len(columns))
+// text is the copy, without its form.
+func (c *Copy) text() string {
+	names := make([]string, len(c.Columns))
 	for i, name := range c.Columns {
 		names[i] = pgx.Identifier{name}.Sanitize()
 	}
+	return `COPY ` + c.Table.Sanitize() + ` (` + strings.Join(names, ", ") + `) FROM STDIN (`
+}
+
+// checks are two statements that come before the copy, in its round trip. The first locks the table
+// as COPY does, and executes nothing: unlike LOCK TABLE it needs no right to the whole table. After
+// that no column can change before the transaction ends. The second fails if one has changed, so
+// that COPY does not begin.
+func (c *Copy) checks(columns Columns) (lock, compare string) {
+	types := make([]string, len(columns))
 	for i, column := range columns {
 		types[i] = fmt.Sprintf("%d %d %s", column.oid, column.modifier, column.Name)
 	}
@@ -259,11 +269,10 @@ func (c *Copy) text(columns Columns) string {
 	}
 	from := `FROM pg_catalog.pg_attribute WHERE attrelid = ` + Literal(table) + `::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped AND attname IN (` +
 		strings.Join(literals, ", ") + `)`
-	return `EXPLAIN INSERT INTO ` + table + ` DEFAULT VALUES; ` +
+	return `EXPLAIN INSERT INTO ` + table + ` DEFAULT VALUES`,
 		`SELECT CASE WHEN types = ` + Literal(strings.Join(types, ",")) + ` THEN 0 ELSE CAST(` + Literal(changedMark) +
-		` || (SELECT pg_catalog.json_object_agg(attname, pg_catalog.format_type(atttypid, atttypmod)) ` + from + `) AS integer) END ` +
-		`FROM (SELECT coalesce(pg_catalog.string_agg(atttypid || ' ' || atttypmod || ' ' || attname, ',' ORDER BY attnum), '') AS types ` + from + `) AS found; ` +
-		`COPY ` + table + ` (` + strings.Join(names, ", ") + `) FROM STDIN (`
+			` || (SELECT pg_catalog.json_object_agg(attname, pg_catalog.format_type(atttypid, atttypmod)) ` + from + `) AS integer) END ` +
+			`FROM (SELECT coalesce(pg_catalog.string_agg(atttypid || ' ' || atttypmod || ' ' || attname, ',' ORDER BY attnum), '') AS types ` + from + `) AS found`
 }
 
 // Literal quotes a text for SQL, whatever standard_conforming_strings says.

@@ -136,6 +136,10 @@ DELETE FROM sluice_seen WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1,
 GO
 DELETE FROM sluice_seen WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND step > @p5
 GO
+DELETE t FROM [dbo].[t] AS t JOIN [#sluice_keys] AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND (t.[v] IS NULL OR t.[v] <= g.[v])
+GO
+DELETE t FROM [dbo].[t] AS t JOIN [#sluice_keys] AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND 1 = 1
+GO
 EXEC sp_releaseapplock @Resource = N'sluice migration', @LockOwner = N'Session'
 GO
 IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
@@ -144,6 +148,16 @@ IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
 			oldest_compatible bigint       NOT NULL, -- programs that know this version or a later one can work here
 			applied_at        datetime2(6) NOT NULL  -- UTC
 		)
+GO
+IF OBJECT_ID(N'tempdb..[#sluice_changes]') IS NOT NULL DROP TABLE [#sluice_changes]
+GO
+IF OBJECT_ID(N'tempdb..[#sluice_keys]') IS NOT NULL DROP TABLE [#sluice_keys]
+GO
+INSERT INTO [#sluice_changes] ([sluice_row], [sluice_deletes], [a], [v], [order]) VALUES (@p1, @p2, @p3, @p4, @p5)
+GO
+INSERT INTO [#sluice_keys] ([sluice_row], [sluice_deletes], [a]) VALUES (@p1, @p2, @p3), (@p4, @p5, @p6)
+GO
+INSERT INTO [#sluice_keys] ([sluice_row], [sluice_deletes], [a], [v]) VALUES (@p1, @p2, @p3, @p4), (@p5, @p6, @p7, @p8)
 GO
 INSERT INTO [dbo].[t] ([a], [order]) VALUES (@p1, @p2), (@p3, @p4), (@p5, @p6), (@p7, @p8), (@p9, @p10), (@p11, @p12), (@p13, @p14), (@p15, @p16), (@p17, @p18), (@p19, @p20), (@p21, @p22), (@p23, @p24), (@p25, @p26), (@p27, @p28), (@p29, @p30), (@p31, @p32), (@p33, @p34), (@p35, @p36), (@p37, @p38), (@p39, @p40), (@p41, @p42), (@p43, @p44), (@p45, @p46), (@p47, @p48), (@p49, @p50), (@p51, @p52), (@p53, @p54), (@p55, @p56), (@p57, @p58), (@p59, @p60), (@p61, @p62), (@p63, @p64), (@p65, @p66), (@p67, @p68), (@p69, @p70), (@p71, @p72), (@p73, @p74), (@p75, @p76), (@p77, @p78), (@p79, @p80), (@p81, @p82), (@p83, @p84), (@p85, @p86), (@p87, @p88), (@p89, @p90), (@p91, @p92), (@p93, @p94), (@p95, @p96), (@p97, @p98), (@p99, @p100), (@p101, @p102), (@p103, @p104), (@p105, @p106), (@p107, @p108), (@p109, @p110), (@p111, @p112), (@p113, @p114), (@p115, @p116), (@p117, @p118), (@p119, @p120), (@p121, @p122), (@p123, @p124), (@p125, @p126), (@p127, @p128), (@p129, @p130), (@p131, @p132), (@p133, @p134), (@p135, @p136), (@p137, @p138), (@p139, @p140), (@p141, @p142), (@p143, @p144), (@p145, @p146), (@p147, @p148), (@p149, @p150), (@p151, @p152), (@p153, @p154), (@p155, @p156), (@p157, @p158), (@p159, @p160), (@p161, @p162), (@p163, @p164), (@p165, @p166), (@p167, @p168), (@p169, @p170), (@p171, @p172), (@p173, @p174), (@p175, @p176), (@p177, @p178), (@p179, @p180), (@p181, @p182), (@p183, @p184), (@p185, @p186), (@p187, @p188), (@p189, @p190), (@p191, @p192), (@p193, @p194), (@p195, @p196), (@p197, @p198), (@p199, @p200)
 GO
@@ -182,6 +196,12 @@ SELECT CAST(s.session_id AS bigint), s.original_login_name, COALESCE(s.program_n
 GO
 SELECT COALESCE(durability_desc, ''), COALESCE(is_external, 0) FROM sys.tables WHERE object_id = OBJECT_ID(@p1)
 GO
+SELECT TOP (0) 0 AS sluice_row, 0 AS sluice_deletes, t.[a] INTO [#sluice_keys] FROM (SELECT 1 AS one) AS x LEFT JOIN [dbo].[t] AS t ON 1 = 0
+GO
+SELECT TOP (0) 0 AS sluice_row, 0 AS sluice_deletes, t.[a], t.[v] INTO [#sluice_keys] FROM (SELECT 1 AS one) AS x LEFT JOIN [dbo].[t] AS t ON 1 = 0
+GO
+SELECT TOP (0) 0 AS sluice_row, 0 AS sluice_deletes, t.[a], t.[v], t.[order] INTO [#sluice_changes] FROM (SELECT 1 AS one) AS x LEFT JOIN [dbo].[t] AS t ON 1 = 0
+GO
 SELECT TOP (0) namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties INTO #sluice_parked FROM sluice_dead_letters
 GO
 SELECT TOP (@p5) id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties FROM sluice_dead_letters
@@ -199,6 +219,20 @@ GO
 SELECT epoch FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
 GO
 SELECT epoch, began_incarnation FROM sluice_leases WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
+GO
+SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t.[a] IS NULL THEN 0 ELSE 1 END, CASE WHEN (t.[v] IS NULL OR t.[v] <= g.[v]) THEN 1 ELSE 0 END, CASE WHEN g.[v] IS NOT NULL AND (t.[v] IS NULL OR t.[v] < g.[v]) THEN 1 ELSE 0 END FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY s.[a] ORDER BY CASE WHEN s.[v] IS NULL THEN 1 ELSE 0 END, s.[v] DESC, s.sluice_row DESC) AS sluice_rank FROM [#sluice_keys] AS s) AS g LEFT JOIN [dbo].[t] AS t ON t.[a] = g.[a] WHERE g.sluice_rank = 1 ORDER BY g.[a]
+GO
+SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t.[a] IS NULL THEN 0 ELSE 1 END, CASE WHEN 1 = 1 THEN 1 ELSE 0 END, 0 FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY s.[a] ORDER BY CASE WHEN s.sluice_row < s.sluice_gone THEN 2 ELSE s.sluice_deletes END, s.sluice_row) AS sluice_rank FROM (SELECT s.*, MAX(CASE WHEN s.sluice_deletes = 1 THEN s.sluice_row ELSE 0 END) OVER (PARTITION BY s.[a]) AS sluice_gone FROM [#sluice_keys] AS s) AS s) AS g LEFT JOIN [dbo].[t] AS t ON t.[a] = g.[a] WHERE g.sluice_rank = 1 ORDER BY g.[a]
+GO
+SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t.[a] IS NULL THEN 0 ELSE 1 END, CASE WHEN 1 = 1 THEN 1 ELSE 0 END, 0 FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY s.[a] ORDER BY s.sluice_row DESC) AS sluice_rank FROM [#sluice_keys] AS s) AS g LEFT JOIN [dbo].[t] AS t ON t.[a] = g.[a] WHERE g.sluice_rank = 1 ORDER BY g.[a]
+GO
+SELECT i.name, c.name,
+		CASE WHEN i.has_filter = 1 THEN 'filtered' WHEN i.is_disabled = 1 THEN 'disabled' WHEN i.ignore_dup_key = 1 THEN 'made with IGNORE_DUP_KEY' ELSE '' END,
+		CAST(c.is_nullable AS bit)
+	FROM sys.indexes AS i JOIN sys.index_columns AS x ON x.object_id = i.object_id AND x.index_id = i.index_id
+		JOIN sys.columns AS c ON c.object_id = i.object_id AND c.column_id = x.column_id
+	WHERE i.object_id = OBJECT_ID(@p1) AND i.is_unique = 1 AND x.is_included_column = 0
+	ORDER BY i.name, x.key_ordinal
 GO
 SELECT id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body FROM sluice_dead_letters WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) ORDER BY id
 GO
@@ -350,4 +384,8 @@ UPDATE sluice_leases SET owner = @p1, epoch = (SELECT MAX(e) FROM (VALUES (epoch
 GO
 UPDATE sluice_schema SET version = @p2, oldest_compatible = @p3, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = @p1;
 		IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (@p1, @p2, @p3, CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+UPDATE t SET [v] = g.[v], [order] = g.[order] FROM [dbo].[t] AS t JOIN [#sluice_changes] AS g ON t.[a] = g.[a] AND (t.[v] IS NULL OR t.[v] <= g.[v])
+GO
+UPDATE t SET [v] = g.[v], [order] = g.[order] FROM [dbo].[t] AS t JOIN [#sluice_changes] AS g ON t.[a] = g.[a] AND 1 = 1
 GO
