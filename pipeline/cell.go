@@ -32,6 +32,7 @@ const (
 	cellText
 	cellInteger
 	cellTime
+	cellMissing // NULL, or what the database makes of a row without the value
 )
 
 // ownText returns a text as a cell.

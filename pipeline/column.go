@@ -25,8 +25,19 @@ type column struct {
 // maxColumns is PostgreSQL's limit, below SQLite's.
 const maxColumns = 1600
 
-// readColumns reads the mapping of columns or parameters.
+// readColumns reads the mapping of columns or parameters, which are of the event.
 func readColumns(n strictyaml.Node) []column {
+	columns := readElementColumns(n)
+	for _, c := range columns {
+		if c.from.inElement() {
+			c.at.Fail("%s: only columns of an insert with the key each can be of an element", c.from)
+		}
+	}
+	return columns
+}
+
+// readElementColumns reads the mapping of columns, which may be of an element of an array.
+func readElementColumns(n strictyaml.Node) []column {
 	var columns []column
 	n.Each(func(name string, n strictyaml.Node) {
 		c := column{name: name, at: n}
@@ -102,7 +113,7 @@ func (c *column) readFrom(n strictyaml.Node) bool {
 	if !n.Text(&text) {
 		return false
 	}
-	from, err := parseOrigin(text)
+	from, err := parsePlace(text)
 	if err != nil {
 		return n.Fail("%w", err)
 	}
@@ -152,6 +163,9 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 	}
 	if v.kind == missing || v.kind == null {
 		if !c.required {
+			if v.kind == missing && c.fallback == nil {
+				return cell{kind: cellMissing}, nil
+			}
 			return cell{other: c.fallback}, nil
 		}
 		if v.kind == null {

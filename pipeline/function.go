@@ -137,7 +137,7 @@ func (p *callParser) value(depth int) (origin, error) {
 	if _, err := strconv.ParseInt(word, 10, 64); err == nil {
 		return origin{field: fieldLiteral, name: word}, nil
 	}
-	from, err := parseOrigin(word)
+	from, err := parsePlace(word)
 	if err == nil && from.field == fieldBody {
 		err = errors.New("the whole body cannot be an argument: write body.PATH")
 	}

@@ -16,20 +16,30 @@ type mapping struct {
 	of      string // "column", "parameter", "field" or "value", for messages
 	columns []column
 	picker  *jsonpick.Picker // nil if no value is in the body's JSON
-	paths   int
-	raw     bool // the log is Kafka: keys and headers are bytes, and bodies may be null
+	paths   int              // of both pickers
+	array   *elements        // whose elements have rows of their own; nil: the event has one
+	raw     bool             // the log is Kafka: keys and headers are bytes, and bodies may be null
 	proof   proof
 }
 
 // newMapping returns a mapping of columns.
-func newMapping(of string, columns []column) *mapping {
-	m := &mapping{of: of, columns: columns}
+func newMapping(of string, columns []column) *mapping { return newElementMapping(of, columns, nil) }
+
+// newElementMapping returns a mapping of columns that may be of an element of an array.
+func newElementMapping(of string, columns []column, array *elements) *mapping {
+	m := &mapping{of: of, columns: columns, array: array}
 	var paths []jsonpick.Path
+	if array != nil {
+		array.from.pick(&paths)
+	}
 	for i := range columns {
 		columns[i].from.pick(&paths)
 	}
 	if m.paths = len(paths); m.paths > 0 {
 		m.picker = jsonpick.New(paths...)
+	}
+	if array != nil {
+		m.paths += array.bind(columns, len(paths))
 	}
 	return m
 }
@@ -90,6 +100,19 @@ func (m *mapping) fill(row []any, picked []jsonpick.Value, e *sluice.Event) erro
 }
 
 func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Value, e *sluice.Event) error {
+	if err := m.pick(picked, e); err != nil {
+		return err
+	}
+	for i := range m.columns {
+		if err := m.fillColumn(i, box, g, row, picked, e); err != nil {
+			return err
+		}
+	}
+	return m.proof.of(nil)
+}
+
+// pick finds what the columns need in the body.
+func (m *mapping) pick(picked []jsonpick.Value, e *sluice.Event) error {
 	if m.raw && e.Body == nil { // and so is each value in it
 		for i := range picked {
 			picked[i] = jsonpick.Value{Kind: jsonpick.Null}
@@ -99,18 +122,21 @@ func (m *mapping) fillBy(box boxing, g guards, row []any, picked []jsonpick.Valu
 			return fmt.Errorf("body: %w", err)
 		}
 	}
-	for i := range m.columns {
-		c := &m.columns[i]
-		v, err := c.cell(e, picked, m.raw)
-		if err == nil && g != nil && g[i] != nil {
-			v, err = g[i](v)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
-		}
-		row[i] = box(i, v)
+	return nil
+}
+
+// fillColumn puts the value of a column into a row.
+func (m *mapping) fillColumn(i int, box boxing, g guards, row []any, picked []jsonpick.Value, e *sluice.Event) error {
+	c := &m.columns[i]
+	v, err := c.cell(e, picked, m.raw)
+	if err == nil && g != nil && g[i] != nil {
+		v, err = g[i](v)
 	}
-	return m.proof.of(nil)
+	if err != nil {
+		return fmt.Errorf("%s %s: %s: %w", m.of, c.name, c.from, err)
+	}
+	row[i] = box(i, v)
+	return nil
 }
 
 // mappings are all mappings of the pipeline.

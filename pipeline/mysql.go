@@ -35,6 +35,7 @@ var mysqlDialect = dialect{
 		// TIMESTAMP ends in 2038. Times are in UTC.
 		typeTimestamp: "DATETIME(6)", typeBytes: "LONGBLOB", typeJSON: "JSON",
 	},
+	declareKey: map[columnType]string{typeText: "VARCHAR(255)", typeBytes: "VARBINARY(255)"}, // an index has at most 3,072 bytes
 	accepts: map[columnType][]string{
 		typeText:     {"varchar", "char", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6", "enum", "set", "date", "time"},
 		typeSmallint: {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"},
@@ -72,7 +73,7 @@ func mysqlColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, err
 	}
 	return db.QueryContext(ctx,
 		`SELECT column_name, CASE WHEN data_type IN ('enum', 'set') THEN column_type ELSE data_type END, is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%',
-		        COALESCE(generation_expression, '') <> ''
+		        COALESCE(generation_expression, '') <> '', column_default IS NOT NULL AND column_default <> 'NULL' OR extra LIKE '%auto_increment%'
 		 FROM information_schema.columns
 		 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?
 		 ORDER BY ordinal_position`, schema, name)

@@ -39,6 +39,8 @@ const (
 	fieldBody          field = "body"  // as it is
 	fieldPath          field = "body." // a value in its JSON
 	fieldProperty      field = "properties."
+	fieldElement       field = "each."      // a value in an element of insert.each, or the element
+	fieldIndex         field = "each_index" // of the element in its array
 	fieldCall          field = "function."
 	fieldLiteral       field = "literal." // an argument of a call
 )
@@ -62,23 +64,39 @@ var columnTypes = map[field][]columnType{
 	fieldBody:          {typeBytes, typeText, typeJSON},
 	fieldPath:          append(slices.Clone(anyScalar), typeJSON),
 	fieldProperty:      anyScalar,
+	fieldElement:       append(slices.Clone(anyScalar), typeJSON),
+	fieldIndex:         {typeInteger, typeBigint, typeText},
 	fieldCall:          anyScalar,
 }
 
-// parseOrigin parses the value of `from:`.
+// parseOrigin parses the place of a value that is in no element of an array.
 func parseOrigin(text string) (origin, error) {
+	from, err := parsePlace(text)
+	if err == nil && from.inElement() {
+		err = fmt.Errorf("%q: only columns of an insert with the key each can be of an element", text)
+	}
+	return from, err
+}
+
+// parsePlace parses the value of `from:`.
+func parsePlace(text string) (origin, error) {
 	if isCall(text) {
 		return parseCall(text)
 	}
 	if name, ok := strings.CutPrefix(text, string(fieldProperty)); ok && name != "" {
 		return origin{field: fieldProperty, name: name}, nil
 	}
-	if rest, ok := strings.CutPrefix(text, "body"); ok && rest != "" && (rest[0] == '.' || rest[0] == '[') {
-		path, err := jsonpick.ParsePath(rest)
-		if err != nil {
-			return origin{}, fmt.Errorf("%q: %w", text, err)
+	if text == "each" {
+		return origin{field: fieldElement}, nil
+	}
+	for root, of := range map[string]field{"body": fieldPath, "each": fieldElement} {
+		if rest, ok := strings.CutPrefix(text, root); ok && rest != "" && (rest[0] == '.' || rest[0] == '[') {
+			path, err := jsonpick.ParsePath(rest)
+			if err != nil {
+				return origin{}, fmt.Errorf("%q: %w", text, err)
+			}
+			return origin{field: of, path: path}, nil
 		}
-		return origin{field: fieldPath, path: path}, nil
 	}
 	f := field(text)
 	if _, ok := columnTypes[f]; ok && !strings.HasSuffix(text, ".") {
@@ -93,7 +111,7 @@ func parseOrigin(text string) (origin, error) {
 func plainFields() []string {
 	var list []string
 	for _, f := range slices.Sorted(maps.Keys(columnTypes)) {
-		if !strings.HasSuffix(string(f), ".") {
+		if !strings.HasSuffix(string(f), ".") && f != fieldIndex {
 			list = append(list, string(f))
 		}
 	}
@@ -105,6 +123,8 @@ func (o origin) String() string {
 	switch o.field {
 	case fieldPath:
 		return "body" + o.path.String()
+	case fieldElement:
+		return "each" + o.path.String()
 	case fieldProperty:
 		return string(fieldProperty) + o.name
 	case fieldCall:
@@ -127,16 +147,25 @@ func (o origin) leaves() []origin {
 	return list
 }
 
-// pick adds the paths that the value needs to those that are picked.
-func (o *origin) pick(paths *[]jsonpick.Path) {
+// inElement reports whether the value depends on an element of an array.
+func (o origin) inElement() bool {
+	return slices.ContainsFunc(o.leaves(), func(leaf origin) bool { return leaf.field == fieldElement || leaf.field == fieldIndex })
+}
+
+// pick adds the paths that the value needs to those that are picked from the body.
+func (o *origin) pick(paths *[]jsonpick.Path) { o.pickFrom(fieldPath, paths, 0) }
+
+// pickFrom adds the paths that begin at a root to those that are picked from it: their values come
+// after so many others.
+func (o *origin) pickFrom(root field, paths *[]jsonpick.Path, others int) {
 	switch o.field {
-	case fieldPath:
-		o.slot = len(*paths)
+	case root:
+		o.slot = others + len(*paths)
 		*paths = append(*paths, o.path)
 	case fieldCall:
 		arguments := slices.Clone(o.call.arguments) // a copy of the origin may be in another mapping
 		for i := range arguments {
-			arguments[i].pick(paths)
+			arguments[i].pickFrom(root, paths, others)
 		}
 		o.call = &call{o.call.function, arguments}
 	}
@@ -155,7 +184,7 @@ func (o origin) optional() bool {
 // scalar returns the value in an event.
 func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error) {
 	switch o.field {
-	case fieldPath:
+	case fieldPath, fieldElement, fieldIndex:
 		return ofJSON(picked[o.slot])
 	case fieldBody:
 		return scalar{kind: binary, text: e.Body}, nil

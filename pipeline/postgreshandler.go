@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/keyed"
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 )
 
@@ -21,8 +22,69 @@ import (
 func (t *tableTarget) postgresHandler() sluice.Handler[pgx.Tx] {
 	names, known := columnNames(t.mapping.columns), new(knownTable)
 	return func(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
-		return known.copyRows(ctx, tx, t, names, b.Events)
+		if t.writesRows() {
+			return known.copyRows(ctx, tx, t, names, b.Events)
+		}
+		was, g, err := known.current(ctx, t, tx)
+		if err != nil {
+			return err
+		}
+		return t.change(b.Events, g, func(r *run) error {
+			err := t.writePostgres(ctx, tx, r, was)
+			if _, changed := errors.AsType[*internalpostgres.ColumnsError](err); changed {
+				known.forget()
+			}
+			return err
+		})
 	}
+}
+
+// writePostgres writes a run whose rows were made for columns as they were.
+func (t *tableTarget) writePostgres(ctx context.Context, tx pgx.Tx, r *run, was internalpostgres.Columns) error {
+	same := func(now internalpostgres.Columns) error {
+		if changes := was.Changes(now); len(changes) > 0 {
+			return internalpostgres.Changed(changes)
+		}
+		return nil
+	}
+	name := strings.Split(t.table, ".")
+	var err error
+	switch {
+	case r.clears():
+		_, err = tx.Exec(ctx, "DELETE FROM "+t.dialect.quoteTable(t.table))
+	case t.key != nil:
+		var w *keyed.Write
+		if w, err = keyed.New(t.table, r.names(t.mapping), r.rows(t), r.keyed(t.key)); err == nil {
+			err = (&internalpostgres.Upsert{Table: name, Write: w, Check: same}).Into(ctx, tx)
+		}
+	default:
+		rows := r.rows(t)
+		var taken int64
+		taken, err = (&internalpostgres.Copy{
+			Table: name, Columns: r.names(t.mapping),
+			Check: func(now internalpostgres.Columns) (bool, error) { return false, same(now) },
+			Row: func(i int) ([]any, error) {
+				if i == len(rows) {
+					return nil, io.EOF
+				}
+				return rows[i], nil
+			},
+		}).Into(ctx, tx)
+		if err == nil && taken != int64(len(rows)) {
+			err = internalpostgres.RowsLeftOut(taken, len(rows))
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("write to %s: %w", t.table, err)
+	if refused, ok := errors.AsType[*keyed.RowError](err); ok {
+		return r.refused(refused.Row, fmt.Errorf("write to %s: %w", t.table, refused.Err))
+	}
+	if refused, ok := errors.AsType[*internalpostgres.CopyError](err); ok {
+		return r.refused(refused.Row, fmt.Errorf("write to %s: %w", t.table, refused.Err))
+	}
+	return err
 }
 
 // postgresHandler executes the statement for each event of a batch.
@@ -165,6 +227,33 @@ func (k *knownTable) check(ctx context.Context, t *tableTarget, tx pgx.Tx, now i
 	return g, k.binary, nil
 }
 
+// current returns the columns as they were checked last, and what guards them. It checks them if they
+// were forgotten.
+func (k *knownTable) current(ctx context.Context, t *tableTarget, tx pgx.Tx) (internalpostgres.Columns, guards, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.columns != nil {
+		return k.columns, k.guards, nil
+	}
+	now, err := internalpostgres.ColumnsOf(ctx, tx, t.dialect.quoteTable(t.table))
+	if err != nil {
+		return nil, nil, fmt.Errorf("inspect table %s: %w", t.table, err)
+	}
+	g, err := t.checkTable(ctx, postgresCatalog{tx}, existing(now))
+	if err != nil {
+		return nil, nil, internalpostgres.Unfit(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	k.columns, k.guards = now, g
+	return now, g, nil
+}
+
+// forget makes current check the columns again.
+func (k *knownTable) forget() {
+	k.mu.Lock()
+	k.columns = nil
+	k.mu.Unlock()
+}
+
 // changed notes that an error has reported a change.
 func (k *knownTable) changed() {
 	k.mu.Lock()
@@ -198,13 +287,13 @@ func (c postgresCatalog) safe(ctx context.Context, table string) error {
 
 func (c postgresCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
 	rows, err := c.db.Query(ctx,
-		`SELECT attname, attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> '' OR attidentity = 'a'
+		`SELECT attname, attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> '' OR attidentity = 'a', atthasdef AND attgenerated = '' OR attidentity <> ''
 		 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, postgresDialect.quoteTable(table))
 	if err != nil {
 		return nil, err
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e existingColumn, err error) {
-		err = row.Scan(&e.name, &e.required, &e.generated)
+		err = row.Scan(&e.name, &e.required, &e.generated, &e.defaulted)
 		return e, err
 	})
 	if err != nil || len(list) == 0 {

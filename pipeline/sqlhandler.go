@@ -28,6 +28,9 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 	names := columnNames(t.mapping.columns)
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
+		if !t.writesRows() {
+			return t.change(b.Events, t.guards, func(r *run) error { return t.writeSQL(ctx, tx, r) })
+		}
 		rows, err := t.rows(b.Events)
 		if err != nil {
 			return err
@@ -38,6 +41,22 @@ func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		}
 		return err
 	}
+}
+
+// writeSQL writes a run.
+func (t *tableTarget) writeSQL(ctx context.Context, tx *sqlstore.Tx, r *run) (err error) {
+	switch {
+	case r.clears():
+		_, err = tx.ExecContext(ctx, "DELETE FROM "+t.dialect.quoteTable(t.table))
+	case t.key != nil:
+		err = tx.Upsert(ctx, t.table, r.names(t.mapping), r.rows(t), r.keyed(t.key))
+	default:
+		err = tx.Insert(ctx, t.table, r.names(t.mapping), r.rows(t))
+	}
+	if refused, ok := errors.AsType[*sqlstore.RowError](err); ok {
+		return r.refused(refused.Row, fmt.Errorf("write to %s: %w", t.table, refused.Err))
+	}
+	return err
 }
 
 // sqlHandler executes the statement for each event of a batch.
@@ -61,12 +80,12 @@ func (t *statementTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 	}
 }
 
-// scanColumns reads the columns of a table: name, kind, required, generated.
+// scanColumns reads the columns of a table: name, kind, required, generated, defaulted.
 func scanColumns(rows *sql.Rows) (list []existingColumn, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var e existingColumn
-		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated); err != nil {
+		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated, &e.defaulted); err != nil {
 			return nil, err
 		}
 		list = append(list, e)

@@ -102,7 +102,7 @@ func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingCol
 	// hidden 2 and 3 are generated columns. A primary key of one INTEGER column has
 	// a value by default.
 	rows, err := c.db.QueryContext(ctx,
-		`SELECT name, upper(type), "notnull" AND dflt_value IS NULL AND NOT (pk = 1 AND upper(type) = 'INTEGER'), hidden > 1
+		`SELECT name, upper(type), "notnull" AND dflt_value IS NULL AND NOT (pk = 1 AND upper(type) = 'INTEGER'), hidden > 1, coalesce(upper(dflt_value) <> 'NULL', 0)
 		 FROM pragma_table_xinfo(?, ?)`, name, schema)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ var sqlServerDialect = dialect{
 		typeText: "nvarchar(max)", typeSmallint: "smallint", typeInteger: "int", typeBigint: "bigint", typeReal: "real", typeDouble: "float", typeDate: "date",
 		typeNumeric: "decimal(38,18)", typeBoolean: "bit", typeTimestamp: "datetime2", typeBytes: "varbinary(max)", typeJSON: "nvarchar(max)",
 	},
+	declareKey: map[columnType]string{typeText: "nvarchar(400)", typeBytes: "varbinary(800)"}, // an index has at most 900 bytes
 	accepts: map[columnType][]string{
 		typeText:     {"nvarchar", "nchar", "ntext", "varchar in UTF-8", "char in UTF-8", "uniqueidentifier", "date", "time"},
 		typeSmallint: {"tinyint", "smallint", "int", "bigint", "decimal", "numeric", "real", "float"},
@@ -69,6 +70,7 @@ func sqlServerColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows,
 	return db.QueryContext(ctx, `
 		SELECT name, TYPE_NAME(system_type_id) + CASE WHEN collation_name LIKE '%UTF8' AND TYPE_NAME(system_type_id) IN ('char', 'varchar') THEN ' in UTF-8' ELSE '' END,
 			CAST(CASE WHEN is_nullable = 0 AND default_object_id = 0 AND is_identity = 0 AND is_computed = 0 AND TYPE_NAME(system_type_id) <> 'timestamp' THEN 1 ELSE 0 END AS bit),
-			CAST(CASE WHEN is_computed = 1 OR is_identity = 1 OR TYPE_NAME(system_type_id) = 'timestamp' THEN 1 ELSE 0 END AS bit)
+			CAST(CASE WHEN is_computed = 1 OR is_identity = 1 OR TYPE_NAME(system_type_id) = 'timestamp' THEN 1 ELSE 0 END AS bit),
+			CAST(CASE WHEN default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
 		FROM sys.columns WHERE object_id = OBJECT_ID(@p1) ORDER BY column_id`, sqlServerDialect.quoteTable(table))
 }

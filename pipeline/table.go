@@ -22,6 +22,8 @@ type dialect struct {
 	unnumbered bool
 	// declare has the type of a new table's column for each type.
 	declare map[columnType]string
+	// declareKey has it for the columns of a key, where that is another one.
+	declareKey map[columnType]string
 	// accepts lists the kinds of existing columns that store a type's values unchanged, or refuse
 	// them. A kind that is in none of the lists is up to the catalog.
 	accepts map[columnType][]string
@@ -70,6 +72,7 @@ type existingColumn struct {
 	cast      string // the type as SQL writes it, of a castingCatalog
 	required  bool   // it is NOT NULL and has no default
 	generated bool   // it takes no values
+	defaulted bool   // a row without a value gets another one than NULL
 }
 
 // isArray reports whether the column is an array of PostgreSQL.
@@ -77,27 +80,52 @@ func (e *existingColumn) isArray() bool {
 	return strings.HasPrefix(e.kind, "_") && strings.HasSuffix(e.cast, "[]")
 }
 
-// tableTarget is a table into which a row is inserted for each event.
+// tableTarget is a table into which each event, or each element of an array in it, inserts a row, or
+// which it changes by key.
 type tableTarget struct {
 	rowTarget
 	table  string // as the file names it, perhaps with a schema
 	create bool
+	evolve bool
+	key    *tableKey // nil: rows are inserted
+
+	defaulted []bool // columns, as they were at the start: a row without a value gets a default
 }
 
-// readTable reads target.insert.
-func readTable(n strictyaml.Node, rows rowTarget) *tableTarget {
+// readTable reads target.insert. changed reports that the source has change events of Debezium.
+func readTable(n strictyaml.Node, rows rowTarget, changed bool) *tableTarget {
 	t := &tableTarget{rowTarget: rows}
 	var columns []column
+	var array *elements
+	var key keyNodes
+	keep := func(to **strictyaml.Node) func(strictyaml.Node) { return func(n strictyaml.Node) { *to = &n } }
 	ok := n.Object(strictyaml.Keys{
-		"table":   t.readName,
-		"create":  func(n strictyaml.Node) { n.Bool(&t.create) },
-		"columns": func(n strictyaml.Node) { columns = readColumns(n) },
+		"table":       t.readName,
+		"create":      func(n strictyaml.Node) { n.Bool(&t.create) },
+		"evolve":      func(n strictyaml.Node) { n.Bool(&t.evolve) },
+		"each":        func(n strictyaml.Node) { array = readEach(n) },
+		"key":         keep(&key.key),
+		"on_conflict": keep(&key.onConflict),
+		"version":     keep(&key.version),
+		"delete_when": keep(&key.deleteWhen),
+		"truncates":   keep(&key.truncates),
+		"columns":     func(n strictyaml.Node) { columns = readElementColumns(n) },
 	}, "table", "columns")
 	if ok && len(columns) == 0 {
 		n.Fail("has no columns: write them as NAME: {from: …, type: …}")
 	}
-	t.mapping = newMapping("column", columns)
+	for _, c := range columns {
+		if array == nil && c.from.inElement() {
+			c.at.Fail("%s goes with the key each, the array whose elements have rows of their own", c.from)
+		}
+	}
+	t.key = key.read(columns, changed)
+	t.mapping = newElementMapping("column", columns, array)
 	return t
+}
+
+func (t *tableTarget) mappings() []*mapping {
+	return append(t.key.mappings(), t.mapping)
 }
 
 func (t *tableTarget) readName(n strictyaml.Node) {
@@ -162,16 +190,83 @@ func (t *tableTarget) prepare(ctx context.Context, c catalog, mayCreate bool) er
 	if err := c.safe(ctx, t.table); err != nil {
 		return err
 	}
+	if t.evolve {
+		if columns, err = t.addColumns(ctx, c, columns, mayCreate); err != nil {
+			return err
+		}
+	}
+	t.defaulted = t.defaults(columns)
 	t.guards, err = t.checkTable(ctx, c, columns)
 	return err
 }
 
-// definition is the CREATE TABLE of the mapping: columns and types, no
-// constraints.
+// addColumns adds the mapping's columns that the table does not have, if it may, and returns all. None
+// is ever removed.
+func (t *tableTarget) addColumns(ctx context.Context, catalog catalog, columns []existingColumn, may bool) ([]existingColumn, error) {
+	verb := " ADD COLUMN "
+	if t.dialect.engine == sqlServer {
+		verb = " ADD "
+	}
+	for _, c := range t.mapping.columns {
+		if t.existing(columns, c.name) != nil {
+			continue
+		}
+		if !may { // as it will be
+			kind := t.dialect.accepts[c.typ][0]
+			columns = append(columns, existingColumn{name: c.name, kind: kind})
+			continue
+		}
+		// Another process may be faster.
+		failed := catalog.create(ctx, "ALTER TABLE "+t.dialect.quoteTable(t.table)+verb+t.dialect.quote(c.name)+" "+t.dialect.declare[c.typ])
+		now, err := catalog.columns(ctx, t.table)
+		if err == nil && t.existing(now, c.name) == nil {
+			err = cmp.Or(failed, errors.New("it does not exist afterwards"))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("add column %s to table %s: %w", c.name, t.table, err)
+		}
+		columns = now
+	}
+	return columns, nil
+}
+
+// existing returns the column with a name, nil if there is none.
+func (t *tableTarget) existing(columns []existingColumn, name string) *existingColumn {
+	for i := range columns {
+		if t.sameName(columns[i].name, name) {
+			return &columns[i]
+		}
+	}
+	return nil
+}
+
+// defaults says of the mapping's columns which get a default in a row without a value, where the
+// mapping allows that.
+func (t *tableTarget) defaults(columns []existingColumn) []bool {
+	list := make([]bool, len(t.mapping.columns))
+	for i, c := range t.mapping.columns {
+		e := t.existing(columns, c.name)
+		list[i] = e != nil && e.defaulted && !c.required && c.fallback == nil
+	}
+	return list
+}
+
+// definition is the CREATE TABLE of the mapping: columns, types and the key.
 func (t *tableTarget) definition() string {
 	lines := make([]string, len(t.mapping.columns))
 	for i, c := range t.mapping.columns {
-		lines[i] = t.dialect.quote(c.name) + " " + t.dialect.declare[c.typ]
+		kind := t.dialect.declare[c.typ]
+		if t.key != nil && slices.Contains(t.key.columns, c.name) {
+			kind = cmp.Or(t.dialect.declareKey[c.typ], kind) + " NOT NULL"
+		}
+		lines[i] = t.dialect.quote(c.name) + " " + kind
+	}
+	if t.key != nil {
+		key := make([]string, len(t.key.columns))
+		for i, name := range t.key.columns {
+			key[i] = t.dialect.quote(name)
+		}
+		lines = append(lines, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
 	}
 	table := t.dialect.quoteTable(t.table)
 	rest := table + " (" + strings.Join(lines, ", ") + ")" + t.dialect.options
@@ -186,12 +281,12 @@ func (t *tableTarget) checkTable(ctx context.Context, catalog catalog, columns [
 	var wrong problems
 	list := make(guards, len(t.mapping.columns))
 	for n, c := range t.mapping.columns {
-		i := slices.IndexFunc(columns, func(e existingColumn) bool { return t.sameName(e.name, c.name) })
-		if i < 0 {
+		found := t.existing(columns, c.name)
+		if found == nil {
 			wrong.addf("table %s has no column %s: it has %s", t.table, c.name, listed(columns))
 			continue
 		}
-		e := columns[i]
+		e := *found
 		switch why := t.dialect.fits(ctx, catalog, c.typ, e); {
 		case e.generated:
 			wrong.addf("table %s: column %s is generated and takes no values: remove it from the mapping", t.table, e.name)

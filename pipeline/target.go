@@ -53,7 +53,7 @@ func (r *reader) readTarget(n strictyaml.Node, only *filter) target {
 	}
 	var t target = &tableTarget{rowTarget: rows}
 	ok := n.Object(strictyaml.Keys{
-		"insert":     func(n strictyaml.Node) { t = readTable(n, rows) },
+		"insert":     func(n strictyaml.Node) { t = readTable(n, rows, r.body.format.HasChanges()) },
 		"statement":  func(n strictyaml.Node) { t = readStatement(n, rows) },
 		"cosmos":     func(n strictyaml.Node) { t = readCosmos(n, r.atLeastOnce.ru) },
 		"eventhub":   func(n strictyaml.Node) { t = r.readEventHubTarget(n, only) },

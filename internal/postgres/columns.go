@@ -85,6 +85,14 @@ func Changed(changes []string) error {
 	return &ColumnsError{errors.New(text), &pgconn.PgError{Severity: "ERROR", Code: invalidText, Message: changedMark + text}}
 }
 
+// Unfit is an error that says of a table why its columns cannot be written to.
+func Unfit(err error) error {
+	if _, said := errors.AsType[*ColumnsError](err); said {
+		return err
+	}
+	return &ColumnsError{Err: err, cause: &pgconn.PgError{Severity: "ERROR", Code: unfitColumn, Message: err.Error()}}
+}
+
 // NoInput reports whether an error says that a type takes no text at all.
 func NoInput(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)

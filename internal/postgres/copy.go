@@ -107,11 +107,7 @@ func (c *Copy) Run(ctx context.Context, conn *pgx.Conn) (taken int64, err error)
 	binary := false
 	if c.Check != nil {
 		if binary, err = c.Check(known.columns); err != nil {
-			c.forget(conn)
-			if _, said := errors.AsType[*ColumnsError](err); said {
-				return 0, err
-			}
-			return 0, &ColumnsError{Err: err, cause: &pgconn.PgError{Severity: "ERROR", Code: unfitColumn, Message: err.Error()}}
+			return 0, c.refused(conn, err)
 		}
 	}
 	rows := &copyRows{copy: c, types: conn.TypeMap(), known: known, buffer: copyBuffers.Get().(*[]byte), encode: (*copyRows).text}
@@ -128,6 +124,12 @@ func (c *Copy) Run(ctx context.Context, conn *pgx.Conn) (taken int64, err error)
 		return 0, c.failed(rows, err)
 	}
 	return tag.RowsAffected(), nil
+}
+
+// refused returns the error of a Check, after which the connection asks for the columns again.
+func (c *Copy) refused(conn *pgx.Conn, err error) error {
+	c.forget(conn)
+	return Unfit(err)
 }
 
 // failed explains an error of a copy. That a column has changed comes first: then a value may have

@@ -18,6 +18,8 @@ import (
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write
+	// Check is as in [Copy], without a form to choose.
+	Check func(Columns) error
 }
 
 // Upserter is a transaction that runs an Upsert itself, to watch it.
@@ -53,6 +55,11 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 	known, err := copied.known(ctx, conn)
 	if err != nil {
 		return err
+	}
+	if u.Check != nil {
+		if err := u.Check(known.columns); err != nil {
+			return copied.refused(conn, err)
+		}
 	}
 	table, err := u.keyedTable(ctx, conn, known)
 	if err != nil {

@@ -36,6 +36,9 @@ func (d *Decoder) SkipsNulls() bool {
 	return d != nil && d.cfg.NullBodies && d.cfg.Envelope == Debezium
 }
 
+// HasChanges reports whether events are changes of rows.
+func (d *Decoder) HasChanges() bool { return d != nil && d.cfg.Envelope == Debezium }
+
 // open returns the value in an envelope, as JSON of at most limit bytes.
 func (d *Decoder) open(body []byte, limit int) ([]byte, error) {
 	root, err := membersOf(body)

@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
+)
+
+// change is what an event, or an element of it, does to the table.
+type change struct {
+	row     []any
+	event   int // its index in the batch
+	deleted bool
+	cleared bool // the whole table
+}
+
+// run are changes that follow each other and have the same columns.
+type run struct {
+	columns []int // of the mapping
+	changes []change
+}
+
+// missingValue stands in a row for a value that the event does not have.
+type missingValue struct{}
+
+func boxedOrMissing(_ int, c cell) any {
+	if c.kind == cellMissing {
+		return missingValue{}
+	}
+	return c.sharedValue()
+}
+
+// maxChanges is how many changes are in memory at a time, but for those of one event.
+const maxChanges = 20_000
+
+// change maps a batch and writes it in runs.
+func (t *tableTarget) change(events []*sluice.Event, g guards, write func(*run) error) error {
+	for first := 0; first < len(events); {
+		changes, taken, err := t.changes(events[first:], g)
+		if err != nil {
+			return shifted(err, first)
+		}
+		for _, r := range t.runs(changes) {
+			if err := write(&r); err != nil {
+				return shifted(err, first)
+			}
+		}
+		first += taken
+	}
+	return nil
+}
+
+// changes maps the first events, and returns how many. The error has a rejection for each event that
+// cannot be mapped.
+func (t *tableTarget) changes(events []*sluice.Event, g guards) (list []change, taken int, err error) {
+	var rejected []error
+	picked := make([]jsonpick.Value, t.mapping.paths)
+	for i, e := range events {
+		some, err := t.changesOf(e, i, g, picked)
+		if err != nil {
+			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(t.mapping.proof.of(err))})
+		} else if list = append(list, some...); len(list) >= maxChanges && rejected == nil {
+			return list, i + 1, nil
+		}
+	}
+	return list, len(events), errors.Join(rejected...)
+}
+
+// changesOf maps one event.
+func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []jsonpick.Value) (list []change, err error) {
+	m := t.mapping
+	if err := m.pick(picked, e); err != nil {
+		return nil, err
+	}
+	one := change{event: index}
+	if t.key != nil {
+		if one.deleted, one.cleared, err = t.key.effect(e, m.raw); err != nil {
+			return nil, err
+		}
+	}
+	if one.cleared {
+		return []change{one}, nil
+	}
+	add := func() error {
+		c := one
+		c.row = make([]any, len(m.columns))
+		for i := range m.columns {
+			if c.deleted && !t.key.has(m.columns[i].name) {
+				continue // of a delete nothing else counts
+			}
+			if err := m.fillColumn(i, boxedOrMissing, g, c.row, picked, e); err != nil {
+				return err
+			}
+		}
+		list = append(list, c)
+		return nil
+	}
+	if m.array != nil && !one.deleted {
+		err = m.array.walk(picked, add)
+	} else {
+		err = add()
+	}
+	return list, errors.Join(err, m.proof.of(nil))
+}
+
+// runs divides changes into runs: rows without a value are written without its column, so that a new
+// row has the column's default, and an existing one keeps what it has.
+func (t *tableTarget) runs(changes []change) []run {
+	var runs []run
+	last := ""
+	for _, c := range changes {
+		signature := last
+		switch {
+		case c.cleared:
+			signature = "cleared"
+		case !c.deleted || last == "cleared" || len(runs) == 0:
+			signature = t.signature(c)
+		}
+		if n := len(runs); n > 0 && signature == last && !c.cleared {
+			runs[n-1].changes = append(runs[n-1].changes, c)
+			continue
+		}
+		last = signature
+		r := run{changes: []change{c}}
+		for i := range signature {
+			if signature[i] == 'x' {
+				r.columns = append(r.columns, i)
+			}
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// signature has an x for each column of a row that is written. NULL stands for other values that are
+// missing.
+func (t *tableTarget) signature(c change) string {
+	var b strings.Builder
+	for i, v := range c.row {
+		_, left := v.(missingValue)
+		switch {
+		case left && t.leaves(i):
+			b.WriteByte('-')
+		default:
+			b.WriteByte('x')
+		}
+	}
+	return b.String()
+}
+
+// leaves reports whether a column is left out where its value is missing.
+func (t *tableTarget) leaves(column int) bool {
+	name := t.mapping.columns[column].name
+	return t.key != nil && !t.key.has(name) || t.key == nil && t.defaulted[column]
+}
+
+// clears reports whether the run deletes all rows.
+func (r *run) clears() bool { return r.changes[0].cleared }
+
+// refused is the error of a row that the database refused.
+func (r *run) refused(row int, err error) error {
+	return &driver.EventError{Index: r.changes[row].event, Err: err}
+}
+
+// names are the columns of a run.
+func (r *run) names(m *mapping) []string {
+	list := make([]string, len(r.columns))
+	for i, at := range r.columns {
+		list[i] = m.columns[at].name
+	}
+	return list
+}
+
+// rows are the values of a run, as the driver takes them.
+func (r *run) rows(t *tableTarget) [][]any {
+	rows := make([][]any, len(r.changes))
+	for n, c := range r.changes {
+		row := make([]any, len(r.columns))
+		for i, at := range r.columns {
+			row[i] = c.row[at]
+			if _, left := row[i].(missingValue); left {
+				row[i] = nil
+			}
+			if t.dialect.argument != nil {
+				row[i] = t.dialect.argument(t.mapping.columns[at].typ, row[i])
+			}
+		}
+		rows[n] = row
+	}
+	return rows
+}
+
+// keyed is the write of a run by key.
+func (r *run) keyed(k *tableKey) driver.Keyed {
+	return driver.Keyed{Key: k.columns, OnConflict: k.onConflict, Version: k.version, Delete: func(row int) bool { return r.changes[row].deleted }}
+}
+
+// writesRows reports whether each event becomes one new row with all columns, as an insert has it.
+func (t *tableTarget) writesRows() bool {
+	return t.key == nil && t.mapping.array == nil && !slices.Contains(t.defaulted, true)
+}
