@@ -227,7 +227,7 @@ func TestSendToKafkaMisused(t *testing.T) {
 	for args, want := range map[string]string{
 		"--to kafka://a --hub h":                                                                       "--hub: Kafka has topics only",
 		"--to kafka://a --queue q":                                                                     "--queue: Kafka has topics only",
-		"--to kafka://a":                                                                               "the destination is missing: pass --topic NAME",
+		"--to kafka://a":                                                                               "the topic is missing: pass --topic NAME",
 		"--to kafka://a/b --topic c":                                                                   "names another topic, b",
 		"--to kafka://me:hunter2@a --topic c":                                                          "set the user, the password and other settings elsewhere",
 		"--to kafka://a --topic c --session-field s":                                                   "--session-field: Kafka has no sessions",
