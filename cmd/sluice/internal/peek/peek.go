@@ -41,8 +41,8 @@ type Config struct {
 
 // Result is what was found.
 type Result struct {
-	Events     int64    // that the partitions hold
-	Searched   int64    // that were read
+	Events     int64 // that the partitions hold
+	Searched   int64 // that were read
 	Shown      int
 	Group      string   // the consumer group in which a partition was read last
 	Partitions []string // that were looked at

@@ -160,14 +160,14 @@ func (p *Printer) properties(b *strings.Builder, s Seen) {
 // body writes the decoded body, or why there is none, and the body as it was sent.
 func (p *Printer) body(b *strings.Builder, s Seen) {
 	sent, shown := s.Event, s.Event
-	size := humanize.Plural(len(sent.Body), "byte", "bytes")
+	size, from := humanize.Plural(len(sent.Body), "byte", "bytes"), ""
 	switch {
 	case s.Err != nil:
 		p.value(b, "body", size+", which cannot be decoded:")
 		p.paragraph(b, s.Err.Error())
 	case s.Decoded != nil && s.Decoded != sent:
 		shown = s.Decoded
-		size = fmt.Sprintf("%s, decoded from %s", humanize.Plural(len(shown.Body), "byte", "bytes"), humanize.Count(len(sent.Body)))
+		size, from = humanize.Plural(len(shown.Body), "byte", "bytes"), ", decoded from "+humanize.Count(len(sent.Body))
 	}
 	head := func(what string) {
 		if s.Err == nil {
@@ -177,17 +177,17 @@ func (p *Printer) body(b *strings.Builder, s Seen) {
 	kind := kindOf(shown.Body)
 	switch kind {
 	case noBody:
-		head("null")
+		head("null" + from)
 	case emptyBody:
-		head("empty")
+		head("empty" + from)
 	case jsonBody:
-		head(size + " of JSON")
+		head(size + " of JSON" + from)
 		p.lines(b, strings.Split(string(indented(shown.Body)), "\n"), mostLines)
 	case textBody:
-		head(size + " of text")
+		head(size + " of text" + from)
 		p.lines(b, strings.Split(strings.TrimRight(strings.ReplaceAll(string(shown.Body), "\r\n", "\n"), "\n"), "\n"), mostLines)
 	case binaryBody:
-		head(size)
+		head(size + from)
 		p.dump(b, shown.Body)
 	}
 	if what := guess(sent); what != "" && shown == sent {

@@ -129,8 +129,9 @@ func (r *reading) read(ctx context.Context, source Source) error {
 			waiting, cancel = context.WithTimeout(ctx, r.patience)
 		}
 		events, err := reader.Read(waiting, readBatch)
+		late := waiting.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		if err != nil && late {
 			return fmt.Errorf("%s, partition %s: nothing came within %v after event %d, although the log has events up to %d: try again; if it stays, sluice check --connect examines the log",
 				r.log.Name(), r.partition, r.patience, r.after, r.until)
 		}

@@ -39,9 +39,9 @@ func (r *Result) shown(name string, cfg *Config) string {
 	case r.Shown == 0:
 		return fmt.Sprintf("%s: no events from the start on: all %s are before it", name, held)
 	case cfg.Start != nil:
-		return fmt.Sprintf("%s: the first %s from the start on, %s in the log", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
+		return fmt.Sprintf("%s: %s, the first from the start on, %s in the log", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
 	}
-	return fmt.Sprintf("%s: the newest %s of %s", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
+	return fmt.Sprintf("%s: %s, the newest of %s", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
 }
 
 // named lists partitions.
