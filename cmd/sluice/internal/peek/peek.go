@@ -41,7 +41,8 @@ type Config struct {
 
 // Result is what was found.
 type Result struct {
-	Events     int64 // that the partitions hold
+	Sparse     bool  // numbers of the log may have no event
+	Events     int64 // that the partitions hold; numbers if Sparse
 	Searched   int64 // that were read
 	Shown      int
 	Group      string   // the consumer group in which a partition was read last
@@ -76,7 +77,7 @@ func Run(ctx context.Context, log *Log, cfg *Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &look{Config: cfg, log: log, spans: make([]span, len(partitions)), result: &Result{Partitions: partitions}}
+	k := &look{Config: cfg, log: log, spans: make([]span, len(partitions)), result: &Result{Partitions: partitions, Sparse: topic.Sparse}}
 	k.kept.limit, k.kept.newest = cfg.Limit, cfg.Start == nil
 	err = eachPartition(ctx, partitions, parallel, func(ctx context.Context, i int) (err error) {
 		k.spans[i], err = log.look(ctx, partitions[i])
@@ -128,9 +129,17 @@ func (k *look) describe() {
 			k.result.Empty = append(k.result.Empty, s.partition)
 		}
 		if s.held != nil {
-			k.note("partition %s: events %d to %d cannot be read yet: %s: %s", s.partition, s.last+1, s.held.Last, s.held.What, s.held.Check)
+			k.note("partition %s: %s cannot be read yet: %s: %s", s.partition, between(s.last+1, s.held.Last), s.held.What, s.held.Check)
 		}
 	}
+}
+
+// between names the events from one number to another.
+func between(first, last int64) string {
+	if first == last {
+		return fmt.Sprintf("event %d", first)
+	}
+	return fmt.Sprintf("events %d to %d", first, last)
 }
 
 func (k *look) note(format string, args ...any) {
@@ -250,7 +259,7 @@ func (k *look) showFrom(ctx context.Context) error {
 // gone notes that events of a partition are gone. A consumer halts there.
 func (k *look) gone(partition string) func(first, last int64) {
 	return func(first, last int64) {
-		k.note("partition %s: events %d to %d are gone, by retention: the oldest is %d; a pipeline that starts at %[2]d halts here", partition, first, last, last+1)
+		k.note("partition %s: the log does not have %s any more: event %d is the next; a pipeline that starts at %d halts", partition, between(first, last), last+1, first)
 	}
 }
 

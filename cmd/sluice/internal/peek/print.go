@@ -61,7 +61,7 @@ func (p *Printer) WriteEvent(s Seen, now time.Time) error {
 // head writes where an event is, and what it is sent with.
 func (p *Printer) head(b *strings.Builder, s Seen, now time.Time) {
 	parts := []string{"partition " + escaped(s.Partition), fmt.Sprintf("sequence %d", s.Sequence)}
-	if s.Offset != "" && s.Offset != fmt.Sprint(s.Sequence) {
+	if s.Offset != "" && !strings.Contains(s.Offset, " ") { // in Kafka the sequence is the offset
 		parts = append(parts, "offset "+escaped(s.Offset))
 	}
 	if !s.Enqueued.IsZero() {

@@ -29,19 +29,22 @@ func (r *Result) Summary(name string, cfg *Config) []string {
 
 func (r *Result) shown(name string, cfg *Config) string {
 	held := humanize.Plural(r.Events, "event", "events")
+	if r.Sparse {
+		held = humanize.Plural(r.Events, "offset", "offsets")
+	}
 	switch {
 	case cfg.Follow:
 		return humanize.Plural(r.Shown, "event of ", "events of ") + name
 	case r.Events == 0:
 		return fmt.Sprintf("%s: no events in %s", name, named(r.Partitions))
 	case cfg.Match != nil:
-		return fmt.Sprintf("%s: %s shown, %s searched, %s in the log", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Searched), humanize.Count(r.Events))
+		return fmt.Sprintf("%s: %s shown, %s searched, the log has %s", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Searched), held)
 	case r.Shown == 0:
-		return fmt.Sprintf("%s: no events from the start on: all %s are before it", name, held)
+		return fmt.Sprintf("%s: no events from the start on: the log has %s before it", name, held)
 	case cfg.Start != nil:
-		return fmt.Sprintf("%s: %s, the first from the start on, %s in the log", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
+		return fmt.Sprintf("%s: %s, the first from the start on; the log has %s", name, humanize.Plural(r.Shown, "event", "events"), held)
 	}
-	return fmt.Sprintf("%s: %s, the newest of %s", name, humanize.Plural(r.Shown, "event", "events"), humanize.Count(r.Events))
+	return fmt.Sprintf("%s: %s, the newest of %s", name, humanize.Plural(r.Shown, "event", "events"), held)
 }
 
 // named lists partitions.

@@ -94,7 +94,6 @@ type line struct {
 	Sequence      int64          `json:"sequence"`
 	Offset        string         `json:"offset,omitempty"`
 	Enqueued      *time.Time     `json:"enqueued,omitempty"`
-	Created       *time.Time     `json:"created,omitempty"`
 	Key           any            `json:"key,omitempty"`
 	MessageID     string         `json:"message_id,omitempty"`
 	CorrelationID string         `json:"correlation_id,omitempty"`
@@ -117,7 +116,7 @@ type header struct {
 // describe returns an event as a line of JSON.
 func describe(s Seen) *line {
 	e, body := s.Event, s.Event.Body
-	l := &line{Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: moment(e.Enqueued), Created: moment(e.Created),
+	l := &line{Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: moment(e.Enqueued),
 		MessageID: e.MessageID, CorrelationID: e.CorrelationID, ContentType: e.ContentType}
 	if e.Key != "" || e.EmptyKey {
 		l.Key = plain(e.Key)
