@@ -291,3 +291,25 @@ func TestPeekMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestPeekWithoutARegistry shows events whose schema registry does not answer.
+func TestPeekWithoutARegistry(t *testing.T) {
+	t.Parallel()
+	_, connection := serve(t, 1)
+	for range 5 {
+		produce(t, connection, "0", &azeventhubs.EventData{Body: []byte("\x00\x00\x00\x00\x07\x02a")})
+	}
+	env := environment(connection, "sqlite:not-there.db")
+	file := changed(t, "  start: earliest", "  start: earliest\n  format: {encoding: avro, registry: {confluent: {url: \"http://127.0.0.1:1\"}}}")
+	list, _ := peek(t, env, file)
+	if len(list) != 5 || !strings.Contains(list[4].DecodeError, "connection refused") || string(list[4].Base64) != "\x00\x00\x00\x00\x07\x02a" {
+		t.Errorf("%+v", list)
+	}
+	if out := must(t, "", env, "peek", file, "--limit", "1"); !strings.Contains(out, "connection refused") || !strings.Contains(out, "schema id 7 of a registry") {
+		t.Errorf("%s", out)
+	}
+	code, out, errs := invoke(t, "", env, "peek", file, "--where", "body.a: b")
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "partition 0, sequence 0: ") || !strings.Contains(errs, "connection refused") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}

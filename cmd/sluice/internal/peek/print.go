@@ -65,7 +65,13 @@ func (p *Printer) head(b *strings.Builder, s Seen, now time.Time) {
 		parts = append(parts, "offset "+escaped(s.Offset))
 	}
 	if !s.Enqueued.IsZero() {
-		parts = append(parts, "enqueued "+s.Enqueued.UTC().Format("2006-01-02 15:04:05.000Z"), "("+age(now.Sub(s.Enqueued))+")")
+		at, ago := "enqueued "+s.Enqueued.UTC().Format("2006-01-02 15:04:05.000Z"), "("+age(now.Sub(s.Enqueued))+")"
+		if n := len(at) + 1 + len(ago); p.Width == 0 || n+2 <= p.Width {
+			at, ago = at+" "+ago, ""
+		}
+		if parts = append(parts, at); ago != "" {
+			parts = append(parts, ago)
+		}
 	}
 	p.wrap(b, parts)
 	if s.Key != "" || s.EmptyKey {

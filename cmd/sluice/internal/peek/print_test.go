@@ -34,7 +34,7 @@ func asSent(e driver.Event) Seen { return Seen{Event: &e, Decoded: &e} }
 func TestPrint(t *testing.T) {
 	e := driver.Event{Partition: "3", Sequence: 1204, Offset: "81920", Enqueued: noon.Add(-90 * time.Second), Key: "LAX", ContentType: "application/json",
 		MessageID: "m-1", Properties: map[string]any{"b": int64(2), "a": "x", "c": []byte{0xff, 0}}, Body: []byte(`{"n":1.50,"list":[1,2]}`)}
-	want := `partition 3  sequence 1204  offset 81920  enqueued 2026-01-31 11:58:30.000Z  (1m30s ago)
+	want := `partition 3  sequence 1204  offset 81920  enqueued 2026-01-31 11:58:30.000Z (1m30s ago)
 key          LAX
 content type application/json
 message id   m-1

@@ -27,8 +27,8 @@ const readBatch = 1000
 const parallel = 8
 
 // eachPartition calls fn for each partition, several at a time. The first error ends all.
-func eachPartition(ctx context.Context, partitions []string, most int, fn func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func eachPartition(parent context.Context, partitions []string, most int, fn func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	slots := make(chan struct{}, most)
 	var all sync.WaitGroup
@@ -45,7 +45,10 @@ func eachPartition(ctx context.Context, partitions []string, most int, fn func(c
 		})
 	}
 	all.Wait()
-	if ctx.Err() != nil {
+	switch {
+	case parent.Err() != nil:
+		return parent.Err()
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return nil
@@ -86,7 +89,8 @@ type reading struct {
 	partition string
 	after     int64 // the last that was read, or is to be left out
 	until     int64 // the last to read
-	// patience bounds the wait for an event that is there.
+	// patience bounds the wait for an event that is there. Where new ones are awaited, the log is then
+	// opened again.
 	patience time.Duration
 	// event is called for each event; it may end the reading.
 	event func(*driver.Event) (more bool, err error)
@@ -124,13 +128,13 @@ func (r *reading) read(ctx context.Context, source Source) error {
 		_ = reader.Close(closing)
 	}()
 	for r.after < r.until {
-		waiting, cancel := ctx, context.CancelFunc(func() {})
-		if r.patience > 0 {
-			waiting, cancel = context.WithTimeout(ctx, r.patience)
-		}
+		waiting, cancel := context.WithTimeout(ctx, r.patience)
 		events, err := reader.Read(waiting, readBatch)
 		late := waiting.Err() != nil && ctx.Err() == nil
 		cancel()
+		if err != nil && late && r.until == noEnd {
+			return nil
+		}
 		if err != nil && late {
 			return fmt.Errorf("%s, partition %s: nothing came within %v after event %d, although the log has events up to %d: try again; if it stays, sluice check --connect examines the log",
 				r.log.Name(), r.partition, r.patience, r.after, r.until)
