@@ -9,19 +9,19 @@ import (
 )
 
 // Decoded returns an event with the body that the pipeline handles: fetched from its blob and
-// decoded, or e itself if there is nothing to do. An [sluice.ErrOutage] is that of the blobs or of a
-// schema registry; every other error is about the event. It is for tools that only look.
+// decoded, or e itself if there is nothing to do. An [sluice.ErrOutage] is that of the blobs or of
+// a schema registry; every other error is about the event. It is for tools that only look.
 func (p *Pipeline) Decoded(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
 	return p.wholeEvent(ctx, e)
 }
 
-// EventFilter selects events by values that they have, as the key only of a pipeline file does. It is
-// safe for concurrent use.
+// EventFilter selects events by values that they have, as the key only of a pipeline file does. It
+// is safe for concurrent use.
 type EventFilter struct{ filter filter }
 
 // ParseFilter reads a filter for events of a system: what a file has below only, as YAML, such as
-// `body.type: order` or `{body.type: [order, refund], properties.kind: {not: test}}`. Errors call it
-// by name.
+// `body.type: order` or `{body.type: [order, refund], properties.kind: {not: test}}`. Errors call
+// it by name.
 func ParseFilter(name, text string, system System) (*EventFilter, error) {
 	f := &EventFilter{}
 	if err := strictyaml.Read(name, []byte(text), os.LookupEnv, f.filter.read); err != nil {

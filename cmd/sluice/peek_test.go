@@ -130,6 +130,17 @@ func TestPeek(t *testing.T) {
 	if list, _ = peek(t, env, example(t), "--partition", "0", "--limit", "100"); len(list) != 10 {
 		t.Errorf("%v", list)
 	}
+	// Variables for other commands.
+	if list, _ = peek(t, append(env, "SLUICE_HUB=other", "SLUICE_FROM=env:NOWHERE"), example(t), "--limit", "1"); len(list) != 1 {
+		t.Errorf("%v", list)
+	}
+	if list, _ = peek(t, append(env, "SLUICE_CONFIG=nowhere.yaml", "SLUICE_STAGE=none"), "--hub", "flights", "--limit", "1"); len(list) != 1 {
+		t.Errorf("%v", list)
+	}
+	code, out, errs := invoke(t, "", env, "peek", example(t), "--start", "offset abc")
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, `"abc" is not an offset`) || strings.Contains(errs, "create a group") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
 	dir := t.TempDir()
 	must(t, dir, env, "peek", example(t))
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {

@@ -22,17 +22,17 @@ const (
 	mostPause  = 10 * time.Second
 )
 
-// followPatience is how long a reader may return nothing before another takes its place: its connection
-// may be dead.
+// followPatience is how long a reader may return nothing before another takes its place: its
+// connection may be dead.
 const followPatience = time.Minute
 
 // errShown ends the look because as many events were shown as are wanted.
 var errShown = errors.New("all wanted events were shown")
 
-// follow shows the events that match as they come, until ctx ends or as many are shown as are wanted
-// from a start on.
+// follow shows the events that match as they come, until ctx ends or as many are shown as are
+// wanted from a start on.
 func (k *look) follow(ctx context.Context, after []int64) error {
-	var showing = make(chan struct{}, 1) // one event at a time
+	showing := make(chan struct{}, 1) // one event at a time
 	err := eachPartition(ctx, k.result.Partitions, len(k.result.Partitions), func(ctx context.Context, i int) error {
 		r := &reading{log: k.log, partition: k.result.Partitions[i], after: after[i], until: noEnd, patience: followPatience}
 		r.gone = func(first, last int64) {

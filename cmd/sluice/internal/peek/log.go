@@ -25,8 +25,8 @@ type Log struct {
 	Noun string
 	// Open opens it in a consumer group. It connects when it is first used.
 	Open func(group string) (Source, error)
-	// Groups are the consumer groups to read in, at least one, in the order in which they are tried:
-	// Event Hubs refuses a reader without an epoch in a group in which a consumer reads.
+	// Groups are the consumer groups to read in, at least one, in the order in which they are
+	// tried: Event Hubs refuses a reader without an epoch in a group in which a consumer reads.
 	Groups []string
 
 	topic   string // once it is known
@@ -37,13 +37,6 @@ type Log struct {
 
 // Name is what messages call the log, such as "hub flights", after Describe.
 func (l *Log) Name() string { return l.Noun + " " + l.topic }
-
-// Group returns the consumer group in which a partition was read last.
-func (l *Log) Group() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Groups[l.best]
-}
 
 // source returns the log as the group of an index reads it.
 func (l *Log) source(i int) (Source, error) {
@@ -87,8 +80,8 @@ func (l *Log) Describe(ctx context.Context) (driver.Topic, error) {
 	return topic, err
 }
 
-// inSomeGroup calls fn with the log as one group after the other reads it, until fn succeeds. It goes
-// on where the group is taken by a consumer, or does not exist.
+// inSomeGroup calls fn with the log as one group after the other reads it, until fn succeeds. It
+// goes on where the group is taken by a consumer, or does not exist.
 func (l *Log) inSomeGroup(ctx context.Context, partition string, fn func(Source) error) error {
 	l.mu.Lock()
 	first := l.best
@@ -111,24 +104,22 @@ func (l *Log) inSomeGroup(ctx context.Context, partition string, fn func(Source)
 		}
 		failed = append(failed, err)
 	}
-	return l.noGroup(partition, failed)
+	return l.noGroup(partition, first, failed)
 }
 
-// noGroup is the error if no group can read.
-func (l *Log) noGroup(partition string, failed []error) error {
+// noGroup is the error if no group can read, of which the one of an index was the first.
+func (l *Log) noGroup(partition string, first int, failed []error) error {
 	taken := false
-	reasons := make([]string, len(failed))
-	for i, err := range failed {
-		if reasons[i] = err.Error(); errors.Is(err, driver.ErrStolen) {
-			taken, reasons[i] = true, "a consumer reads in it"
-		}
-	}
-	if !taken && len(failed) == 1 {
-		return failed[0]
-	}
 	list := make([]string, len(failed))
-	for i := range failed {
-		list[i] = l.Groups[(l.best+i)%len(l.Groups)] + " (" + reasons[i] + ")"
+	for i, err := range failed {
+		reason := err.Error()
+		if errors.Is(err, driver.ErrStolen) {
+			taken, reason = true, "a consumer reads in it"
+		}
+		list[i] = l.Groups[(first+i)%len(l.Groups)] + " (" + reason + ")"
+	}
+	if !taken {
+		return failed[0]
 	}
 	return &groupError{fmt.Sprintf("%s, partition %s: cannot be read in the consumer group %s: create a group to look with (az eventhubs eventhub consumer-group create), and pass --consumer-group NAME",
 		l.Name(), partition, strings.Join(list, ", nor in "))}

@@ -45,7 +45,6 @@ type Result struct {
 	Events     int64 // that the partitions hold; numbers if Sparse
 	Searched   int64 // that were read
 	Shown      int
-	Group      string   // the consumer group in which a partition was read last
 	Partitions []string // that were looked at
 	Empty      []string // that hold nothing
 	Behind     []string // whose events are all before the start
@@ -103,7 +102,6 @@ func Run(ctx context.Context, log *Log, cfg *Config) (*Result, error) {
 		cfg.Waiting()
 		err = k.follow(ctx, follow)
 	}
-	k.result.Group = log.Group()
 	return k.result, err
 }
 
@@ -115,7 +113,7 @@ func chosen(topic driver.Topic, wanted []string) ([]string, error) {
 		}
 	}
 	if len(wanted) > 0 {
-		return slices.Compact(slices.Sorted(slices.Values(wanted))), nil
+		return slices.DeleteFunc(slices.Clone(topic.Partitions), func(p string) bool { return !slices.Contains(wanted, p) }), nil
 	}
 	return topic.Partitions, nil
 }
@@ -171,7 +169,8 @@ func (k *look) matches(ctx context.Context, e *driver.Event) (bool, error) {
 	return ok, ctx.Err()
 }
 
-// showNewest shows the newest events that match. It reads from the end backwards, in windows that grow.
+// showNewest shows the newest events that match. It reads from the end backwards, in windows that
+// grow.
 func (k *look) showNewest(ctx context.Context) error {
 	err := eachPartition(ctx, k.result.Partitions, parallel, func(ctx context.Context, i int) error {
 		s := &k.spans[i]
@@ -252,7 +251,9 @@ func (k *look) showFrom(ctx context.Context) error {
 		}
 		return r.run(ctx)
 	})
-	slices.Sort(k.result.Behind)
+	slices.SortFunc(k.result.Behind, func(a, b string) int {
+		return cmp.Compare(slices.Index(k.result.Partitions, a), slices.Index(k.result.Partitions, b))
+	})
 	return k.showKept(ctx, err)
 }
 

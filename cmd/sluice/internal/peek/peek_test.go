@@ -69,7 +69,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestFollow follows a log with a partition whose readers return nothing, and one that a consumer takes.
+// TestFollow follows a log whose readers return nothing, until a consumer takes a partition.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, log, cfg, shown := looking(2, "")

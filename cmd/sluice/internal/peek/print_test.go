@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/stamp"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -73,6 +74,19 @@ body         23 bytes of JSON
 	}
 	if got := printed(t, Printer{}, asSent(driver.Event{EmptyKey: true})); !strings.Contains(got, "key") || !strings.Contains(got, "body         null") {
 		t.Errorf("printed\n%s", got)
+	}
+}
+
+func TestPrintStamp(t *testing.T) {
+	e := driver.Event{Properties: map[string]any{"other": "1", "sluice-id": "bad"}}
+	if got := printed(t, Printer{}, asSent(e)); strings.Contains(got, "stamp  ") || !strings.Contains(got, "property     sluice-id = bad\n") {
+		t.Errorf("printed\n%s", got)
+	}
+	mark := stamp.Stamp{ID: stamp.CausationID{Source: "clean", Partition: "1", Sequence: 7}, Epoch: 3, Low: 5, Redrive: true}
+	mark.SetTo(e.Properties)
+	got := printed(t, Printer{}, asSent(e))
+	if want := fmt.Sprintf("stamp        %v, epoch 3, watermark 5, of a redrive\nproperty     other = 1\nbody", mark.ID); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }
 

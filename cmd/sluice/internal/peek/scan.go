@@ -89,12 +89,12 @@ type reading struct {
 	partition string
 	after     int64 // the last that was read, or is to be left out
 	until     int64 // the last to read
-	// patience bounds the wait for an event that is there. Where new ones are awaited, the log is then
-	// opened again.
+	// patience bounds the wait for an event that is there. Where new ones are awaited, the log is
+	// then opened again.
 	patience time.Duration
 	// event is called for each event; it may end the reading.
 	event func(*driver.Event) (more bool, err error)
-	// gone is called if events are gone that should be read: those from number first to number last.
+	// gone is called if events from number first to number last are gone.
 	gone func(first, last int64)
 
 	ended bool // event has ended it
