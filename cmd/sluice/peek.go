@@ -244,7 +244,7 @@ func (p *peekFlags) settings(system pipeline.System) (*peek.Config, error) {
 	if p.where != "" {
 		filter, err := pipeline.ParseFilter("--where", p.where, system)
 		if err != nil {
-			return nil, usage.Errorf("%s (values are written as in --where 'body.type: order')", oneLine(err))
+			return nil, usage.Errorf("%s (values are written as in --where 'body.type: order')", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 		cfg.Match = &peek.Match{Filter: filter}
 	}

@@ -3,6 +3,7 @@ package peek
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/stamp"
@@ -196,7 +198,7 @@ func (p *Printer) body(b *strings.Builder, s Seen) {
 		head(size + from)
 		p.dump(b, shown.Body)
 	}
-	if what := guess(sent); what != "" && shown == sent {
+	if what := guess(sent); what != "" && shown == sent && !errors.Is(s.Err, driver.ErrOutage) {
 		p.paragraph(b, "It is "+what+".")
 	}
 }
