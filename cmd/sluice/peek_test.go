@@ -77,7 +77,7 @@ func numberedEvents(first, last int) (list []*azeventhubs.EventData) {
 
 func TestPeek(t *testing.T) {
 	t.Parallel()
-	srv, connection := serve(t, 3)
+	_, connection := serve(t, 3)
 	env := environment(connection, "sqlite:not-there.db")
 	if list, said := peek(t, env, example(t)); len(list) > 0 || !strings.Contains(said, "hub flights: no events in partitions 0, 1, 2\n") {
 		t.Errorf("of an empty hub: %v: %s", list, said)
@@ -120,6 +120,14 @@ func TestPeek(t *testing.T) {
 			t.Errorf("%s: %s, want %v: %s", c.args, got, c.want, said)
 		}
 	}
+}
+
+// TestPeekAfterRetention looks at a hub whose oldest events are gone. Nothing is written.
+func TestPeekAfterRetention(t *testing.T) {
+	t.Parallel()
+	srv, connection := serve(t, 1)
+	env := environment(connection, "sqlite:not-there.db")
+	produce(t, connection, "0", numberedEvents(0, 19)...)
 	if err := srv.Trim("flights", "0", 10); err != nil {
 		t.Fatal(err)
 	}
