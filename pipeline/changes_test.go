@@ -234,6 +234,26 @@ func (e *testedEngine) testDebezium(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
+// A null value of Kafka deletes the row of its key, where the file says so.
+func TestTombstones(t *testing.T) {
+	target := "  insert:\n    table: t\n    key: name\n    delete_when: tombstone\n    columns:\n      name: {from: key, required: true}\n      value: {from: body, type: json}\n"
+	p, err := Parse("p.yaml", []byte(editTopic(t, soundTopic[strings.Index(soundTopic, "  insert:"):], target)), kafkaEnvironment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := targetOf[*tableTarget](p)
+	changes, taken, err := to.changes([]*sluice.Event{{Key: "a", Body: []byte(`{"n":1}`)}, {Key: "a"}, {Key: "b", Body: []byte(`null`)}, {}}, nil)
+	if taken != 4 || err == nil || !strings.Contains(err.Error(), "event 2 of the batch: column value: body: is null") || !strings.Contains(err.Error(), "event 3 of the batch: column name: key: is missing") {
+		t.Errorf("%d events, %v", taken, err)
+	}
+	if len(changes) != 2 || changes[0].deleted || !changes[1].deleted || changes[1].row[0] != "a" {
+		t.Errorf("changes %+v", changes)
+	}
+	if runs := to.runs(changes); len(runs) != 1 || !runs[0].keyed(to.key).Delete(1) {
+		t.Errorf("runs %+v", runs)
+	}
+}
+
 func TestChangesMistakes(t *testing.T) {
 	for target, want := range map[string]string{
 		"key: nowhere":                                 "target.insert.key: nowhere is not among the columns",

@@ -57,6 +57,12 @@ func lineageOf(to target) (Lineage, error) {
 	if !ok {
 		return Lineage{}, errors.New("no table of its own: an audit needs target.insert, with partition and sequence recorded with the row")
 	}
+	switch {
+	case t.key != nil:
+		return Lineage{}, fmt.Errorf("table %s: its rows are changed by key and do not record all events: an audit needs a target whose events add rows", t.table)
+	case t.mapping.array != nil:
+		return Lineage{}, fmt.Errorf("table %s: an event has several rows, or none: an audit needs a target with one row for each event", t.table)
+	}
 	columns := map[field]string{}
 	for _, c := range t.mapping.columns {
 		columns[c.from.field] = t.dialect.quote(c.name)
