@@ -50,6 +50,9 @@ func SQLServer(t testing.TB) { t.Helper(); demand(t, "sqlserver") }
 // Kafka is Apache Kafka's broker.
 func Kafka(t testing.TB) { t.Helper(); demand(t, "kafka") }
 
+// Debezium is its connector for PostgreSQL, with Kafka Connect.
+func Debezium(t testing.TB) { t.Helper(); demand(t, "debezium") }
+
 // Azurite is Microsoft's server of Azure Storage.
 func Azurite(t testing.TB) { t.Helper(); demand(t, "azurite") }
 

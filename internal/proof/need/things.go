@@ -21,6 +21,7 @@ var things = map[string]Thing{
 	"mariadb":       {"MariaDB", "scripts/install-mariadb", any(set("SLUICE_MYSQL_URL"), program("mariadbd"))},
 	"sqlserver":     {"SQL Server or Babelfish", "scripts/install-sqlserver", any(set("SLUICE_SQLSERVER_URL"), set("SLUICE_SQLSERVER_DIR"), file("sqlserver/bin/start-babelfish"))},
 	"kafka":         {"Apache Kafka", "scripts/install-kafka", all(file("kafka/versions"), program("java"))},
+	"debezium":      {"Debezium with Kafka Connect", "scripts/install-debezium", all(file("debezium/versions"), program("java"))},
 	"azurite":       {"Azurite", "scripts/install-azurite", all(file("azurite/versions"), program("node"))},
 	"clients":       {"Azure's clients for JavaScript and Python", "scripts/install-interop", file("interop/versions")},
 	"java-clients":  {"Azure's clients for Java", "scripts/install-interop-java", file("interop-java/versions")},

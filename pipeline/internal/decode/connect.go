@@ -309,16 +309,21 @@ func (w *connectWriter) decimal(unscaled []byte, scale int, s *connectSchema) er
 	return nil
 }
 
-// bits writes a bit string, whose bytes come in the reverse order.
+// bits writes a bit string, whose bytes come in the reverse order, without those that are zero at
+// the end.
 func (w *connectWriter) bits(raw []byte, s *connectSchema) error {
 	bytes, err := base64.StdEncoding.DecodeString(string(jsonscan.Unquote(raw)))
 	length, err2 := strconv.Atoi(s.Parameters["length"])
-	if err = errors.Join(err, err2); err != nil || length < 0 || length > 8*len(bytes) {
+	if err = errors.Join(err, err2); err != nil || length < 0 || length > maxScale || 8*len(bytes) > length+7 {
 		return fmt.Errorf("field %s: not a bit string of the length %.20q", s.Field, s.Parameters["length"])
 	}
 	w.out = append(w.out, '"')
 	for i := length - 1; i >= 0; i-- {
-		w.out = append(w.out, '0'+bytes[i/8]>>(i%8)&1)
+		bit := byte('0')
+		if i/8 < len(bytes) {
+			bit += bytes[i/8] >> (i % 8) & 1
+		}
+		w.out = append(w.out, bit)
 	}
 	w.out = append(w.out, '"')
 	return nil
