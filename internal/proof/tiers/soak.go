@@ -21,6 +21,8 @@ var soak = []stage{
 		commands: commands("go test -timeout 0 -run ^TestKafka$ " + proof + "/attack")},
 	{name: "brokers", needs: attacked, budget: time.Hour, env: []string{"SLUICE_ATTACK_CLUSTER=1", "SLUICE_ATTACK_TRUNCATIONS=5"},
 		commands: commands("go test -timeout 0 -run ^TestCluster$|^TestKafkaTruncation " + proof + "/attack")},
+	{name: "debezium", needs: []string{"kafka", "postgres", "debezium"}, budget: 30 * time.Minute, env: []string{"SLUICE_DEBEZIUM_CHANGES=200000"},
+		commands: commands("go test -timeout 0 " + proof + "/debezium")},
 	{name: "disks", needs: attacked, budget: time.Hour, env: []string{"SLUICE_ATTACK_DISK=20"}, commands: commands("go test -timeout 0 -run ^TestDisk " + proof + "/attack")},
 	{name: "memory", budget: 10 * time.Minute, env: []string{"SLUICE_MEMORY=1"}, commands: commands("go test -timeout 0 -run ^TestMemory$ ./eventhub")},
 	{name: "decoding", budget: time.Hour, env: []string{"SLUICE_DECODED=1000000"}, commands: commands("go test -timeout 0 -run ^TestDecodeAtRandom$ ./eventhub")},

@@ -24,7 +24,7 @@ const (
 )
 
 // unavailable stands for a value that has not changed and that Debezium does not know
-// (unavailable.value.placeholder): the field is left out.
+// (unavailable.value.placeholder): the field of an update is left out.
 const (
 	unavailable     = `"__debezium_unavailable_value"`
 	unavailableList = `[` + unavailable + `]`
@@ -123,7 +123,7 @@ func changed(body []byte, schema *connectSchema, limit int) ([]byte, error) {
 		if len(event[state]) == 0 || event[state][0] != '{' {
 			return nil, fmt.Errorf("the change event of op %s has no row in %s: a table needs a primary key, or REPLICA IDENTITY FULL", op, state)
 		}
-		if err := w.row(event[state], schema.member(state)); err != nil {
+		if err := w.row(event[state], schema.member(state), op == `"u"`); err != nil {
 			return nil, err
 		}
 	}
@@ -134,8 +134,8 @@ func changed(body []byte, schema *connectSchema, limit int) ([]byte, error) {
 // sourceFields are what the row gets of the event's source.
 var sourceFields = []struct{ from, to string }{{"ts_ms", "__source_ts_ms"}, {"schema", "__schema"}, {"table", "__table"}, {"lsn", "__lsn"}}
 
-// row appends the fields of a row to an object that has some.
-func (w *connectWriter) row(row []byte, schema *connectSchema) error {
+// row appends the fields of a row to an object that has some. Only an update may lack some.
+func (w *connectWriter) row(row []byte, schema *connectSchema, update bool) error {
 	scan := jsonscan.New(row, maxJSONDepth)
 	return scan.Object(func(key []byte) error {
 		before := len(w.out)
@@ -145,6 +145,9 @@ func (w *connectWriter) row(row []byte, schema *connectSchema) error {
 			return err
 		}
 		if value := string(w.out[from:]); value == unavailable || value == unavailableList {
+			if !update {
+				return fmt.Errorf("field %s: Debezium does not know its value, which did not change when the row got another key: set REPLICA IDENTITY FULL on the table", key)
+			}
 			w.out = w.out[:before]
 		}
 		return nil

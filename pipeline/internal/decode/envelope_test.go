@@ -109,8 +109,9 @@ func TestDebezium(t *testing.T) {
 		`{"op":"m"}`:               "a message of the database",
 		`{"op":"d","before":null}`: "REPLICA IDENTITY FULL",
 		`{"op":"c"}`:               "no row in after",
-		`[1]`:                      "no JSON object",
-		`{"op":`:                   "not JSON",
+		`{"op":"c","after":{"big":"__debezium_unavailable_value"}}`: `field "big": Debezium does not know its value`,
+		`[1]`:    "no JSON object",
+		`{"op":`: "not JSON",
 		`{"schema":7,"payload":{"op":"c","after":{}}}`: "none of Kafka Connect",
 	} {
 		if got, err := opened(t, Debezium, body); err == nil || !strings.Contains(err.Error(), want) {

@@ -208,10 +208,10 @@ func (w *writer) change() (string, []any) {
 		w.ids[i] = w.ids[len(w.ids)-1]
 		w.ids = w.ids[:len(w.ids)-1]
 		return "DELETE FROM goods WHERE id = $1", []any{id}
-	case 1: // another key: Debezium reports a delete and an insert
+	case 1: // another key: Debezium reports a delete and an insert, which needs all values
 		w.next++
 		w.ids[i] = w.next
-		return "UPDATE goods SET id = $2 WHERE id = $1", []any{id, w.next}
+		return "UPDATE goods SET id = $2, big = $3 WHERE id = $1", []any{id, w.next, fmt.Sprint(n)}
 	case 2:
 		return "UPDATE goods SET price = NULL, doc = NULL, tags = NULL, day = NULL, clock = '24:00', word = NULL WHERE id = $1", []any{id}
 	case 3:
@@ -223,7 +223,8 @@ func (w *writer) change() (string, []any) {
 // awaitEqual waits until both tables have the same rows.
 func awaitEqual(t *testing.T, source, target *pgx.Conn, consumer *process) {
 	t.Helper()
-	const sums = "SELECT count(*)::text || ' rows, ' || coalesce(md5(string_agg(g::text, E'\\n' ORDER BY id)), 'none') FROM goods g"
+	// Debezium leaves out zeros at the end of a numeric without a scale.
+	const sums = "SELECT count(*)::text || ' rows, ' || coalesce(md5(string_agg((to_jsonb(goods) || jsonb_build_object('free', trim_scale(free)))::text, E'\\n' ORDER BY id)), 'none') FROM goods"
 	sum := func(conn *pgx.Conn) (s string) {
 		if err := conn.QueryRow(t.Context(), sums).Scan(&s); err != nil {
 			t.Fatal(err)
