@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,13 @@ func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
 }
 
 const (
-	// upsertBytes is the size of a part's rows from which on it takes no further one.
-	upsertBytes = 2 << 20
+	// upsertBytes is the size of rows from which on a part takes no further one, because nothing of it
+	// is done twice if it fails.
+	upsertBytes = 64 << 20
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000
+	// insertBytes is the size of rows from which on one INSERT takes no further one.
+	insertBytes = 1 << 20
 	// upsertTries is how often a part is written if its rows are not there afterwards: another
 	// transaction may have deleted one, or inserted one that was deleted.
 	upsertTries = 3
@@ -60,7 +64,7 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 	}
 	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table}
 	for rest := u.All(); len(rest) > 0; {
-		part := r.part(rest)
+		part := r.first(rest, upsertBytes)
 		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
@@ -88,11 +92,11 @@ type upsertRun struct {
 	known *knownTable
 }
 
-// part returns the first rows, which are written together.
-func (r *upsertRun) part(rows []int) []int {
+// first returns the first rows of a size.
+func (r *upsertRun) first(rows []int, most int) []int {
 	size := 0
 	for i, row := range rows {
-		if i == upsertRows || size >= upsertBytes {
+		if i == upsertRows || size >= most {
 			return rows[:i]
 		}
 		for _, value := range r.Rows[row] {
@@ -133,18 +137,12 @@ func (r *upsertRun) write(ctx context.Context, rows []int) error {
 }
 
 func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error {
-	var b upsertBatch
+	var list []upsertStatement
 	if point {
-		b.add("SAVEPOINT " + upsertPoint)
+		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
 	}
-	b.add(r.known.lock)
-	b.add(r.known.compare)
-	arrays, err := r.keyArrays(rows, true)
-	if err != nil {
-		return err
-	}
-	b.add(r.reduce, arrays...)
-	results, err := b.run(ctx, r.conn)
+	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare}, upsertStatement{r.reduce, rows, r.withDeletes})
+	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return err
 	}
@@ -174,53 +172,41 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error 
 
 // store writes the rows that count, and returns one that is not as it must be; -1: there is none.
 func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool) (missing int, err error) {
-	var b upsertBatch
-	written := -1
+	var list []upsertStatement
 	if deletes := r.deletesOf(all); len(deletes) > 0 {
-		arrays, err := r.keyArrays(deletes, false)
-		if err != nil {
-			return -1, err
-		}
-		b.add(r.remove, arrays...)
+		list = append(list, upsertStatement{r.remove, deletes, r.keyArrays})
 	}
-	checks := make(map[int][]int)
+	inserts := len(list)
+	for rest := live; len(rest) > 0; {
+		part := r.first(rest, insertBytes)
+		list, rest = append(list, upsertStatement{r.insert, part, r.arrays}), rest[len(part):]
+	}
+	checks := len(list)
 	if len(live) > 0 {
-		arrays, err := r.arrays(live)
-		if err != nil {
-			return -1, err
-		}
-		b.add(r.insert, arrays...)
-		written = len(b.texts) - 1
+		list = append(list, upsertStatement{r.absent, live, r.keyArrays})
 	}
-	for _, c := range []struct {
-		text string
-		rows []int
-	}{{r.absent, live}, {r.present, gone}} {
-		if len(c.rows) == 0 {
-			continue
-		}
-		arrays, err := r.keyArrays(c.rows, false)
-		if err != nil {
-			return -1, err
-		}
-		checks[len(b.texts)] = c.rows
-		b.add(c.text, arrays...)
+	if len(gone) > 0 {
+		list = append(list, upsertStatement{r.present, gone, r.keyArrays})
 	}
 	if point {
-		b.add("RELEASE " + upsertPoint)
+		list = append(list, upsertStatement{text: "RELEASE " + upsertPoint})
 	}
-	results, err := b.run(ctx, r.conn)
+	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return -1, err
 	}
-	for i, rows := range checks {
+	for i := checks; i < len(list); i++ {
 		for _, row := range results[i].Rows {
-			if n, err := strconv.Atoi(string(row[0])); err == nil && n >= 1 && n <= len(rows) {
-				return rows[n-1], nil
+			if n, err := strconv.Atoi(string(row[0])); err == nil && n >= 1 && n <= len(list[i].rows) {
+				return list[i].rows[n-1], nil
 			}
 		}
 	}
-	if r.counted && written >= 0 && results[written].CommandTag.RowsAffected() < int64(len(live)) {
+	written := 0
+	for i := inserts; i < checks; i++ {
+		written += int(results[i].CommandTag.RowsAffected())
+	}
+	if r.counted && written < len(live) {
 		return -1, errSuppressed
 	}
 	return -1, nil
@@ -235,25 +221,62 @@ func (r *upsertRun) deletesOf(all []int) (list []int) {
 	return list
 }
 
-// upsertBatch is statements for one round trip.
-type upsertBatch struct {
-	batch pgconn.Batch
-	texts []string
+// upsertStatement is a statement whose arguments are arrays of some rows.
+type upsertStatement struct {
+	text   string
+	rows   []int
+	arrays func(rows []int) ([][]byte, error) // nil: there are none
 }
 
-func (b *upsertBatch) add(text string, arrays ...[]byte) {
-	b.texts = append(b.texts, text)
-	oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
-	for i := range arrays {
-		oids[i], formats[i] = textArrayOID, 1
+// run executes statements in one round trip. The arrays of one are made while the server executes
+// those before it.
+func (r *upsertRun) run(ctx context.Context, list []upsertStatement, point bool) (results []*pgconn.Result, err error) {
+	pipeline := r.conn.PgConn().StartPipeline(ctx)
+	unsent := func() error {
+		for _, s := range list {
+			var arrays [][]byte
+			if s.arrays != nil {
+				if arrays, err = s.arrays(s.rows); err != nil {
+					return err
+				}
+			}
+			oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
+			for i := range arrays {
+				oids[i], formats[i] = textArrayOID, 1
+			}
+			pipeline.SendQueryParams(s.text, arrays, oids, formats, nil)
+			if err := pipeline.Flush(); err != nil {
+				return err
+			}
+		}
+		return pipeline.Sync()
+	}()
+	if unsent != nil {
+		return nil, cmp.Or(r.unsend(ctx, pipeline, point), unsent)
 	}
-	b.batch.ExecParams(text, arrays, oids, formats, nil)
+	for range list {
+		var result *pgconn.Result
+		answer, err := pipeline.GetResults()
+		if reader, ok := answer.(*pgconn.ResultReader); err == nil && ok {
+			result = reader.Read()
+			err = result.Err
+		}
+		if err == nil && result == nil {
+			err = fmt.Errorf("%T is no result of a statement", answer)
+		}
+		if err != nil {
+			pipeline.Close() // reads the rest
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	return results, pipeline.Close()
 }
 
-func (b *upsertBatch) run(ctx context.Context, conn *pgx.Conn) ([]*pgconn.Result, error) {
-	results, err := conn.PgConn().ExecBatch(ctx, &b.batch).ReadAll()
-	if err == nil && len(results) != len(b.texts) {
-		err = fmt.Errorf("%d results of %d statements", len(results), len(b.texts))
+// unsend undoes statements that were sent before the arrays of another could not be made.
+func (r *upsertRun) unsend(ctx context.Context, pipeline *pgconn.Pipeline, point bool) error {
+	if err := pipeline.Close(); err != nil || !point || r.conn.PgConn().TxStatus() != 'T' {
+		return err
 	}
-	return results, err
+	return r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close()
 }

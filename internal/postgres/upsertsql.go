@@ -239,13 +239,18 @@ func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
 }
 
 // keyArrays encodes what the statements but insert take, of some of the rows.
-func (r *upsertRun) keyArrays(rows []int, deletes bool) ([][]byte, error) {
+func (r *upsertRun) keyArrays(rows []int) ([][]byte, error) {
 	columns := slices.Clone(r.KeyAt)
 	if r.VersionAt >= 0 {
 		columns = append(columns, r.VersionAt)
 	}
-	arrays, err := r.encode(rows, columns)
-	if err != nil || !deletes || !r.AnyDelete() {
+	return r.encode(rows, columns)
+}
+
+// withDeletes encodes what reduce takes.
+func (r *upsertRun) withDeletes(rows []int) ([][]byte, error) {
+	arrays, err := r.keyArrays(rows)
+	if err != nil || !r.AnyDelete() {
 		return arrays, err
 	}
 	b := arrayHeader(len(rows))
