@@ -11,7 +11,8 @@ import "fmt"
 // row has their defaults.
 //
 // The rows of one call have an order, and the table is then as if they had been written one after
-// the other (for Newer see there). Calls of several transactions may write the same keys at the
+// the other (for Newer see there). But a database may pass over a row that another one of the call
+// replaces, and so over an error of it: a value that does not fit, or a violated constraint. Calls of several transactions may write the same keys at the
 // same time: they wait for each other, and one may fail by a deadlock, which is an outage and no
 // fault of a row. Without an order between the transactions, such as that of one partition, the
 // last commit wins.
