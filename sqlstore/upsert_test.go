@@ -114,7 +114,7 @@ func TestUpsertOfSQLite(t *testing.T) {
 		t.Errorf("a view: %v, want an outage", err)
 	}
 	newer := driver.Keyed{Key: []string{"id"}, OnConflict: driver.Newer, Version: "v", Delete: func(row int) bool { return row == 0 }}
-	suite.NoError(t, "versions", write("versions", [][]any{{1, "9"}, {1, 10}, {2, 10}, {2, "9"}}, newer, "id", "v"))
+	suite.NoError(t, "versions", write("versions", [][]any{{1, 9}, {1, 10}, {2, 10}, {2, 9}}, newer, "id", "v"))
 	expect("versions as texts", "SELECT group_concat(id || ':' || v) FROM versions", "2:9")
 }
 
@@ -132,5 +132,19 @@ func TestUpsertIgnored(t *testing.T) {
 	var n int
 	if err := s.DB().QueryRow("SELECT count(*) FROM small").Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d rows, %v; want none", n, err)
+	}
+}
+
+// TestMariaDBUpsertKeys: a unique index on the beginning of a column is no key.
+func TestMariaDBUpsertKeys(t *testing.T) {
+	s := openMariaDB(t, mariadbtest.Database(t), nil)
+	suite.NoError(t, "set up", execute(t.Context(), s.DB(), "CREATE TABLE beginnings (id VARCHAR(20) NOT NULL, UNIQUE (id(3)))"))
+	var of error
+	inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
+		of = tx.Upsert(ctx, "beginnings", []string{"id"}, [][]any{{"abcd"}}, driver.Keyed{Key: []string{"id"}})
+		return of
+	})
+	if !errors.Is(of, driver.ErrUnsafeTable) {
+		t.Errorf("error %v, want an unsafe table", of)
 	}
 }

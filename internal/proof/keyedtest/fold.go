@@ -271,3 +271,41 @@ func (h Harness) patiently(t testing.TB, partition int, fn func(upsert Upsert) e
 		}
 	}
 }
+
+// beside: another transaction inserts or deletes a row while it is written.
+func beside(t testing.TB, h Harness) {
+	h.table(t, "contended", "id "+h.Words.Int+" NOT NULL PRIMARY KEY", "v "+h.Words.Int)
+	for _, c := range []struct {
+		on           driver.OnConflict
+		before, then string
+		want         []string
+	}{
+		{driver.Update, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", []string{"1|5"}},
+		{driver.Skip, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", []string{"1|1"}},
+		{driver.Newer, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 9)", []string{"1|9"}},
+		{driver.Update, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", []string{"1|5"}},
+		{driver.Newer, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", []string{"1|5"}},
+	} {
+		h.exec(t, "DELETE FROM contended", c.before)
+		what := fmt.Sprintf("%v beside %s", c.on, c.then)
+		other, err := h.DB.BeginTx(suite.Context(t), nil)
+		suite.NoError(t, "begin", err)
+		_, err = other.ExecContext(suite.Context(t), c.then)
+		suite.NoError(t, c.then, err)
+		k := driver.Keyed{Key: []string{"id"}, OnConflict: c.on}
+		if c.on == driver.Newer {
+			k.Version = "v"
+		}
+		done := suite.Spawn(t, func() error {
+			return h.patiently(t, 0, func(upsert Upsert) error {
+				return upsert("contended", []string{"id", "v"}, [][]any{{1, 5}}, k)
+			})
+		})
+		if err, early := suite.Settled(done); early {
+			t.Errorf("%s: did not wait: %v", what, err)
+		}
+		suite.NoError(t, "commit", other.Commit())
+		suite.NoError(t, what, <-done)
+		h.expect(t, what, "SELECT id, v FROM contended ORDER BY id", c.want...)
+	}
+}

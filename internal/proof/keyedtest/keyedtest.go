@@ -122,6 +122,7 @@ func Run(t *testing.T, open func(t testing.TB) Harness) {
 	suite.Run(t, []suite.Check[Harness]{
 		{Name: "folded", Run: folded},
 		{Name: "writers", Run: writers},
+		{Name: "beside", Run: beside},
 		{Name: "arguments", Run: arguments},
 		{Name: "null key", Run: nullKey},
 		{Name: "no key", Run: noKey},

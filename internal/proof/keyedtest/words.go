@@ -63,7 +63,7 @@ var MySQL = Words{
 	At:       "%s = '2026-07-01 01:02:03.004005'",
 }
 
-// SQLServer are SQL Server's words.
+// SQLServer are SQL Server's words. There is no partial index: Babelfish does not say which are.
 var SQLServer = Words{
 	Fold: "nvarchar(20) COLLATE Latin1_General_CI_AS", Text: "nvarchar(max)", Bytes: "varbinary(max)", Time: "datetime2(6)", Decimal: "decimal(9,2)", Int: "bigint",
 	Identity: "IDENTITY PRIMARY KEY",
