@@ -59,8 +59,8 @@ func upserted(t *testing.T, s *pgstore.Store, l driver.Lease, table string, colu
 	})
 }
 
-// TestUpsertTypes: the key is what the column makes of a value, and other columns take what an INSERT
-// takes.
+// TestUpsertTypes: the key is what the column makes of a value, and other columns take what an
+// INSERT takes.
 func TestUpsertTypes(t *testing.T) {
 	s, l := begun(t)
 	_, err := s.Pool().Exec(t.Context(), `
@@ -140,7 +140,8 @@ func TestUpsertChangedTable(t *testing.T) {
 	suite.NoError(t, "with a key again", write("z"))
 }
 
-// TestUpsertInSavepoint: a write that fails inside a savepoint of the handler leaves the rest alone.
+// TestUpsertInSavepoint: a write that fails inside a savepoint of the handler leaves the rest
+// alone.
 func TestUpsertInSavepoint(t *testing.T) {
 	s, l := begun(t)
 	_, err := s.Pool().Exec(t.Context(), `CREATE TABLE small (id int PRIMARY KEY, v int CHECK (v < 10))`)

@@ -21,8 +21,8 @@ func (d mssqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 }
 
 // upsert stages the keys. MERGE would race with others, or lock ranges of keys and deadlock. The
-// temporary tables are made without parameters, because those of sp_executesql end with it; by a join,
-// whose columns may be NULL and have no IDENTITY.
+// temporary tables are made without parameters, because those of sp_executesql end with it; by a
+// join, whose columns may be NULL and have no IDENTITY.
 func (d mssqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
 	return newStaged(t, w, mssqlStaging).run(ctx)
 }

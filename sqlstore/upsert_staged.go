@@ -23,11 +23,11 @@ type stagingWords struct {
 	keys, changes string // names of temporary tables
 	// drop drops a temporary table if it is there.
 	drop func(table string) string
-	// create makes a temporary table with columns of the types of table t, which may be NULL, from a
-	// list of columns.
+	// create makes a temporary table with columns of the types of table t, which may be NULL, from
+	// a list of columns.
 	create func(table, columns, from string) string
-	// fill writes many rows to a temporary table with columns of those of a table, and reports whether
-	// it has tried to; nil: an insert as any other does.
+	// fill writes many rows to a temporary table with columns of those of a table, and reports
+	// whether it has tried to; nil: an insert as any other does.
 	fill func(ctx context.Context, q querier, staged, table string, columns []string, rows [][]any) (done bool, err error)
 	// remove deletes from table t what matches rows of the staged table g.
 	remove func(table, staged, match, where string) string
@@ -176,8 +176,9 @@ type foundRow struct {
 	older   bool // the table has a lower version, or none
 }
 
-// find reads which rows count: for each key the last one; for Skip the first one that comes after all
-// deletes, else the last delete; for Newer that with the highest version. They are sorted by key.
+// find reads which rows count: for each key the last one; for Skip the first one that comes after
+// all deletes, else the last delete; for Newer that with the highest version. They are sorted by
+// key.
 func (u *stagedUpsert) find(ctx context.Context) ([]foundRow, error) {
 	return collect(ctx, u.tx.tx, func(f *foundRow) []any { return []any{&f.row, &f.deletes, &f.exists, &f.applies, &f.older} }, u.findSQL(), nil)
 }

@@ -35,8 +35,8 @@ func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
 }
 
 const (
-	// upsertBytes is the size of rows from which on a part takes no further one, because nothing of it
-	// is done twice if it fails.
+	// upsertBytes is the size of rows from which on a part takes no further one, because nothing of
+	// it is done twice if it fails.
 	upsertBytes = 64 << 20
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000

@@ -52,8 +52,8 @@ func (u *Upsert) keyedTable(ctx context.Context, conn *pgx.Conn, known *knownTab
 	return table, nil
 }
 
-// uniqueSQL has the unique indexes of a table. One that can't be the target of ON CONFLICT says why,
-// https://www.postgresql.org/docs/current/sql-insert.html.
+// uniqueSQL has the unique indexes of a table. One that can't be the target of ON CONFLICT says
+// why, https://www.postgresql.org/docs/current/sql-insert.html.
 const uniqueSQL = `
 SELECT c.relname, ARRAY(SELECT coalesce(a.attname, '(an expression)') FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0 WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[],
@@ -220,8 +220,8 @@ func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, iden
 		" FROM (SELECT " + strings.Join(arrays, ", ") + ") AS u ON CONFLICT (" + strings.Join(key, ", ") + ") " + action, counted
 }
 
-// reduceSQL selects for each key the row that counts: the last one; for Skip the first one that comes
-// after all deletes, else the last delete; for Newer that with the highest version.
+// reduceSQL selects for each key the row that counts: the last one; for Skip the first one that
+// comes after all deletes, else the last delete; for Newer that with the highest version.
 func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
 	one := "SELECT DISTINCT ON (" + list + ") g.* FROM "
 	switch {

@@ -237,8 +237,8 @@ func refused(t testing.TB, h Harness) {
 	suite.NoError(t, "good rows", h.upsert(t, "strict", "id n short", rows([]any{97, 1, "abc"}), k))
 }
 
-// secondUnique: a row whose key is new, and which collides with another row elsewhere, is refused. It
-// must not change that row.
+// secondUnique: a row whose key is new, and which collides with another row elsewhere, is refused.
+// It must not change that row.
 func secondUnique(t testing.TB, h Harness) {
 	h.table(t, "doubly", "id "+h.Words.Int+" NOT NULL PRIMARY KEY", "code "+h.Words.Int+" NOT NULL UNIQUE", "v "+h.Words.Int)
 	k := driver.Keyed{Key: []string{"id"}}

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
-// SetUpPostgres makes what the words of Postgres need, and has deadlocks found soon. It comes before
-// the store.
+// SetUpPostgres makes what the words of Postgres need, and has deadlocks found soon. It comes
+// before the store.
 func SetUpPostgres(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
