@@ -114,11 +114,6 @@ func (w *Write) Others() (list []string) {
 	return list
 }
 
-// Needed reports whether a column of a row counts: of a delete, key and version do.
-func (w *Write) Needed(row, column int) bool {
-	return !w.deletes[row] || column == w.VersionAt || slices.Contains(w.KeyAt, column)
-}
-
 // RowError names the row of a write that was refused.
 type RowError struct {
 	Row int
@@ -130,8 +125,8 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// ErrNotTaken is why a row is refused that is not in the table after it was written, or that is
-// there after it was deleted.
+// Why a row is refused that is not in the table after it was written, or that is there after it was
+// deleted.
 var (
 	errNotTaken   = errors.New("was not written: a trigger, a rule or a policy of the table leaves it out or moves it: change that, or use a statement of your own")
 	errNotDeleted = errors.New("was not deleted: a trigger, a rule or a policy of the table keeps it: change that, or use a statement of your own")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -35,12 +36,9 @@ func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
 }
 
 const (
-	// upsertBytes is the size of rows from which on a part takes no further one, because nothing of
-	// it is done twice if it fails.
-	upsertBytes = 64 << 20
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000
-	// insertBytes is the size of rows from which on one INSERT takes no further one.
+	// insertBytes is the size of texts from which on one INSERT takes no further row.
 	insertBytes = 1 << 20
 	// upsertTries is how often a part is written if its rows are not there afterwards: another
 	// transaction may have deleted one, or inserted one that was deleted.
@@ -63,8 +61,7 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table}
-	for rest := u.All(); len(rest) > 0; {
-		part := r.first(rest, upsertBytes)
+	for part := range slices.Chunk(u.All(), upsertRows) {
 		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
@@ -73,7 +70,6 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 			}
 			return err
 		}
-		rest = rest[len(part):]
 	}
 	return nil
 }
@@ -90,27 +86,8 @@ type upsertRun struct {
 	*keyedTable
 	conn  *pgx.Conn
 	known *knownTable
-}
 
-// first returns the first rows of a size.
-func (r *upsertRun) first(rows []int, most int) []int {
-	size := 0
-	for i, row := range rows {
-		if i == upsertRows || size >= most {
-			return rows[:i]
-		}
-		for _, value := range r.Rows[row] {
-			switch v := value.(type) {
-			case string:
-				size += len(v)
-			case []byte:
-				size += 2 * len(v)
-			default:
-				size += 16
-			}
-		}
-	}
-	return rows
+	buffers [][]byte // of arrays
 }
 
 // upsertPoint is the savepoint to which a part that fails is undone.
@@ -141,13 +118,13 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error 
 	if point {
 		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
 	}
-	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare}, upsertStatement{r.reduce, rows, r.withDeletes})
+	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare}, upsertStatement{text: r.reduce, rows: rows, columns: r.keyColumns(), deletes: r.AnyDelete()})
 	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return err
 	}
 	var live, gone []int // what each key is after the part
-	for _, row := range results[len(results)-1].Rows {
+	for _, row := range results[len(results)-1].rows {
 		n, err := strconv.Atoi(string(row[0]))
 		if err != nil || n < 1 || n > len(rows) {
 			return fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
@@ -173,20 +150,16 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error 
 // store writes the rows that count, and returns one that is not as it must be; -1: there is none.
 func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool) (missing int, err error) {
 	var list []upsertStatement
+	key := r.keyColumns()
 	if deletes := r.deletesOf(all); len(deletes) > 0 {
-		list = append(list, upsertStatement{r.remove, deletes, r.keyArrays})
+		list = append(list, upsertStatement{text: r.remove, rows: deletes, columns: key})
 	}
-	inserts := len(list)
-	for rest := live; len(rest) > 0; {
-		part := r.first(rest, insertBytes)
-		list, rest = append(list, upsertStatement{r.insert, part, r.arrays}), rest[len(part):]
-	}
-	checks := len(list)
 	if len(live) > 0 {
-		list = append(list, upsertStatement{r.absent, live, r.keyArrays})
+		list = append(list, upsertStatement{text: r.insert, rows: live, columns: r.allColumns(), split: true},
+			upsertStatement{text: r.absent, rows: live, columns: key, finds: true})
 	}
 	if len(gone) > 0 {
-		list = append(list, upsertStatement{r.present, gone, r.keyArrays})
+		list = append(list, upsertStatement{text: r.present, rows: gone, columns: key, finds: true})
 	}
 	if point {
 		list = append(list, upsertStatement{text: "RELEASE " + upsertPoint})
@@ -195,21 +168,19 @@ func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool
 	if err != nil {
 		return -1, err
 	}
-	for i := checks; i < len(list); i++ {
-		for _, row := range results[i].Rows {
-			if n, err := strconv.Atoi(string(row[0])); err == nil && n >= 1 && n <= len(list[i].rows) {
-				return list[i].rows[n-1], nil
+	for i, s := range list {
+		switch {
+		case s.finds && len(results[i].rows) > 0:
+			n, err := strconv.Atoi(string(results[i].rows[0][0]))
+			if err != nil || n < 1 || n > len(s.rows) {
+				return -1, fmt.Errorf("row number %q: not one of %d rows", results[i].rows[0][0], len(s.rows))
 			}
+			return s.rows[n-1], nil
+		case s.split && r.counted && results[i].affected < int64(len(live)):
+			err = errSuppressed // if no row is missing
 		}
 	}
-	written := 0
-	for i := inserts; i < checks; i++ {
-		written += int(results[i].CommandTag.RowsAffected())
-	}
-	if r.counted && written < len(live) {
-		return -1, errSuppressed
-	}
-	return -1, nil
+	return -1, err
 }
 
 func (r *upsertRun) deletesOf(all []int) (list []int) {
@@ -221,56 +192,76 @@ func (r *upsertRun) deletesOf(all []int) (list []int) {
 	return list
 }
 
-// upsertStatement is a statement whose arguments are arrays of some rows.
+// upsertStatement is a statement whose arguments are arrays of some columns of some rows.
 type upsertStatement struct {
-	text   string
-	rows   []int
-	arrays func(rows []int) ([][]byte, error) // nil: there are none
+	text    string
+	rows    []int
+	columns []int
+	deletes bool // and an array of whether each is a delete
+	split   bool // it may be executed several times, each for some of the rows
+	finds   bool // its result is the number of a row that is not as it must be
+}
+
+// upsertResult is the result of a statement.
+type upsertResult struct {
+	rows     [][][]byte
+	affected int64
+	times    int // that it was sent
 }
 
 // run executes statements in one round trip. The arrays of one are made while the server executes
 // those before it.
-func (r *upsertRun) run(ctx context.Context, list []upsertStatement, point bool) (results []*pgconn.Result, err error) {
+func (r *upsertRun) run(ctx context.Context, list []upsertStatement, point bool) ([]upsertResult, error) {
 	pipeline := r.conn.PgConn().StartPipeline(ctx)
-	unsent := func() error {
-		for _, s := range list {
-			var arrays [][]byte
-			if s.arrays != nil {
-				if arrays, err = s.arrays(s.rows); err != nil {
-					return err
-				}
-			}
-			oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
-			for i := range arrays {
-				oids[i], formats[i] = textArrayOID, 1
-			}
-			pipeline.SendQueryParams(s.text, arrays, oids, formats, nil)
-			if err := pipeline.Flush(); err != nil {
-				return err
-			}
-		}
-		return pipeline.Sync()
-	}()
-	if unsent != nil {
-		return nil, cmp.Or(r.unsend(ctx, pipeline, point), unsent)
-	}
-	for range list {
-		var result *pgconn.Result
-		answer, err := pipeline.GetResults()
-		if reader, ok := answer.(*pgconn.ResultReader); err == nil && ok {
-			result = reader.Read()
-			err = result.Err
-		}
-		if err == nil && result == nil {
-			err = fmt.Errorf("%T is no result of a statement", answer)
-		}
+	results := make([]upsertResult, len(list))
+	for i, s := range list {
+		times, err := r.send(pipeline, s)
 		if err != nil {
-			pipeline.Close() // reads the rest
-			return nil, err
+			return nil, cmp.Or(r.unsend(ctx, pipeline, point), err)
 		}
-		results = append(results, result)
+		results[i].times = times
+	}
+	if err := pipeline.Sync(); err != nil {
+		return nil, cmp.Or(pipeline.Close(), err)
+	}
+	for i := range results {
+		for range results[i].times {
+			answer, err := pipeline.GetResults()
+			if reader, ok := answer.(*pgconn.ResultReader); err == nil && ok {
+				result := reader.Read()
+				err = result.Err
+				results[i].rows = result.Rows
+				results[i].affected += result.CommandTag.RowsAffected()
+			} else if err == nil {
+				err = fmt.Errorf("%T is no result of a statement", answer)
+			}
+			if err != nil {
+				pipeline.Close() // reads the rest
+				return nil, err
+			}
+		}
 	}
 	return results, pipeline.Close()
+}
+
+// send sends a statement, and returns how often.
+func (r *upsertRun) send(pipeline *pgconn.Pipeline, s upsertStatement) (times int, err error) {
+	for rest := s.rows; times == 0 || len(rest) > 0; times++ {
+		arrays, n, err := r.encode(rest, s)
+		if err != nil {
+			return 0, err
+		}
+		oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
+		for i := range arrays {
+			oids[i], formats[i] = textArrayOID, 1
+		}
+		pipeline.SendQueryParams(s.text, arrays, oids, formats, nil)
+		if err := pipeline.Flush(); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return times, nil
 }
 
 // unsend undoes statements that were sent before the arrays of another could not be made.
