@@ -5,18 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-// Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. A part of the
-// rows takes two round trips: in the first the server says which rows count, because only it knows
-// which keys are equal; in the second these are written, sorted by key, and looked for.
+// Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. First the
+// server says which rows count, because only it knows which keys are equal, and which of them exist.
+// Then those that are new are copied, if they are many; the others are inserted or updated, sorted
+// by key; and in the same round trip all are looked for.
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write
@@ -39,7 +43,9 @@ const (
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000
 	// insertBytes is the size of texts from which on one INSERT takes no further row.
-	insertBytes = 1 << 20
+	insertBytes = 512 << 10
+	// upsertCopied is from how many new rows on a COPY, which has a round trip more, is worth it.
+	upsertCopied = 100
 	// upsertTries is how often a part is written if its rows are not there afterwards: another
 	// transaction may have deleted one, or inserted one that was deleted.
 	upsertTries = 3
@@ -60,9 +66,11 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table}
+	buffers := upsertBuffers.Get().(*[][]byte)
+	defer upsertBuffers.Put(buffers)
+	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table, buffers: buffers}
 	for part := range slices.Chunk(u.All(), upsertRows) {
-		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
+		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows, true) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
 					return changed
@@ -80,6 +88,9 @@ func refusesRow(err error) bool {
 	return err == errSuppressed || ok && OutageIn(e) == nil && !StatementFault(e) && !TimeLimit(e) && e.Code != "25P02"
 }
 
+// upsertBuffers are those of writes that have ended.
+var upsertBuffers = sync.Pool{New: func() any { return new([][]byte) }}
+
 // upsertRun is an Upsert on a connection.
 type upsertRun struct {
 	*Upsert
@@ -87,7 +98,7 @@ type upsertRun struct {
 	conn  *pgx.Conn
 	known *knownTable
 
-	buffers [][]byte // of arrays
+	buffers *[][]byte // of arrays
 }
 
 // upsertPoint is the savepoint to which a part that fails is undone.
@@ -95,68 +106,112 @@ const upsertPoint = "sluice_upsert"
 
 // write writes a part, or nothing of it. An error that stays is one of the transaction, not of the
 // savepoint: then PostgreSQL says of the whole transaction that it is aborted.
-func (r *upsertRun) write(ctx context.Context, rows []int) error {
+func (r *upsertRun) write(ctx context.Context, rows []int, copied bool) error {
 	if len(rows) == 1 {
-		return r.tryWrite(ctx, rows, false)
+		return r.tryWrite(ctx, rows, false, false)
 	}
-	err := r.tryWrite(ctx, rows, true)
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || OutageIn(e) != nil || TimeLimit(e) || r.conn.PgConn().TxStatus() != 'E' {
+	err := r.tryWrite(ctx, rows, true, copied)
+	e, answered := errors.AsType[*pgconn.PgError](err)
+	if err == nil || r.conn.PgConn().TxStatus() != 'E' || answered && (OutageIn(e) != nil || TimeLimit(e)) {
 		return err
 	}
 	if back := r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close(); back != nil {
 		return errors.Join(err, back)
 	}
-	if refusesRow(err) {
+	switch {
+	case copied && answered && e.Code == uniqueViolation: // another transaction may have inserted the row
+		return r.write(ctx, rows, false)
+	case !answered || refusesRow(err):
 		return err
 	}
-	return r.tryWrite(ctx, rows, false)
+	return r.tryWrite(ctx, rows, false, false)
 }
 
-func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error {
+const uniqueViolation = "23505"
+
+func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point, copied bool) error {
 	var list []upsertStatement
 	if point {
 		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
 	}
-	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare}, upsertStatement{text: r.reduce, rows: rows, columns: r.keyColumns(), deletes: r.AnyDelete()})
+	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare},
+		upsertStatement{text: r.reduce, rows: rows, columns: r.keyColumns(), deletes: r.AnyDelete()})
 	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return err
 	}
-	var live, gone []int // what each key is after the part
+	var live, gone, fresh, existing []int // what each key is after the part, and the live ones as they were before it
 	for _, row := range results[len(results)-1].rows {
 		n, err := strconv.Atoi(string(row[0]))
 		if err != nil || n < 1 || n > len(rows) {
 			return fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
 		}
-		if n = rows[n-1]; r.Deletes(n) {
+		switch n = rows[n-1]; {
+		case r.Deletes(n):
 			gone = append(gone, n)
-		} else {
-			live = append(live, n)
+			continue
+		case string(row[1]) == "t":
+			existing = append(existing, n)
+		default:
+			fresh = append(fresh, n)
+		}
+		live = append(live, n)
+	}
+	upserts := live
+	if copied && len(fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
+		if upserts = existing; r.OnConflict == driver.Skip {
+			upserts = nil
+		}
+		if err := r.copy(ctx, fresh); err != nil {
+			return err
 		}
 	}
 	for try := 1; ; try++ {
-		missing, err := r.store(ctx, rows, live, gone, point)
+		missing, err := r.store(ctx, rows, upserts, live, gone, point)
 		switch {
 		case err != nil || missing < 0:
 			return err
 		case try == upsertTries:
 			return r.NotTaken(missing)
 		}
-		point = false // it is released
+		point, upserts = false, live // it is released
 	}
 }
 
-// store writes the rows that count, and returns one that is not as it must be; -1: there is none.
-func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool) (missing int, err error) {
+// copy writes rows that are new.
+func (r *upsertRun) copy(ctx context.Context, rows []int) error {
+	c := &Copy{Table: r.Table, Columns: r.Columns, Row: func(i int) ([]any, error) {
+		if i == len(rows) {
+			return nil, io.EOF
+		}
+		return r.Rows[rows[i]], nil
+	}}
+	n, err := c.Run(ctx, r.conn)
+	if refused, named := errors.AsType[*CopyError](err); named {
+		if _, answered := errors.AsType[*pgconn.PgError](refused.Err); answered {
+			return refused.Err // in which order the rows are written may matter
+		}
+		return &keyed.RowError{Row: rows[refused.Row], Err: refused.Err}
+	}
+	if err == nil && n != int64(len(rows)) {
+		return errSuppressed
+	}
+	return err
+}
+
+// store writes the rows upserts, which are all of live or those that are not written yet, and returns
+// one that is not as it must be; -1: there is none.
+func (r *upsertRun) store(ctx context.Context, all, upserts, live, gone []int, point bool) (missing int, err error) {
 	var list []upsertStatement
 	key := r.keyColumns()
 	if deletes := r.deletesOf(all); len(deletes) > 0 {
 		list = append(list, upsertStatement{text: r.remove, rows: deletes, columns: key})
 	}
+	if len(upserts) > 0 {
+		list = append(list, upsertStatement{text: r.insert, rows: upserts, columns: r.allColumns(), split: true})
+	}
 	if len(live) > 0 {
-		list = append(list, upsertStatement{text: r.insert, rows: live, columns: r.allColumns(), split: true},
-			upsertStatement{text: r.absent, rows: live, columns: key, finds: true})
+		list = append(list, upsertStatement{text: r.absent, rows: live, columns: key, finds: true})
 	}
 	if len(gone) > 0 {
 		list = append(list, upsertStatement{text: r.present, rows: gone, columns: key, finds: true})
@@ -176,7 +231,7 @@ func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool
 				return -1, fmt.Errorf("row number %q: not one of %d rows", results[i].rows[0][0], len(s.rows))
 			}
 			return s.rows[n-1], nil
-		case s.split && r.counted && results[i].affected < int64(len(live)):
+		case s.split && r.counted && results[i].affected < int64(len(upserts)):
 			err = errSuppressed // if no row is missing
 		}
 	}

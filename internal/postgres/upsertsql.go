@@ -26,7 +26,7 @@ type keyedTable struct {
 
 	// The statements. Each takes arrays of texts, of the key's columns, then of the version, if
 	// there is one; insert takes those of all columns.
-	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, sorted by key
+	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, and whether the key exists; sorted by key
 	remove  string
 	insert  string
 	absent  string // → number of a row that is not there
@@ -181,10 +181,10 @@ func (u *Upsert) statements(known *knownTable, collations map[string]string, ide
 		applies = fmt.Sprintf(" AND (t.%[1]s IS NULL OR t.%[1]s <= g.v%[2]d)", version, m)
 		newest = fmt.Sprintf(" AND (g.v%[2]d IS NULL OR t.%[1]s >= g.v%[2]d)", version, m)
 	}
-	t := &keyedTable{known: known, reduce: u.reduceSQL(given(keys, len(keys)), list, m, len(keys))}
+	t := &keyedTable{known: known, reduce: u.reduceSQL(given(keys, len(keys)), list, match, m, len(keys))}
 	if u.AnyDelete() {
 		withDelete := append(slices.Clone(keys), fmt.Sprintf("CAST(u.a%d AS boolean)", len(keys)))
-		t.reduce = u.reduceSQL(given(withDelete, len(withDelete)), list, m, len(keys))
+		t.reduce = u.reduceSQL(given(withDelete, len(withDelete)), list, match, m, len(keys))
 	}
 	from, table := given(keys, len(keys))+" AS g", u.Table.Sanitize()+" AS t"
 	t.remove = "DELETE FROM " + table + " USING " + from + " WHERE " + match + applies
@@ -222,7 +222,7 @@ func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, iden
 
 // reduceSQL selects for each key the row that counts: the last one; for Skip the first one that
 // comes after all deletes, else the last delete; for Newer that with the highest version.
-func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
+func (u *Upsert) reduceSQL(from, list, match string, m, deleted int) string {
 	one := "SELECT DISTINCT ON (" + list + ") g.* FROM "
 	switch {
 	case u.OnConflict == driver.Skip && u.AnyDelete():
@@ -235,7 +235,7 @@ func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
 	default:
 		one += from + " AS g ORDER BY " + list + ", g.n DESC"
 	}
-	return "SELECT g.n FROM (" + one + ") AS g ORDER BY " + list
+	return "SELECT g.n, EXISTS (SELECT FROM " + u.Table.Sanitize() + " AS t WHERE " + match + ") FROM (" + one + ") AS g ORDER BY " + list
 }
 
 // keyColumns are those of the arrays that the statements but insert take.
@@ -267,12 +267,12 @@ func endArray(b []byte, n int) { binary.BigEndian.PutUint32(b[12:], uint32(n)) }
 // encode makes an array of texts for each column of a statement, and returns of how many rows. The
 // arrays are valid until the next call.
 func (r *upsertRun) encode(rows []int, s upsertStatement) (arrays [][]byte, n int, err error) {
-	for len(r.buffers) < len(s.columns)+1 {
-		r.buffers = append(r.buffers, nil)
+	for len(*r.buffers) < len(s.columns)+1 {
+		*r.buffers = append(*r.buffers, nil)
 	}
-	arrays = r.buffers[:len(s.columns)]
+	arrays = (*r.buffers)[:len(s.columns)]
 	if s.deletes {
-		arrays = r.buffers[:len(s.columns)+1]
+		arrays = (*r.buffers)[:len(s.columns)+1]
 	}
 	for i := range arrays {
 		arrays[i] = append(arrays[i][:0], arrayHeader...)
