@@ -178,3 +178,33 @@ func TestUpsertInSavepoint(t *testing.T) {
 		t.Errorf("an error that the handler drops: %v", err)
 	}
 }
+
+// TestUpsertNamesRow: the row that cannot be sent is named, however the rows are written.
+func TestUpsertNamesRow(t *testing.T) {
+	s, l := begun(t)
+	_, err := s.Pool().Exec(t.Context(), `CREATE TABLE texts (id int PRIMARY KEY, word text)`)
+	suite.NoError(t, "set up", err)
+	for _, n := range []int{1, 20, 300} {
+		rows := make([][]any, n)
+		for i := range rows {
+			rows[i] = []any{n - i, "x"}
+		}
+		bad := n / 3
+		rows[bad][1] = "a\x00b"
+		for range 2 { // new rows, and some that exist
+			err := upserted(t, s, l, "texts", []string{"id", "word"}, rows, driver.Keyed{Key: []string{"id"}})
+			if refused, ok := errors.AsType[*pgstore.RowError](err); !ok || refused.Row != bad || !blames(err) {
+				t.Errorf("%d rows: error %v, want one of row %d", n, err, bad)
+			}
+			_, err = s.Pool().Exec(t.Context(), `INSERT INTO texts SELECT n, 'y' FROM generate_series(1, $1) AS n ON CONFLICT DO NOTHING`, n)
+			suite.NoError(t, "rows", err)
+		}
+		var changed int
+		suite.NoError(t, "read", s.Pool().QueryRow(t.Context(), `SELECT count(*) FROM texts WHERE word = 'x'`).Scan(&changed))
+		if changed > 0 {
+			t.Errorf("%d rows: %d were written", n, changed)
+		}
+		_, err := s.Pool().Exec(t.Context(), `DELETE FROM texts`)
+		suite.NoError(t, "empty", err)
+	}
+}

@@ -70,7 +70,7 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 	defer upsertBuffers.Put(buffers)
 	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table, buffers: buffers}
 	for part := range slices.Chunk(u.All(), upsertRows) {
-		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows, true) }, refusesRow); err != nil {
+		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
 					return changed
@@ -106,11 +106,11 @@ const upsertPoint = "sluice_upsert"
 
 // write writes a part, or nothing of it. An error that stays is one of the transaction, not of the
 // savepoint: then PostgreSQL says of the whole transaction that it is aborted.
-func (r *upsertRun) write(ctx context.Context, rows []int, copied bool) error {
+func (r *upsertRun) write(ctx context.Context, rows []int) error {
 	if len(rows) == 1 {
-		return r.tryWrite(ctx, rows, false, false)
+		return r.tryWrite(ctx, rows, false)
 	}
-	err := r.tryWrite(ctx, rows, true, copied)
+	err := r.tryWrite(ctx, rows, true)
 	e, answered := errors.AsType[*pgconn.PgError](err)
 	if err == nil || r.conn.PgConn().TxStatus() != 'E' || answered && (OutageIn(e) != nil || TimeLimit(e)) {
 		return err
@@ -118,18 +118,13 @@ func (r *upsertRun) write(ctx context.Context, rows []int, copied bool) error {
 	if back := r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close(); back != nil {
 		return errors.Join(err, back)
 	}
-	switch {
-	case copied && answered && e.Code == uniqueViolation: // another transaction may have inserted the row
-		return r.write(ctx, rows, false)
-	case !answered || refusesRow(err):
+	if !answered || refusesRow(err) {
 		return err
 	}
-	return r.tryWrite(ctx, rows, false, false)
+	return r.tryWrite(ctx, rows, false)
 }
 
-const uniqueViolation = "23505"
-
-func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point, copied bool) error {
+func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error {
 	var list []upsertStatement
 	if point {
 		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
@@ -158,7 +153,7 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point, copied bool
 		live = append(live, n)
 	}
 	upserts := live
-	if copied && len(fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
+	if len(fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
 		if upserts = existing; r.OnConflict == driver.Skip {
 			upserts = nil
 		}
@@ -178,7 +173,8 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point, copied bool
 	}
 }
 
-// copy writes rows that are new.
+// copy writes rows that are new. If another transaction has inserted one meanwhile, the part is
+// written again in smaller ones, which find it.
 func (r *upsertRun) copy(ctx context.Context, rows []int) error {
 	c := &Copy{Table: r.Table, Columns: r.Columns, Row: func(i int) ([]any, error) {
 		if i == len(rows) {
