@@ -44,6 +44,8 @@ type Words struct {
 	At    string // a condition: column %s has 2026-07-01 01:02:03.004005
 	Loose bool   // a column takes values of every type and length
 	Abort bool   // a text that is no number ends the transaction
+	// SlowDeadlocks: the server takes a second to find one.
+	SlowDeadlocks bool
 }
 
 func (h Harness) exec(t testing.TB, statements ...string) {

@@ -78,5 +78,5 @@ var SQLServer = Words{
 	},
 	Quote: func(name string) string { return "[" + name + "]" },
 	At:    "%s = '2026-07-01 01:02:03.004005'",
-	Abort: true,
+	Abort: true, SlowDeadlocks: true,
 }
