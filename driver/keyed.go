@@ -6,15 +6,16 @@ import "fmt"
 // and sqlstore.Tx.Upsert take it.
 //
 // The table needs a unique index or primary key on exactly these columns, all of them NOT NULL. Two
-// keys are equal if the database says so: its collations and types count, not the bytes. A row
-// that exists keeps the spelling of its key, and its values in columns that are not listed; a new
-// row has their defaults.
+// keys are equal if the database says so: its collations and types count, not the bytes. A row that
+// exists keeps the spelling of its key, and its values in columns that are not listed; a new row
+// has their defaults.
 //
 // The rows of one call have an order, and the table is then as if they had been written one after
-// the other (for Newer see there). Calls of several transactions may write the same keys at the
-// same time: they wait for each other, and one may fail by a deadlock, which is an outage and no
-// fault of a row. Without an order between the transactions, such as that of one partition, the
-// last commit wins.
+// the other (for Newer see there). But a database may pass over a row that another one of the call
+// replaces, and so over an error of it: a value that does not fit, or a violated constraint. Calls
+// of several transactions may write the same keys at the same time: they wait for each other, and
+// one may fail by a deadlock, which is an outage and no fault of a row. Without an order between
+// the transactions, such as that of one partition, the last commit wins.
 type Keyed struct {
 	// Key are columns of the row, in any order. A value must not be NULL.
 	Key []string

@@ -21,9 +21,9 @@ import (
 // If it is known which row failed, the error is a [*RowError]. A table without the key is a
 // [*driver.NoKeyError], an outage that no event is blamed for.
 //
-// It takes two round trips for 2 MB of rows, needs the rights to SELECT, INSERT, UPDATE and
-// DELETE as far as the rows do, and makes no temporary table. Triggers run as for INSERT … ON CONFLICT: those
-// BEFORE INSERT also for a row that exists.
+// It takes two round trips, and a third for a COPY of 100 new rows or more; needs the rights to
+// SELECT, INSERT, UPDATE and DELETE as far as the rows do; and makes no temporary table. Triggers
+// run as for INSERT … ON CONFLICT: those BEFORE INSERT may run also for a row that exists.
 func Upsert(ctx context.Context, tx pgx.Tx, table string, columns []string, rows [][]any, k driver.Keyed) error {
 	w, err := keyed.New(table, columns, rows, k)
 	if err == nil && len(rows) > 0 {

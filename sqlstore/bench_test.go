@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
+	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/storebench"
 )
 
@@ -83,4 +85,12 @@ func benchmarkUpsert(b *testing.B, s *Store, text string) {
 			b.Fatal(err)
 		}
 	})
+}
+
+func BenchmarkMariaDBUpsert(b *testing.B) {
+	benchmarkUpsert(b, openMariaDB(b, mariadbtest.Database(b), nil), "LONGTEXT")
+}
+
+func BenchmarkSQLServerUpsert(b *testing.B) {
+	benchmarkUpsert(b, openMSSQL(b, sqlservertest.Database(b), nil), "nvarchar(max)")
 }

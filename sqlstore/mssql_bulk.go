@@ -35,16 +35,27 @@ func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns [
 		return false, nil
 	}
 	quoted := quoteTable(mssqlDialect{}, table)
-	found, err := collect(ctx, q, func(c *mssqlColumn) []any {
-		return []any{&c.name, &c.kind, &c.size, &c.scale, &c.generated, &c.defaulted}
-	}, mssqlColumns, []any{quoted})
+	of, err := mssqlColumnsOf(ctx, q, quoted)
 	if err != nil {
 		return true, err
 	}
+	return mssqlCopied(ctx, q, quoted, of, columns, rows)
+}
+
+// mssqlColumnsOf returns the columns of a table by name.
+func mssqlColumnsOf(ctx context.Context, q querier, quoted string) (map[string]mssqlColumn, error) {
+	found, err := collect(ctx, q, func(c *mssqlColumn) []any {
+		return []any{&c.name, &c.kind, &c.size, &c.scale, &c.generated, &c.defaulted}
+	}, mssqlColumns, []any{quoted})
 	of := make(map[string]mssqlColumn)
 	for _, c := range found {
 		of[c.name] = c
 	}
+	return of, err
+}
+
+// mssqlCopied copies rows if their columns, which of has, hold them.
+func mssqlCopied(ctx context.Context, q querier, quoted string, of map[string]mssqlColumn, columns []string, rows [][]any) (done bool, err error) {
 	for i, name := range columns {
 		c, ok := of[name]
 		if !ok || c.generated {

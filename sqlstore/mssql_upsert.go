@@ -21,8 +21,8 @@ func (d mssqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 }
 
 // upsert stages the keys. MERGE would race with others, or lock ranges of keys and deadlock. The
-// temporary tables are made without parameters, because those of sp_executesql end with it; by a join,
-// whose columns may be NULL and have no IDENTITY.
+// temporary tables are made without parameters, because those of sp_executesql end with it; by a
+// join, whose columns may be NULL and have no IDENTITY.
 func (d mssqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
 	return newStaged(t, w, mssqlStaging).run(ctx)
 }
@@ -37,6 +37,22 @@ var mssqlStaging = stagingWords{
 	},
 	remove: func(table, staged, match, where string) string {
 		return "DELETE t FROM " + table + " AS t JOIN " + staged + " AS g ON " + match + " WHERE " + where
+	},
+	fill: func(ctx context.Context, q querier, staged, table string, columns []string, rows [][]any) (done bool, err error) {
+		if len(rows) < bulkRows {
+			return false, nil
+		}
+		of, err := mssqlColumnsOf(ctx, q, table)
+		if err != nil {
+			return true, err
+		}
+		for name, c := range of { // those of the temporary table are neither
+			c.generated, c.defaulted = false, false
+			of[name] = c
+		}
+		of["sluice_row"] = mssqlColumn{kind: "int"}
+		of["sluice_deletes"] = of["sluice_row"]
+		return mssqlCopied(ctx, q, staged, of, columns, rows)
 	},
 	update: func(table, staged, match string, columns []string) string {
 		return "UPDATE t SET " + setFrom("", columns) + " FROM " + table + " AS t JOIN " + staged + " AS g ON " + match

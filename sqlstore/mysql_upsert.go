@@ -24,8 +24,8 @@ func (d mysqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 }
 
 // upsert stages the keys. ON DUPLICATE KEY UPDATE would react to any unique index of the table, and
-// change another row. No statement names a temporary table twice, which MySQL refuses. STRAIGHT_JOIN has
-// the rows of the table looked up, also if the server takes it for small.
+// change another row. No statement names a temporary table twice, which MySQL refuses.
+// STRAIGHT_JOIN has the rows of the table looked up, also if the server takes it for small.
 func (d mysqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
 	return newStaged(t, w, mysqlStaging).run(ctx)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-// sqliteUnique has the columns of the unique indexes of a table. The primary key that is the rowid has no
-// index, and is never NULL.
+// sqliteUnique has the columns of the unique indexes of a table. The primary key that is the rowid
+// has no index, and is never NULL.
 const sqliteUnique = `
 	SELECT l.name, coalesce(x.name, '(an expression)'), CASE WHEN l.partial THEN 'partial' WHEN x.cid = -2 THEN 'on an expression' ELSE '' END,
 		coalesce((SELECT c."notnull" = 0 FROM pragma_table_xinfo(:table, :schema) AS c WHERE c.cid = x.cid), 0)
@@ -82,7 +82,8 @@ func (u *sqliteUpsert) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What the constraints themselves say about conflicts must not count: they may replace other rows.
+	// What the constraints themselves say about conflicts must not count: they may replace other
+	// rows.
 	verb, _, err := d.inserting(ctx, u.tx, u.Table)
 	if err != nil {
 		return err
@@ -107,7 +108,8 @@ func (u *sqliteUpsert) prepare(ctx context.Context) error {
 	return nil
 }
 
-// collations are those of the unique index on the key, which may be others than those of the columns.
+// collations are those of the unique index on the key, which may be others than those of the
+// columns.
 func (u *sqliteUpsert) collations(ctx context.Context) (map[string]string, error) {
 	type part struct{ index, column, collation string }
 	parts, err := collect(ctx, u.tx, func(p *part) []any { return []any{&p.index, &p.column, &p.collation} }, sqliteCollations, sqliteNames(u.Table))
@@ -135,8 +137,8 @@ func (u *sqliteUpsert) collations(ctx context.Context) (map[string]string, error
 	return nil, nil
 }
 
-// byVersion sorts rows by version as the column's type compares it, those without one first. In this
-// order the highest version of a key wins, also if it is a delete.
+// byVersion sorts rows by version as the column's type compares it, those without one first. In
+// this order the highest version of a key wins, also if it is a delete.
 func (u *sqliteUpsert) byVersion(ctx context.Context, rows []int) (sorted []int, err error) {
 	var kind string
 	if _, err := one(ctx, u.tx, "SELECT type FROM pragma_table_xinfo(:table, :schema) WHERE name = :column COLLATE NOCASE",

@@ -16,9 +16,11 @@ import (
 // looks for the rows: one that a trigger has left out, or kept, is an error. A table without the
 // key is a [*driver.NoKeyError], an outage that no event is blamed for.
 //
-// PostgreSQL gets the rows as arrays, and makes no temporary table. MySQL, MariaDB and SQL Server get them
-// in a temporary table of the session, and in MySQL and MariaDB the user needs the right CREATE TEMPORARY
-// TABLES. A violation of another unique index is an error and changes no other row.
+// PostgreSQL gets the rows as arrays, and makes no temporary table; new rows are copied if they are
+// many. MySQL, MariaDB and SQL Server get the keys in a temporary table of the session, for which
+// the user of MySQL and MariaDB needs the right CREATE TEMPORARY TABLES; new rows are inserted as
+// by [Tx.Insert], and the others updated from another temporary table. SQLite gets INSERT … ON
+// CONFLICT. A violation of another unique index is an error and changes no other row.
 func (t *Tx) Upsert(ctx context.Context, table string, columns []string, rows [][]any, k driver.Keyed) error {
 	text := "INSERT INTO " + quoteTable(t.dialect, table) + " (" + strings.Join(columns, ", ") + ")"
 	ctx = context.WithValue(ctx, textKey{}, text)
@@ -113,8 +115,8 @@ func (t *Tx) refusesRow(err error) bool {
 // errRowLeftOut is why rows are written in smaller parts.
 var errRowLeftOut = errors.New("a trigger of the table leaves out the change of a row: change the trigger, or use a statement of your own")
 
-// assignments are those of the columns that are no part of the key, where value makes the new value of
-// a quoted column.
+// assignments are those of the columns that are no part of the key, where value makes the new value
+// of a quoted column.
 func assignments(d dialect, w *keyed.Write, value func(column string) string) string {
 	var list []string
 	for _, name := range w.Others() {

@@ -23,9 +23,12 @@ type stagingWords struct {
 	keys, changes string // names of temporary tables
 	// drop drops a temporary table if it is there.
 	drop func(table string) string
-	// create makes a temporary table with columns of the types of table t, which may be NULL, from a
-	// list of columns.
+	// create makes a temporary table with columns of the types of table t, which may be NULL, from
+	// a list of columns.
 	create func(table, columns, from string) string
+	// fill writes many rows to a temporary table with columns of those of a table, and reports
+	// whether it has tried to; nil: an insert as any other does.
+	fill func(ctx context.Context, q querier, staged, table string, columns []string, rows [][]any) (done bool, err error)
 	// remove deletes from table t what matches rows of the staged table g.
 	remove func(table, staged, match, where string) string
 	// update sets columns of table t to those of the staged table g.
@@ -161,7 +164,7 @@ func (u *stagedUpsert) stageKeys(ctx context.Context, rows []int) error {
 		}
 		values[i] = list
 	}
-	return u.insert(ctx, u.keys, slices.Concat([]string{"sluice_row", "sluice_deletes"}, u.keyColumns), values)
+	return u.fillStaged(ctx, u.keys, slices.Concat([]string{"sluice_row", "sluice_deletes"}, u.keyColumns), values)
 }
 
 // foundRow is what the database says of a row that counts.
@@ -173,8 +176,9 @@ type foundRow struct {
 	older   bool // the table has a lower version, or none
 }
 
-// find reads which rows count: for each key the last one; for Skip the first one that comes after all
-// deletes, else the last delete; for Newer that with the highest version. They are sorted by key.
+// find reads which rows count: for each key the last one; for Skip the first one that comes after
+// all deletes, else the last delete; for Newer that with the highest version. They are sorted by
+// key.
 func (u *stagedUpsert) find(ctx context.Context) ([]foundRow, error) {
 	return collect(ctx, u.tx.tx, func(f *foundRow) []any { return []any{&f.row, &f.deletes, &f.exists, &f.applies, &f.older} }, u.findSQL(), nil)
 }
@@ -209,7 +213,7 @@ func (u *stagedUpsert) change(ctx context.Context, rows []int) error {
 	for i, row := range values {
 		values[i] = slices.Concat([]any{i + 1, 0}, row)
 	}
-	if err := u.insert(ctx, u.changes, slices.Concat([]string{"sluice_row", "sluice_deletes"}, u.Columns), values); err != nil {
+	if err := u.fillStaged(ctx, u.changes, slices.Concat([]string{"sluice_row", "sluice_deletes"}, u.Columns), values); err != nil {
 		return err
 	}
 	for i, name := range others {
@@ -217,6 +221,16 @@ func (u *stagedUpsert) change(ctx context.Context, rows []int) error {
 	}
 	_, err := u.tx.tx.ExecContext(ctx, u.update(u.table, u.tx.dialect.quote(u.changes), u.match+" AND "+u.applies, others))
 	return err
+}
+
+// fillStaged writes rows to a temporary table.
+func (u *stagedUpsert) fillStaged(ctx context.Context, table string, columns []string, values [][]any) error {
+	if u.fill != nil {
+		if done, err := u.fill(ctx, u.tx.tx, u.tx.dialect.quote(table), u.table, columns, values); done || err != nil {
+			return err
+		}
+	}
+	return u.insert(ctx, table, columns, values)
 }
 
 func (u *stagedUpsert) valuesOf(rows []int) [][]any {

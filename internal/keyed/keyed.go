@@ -22,7 +22,7 @@ type Write struct {
 	KeyAt     []int // the key's columns
 	VersionAt int   // the version's column; -1: none
 	deletes   []bool
-	any       bool
+	anyDelete bool
 }
 
 // New checks the arguments of a write. A row without a key is a [*RowError].
@@ -65,7 +65,7 @@ func (w *Write) check() error {
 		}
 		if w.Delete != nil {
 			w.deletes[i] = w.Delete(i)
-			w.any = w.any || w.deletes[i]
+			w.anyDelete = w.anyDelete || w.deletes[i]
 		}
 		for _, at := range w.KeyAt {
 			if isNull(row[at]) {
@@ -102,7 +102,7 @@ func NullKey(column string) error {
 func (w *Write) Deletes(row int) bool { return w.deletes[row] }
 
 // AnyDelete reports whether a row is a delete.
-func (w *Write) AnyDelete() bool { return w.any }
+func (w *Write) AnyDelete() bool { return w.anyDelete }
 
 // Others returns the columns that are no part of the key.
 func (w *Write) Others() (list []string) {
@@ -112,11 +112,6 @@ func (w *Write) Others() (list []string) {
 		}
 	}
 	return list
-}
-
-// Needed reports whether a column of a row counts: of a delete, key and version do.
-func (w *Write) Needed(row, column int) bool {
-	return !w.deletes[row] || column == w.VersionAt || slices.Contains(w.KeyAt, column)
 }
 
 // RowError names the row of a write that was refused.
@@ -130,8 +125,8 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// ErrNotTaken is why a row is refused that is not in the table after it was written, or that is
-// there after it was deleted.
+// Why a row is refused that is not in the table after it was written, or that is there after it was
+// deleted.
 var (
 	errNotTaken   = errors.New("was not written: a trigger, a rule or a policy of the table leaves it out or moves it: change that, or use a statement of your own")
 	errNotDeleted = errors.New("was not deleted: a trigger, a rule or a policy of the table keeps it: change that, or use a statement of your own")
@@ -146,8 +141,8 @@ func (w *Write) NotTaken(row int) error {
 }
 
 // Narrow writes some rows, in one part if that succeeds, else in ever smaller ones, in order. It
-// returns a [*RowError] if a part of one row is refused; nil if the parts succeed although the whole
-// did not; and any other error as it is. write must be repeatable.
+// returns a [*RowError] if a part of one row is refused; nil if the parts succeed although the
+// whole did not; and any other error as it is. write must be repeatable.
 func Narrow(rows []int, write func(rows []int) error, refused func(error) bool) error {
 	err := write(rows)
 	if _, named := errors.AsType[*RowError](err); err == nil || named || !refused(err) {

@@ -1,20 +1,26 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-// Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. A part of the
-// rows takes two round trips: in the first the server says which rows count, because only it knows
-// which keys are equal; in the second these are written, sorted by key, and looked for.
+// Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. First the
+// server says which rows count, because only it knows which keys are equal, and which of them exist.
+// Then those that are new are copied, if they are many; the others are inserted or updated, sorted
+// by key; and in the same round trip all are looked for.
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write
@@ -36,10 +42,12 @@ func (u *Upsert) Into(ctx context.Context, tx pgx.Tx) error {
 }
 
 const (
-	// upsertBytes is the size of a part's rows from which on it takes no further one.
-	upsertBytes = 2 << 20
 	// upsertRows is how many rows a part has at most.
 	upsertRows = 20_000
+	// insertBytes is the size of texts from which on one INSERT takes no further row.
+	insertBytes = 512 << 10
+	// upsertCopied is from how many new rows on a COPY, which has a round trip more, is worth it.
+	upsertCopied = 100
 	// upsertTries is how often a part is written if its rows are not there afterwards: another
 	// transaction may have deleted one, or inserted one that was deleted.
 	upsertTries = 3
@@ -65,9 +73,10 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table}
-	for rest := u.All(); len(rest) > 0; {
-		part := r.part(rest)
+	buffers := upsertBuffers.Get().(*[][]byte)
+	defer upsertBuffers.Put(buffers)
+	r := &upsertRun{Upsert: u, conn: conn, known: known, keyedTable: table, buffers: buffers}
+	for part := range slices.Chunk(u.All(), upsertRows) {
 		if err := keyed.Narrow(part, func(rows []int) error { return r.write(ctx, rows) }, refusesRow); err != nil {
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 				if changed := known.changed(e); changed != nil {
@@ -76,7 +85,6 @@ func (u *Upsert) Run(ctx context.Context, conn *pgx.Conn) error {
 			}
 			return err
 		}
-		rest = rest[len(part):]
 	}
 	return nil
 }
@@ -87,33 +95,17 @@ func refusesRow(err error) bool {
 	return err == errSuppressed || ok && OutageIn(e) == nil && !StatementFault(e) && !TimeLimit(e) && e.Code != "25P02"
 }
 
+// upsertBuffers are those of writes that have ended.
+var upsertBuffers = sync.Pool{New: func() any { return new([][]byte) }}
+
 // upsertRun is an Upsert on a connection.
 type upsertRun struct {
 	*Upsert
 	*keyedTable
 	conn  *pgx.Conn
 	known *knownTable
-}
 
-// part returns the first rows, which are written together.
-func (r *upsertRun) part(rows []int) []int {
-	size := 0
-	for i, row := range rows {
-		if i == upsertRows || size >= upsertBytes {
-			return rows[:i]
-		}
-		for _, value := range r.Rows[row] {
-			switch v := value.(type) {
-			case string:
-				size += len(v)
-			case []byte:
-				size += 2 * len(v)
-			default:
-				size += 16
-			}
-		}
-	}
-	return rows
+	buffers *[][]byte // of arrays
 }
 
 // upsertPoint is the savepoint to which a part that fails is undone.
@@ -126,111 +118,127 @@ func (r *upsertRun) write(ctx context.Context, rows []int) error {
 		return r.tryWrite(ctx, rows, false)
 	}
 	err := r.tryWrite(ctx, rows, true)
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || OutageIn(e) != nil || TimeLimit(e) || r.conn.PgConn().TxStatus() != 'E' {
+	e, answered := errors.AsType[*pgconn.PgError](err)
+	if err == nil || r.conn.PgConn().TxStatus() != 'E' || answered && (OutageIn(e) != nil || TimeLimit(e)) {
 		return err
 	}
 	if back := r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close(); back != nil {
 		return errors.Join(err, back)
 	}
-	if refusesRow(err) {
+	if !answered || refusesRow(err) {
 		return err
 	}
 	return r.tryWrite(ctx, rows, false)
 }
 
 func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error {
-	var b upsertBatch
+	var list []upsertStatement
 	if point {
-		b.add("SAVEPOINT " + upsertPoint)
+		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
 	}
-	b.add(r.known.lock)
-	b.add(r.known.compare)
-	arrays, err := r.keyArrays(rows, true)
+	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare},
+		upsertStatement{text: r.reduce, rows: rows, columns: r.keyColumns(), deletes: r.AnyDelete()})
+	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return err
 	}
-	b.add(r.reduce, arrays...)
-	results, err := b.run(ctx, r.conn)
-	if err != nil {
-		return err
-	}
-	var live, gone []int // what each key is after the part
-	for _, row := range results[len(results)-1].Rows {
+	var live, gone, fresh, existing []int // what each key is after the part, and the live ones as they were before it
+	for _, row := range results[len(results)-1].rows {
 		n, err := strconv.Atoi(string(row[0]))
 		if err != nil || n < 1 || n > len(rows) {
 			return fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
 		}
-		if n = rows[n-1]; r.Deletes(n) {
+		switch n = rows[n-1]; {
+		case r.Deletes(n):
 			gone = append(gone, n)
-		} else {
-			live = append(live, n)
+			continue
+		case string(row[1]) == "t":
+			existing = append(existing, n)
+		default:
+			fresh = append(fresh, n)
+		}
+		live = append(live, n)
+	}
+	upserts := live
+	if len(fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
+		if upserts = existing; r.OnConflict == driver.Skip {
+			upserts = nil
+		}
+		if err := r.copy(ctx, fresh); err != nil {
+			return err
 		}
 	}
 	for try := 1; ; try++ {
-		missing, err := r.store(ctx, rows, live, gone, point)
+		missing, err := r.store(ctx, rows, upserts, live, gone, point)
 		switch {
 		case err != nil || missing < 0:
 			return err
 		case try == upsertTries:
 			return r.NotTaken(missing)
 		}
-		point = false // it is released
+		point, upserts = false, live // it is released
 	}
 }
 
-// store writes the rows that count, and returns one that is not as it must be; -1: there is none.
-func (r *upsertRun) store(ctx context.Context, all, live, gone []int, point bool) (missing int, err error) {
-	var b upsertBatch
-	written := -1
+// copy writes rows that are new. If another transaction has inserted one meanwhile, the part is
+// written again in smaller ones, which find it.
+func (r *upsertRun) copy(ctx context.Context, rows []int) error {
+	c := &Copy{Table: r.Table, Columns: r.Columns, Row: func(i int) ([]any, error) {
+		if i == len(rows) {
+			return nil, io.EOF
+		}
+		return r.Rows[rows[i]], nil
+	}}
+	n, err := c.Run(ctx, r.conn)
+	if refused, named := errors.AsType[*CopyError](err); named {
+		if _, answered := errors.AsType[*pgconn.PgError](refused.Err); answered {
+			return refused.Err // in which order the rows are written may matter
+		}
+		return &keyed.RowError{Row: rows[refused.Row], Err: refused.Err}
+	}
+	if err == nil && n != int64(len(rows)) {
+		return errSuppressed
+	}
+	return err
+}
+
+// store writes the rows upserts, which are all of live or those that are not written yet, and returns
+// one that is not as it must be; -1: there is none.
+func (r *upsertRun) store(ctx context.Context, all, upserts, live, gone []int, point bool) (missing int, err error) {
+	var list []upsertStatement
+	key := r.keyColumns()
 	if deletes := r.deletesOf(all); len(deletes) > 0 {
-		arrays, err := r.keyArrays(deletes, false)
-		if err != nil {
-			return -1, err
-		}
-		b.add(r.remove, arrays...)
+		list = append(list, upsertStatement{text: r.remove, rows: deletes, columns: key})
 	}
-	checks := make(map[int][]int)
+	if len(upserts) > 0 {
+		list = append(list, upsertStatement{text: r.insert, rows: upserts, columns: r.allColumns(), split: true})
+	}
 	if len(live) > 0 {
-		arrays, err := r.arrays(live)
-		if err != nil {
-			return -1, err
-		}
-		b.add(r.insert, arrays...)
-		written = len(b.texts) - 1
+		list = append(list, upsertStatement{text: r.absent, rows: live, columns: key, finds: true})
 	}
-	for _, c := range []struct {
-		text string
-		rows []int
-	}{{r.absent, live}, {r.present, gone}} {
-		if len(c.rows) == 0 {
-			continue
-		}
-		arrays, err := r.keyArrays(c.rows, false)
-		if err != nil {
-			return -1, err
-		}
-		checks[len(b.texts)] = c.rows
-		b.add(c.text, arrays...)
+	if len(gone) > 0 {
+		list = append(list, upsertStatement{text: r.present, rows: gone, columns: key, finds: true})
 	}
 	if point {
-		b.add("RELEASE " + upsertPoint)
+		list = append(list, upsertStatement{text: "RELEASE " + upsertPoint})
 	}
-	results, err := b.run(ctx, r.conn)
+	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return -1, err
 	}
-	for i, rows := range checks {
-		for _, row := range results[i].Rows {
-			if n, err := strconv.Atoi(string(row[0])); err == nil && n >= 1 && n <= len(rows) {
-				return rows[n-1], nil
+	for i, s := range list {
+		switch {
+		case s.finds && len(results[i].rows) > 0:
+			n, err := strconv.Atoi(string(results[i].rows[0][0]))
+			if err != nil || n < 1 || n > len(s.rows) {
+				return -1, fmt.Errorf("row number %q: not one of %d rows", results[i].rows[0][0], len(s.rows))
 			}
+			return s.rows[n-1], nil
+		case s.split && r.counted && results[i].affected < int64(len(upserts)):
+			err = errSuppressed // if no row is missing
 		}
 	}
-	if r.counted && written >= 0 && results[written].CommandTag.RowsAffected() < int64(len(live)) {
-		return -1, errSuppressed
-	}
-	return -1, nil
+	return -1, err
 }
 
 func (r *upsertRun) deletesOf(all []int) (list []int) {
@@ -242,25 +250,82 @@ func (r *upsertRun) deletesOf(all []int) (list []int) {
 	return list
 }
 
-// upsertBatch is statements for one round trip.
-type upsertBatch struct {
-	batch pgconn.Batch
-	texts []string
+// upsertStatement is a statement whose arguments are arrays of some columns of some rows.
+type upsertStatement struct {
+	text    string
+	rows    []int
+	columns []int
+	deletes bool // and an array of whether each is a delete
+	split   bool // it may be executed several times, each for some of the rows
+	finds   bool // its result is the number of a row that is not as it must be
 }
 
-func (b *upsertBatch) add(text string, arrays ...[]byte) {
-	b.texts = append(b.texts, text)
-	oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
-	for i := range arrays {
-		oids[i], formats[i] = textArrayOID, 1
-	}
-	b.batch.ExecParams(text, arrays, oids, formats, nil)
+// upsertResult is the result of a statement.
+type upsertResult struct {
+	rows     [][][]byte
+	affected int64
+	times    int // that it was sent
 }
 
-func (b *upsertBatch) run(ctx context.Context, conn *pgx.Conn) ([]*pgconn.Result, error) {
-	results, err := conn.PgConn().ExecBatch(ctx, &b.batch).ReadAll()
-	if err == nil && len(results) != len(b.texts) {
-		err = fmt.Errorf("%d results of %d statements", len(results), len(b.texts))
+// run executes statements in one round trip. The arrays of one are made while the server executes
+// those before it.
+func (r *upsertRun) run(ctx context.Context, list []upsertStatement, point bool) ([]upsertResult, error) {
+	pipeline := r.conn.PgConn().StartPipeline(ctx)
+	results := make([]upsertResult, len(list))
+	for i, s := range list {
+		times, err := r.send(pipeline, s)
+		if err != nil {
+			return nil, cmp.Or(r.unsend(ctx, pipeline, point), err)
+		}
+		results[i].times = times
 	}
-	return results, err
+	if err := pipeline.Sync(); err != nil {
+		return nil, cmp.Or(pipeline.Close(), err)
+	}
+	for i := range results {
+		for range results[i].times {
+			answer, err := pipeline.GetResults()
+			if reader, ok := answer.(*pgconn.ResultReader); err == nil && ok {
+				result := reader.Read()
+				err = result.Err
+				results[i].rows = result.Rows
+				results[i].affected += result.CommandTag.RowsAffected()
+			} else if err == nil {
+				err = fmt.Errorf("%T is no result of a statement", answer)
+			}
+			if err != nil {
+				pipeline.Close() // reads the rest
+				return nil, err
+			}
+		}
+	}
+	return results, pipeline.Close()
+}
+
+// send sends a statement, and returns how often.
+func (r *upsertRun) send(pipeline *pgconn.Pipeline, s upsertStatement) (times int, err error) {
+	for rest := s.rows; times == 0 || len(rest) > 0; times++ {
+		arrays, n, err := r.encode(rest, s)
+		if err != nil {
+			return 0, err
+		}
+		oids, formats := make([]uint32, len(arrays)), make([]int16, len(arrays))
+		for i := range arrays {
+			oids[i], formats[i] = textArrayOID, 1
+		}
+		pipeline.SendQueryParams(s.text, arrays, oids, formats, nil)
+		if err := pipeline.Flush(); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return times, nil
+}
+
+// unsend undoes statements that were sent before the arrays of another could not be made.
+func (r *upsertRun) unsend(ctx context.Context, pipeline *pgconn.Pipeline, point bool) error {
+	if err := pipeline.Close(); err != nil || !point || r.conn.PgConn().TxStatus() != 'T' {
+		return err
+	}
+	return r.conn.PgConn().Exec(ctx, "ROLLBACK TO "+upsertPoint+"; RELEASE "+upsertPoint).Close()
 }

@@ -26,7 +26,7 @@ type keyedTable struct {
 
 	// The statements. Each takes arrays of texts, of the key's columns, then of the version, if
 	// there is one; insert takes those of all columns.
-	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, sorted by key
+	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, and whether the key exists; sorted by key
 	remove  string
 	insert  string
 	absent  string // → number of a row that is not there
@@ -52,8 +52,8 @@ func (u *Upsert) keyedTable(ctx context.Context, conn *pgx.Conn, known *knownTab
 	return table, nil
 }
 
-// uniqueSQL has the unique indexes of a table. One that can't be the target of ON CONFLICT says why,
-// https://www.postgresql.org/docs/current/sql-insert.html.
+// uniqueSQL has the unique indexes of a table. One that can't be the target of ON CONFLICT says
+// why, https://www.postgresql.org/docs/current/sql-insert.html.
 const uniqueSQL = `
 SELECT c.relname, ARRAY(SELECT coalesce(a.attname, '(an expression)') FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0 WHERE k.n <= i.indnkeyatts ORDER BY k.n)::text[],
@@ -181,10 +181,10 @@ func (u *Upsert) statements(known *knownTable, collations map[string]string, ide
 		applies = fmt.Sprintf(" AND (t.%[1]s IS NULL OR t.%[1]s <= g.v%[2]d)", version, m)
 		newest = fmt.Sprintf(" AND (g.v%[2]d IS NULL OR t.%[1]s >= g.v%[2]d)", version, m)
 	}
-	t := &keyedTable{known: known, reduce: u.reduceSQL(given(keys, len(keys)), list, m, len(keys))}
+	t := &keyedTable{known: known, reduce: u.reduceSQL(given(keys, len(keys)), list, match, m, len(keys))}
 	if u.AnyDelete() {
 		withDelete := append(slices.Clone(keys), fmt.Sprintf("CAST(u.a%d AS boolean)", len(keys)))
-		t.reduce = u.reduceSQL(given(withDelete, len(withDelete)), list, m, len(keys))
+		t.reduce = u.reduceSQL(given(withDelete, len(withDelete)), list, match, m, len(keys))
 	}
 	from, table := given(keys, len(keys))+" AS g", u.Table.Sanitize()+" AS t"
 	t.remove = "DELETE FROM " + table + " USING " + from + " WHERE " + match + applies
@@ -220,9 +220,9 @@ func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, iden
 		" FROM (SELECT " + strings.Join(arrays, ", ") + ") AS u ON CONFLICT (" + strings.Join(key, ", ") + ") " + action, counted
 }
 
-// reduceSQL selects for each key the row that counts: the last one; for Skip the first one that comes
-// after all deletes, else the last delete; for Newer that with the highest version.
-func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
+// reduceSQL selects for each key the row that counts: the last one; for Skip the first one that
+// comes after all deletes, else the last delete; for Newer that with the highest version.
+func (u *Upsert) reduceSQL(from, list, match string, m, deleted int) string {
 	one := "SELECT DISTINCT ON (" + list + ") g.* FROM "
 	switch {
 	case u.OnConflict == driver.Skip && u.AnyDelete():
@@ -235,77 +235,85 @@ func (u *Upsert) reduceSQL(from, list string, m, deleted int) string {
 	default:
 		one += from + " AS g ORDER BY " + list + ", g.n DESC"
 	}
-	return "SELECT g.n FROM (" + one + ") AS g ORDER BY " + list
+	return "SELECT g.n, EXISTS (SELECT FROM " + u.Table.Sanitize() + " AS t WHERE " + match + ") FROM (" + one + ") AS g ORDER BY " + list
 }
 
-// keyArrays encodes what the statements but insert take, of some of the rows.
-func (r *upsertRun) keyArrays(rows []int, deletes bool) ([][]byte, error) {
-	columns := slices.Clone(r.KeyAt)
-	if r.VersionAt >= 0 {
-		columns = append(columns, r.VersionAt)
+// keyColumns are those of the arrays that the statements but insert take.
+func (r *upsertRun) keyColumns() []int {
+	if r.VersionAt < 0 {
+		return r.KeyAt
 	}
-	arrays, err := r.encode(rows, columns)
-	if err != nil || !deletes || !r.AnyDelete() {
-		return arrays, err
-	}
-	b := arrayHeader(len(rows))
-	for _, i := range rows {
-		b = append(binary.BigEndian.AppendUint32(b, 1), map[bool]byte{true: 't', false: 'f'}[r.Deletes(i)])
-	}
-	return append(arrays, b), nil
+	return append(slices.Clone(r.KeyAt), r.VersionAt)
 }
 
-// arrays encodes whole rows.
-func (r *upsertRun) arrays(rows []int) ([][]byte, error) {
+func (r *upsertRun) allColumns() []int {
 	columns := make([]int, len(r.Columns))
 	for i := range columns {
 		columns[i] = i
 	}
-	return r.encode(rows, columns)
+	return columns
 }
 
-// arrayHeader begins an array of texts in the binary form.
-func arrayHeader(n int) []byte {
-	b := make([]byte, 0, 20+16*n)
-	for _, word := range []uint32{1, 1, pgtype.TextOID, uint32(n), 1} { // dimensions, whether there are NULLs, type, length, first index
+// arrayHeader begins an array of texts in the binary form, see [endArray].
+var arrayHeader = func() (b []byte) {
+	for _, word := range []uint32{1, 1, pgtype.TextOID, 0, 1} { // dimensions, whether there may be NULLs, type, length, first index
 		b = binary.BigEndian.AppendUint32(b, word)
 	}
 	return b
+}()
+
+func endArray(b []byte, n int) { binary.BigEndian.PutUint32(b[12:], uint32(n)) }
+
+// encode makes an array of texts for each column of a statement, and returns of how many rows. The
+// arrays are valid until the next call.
+func (r *upsertRun) encode(rows []int, s upsertStatement) (arrays [][]byte, n int, err error) {
+	for len(*r.buffers) < len(s.columns)+1 {
+		*r.buffers = append(*r.buffers, nil)
+	}
+	arrays = (*r.buffers)[:len(s.columns)]
+	if s.deletes {
+		arrays = (*r.buffers)[:len(s.columns)+1]
+	}
+	for i := range arrays {
+		arrays[i] = append(arrays[i][:0], arrayHeader...)
+	}
+	size := 0
+	for ; n < len(rows) && (!s.split || size < insertBytes); n++ {
+		row := rows[n]
+		for i, column := range s.columns {
+			before := len(arrays[i])
+			if arrays[i], err = r.element(arrays[i], row, column); err != nil {
+				return nil, 0, &keyed.RowError{Row: row, Err: err}
+			}
+			size += len(arrays[i]) - before
+		}
+		if s.deletes {
+			last := len(s.columns)
+			arrays[last] = append(binary.BigEndian.AppendUint32(arrays[last], 1), map[bool]byte{true: 't', false: 'f'}[r.Deletes(row)])
+		}
+	}
+	for _, b := range arrays {
+		endArray(b, n)
+	}
+	return arrays, n, nil
 }
 
-// encode makes an array of texts for each of some columns.
-func (r *upsertRun) encode(rows, columns []int) ([][]byte, error) {
-	arrays := make([][]byte, len(columns))
-	types := r.conn.TypeMap()
-	for i, column := range columns {
-		size := 0
-		for _, row := range rows {
-			if text, ok := r.Rows[row][column].(string); ok {
-				size += len(text)
-			}
-		}
-		b := slices.Grow(arrayHeader(len(rows)), size+size/16)
-		isKey := slices.Contains(r.KeyAt, column)
-		for _, row := range rows {
-			at := len(b)
-			var err error
-			if b, err = appendCopied(append(b, 0, 0, 0, 0), types, r.known.bases[column], r.Rows[row][column]); err != nil {
-				return nil, &keyed.RowError{Row: row, Err: fmt.Errorf("column %s: %w", r.Columns[column], err)}
-			}
-			value, null := unescape(b[at+4:])
-			switch {
-			case null && isKey:
-				return nil, &keyed.RowError{Row: row, Err: keyed.NullKey(r.Columns[column])}
-			case null:
-				b = binary.BigEndian.AppendUint32(b[:at], 0xffffffff)
-			default:
-				binary.BigEndian.PutUint32(b[at:], uint32(len(value)))
-				b = b[:at+4+len(value)]
-			}
-		}
-		arrays[i] = b
+// element appends a value to an array.
+func (r *upsertRun) element(b []byte, row, column int) ([]byte, error) {
+	at := len(b)
+	b, err := appendCopied(append(b, 0, 0, 0, 0), r.conn.TypeMap(), r.known.bases[column], r.Rows[row][column])
+	if err != nil {
+		return b, fmt.Errorf("column %s: %w", r.Columns[column], err)
 	}
-	return arrays, nil
+	value, null := unescape(b[at+4:])
+	switch {
+	case null && slices.Contains(r.KeyAt, column):
+		return b, keyed.NullKey(r.Columns[column])
+	case null:
+		return binary.BigEndian.AppendUint32(b[:at], 0xffffffff), nil
+	}
+	binary.BigEndian.PutUint32(b[at:], uint32(len(value)))
+	return b[:at+4+len(value)], nil
 }
 
 // unescape undoes, in place, what is escaped in the text form of COPY.

@@ -198,7 +198,11 @@ func describe(changes []change) string {
 // repeated, and the highest version of each key is there in the end.
 func writers(t testing.TB, h Harness) {
 	h.foldedTable(t)
-	const rounds, keys = 12, 12
+	const keys = 12
+	rounds := 12
+	if h.Words.SlowDeadlocks {
+		rounds = 3
+	}
 	for _, on := range []driver.OnConflict{driver.Newer, driver.Update, driver.Skip} {
 		h.exec(t, "DELETE FROM folded")
 		var both sync.WaitGroup
@@ -270,4 +274,50 @@ func (h Harness) patiently(t testing.TB, partition int, fn func(upsert Upsert) e
 			return err
 		}
 	}
+}
+
+// beside: another transaction inserts or deletes a row while it is written, alone and with many.
+func beside(t testing.TB, h Harness) {
+	h.table(t, "contended", "id "+h.Words.Int+" NOT NULL PRIMARY KEY", "v "+h.Words.Int)
+	for _, n := range []int{1, 150} {
+		for _, c := range []struct {
+			on           driver.OnConflict
+			before, then string
+			want         int
+		}{
+			{driver.Update, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", 5},
+			{driver.Skip, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 1)", 1},
+			{driver.Newer, "DELETE FROM contended", "INSERT INTO contended VALUES (1, 9)", 9},
+			{driver.Update, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", 5},
+			{driver.Newer, "INSERT INTO contended VALUES (1, 1)", "DELETE FROM contended", 5},
+		} {
+			h.exec(t, "DELETE FROM contended", c.before)
+			what := fmt.Sprintf("%v of %d rows beside %s", c.on, n, c.then)
+			other, err := h.DB.BeginTx(suite.Context(t), nil)
+			suite.NoError(t, "begin", err)
+			_, err = other.ExecContext(suite.Context(t), c.then)
+			suite.NoError(t, c.then, err)
+			done := suite.Spawn(t, func() error { return h.fives(t, n, c.on) })
+			if err, early := suite.Settled(done); early {
+				t.Errorf("%s: did not wait: %v", what, err)
+			}
+			suite.NoError(t, "commit", other.Commit())
+			suite.NoError(t, what, <-done)
+			h.expect(t, what, "SELECT v FROM contended WHERE id = 1", fmt.Sprint(c.want))
+			h.expect(t, what, "SELECT COUNT(*) FROM contended", fmt.Sprint(n))
+		}
+	}
+}
+
+// fives writes rows with the numbers from 1 on.
+func (h Harness) fives(t testing.TB, n int, on driver.OnConflict) error {
+	k := driver.Keyed{Key: []string{"id"}, OnConflict: on}
+	if on == driver.Newer {
+		k.Version = "v"
+	}
+	rows := make([][]any, n)
+	for i := range rows {
+		rows[i] = []any{i + 1, 5}
+	}
+	return h.patiently(t, 0, func(upsert Upsert) error { return upsert("contended", []string{"id", "v"}, rows, k) })
 }

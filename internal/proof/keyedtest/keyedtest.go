@@ -44,6 +44,8 @@ type Words struct {
 	At    string // a condition: column %s has 2026-07-01 01:02:03.004005
 	Loose bool   // a column takes values of every type and length
 	Abort bool   // a text that is no number ends the transaction
+	// SlowDeadlocks: the server takes a second to find one.
+	SlowDeadlocks bool
 }
 
 func (h Harness) exec(t testing.TB, statements ...string) {
@@ -122,6 +124,7 @@ func Run(t *testing.T, open func(t testing.TB) Harness) {
 	suite.Run(t, []suite.Check[Harness]{
 		{Name: "folded", Run: folded},
 		{Name: "writers", Run: writers},
+		{Name: "beside", Run: beside},
 		{Name: "arguments", Run: arguments},
 		{Name: "null key", Run: nullKey},
 		{Name: "no key", Run: noKey},
@@ -236,8 +239,8 @@ func refused(t testing.TB, h Harness) {
 	suite.NoError(t, "good rows", h.upsert(t, "strict", "id n short", rows([]any{97, 1, "abc"}), k))
 }
 
-// secondUnique: a row whose key is new, and which collides with another row elsewhere, is refused. It
-// must not change that row.
+// secondUnique: a row whose key is new, and which collides with another row elsewhere, is refused.
+// It must not change that row.
 func secondUnique(t testing.TB, h Harness) {
 	h.table(t, "doubly", "id "+h.Words.Int+" NOT NULL PRIMARY KEY", "code "+h.Words.Int+" NOT NULL UNIQUE", "v "+h.Words.Int)
 	k := driver.Keyed{Key: []string{"id"}}
