@@ -44,7 +44,10 @@ func completeArguments(use string) cobra.CompletionFunc {
 		return yamlFiles
 	case strings.Contains(positional, ".yaml"):
 		return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
+			switch {
+			case len(args) == 1 && strings.Contains(positional, "[STAGE]"):
+				return stageNames(cmd, args, prefix)
+			case len(args) > 0:
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return yamlFiles(cmd, args, prefix)

@@ -64,6 +64,12 @@ target:
 	if rows, numbers, pads := count(t, db, "SELECT count(*) FROM large"), count(t, db, "SELECT count(DISTINCT n) FROM large"), count(t, db, "SELECT sum(length(pad)) FROM large"); rows != n || numbers != n || pads != 3*2<<20 {
 		t.Errorf("%d rows of %d numbers, with %d bytes", rows, numbers, pads)
 	}
+	if list, said := peek(t, env, config, "--where", "body.n: [1, 21, 41]"); len(list) != 3 || len(list[0].Body) < 2<<20 {
+		t.Errorf("peek finds %d: %s", len(list), said)
+	}
+	if out := must(t, "", env, "peek", "--hub", "flights", "--limit", "60"); strings.Count(out, "It is a reference to a blob (claim check): source.claim_check fetches the body.") != 3 {
+		t.Errorf("peek without a file: %s", out)
+	}
 	code, out, errs := invoke(t, dir, []string{strings.Replace(storage, "AccountKey=", "AccountKey=a2V5", 1), "EVENTHUB_CONNECTION_STRING=" + connection}, "check", "--connect", config)
 	if code != 1 || !strings.Contains(out, "source.claim_check") && !strings.Contains(out, "large.yaml:3:3") || strings.Contains(out+errs, "a2V5") {
 		t.Errorf("check with a wrong key: exit code %d: %s%s", code, out, errs)

@@ -227,7 +227,7 @@ func TestSendToKafkaMisused(t *testing.T) {
 	for args, want := range map[string]string{
 		"--to kafka://a --hub h":                                                                       "--hub: Kafka has topics only",
 		"--to kafka://a --queue q":                                                                     "--queue: Kafka has topics only",
-		"--to kafka://a":                                                                               "the destination is missing: pass --topic NAME",
+		"--to kafka://a":                                                                               "the topic is missing: pass --topic NAME",
 		"--to kafka://a/b --topic c":                                                                   "names another topic, b",
 		"--to kafka://me:hunter2@a --topic c":                                                          "set the user, the password and other settings elsewhere",
 		"--to kafka://a --topic c --session-field s":                                                   "--session-field: Kafka has no sessions",
@@ -237,7 +237,7 @@ func TestSendToKafkaMisused(t *testing.T) {
 		"--to kafka://a --topic c KAFKA_SASL=gssapi":                                                   "KAFKA_SASL: not known",
 		"--to kafka://a --topic c KAFKA_SASL=plain":                                                    "KAFKA_USER and KAFKA_PASSWORD must be set",
 		"--to kafka+tls://a --topic c KAFKA_CERT_FILE=a.b":                                             "set both KAFKA_CERT_FILE and KAFKA_KEY_FILE",
-		"--to kafka://a --topic c KAFKA_CERT_FILE=a.b KAFKA_KEY_FILE=a.key":                            "are for TLS: write kafka+tls:// in --to",
+		"--to kafka://a --topic c KAFKA_CERT_FILE=a.b KAFKA_KEY_FILE=a.key":                            "are for TLS: write kafka+tls:// in the address",
 		"--to kafka://a --topic c KAFKA_SASL=entra":                                                    "KAFKA_SASL=entra needs TLS: write kafka+tls://",
 		"--to kafka://a --topic c KAFKA_SASL=oauthbearer":                                              "oauthbearer needs KAFKA_TOKEN_FILE, or KAFKA_TOKEN_URL",
 		"--to kafka://a --topic c KAFKA_SASL=oauthbearer KAFKA_TOKEN_URL=https://a KAFKA_CLIENT_ID=me": "oauthbearer needs KAFKA_TOKEN_FILE",

@@ -44,12 +44,16 @@ func (s *storeFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.group, "group", "", "with --database or --blob: the consumer `group` (default $Default)")
 }
 
-// otherWay returns the flags of a command that name its store in another way than its command line does: their
+// otherWay returns the flags of a command that name its store, or its log, in another way than its command line does: their
 // variables, which may be set for other commands, are not read.
 func otherWay(flags *pflag.FlagSet, lookup func(string) (string, bool)) []string {
 	byFile, byStore := []string{"config", "stage"}, []string{"database", "blob"}
 	names := []string{"prefix", "namespace", "hub", "group"}
-	if flags.Lookup("database") == nil {
+	byArgument := false
+	switch {
+	case flags.Lookup("from") != nil && flags.Lookup("config") != nil: // peek
+		byStore, names, byArgument = sourceFlags, nil, flags.NArg() > 0
+	case flags.Lookup("database") == nil:
 		return nil
 	}
 	changed := func(flag string) bool { return flags.Changed(flag) }
@@ -57,7 +61,7 @@ func otherWay(flags *pflag.FlagSet, lookup func(string) (string, bool)) []string
 	switch {
 	case slices.ContainsFunc(byStore, changed):
 		return byFile
-	case slices.ContainsFunc(byFile, changed):
+	case slices.ContainsFunc(byFile, changed), byArgument:
 		return append(byStore, names...)
 	case !slices.ContainsFunc(byStore, set):
 		return names

@@ -22,11 +22,11 @@ type Screen struct {
 
 // NewScreen makes a screen that writes to a file.
 func NewScreen(f *os.File) *Screen {
-	return &Screen{out: f, width: func() int { return columns(f) }}
+	return &Screen{out: f, width: func() int { return Columns(f) }}
 }
 
-// columns is the width of the terminal, or 0 if f is no terminal or cannot move its cursor.
-func columns(f *os.File) int {
+// Columns returns the width of the terminal, or 0 if f is no terminal or cannot move its cursor.
+func Columns(f *os.File) int {
 	if !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return 0
 	}

@@ -53,6 +53,8 @@ type Destination struct {
 	Container string `json:"claim_check,omitempty"`
 	// ClaimOver is as in [sender.ClaimCheck].
 	ClaimOver int `json:"claim_check_over,omitempty"`
+	// Flag is the flag of Connection, for messages. Default: --to.
+	Flag string `json:"-"`
 	// WebSocket is how to connect. It is not in a report.
 	WebSocket WebSocket `json:"-"`
 	// Input says how the files are read.
@@ -76,6 +78,9 @@ func (d *Destination) withoutSecrets() *Destination {
 	}
 	return &to
 }
+
+// flag is the flag of Connection.
+func (d *Destination) flag() string { return cmp.Or(d.Flag, "--to") }
 
 // IsKafka reports whether the destination is a topic of Kafka.
 func (d *Destination) IsKafka() bool {
@@ -122,7 +127,7 @@ func (d *Destination) connectionString() (string, error) {
 	}
 	value := os.Getenv(name)
 	if value == "" {
-		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass --to, or --namespace for Entra ID", name)
+		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass %s, or --namespace for Entra ID", name, d.flag())
 	}
 	return value, nil
 }

@@ -84,32 +84,12 @@ func (d *Destination) connectKafka(ctx context.Context, n, batch int) (*connecti
 
 // kafkaDialer returns a function that opens a connection, by the address and the environment.
 func (d *Destination) kafkaDialer(batch int) (dial func() (*kafkaTopic, error), err error) {
-	text, err := d.connectionString()
-	if err != nil {
-		return nil, err
-	}
-	address, err := kafka.ParseURL(text)
-	switch {
-	case err != nil:
-		return nil, usage.Errorf("--to: %v", err)
-	case d.Hub != "" || d.Queue != "":
-		return nil, usage.Errorf("--%s: Kafka has topics only: pass --topic NAME", d.kind())
-	case d.Topic == "" && address.Topic == "":
-		return nil, usage.Errorf("the destination is missing: pass --topic NAME")
-	case d.Topic != "" && address.Topic != "" && d.Topic != address.Topic:
-		return nil, usage.Errorf("--topic %s: the address in --to names another topic, %s", d.Topic, address.Topic)
-	case address.Topic != "":
-		d.Topic = address.Topic
-	}
-	cfg := &kafka.Config{Timeout: kafkaTimeout}
-	if cfg.TLS, err = kafkaTLS(address.TLS); err == nil {
-		cfg.Authentication, err = kafkaAuthentication(address.TLS)
-	}
+	brokers, cfg, err := d.kafkaCluster()
 	if err != nil {
 		return nil, err
 	}
 	return func() (*kafkaTopic, error) {
-		client, err := kafka.Open(address.Brokers, cfg)
+		client, err := kafka.Open(brokers, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -118,12 +98,42 @@ func (d *Destination) kafkaDialer(batch int) (dial func() (*kafkaTopic, error), 
 	}, nil
 }
 
+// kafkaCluster returns the brokers and the settings of a client, by the address and the environment. It
+// sets the topic if the address names it.
+func (d *Destination) kafkaCluster() (brokers []string, cfg *kafka.Config, err error) {
+	text, err := d.connectionString()
+	if err != nil {
+		return nil, nil, err
+	}
+	address, err := kafka.ParseURL(text)
+	switch {
+	case err != nil:
+		return nil, nil, usage.Errorf("%s: %v", d.flag(), err)
+	case d.Hub != "" || d.Queue != "":
+		return nil, nil, usage.Errorf("--%s: Kafka has topics only: pass --topic NAME", d.kind())
+	case d.Topic == "" && address.Topic == "":
+		return nil, nil, usage.Errorf("the topic is missing: pass --topic NAME")
+	case d.Topic != "" && address.Topic != "" && d.Topic != address.Topic:
+		return nil, nil, usage.Errorf("--topic %s: the address in %s names another topic, %s", d.Topic, d.flag(), address.Topic)
+	case address.Topic != "":
+		d.Topic = address.Topic
+	}
+	cfg = &kafka.Config{Timeout: kafkaTimeout}
+	if cfg.TLS, err = kafkaTLS(address.TLS); err == nil {
+		cfg.Authentication, err = kafkaAuthentication(address.TLS)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return address.Brokers, cfg, nil
+}
+
 // kafkaTLS returns the settings of TLS by the environment, nil for a connection without TLS.
 func kafkaTLS(wanted bool) (*tls.Config, error) {
 	files := kafka.TLSFiles{CA: os.Getenv(KafkaCAVariable), Certificate: os.Getenv(KafkaCertVariable), Key: os.Getenv(KafkaKeyVariable), ServerName: os.Getenv(KafkaServerNameVariable)}
 	switch {
 	case !wanted && files != (kafka.TLSFiles{}):
-		return nil, usage.Errorf("%s, %s, %s and %s are for TLS: write kafka+tls:// in --to, or unset them", KafkaCAVariable, KafkaCertVariable, KafkaKeyVariable, KafkaServerNameVariable)
+		return nil, usage.Errorf("%s, %s, %s and %s are for TLS: write kafka+tls:// in the address, or unset them", KafkaCAVariable, KafkaCertVariable, KafkaKeyVariable, KafkaServerNameVariable)
 	case !wanted:
 		return nil, nil
 	case (files.Certificate == "") != (files.Key == ""):
@@ -151,7 +161,7 @@ func kafkaAuthentication(encrypted bool) (*kafka.Authentication, error) {
 	case mechanism == "oauthbearer":
 		return kafkaToken()
 	case mechanism == "entra" && !encrypted:
-		return nil, usage.Errorf("%s=entra needs TLS: write kafka+tls://NAMESPACE.servicebus.windows.net:9093 in --to", KafkaSASLVariable)
+		return nil, usage.Errorf("%s=entra needs TLS: write kafka+tls://NAMESPACE.servicebus.windows.net:9093 in the address", KafkaSASLVariable)
 	case mechanism == "entra":
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
