@@ -52,14 +52,19 @@ func (r *reader) readTarget(n strictyaml.Node, only *filter) target {
 		rows.dialect = db.dialect()
 	}
 	var t target = &tableTarget{rowTarget: rows}
+	read := func(other target) {
+		if transactional(t) { // of several, which is an error, one outside the database counts
+			t = other
+		}
+	}
 	ok := n.Object(strictyaml.Keys{
-		"insert":     func(n strictyaml.Node) { t = readTable(n, rows, r.body.format.HasChanges()) },
-		"statement":  func(n strictyaml.Node) { t = readStatement(n, rows) },
-		"cosmos":     func(n strictyaml.Node) { t = readCosmos(n, r.atLeastOnce.ru) },
-		"eventhub":   func(n strictyaml.Node) { t = r.readEventHubTarget(n, only) },
-		"servicebus": func(n strictyaml.Node) { t = r.readServiceBusTarget(n, only) },
-		"kafka":      func(n strictyaml.Node) { t = r.readKafkaTarget(n, only) },
-		"http":       func(n strictyaml.Node) { t = readHTTPTarget(n) },
+		"insert":     func(n strictyaml.Node) { read(readTable(n, rows, r.body.format.HasChanges())) },
+		"statement":  func(n strictyaml.Node) { read(readStatement(n, rows)) },
+		"cosmos":     func(n strictyaml.Node) { read(readCosmos(n, r.atLeastOnce.ru)) },
+		"eventhub":   func(n strictyaml.Node) { read(r.readEventHubTarget(n, only)) },
+		"servicebus": func(n strictyaml.Node) { read(r.readServiceBusTarget(n, only)) },
+		"kafka":      func(n strictyaml.Node) { read(r.readKafkaTarget(n, only)) },
+		"http":       func(n strictyaml.Node) { read(readHTTPTarget(n)) },
 	})
 	if ok {
 		n.ExactlyOne("insert", "statement", "cosmos", "eventhub", "servicebus", "kafka", "http")
