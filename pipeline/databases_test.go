@@ -199,6 +199,8 @@ func (e *testedEngine) test(t *testing.T) {
 		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
 		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
 		"Routes": (*testedEngine).testRoutes, "LeavesOut": (*testedEngine).testLeavesOut, "Formats": (*testedEngine).testFormats,
+		"Changes": (*testedEngine).testChanges, "Conflicts": (*testedEngine).testConflicts, "Elements": (*testedEngine).testElements,
+		"Defaults": (*testedEngine).testDefaults, "Evolve": (*testedEngine).testEvolve, "Debezium": (*testedEngine).testDebezium,
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, db := e.database(t)

@@ -12,7 +12,7 @@ import (
 // decoded, or e itself if there is nothing to do. An [sluice.ErrOutage] is that of the blobs or of
 // a schema registry; every other error is about the event. It is for tools that only look.
 func (p *Pipeline) Decoded(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
-	return p.wholeEvent(ctx, e)
+	return p.body.wholeEvent(ctx, e)
 }
 
 // EventFilter selects events by values that they have, as the key only of a pipeline file does. It

@@ -69,15 +69,18 @@ type keyNodes struct {
 // read reads the key, nil if there is none. changed reports that the source has change events of
 // Debezium.
 func (n *keyNodes) read(columns []column, changed bool) *tableKey {
+	k := &tableKey{}
+	n.readDeletes(k, changed)
+	word := "update"
+	if n.onConflict != nil && n.onConflict.OneOf(&word, "update", "skip", "newer") {
+		k.onConflict = onConflicts[word]
+	}
 	if n.key == nil {
 		refuse("goes with key, the columns of the row's key", n.onConflict, n.version, n.deleteWhen, n.truncates)
 		return nil
 	}
-	k := &tableKey{}
-	if !n.key.Texts(maxKeyColumns, &k.columns) {
-		return nil
-	}
 	names := columnNames(columns)
+	n.key.Texts(maxKeyColumns, &k.columns)
 	for i, name := range k.columns {
 		switch {
 		case !slices.Contains(names, name):
@@ -86,12 +89,7 @@ func (n *keyNodes) read(columns []column, changed bool) *tableKey {
 			n.key.Fail("has %s twice", name)
 		}
 	}
-	word := "update"
-	if n.onConflict != nil && n.onConflict.OneOf(&word, "update", "skip", "newer") {
-		k.onConflict = onConflicts[word]
-	}
 	n.readVersion(k, names)
-	n.readDeletes(k, changed)
 	return k
 }
 
@@ -119,7 +117,7 @@ func (n *keyNodes) readDeletes(k *tableKey, changed bool) {
 	case at != nil:
 		var word string
 		k.tombstones = at.OneOf(&word, "tombstone")
-	case changed:
+	case changed && n.key != nil:
 		k.deleteWhen = equals(n.key, "body.__deleted", "true")
 	}
 	switch {
@@ -131,7 +129,7 @@ func (n *keyNodes) readDeletes(k *tableKey, changed bool) {
 			k.truncates = truncation(word)
 		}
 	}
-	if changed {
+	if changed && n.key != nil {
 		k.truncated = equals(n.key, "body.__op", "t")
 	}
 }

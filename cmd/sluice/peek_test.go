@@ -70,7 +70,7 @@ func produce(t testing.TB, connection, partition string, events ...*azeventhubs.
 // numberedEvents are events with the numbers from first to last.
 func numberedEvents(first, last int) (list []*azeventhubs.EventData) {
 	for n := first; n <= last; n++ {
-		list = append(list, &azeventhubs.EventData{Body: fmt.Appendf(nil, `{"n":%d,"even":"%v"}`, n, n%2 == 0), ContentType: to.Ptr("application/json"), Properties: map[string]any{"n": int64(n)}})
+		list = append(list, &azeventhubs.EventData{Body: fmt.Appendf(nil, `{"n":%d,"even":"%v","delay":5,"distance":480}`, n, n%2 == 0), ContentType: to.Ptr("application/json"), Properties: map[string]any{"n": int64(n)}})
 	}
 	return list
 }

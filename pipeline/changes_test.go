@@ -1,0 +1,248 @@
+package pipeline
+
+import (
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// changesTarget changes rows by key.
+const changesTarget = `  insert:
+    table: changes
+    key: id
+    delete_when: {body.op: d}
+    columns:
+      id: {from: body.id, type: text}
+      n: {from: body.n, type: integer}
+      note: {from: body.note, type: text, required: false}
+`
+
+// folded is a table with one row for each key, as a log of changes makes it.
+type folded map[string]*foldedRow
+
+type foldedRow struct{ n, note string }
+
+// String lists the rows as query does.
+func (f folded) String() string {
+	var lines []string
+	for id, row := range f {
+		lines = append(lines, id+" "+row.n+" "+row.note)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// change applies one change: what it does not have keeps its value, or has the default.
+func (f folded) change(id, n, note string) {
+	row := f[id]
+	if row == nil {
+		row = &foldedRow{note: "new"}
+		f[id] = row
+	}
+	row.n = n
+	if note != "" {
+		row.note = note
+	}
+}
+
+// testChanges: whatever the batches, the table is the log folded by key, without the events that are
+// dead letters.
+func (e *testedEngine) testChanges(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, "CREATE TABLE changes (id varchar(20) NOT NULL PRIMARY KEY, n integer CHECK (n < 100), note varchar(20) DEFAULT 'new')")
+	p, parts := opened(t, address, changesTarget)
+	for round := range 3 {
+		r := rand.New(rand.NewPCG(uint64(round), 7))
+		var bodies []string
+		want := folded{}
+		mustExec(t, db, "DELETE FROM changes")
+		failed := 0
+		for i := range 400 {
+			id := fmt.Sprintf("k%d_%d", i%2, r.IntN(12)) // a key is in one partition
+			n := r.IntN(90)
+			switch r.IntN(10) {
+			case 0, 1:
+				bodies = append(bodies, fmt.Sprintf(`{"op":"d","id":%q,"n":"not looked at"}`, id))
+				delete(want, id)
+			case 2:
+				bodies = append(bodies, fmt.Sprintf(`{"op":"u","id":%q,"n":"x"}`, id))
+				failed++
+			case 3:
+				if i%40 < 2 {
+					bodies = append(bodies, fmt.Sprintf(`{"op":"u","id":%q,"n":100}`, id))
+					failed++
+					break
+				}
+				bodies = append(bodies, fmt.Sprintf(`{"op":"u","id":%q,"n":%d,"note":null}`, id, n))
+				want.change(id, fmt.Sprint(n), "<nil>")
+			case 4, 5, 6:
+				bodies = append(bodies, fmt.Sprintf(`{"op":"c","id":%q,"n":%d}`, id, n))
+				want.change(id, fmt.Sprint(n), "")
+			default:
+				bodies = append(bodies, fmt.Sprintf(`{"op":"u","id":%q,"n":%d,"note":"n%[2]d"}`, id, n))
+				want.change(id, fmt.Sprint(n), fmt.Sprint("n", n))
+			}
+		}
+		before := len(deadLetters(t, p, parts))
+		consumeAgain(t, p, parts, round, sluicetest.Bodies(bodies...))
+		if got := query(t, db, "SELECT id, n, note FROM changes ORDER BY id"); got != want.String() {
+			t.Errorf("round %d: rows\n%s\nwant\n%s", round, got, want)
+		}
+		if letters := len(deadLetters(t, p, parts)) - before; letters != failed {
+			t.Errorf("round %d: %d dead letters, want %d", round, letters, failed)
+		}
+	}
+}
+
+// consumeAgain consumes another hub in a consumer group of its own.
+func consumeAgain(t *testing.T, p *Pipeline, parts *Parts, round int, events []*sluice.Event) {
+	t.Helper()
+	group := p.Group
+	group.Topic = fmt.Sprint(group.Topic, round)
+	consumeFrom(t, sluicetest.NewHub(group, 2), parts, events...)
+}
+
+// testConflicts: skip keeps the first row of a key, and newer the one with the highest version.
+func (e *testedEngine) testConflicts(t *testing.T, address string, db *sql.DB) {
+	for conflict, want := range map[string]string{"on_conflict: skip": "a 1 5\nb 4 <nil>", "on_conflict: newer\n    version: v": "a 3 9\nb 5 0"} {
+		mustExec(t, db, "CREATE TABLE kept (id varchar(20) NOT NULL PRIMARY KEY, n integer, v integer)")
+		p, parts := opened(t, address, `  insert:
+    table: kept
+    key: [id]
+    `+conflict+`
+    columns:
+      id: {from: body.id, type: text}
+      n: {from: body.n, type: integer}
+      v: {from: body.v, type: integer, required: false}
+`)
+		round := len(conflict)
+		consumeAgain(t, p, parts, round, sluicetest.Bodies(
+			`{"id":"a","n":1,"v":5}`, `{"id":"b","n":4}`, `{"id":"a","n":2,"v":4}`, `{"id":"b","n":5,"v":0}`, `{"id":"a","n":3,"v":9}`, `{"id":"b","n":6}`))
+		if got := query(t, db, "SELECT id, n, v FROM kept ORDER BY id"); got != want {
+			t.Errorf("%s: rows\n%s\nwant\n%s", conflict, got, want)
+		}
+		mustExec(t, db, "DROP TABLE kept")
+	}
+}
+
+// testElements: each element of an array is a row, all of an event or none.
+func (e *testedEngine) testElements(t *testing.T, address string, db *sql.DB) {
+	p, parts := opened(t, address, `  insert:
+    table: elements
+    create: true
+    each: body.records
+    columns:
+      site: body.site
+      at: each_index
+      n: {from: each.n, type: integer}
+      name: {from: 'lower(each.name)', required: false}
+      tag: {from: 'coalesce(each.tags[0], body.tag, "none")'}
+`)
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"site":"a","records":[{"n":1,"name":"X"},{"n":2,"tags":["t","u"]}]}`, `{"site":"b","records":[]}`,
+		`{"site":"c","tag":"p","records":[{"n":3},{"n":"x"}]}`, `{"site":"d"}`, `{"site":"e","records":{"n":1}}`, `{"site":"f","tag":"p","records":[{"n":4}]}`)...)
+	if got, want := query(t, db, "SELECT site, at, n, name, tag FROM elements ORDER BY 1, 2"), "a 0 1 x none\na 1 2 <nil> t\nf 0 4 <nil> p"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	want := []string{
+		`body.records[1]: column n: each.n: "x" where a whole number should be`,
+		`each: body.records: is missing`,
+		`each: body.records: is object and no array`,
+	}
+	if letters := deadLetters(t, p, parts); !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
+	}
+}
+
+// testDefaults: a value that an insert lacks is the column's default; null is NULL.
+func (e *testedEngine) testDefaults(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, "CREATE TABLE defaults (n integer, a varchar(20) DEFAULT 'one', b varchar(20) DEFAULT 'two' NOT NULL)")
+	p, parts := opened(t, address, `  insert:
+    table: defaults
+    columns:
+      n: {from: body.n, type: integer, required: false}
+      a: {from: body.a, type: text, required: false}
+      b: {from: body.b, type: text, required: false}
+`)
+	consume(t, p, parts, sluicetest.Bodies(`{"n":1}`, `{"n":2,"a":"x"}`, `{"n":3,"a":null,"b":"y"}`, `{"n":4,"a":"x","b":"y"}`, `{}`, `{"n":5}`)...)
+	if got, want := query(t, db, "SELECT coalesce(n, 0) AS n, a, b FROM defaults ORDER BY n"), "0 one two\n1 one two\n2 x two\n3 <nil> y\n4 x y\n5 one two"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s, dead letters %q", got, want, deadLetters(t, p, parts))
+	}
+}
+
+// testEvolve: a new column of the mapping is added to the table, and a key to a new table.
+func (e *testedEngine) testEvolve(t *testing.T, address string, db *sql.DB) {
+	const head = "  insert:\n    table: evolved\n    create: true\n    evolve: true\n    key: id\n    columns:\n      id: {from: body.id, type: text}\n      n: {from: body.n, type: integer}\n"
+	p, parts := opened(t, address, head)
+	consumeAgain(t, p, parts, 0, sluicetest.Bodies(`{"id":"a","n":1}`, `{"id":"b","n":1}`, `{"id":"a","n":2}`))
+	p, parts = opened(t, address, head+"      late: {from: body.late, type: date, required: false}\n")
+	consumeAgain(t, p, parts, 1, sluicetest.Bodies(`{"id":"a","n":3,"late":"2026-07-08"}`, `{"id":"c","n":1}`))
+	if got, want := query(t, db, "SELECT id, n, CASE WHEN late IS NULL THEN 0 ELSE 1 END AS has FROM evolved ORDER BY id"), "a 3 1\nb 1 0\nc 1 0"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s, dead letters %q", got, want, deadLetters(t, p, parts))
+	}
+}
+
+// testDebezium: the table is a copy of the one whose changes Debezium reports.
+func (e *testedEngine) testDebezium(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, "CREATE TABLE copied (id integer NOT NULL PRIMARY KEY, n integer, big varchar(20))")
+	p, parts := opened(t, address, "  insert:\n    table: copied\n    key: id\n    truncates: delete\n    columns:\n      id: {from: body.id, type: integer}\n"+
+		"      n: {from: body.n, type: integer, required: false}\n      big: {from: body.big, type: text, required: false}\n", "  start: earliest\n", "  start: earliest\n  format: {envelope: debezium}\n")
+	row := func(id, n int) string { return fmt.Sprintf(`{"id":%d,"n":%d,"big":"x"}`, id, n) }
+	change := func(op, before, after string) string {
+		return fmt.Sprintf(`{"payload":{"before":%s,"after":%s,"op":%q,"source":{"table":"t"}}}`, before, after, op)
+	}
+	const null = "null"
+	even := []string{ // all of a table that was truncated are in one partition
+		change("r", null, row(1, 1)), change("c", null, row(2, 1)), change("u", row(1, 1), row(1, 2)), change("t", null, null), change("c", null, row(3, 1)),
+		change("u", row(3, 1), `{"id":3,"n":2,"big":"__debezium_unavailable_value"}`), change("c", null, row(4, 1)), change("d", `{"id":4,"n":null,"big":null}`, null), change("c", null, row(5, 5)),
+	}
+	var bodies []string
+	for _, b := range even {
+		bodies = append(bodies, b, change("m", null, null))
+	}
+	consume(t, p, parts, sluicetest.Bodies(bodies...)...)
+	if got, want := query(t, db, "SELECT id, n, big FROM copied ORDER BY id"), "3 2 x\n5 5 x"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	if letters := deadLetters(t, p, parts); len(letters) != len(even) || !strings.Contains(letters[0], "message of the database") {
+		t.Errorf("dead letters %q", letters)
+	}
+}
+
+func TestChangesMistakes(t *testing.T) {
+	for target, want := range map[string]string{
+		"key: nowhere":                                 "target.insert.key: nowhere is not among the columns",
+		"key: [id, id]":                                "target.insert.key: has id twice",
+		"on_conflict: skip":                            "target.insert.on_conflict: goes with key",
+		"delete_when: {body.op: d}":                    "target.insert.delete_when: goes with key",
+		"{key: id, on_conflict: replace}":              `target.insert.on_conflict: "replace": write one of update, skip, newer`,
+		"{key: id, on_conflict: newer}":                "newer goes with version",
+		"{key: id, version: n}":                        "target.insert.version: goes with on_conflict: newer",
+		"{key: id, on_conflict: newer, version: x}":    "target.insert.version: x is not among the columns",
+		"{key: id, on_conflict: newer, version: id}":   "target.insert.version: id is part of the key",
+		"{key: id, delete_when: gone}":                 `target.insert.delete_when: "gone": write one of tombstone`,
+		"{key: id, truncates: delete}":                 "target.insert.truncates: goes with source.format.envelope: debezium",
+		"{each: key}":                                  "target.insert.each: key: write body, or body.PATH of an array",
+		"{columns: {a: each.x}}":                       "each.x goes with the key each",
+		"{each: body.list, delete_when: {each.op: d}}": "only columns of an insert with the key each can be of an element",
+	} {
+		keys := strings.Trim(target, "{}")
+		if strings.HasPrefix(target, "{") || !strings.Contains(target, "{") {
+			keys = strings.TrimSuffix(strings.TrimPrefix(target, "{"), "}")
+		} else {
+			keys = target
+		}
+		if !strings.Contains(keys, "columns:") {
+			keys += ", columns: {id: {from: body.id}, n: {from: body.n, type: integer}}"
+		}
+		_, err := Parse("p.yaml", []byte(edit(t, sound[strings.Index(sound, "  insert:"):], "  insert: {table: t, "+keys+"}\n")), environment("DATABASE_URL=sqlite:x.db"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", target, err, want)
+		}
+	}
+}
