@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/newfile"
@@ -319,6 +321,9 @@ func (g *guesser) fillTable(t *Table, of *infer.Sample, keyed []string) (key []s
 	t.Columns = place()
 	for _, c := range columns {
 		own := Column{Column: newfile.Column{Name: c.Name, From: c.From, Type: c.Type, Format: c.Format, Zone: c.Zone}, Seen: c.Seen, Example: c.Example, Why: c.Why}
+		if at, ok := instant(c.Format, c.Example); ok {
+			own.Why = joined(own.Why, c.Example+" is "+at.Format(time.RFC3339))
+		}
 		for _, name := range keyed {
 			if c.From == "body."+name || c.From == fmt.Sprintf("body[%q]", name) {
 				key = append(key, c.Name)
@@ -333,6 +338,16 @@ func (g *guesser) fillTable(t *Table, of *infer.Sample, keyed []string) (key []s
 		return nil
 	}
 	return key
+}
+
+// instant is the time of a number in a unit.
+func instant(unit, number string) (time.Time, bool) {
+	n, err := strconv.ParseFloat(number, 64)
+	per, known := map[string]float64{"unix": 1, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}[unit]
+	if err != nil || !known {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(n/per), 0).UTC(), true
 }
 
 // maxExample is how many characters of an example are shown.

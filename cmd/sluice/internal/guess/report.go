@@ -41,8 +41,8 @@ func (t *Table) report(w io.Writer, split string, width int) error {
 	if width >= 100 {
 		least = 34
 	}
-	table := term.NewTable("COLUMN", "FROM", "TYPE", "IN", "EXAMPLE")
-	widths := []int{6, 4, 4, 2}
+	table := term.NewTable("COLUMN", "FROM", "TYPE", "EVENTS", "EXAMPLE")
+	widths := []int{6, 4, 4, 6}
 	var rows [][]string
 	for _, c := range t.Columns {
 		row := []string{humanize.Shorten(c.Name, least), humanize.Shorten(c.From, least), humanize.Shorten(c.kind(), least), c.share(t.Events)}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -44,7 +45,7 @@ type File struct {
 
 // OpenFile opens a file of records; "-" is standard input, of which a copy is kept until Close.
 func OpenFile(path string, stdin io.Reader, cfg *records.Config) (*File, error) {
-	f := &File{Name: path, Config: cfg, path: path, Read: func() {}}
+	f := &File{Name: filepath.Base(path), Config: cfg, path: path, Read: func() {}}
 	if path != "-" {
 		return f, nil
 	}
