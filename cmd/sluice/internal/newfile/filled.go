@@ -52,10 +52,11 @@ type Column struct {
 // Name is the name of the hub, the topic and the table for a file.
 func Name(file string) string {
 	name := regexp.MustCompile(`[^A-Za-z0-9_]+`).ReplaceAllString(file, "_")
-	if name == "" || strings.HasPrefix(strings.ToLower(name), "sluice_") {
+	if lower := strings.ToLower(name); lower == "" || lower == "null" || strings.HasPrefix(lower, "sluice_") {
 		return "events"
 	}
-	return name
+	const most = 50 // of 63, the longest name that all databases have
+	return name[:min(len(name), most)]
 }
 
 // source returns the source block of a log that was read.
