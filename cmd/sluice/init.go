@@ -34,41 +34,58 @@ var questions = []question{
 	{"partitions", "Which partitions does a process own?", newfile.Partitions, "all"},
 }
 
+const aboutInit = `Write a new pipeline file with comments, which sluice check accepts once the
+variables in it are set. On a terminal the command asks for what no flag states;
+elsewhere the defaults are taken. A file that exists is not overwritten without --force.
+
+With events to look at, the file has their columns: names, types, spellings of times,
+compression, envelopes of Debezium and Kafka Connect, and a table for each type of events
+whose shapes clearly differ. The command says what it guessed and why, and tries the file on
+all of these events: which of them would become dead letters. Events come from
+  --sample FILE       JSON, CSV or GeoJSON, as sluice send reads it; - is standard input;
+                      all of it, up to 1,000,000 records or 1 GiB
+  --from-hub NAME     the newest --events events of a hub, or of a topic of Kafka with
+  --from-topic NAME   --from kafka://HOST:9092: nothing is consumed, as in sluice peek
+
+With --table and a database in --database, the values go to the columns of this table that
+have the same names, but for case and signs; what is left to do is listed.`
+
 func (a *app) initCommand() *cobra.Command {
 	var force bool
+	var guessed guessFlags
 	given := make([]string, len(questions))
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "init PIPELINE.yaml",
-		Short: "Write a new pipeline file with comments",
-		Long: `Write a new pipeline file with comments, which sluice check accepts once the
-variables in it are set. On a terminal the command asks for what no flag states;
-elsewhere the defaults are taken. A file that exists is not overwritten without --force.`,
+		Short: "Write a new pipeline file, with the columns of events to look at",
+		Long:  aboutInit,
 		Example: `  sluice init flights.yaml
-  sluice init flights.yaml --source kafka --target http --database postgres`,
+  sluice init flights.yaml --source kafka --target http --database postgres
+  sluice init flights.yaml --sample flights.csv
+  sluice init flights.yaml --from-hub flights --database postgres
+  sluice init flights.yaml --from kafka://127.0.0.1:9092 --from-topic flights
+  sluice init flights.yaml --sample flights.ndjson --table flights --database env:DATABASE_URL`,
 		Args: needs(1, 1, "name the file to write: pass PIPELINE.yaml"),
-		RunE: a.runE(func(_ context.Context, args []string) error {
+		RunE: a.runE(func(ctx context.Context, args []string) error {
+			address, err := guessed.take(cmd, given)
+			if err != nil {
+				return err
+			}
 			var input io.Reader
-			if term.IsTerminal(int(os.Stdin.Fd())) {
+			if term.IsTerminal(int(os.Stdin.Fd())) && guessed.sample != "-" {
 				input = os.Stdin
 			}
 			if err := a.answer(given, input); err != nil {
 				return err
 			}
 			c := newfile.Choice{Source: given[0], Target: given[1], Database: given[2], Partitions: given[3]}
-			name := strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0]))
-			mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-			if force {
-				mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+			if _, err := os.Lstat(args[0]); err == nil && !force {
+				return existsAlready(args[0])
 			}
-			file, err := os.OpenFile(args[0], mode, 0o644)
-			if errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("%s exists already: name another file, or pass --force to overwrite it", args[0])
+			if guessed.on() {
+				return a.initGuessed(ctx, args[0], force, c, &guessed, address)
 			}
-			if err != nil {
-				return notThere(err, "make the directory first")
-			}
-			_, err = io.WriteString(file, newfile.Text(name, c))
-			if err := errors.Join(err, file.Close()); err != nil {
+			if err := writeNew(args[0], newfile.Text(pipelineName(args[0]), c), force); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "%s is written. Next, set the variables that it names:\n", args[0])
@@ -80,10 +97,41 @@ elsewhere the defaults are taken. A file that exists is not overwritten without 
 		}),
 	}
 	for i, q := range questions {
-		cmd.Flags().StringVar(&given[i], q.flag, "", fmt.Sprintf("one of `%s` (default %s)", strings.Join(q.words, ", "), q.fallback))
+		text := fmt.Sprintf("one of `%s` (default %s)", strings.Join(q.words, ", "), q.fallback)
+		if q.flag == "database" {
+			text += ", or its address as in a file, or env:NAME for one\nin an environment variable"
+		}
+		cmd.Flags().StringVar(&given[i], q.flag, "", text)
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file if it exists")
+	guessed.add(cmd.Flags())
 	return cmd
+}
+
+// pipelineName is the name of the pipeline in a file.
+func pipelineName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+}
+
+func existsAlready(path string) error {
+	return fmt.Errorf("%s exists already: name another file, or pass --force to overwrite it", path)
+}
+
+// writeNew writes a file, which must not exist without force.
+func writeNew(path, text string, force bool) error {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	file, err := os.OpenFile(path, mode, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return existsAlready(path)
+	}
+	if err != nil {
+		return notThere(err, "make the directory first")
+	}
+	_, err = io.WriteString(file, text)
+	return errors.Join(err, file.Close())
 }
 
 // answer asks for what is not given, and checks the words. A wrong answer is asked for once more. A nil

@@ -149,14 +149,14 @@ func (p *peekFlags) take(f *pflag.FlagSet, args []string) error {
 	case f.Changed("consumer-group") && p.group == "":
 		return usage.Errorf("--consumer-group: must not be empty")
 	case p.config == "":
-		return p.checkSource(f)
+		return p.checkLog(f, "hub", "topic")
 	}
 	return nil
 }
 
-// checkSource checks the flags that name a log.
-func (p *peekFlags) checkSource(f *pflag.FlagSet) error {
-	for _, name := range []string{"hub", "topic"} {
+// checkLog checks the flags that name a log, of which two name the hub and the topic.
+func (p *peekFlags) checkLog(f *pflag.FlagSet, hub, topic string) error {
+	for _, name := range []string{hub, topic} {
 		if f.Changed(name) && f.Lookup(name).Value.String() == "" {
 			return usage.Errorf("--%s: must not be empty", name)
 		}
@@ -171,9 +171,11 @@ func (p *peekFlags) checkSource(f *pflag.FlagSet) error {
 	}
 	switch {
 	case p.from.Hub != "" && p.from.Topic != "":
-		return usage.Errorf("--hub and --topic exclude each other")
+		return usage.Errorf("--%s and --%s exclude each other", hub, topic)
 	case p.from.Topic != "" && !p.from.IsKafka():
-		return usage.Errorf("--topic is of Kafka: pass its address in --from, like kafka://127.0.0.1:9092; for an event hub pass --hub")
+		return usage.Errorf("--%s is of Kafka: pass its address in --from, like kafka://127.0.0.1:9092; for an event hub pass --%s", topic, hub)
+	case p.from.Hub != "" && p.from.IsKafka():
+		return usage.Errorf("--%s is of Event Hubs: for a topic of Kafka pass --%s", hub, topic)
 	case p.from.WebSocket.On && p.from.IsKafka():
 		return usage.Errorf("--websocket: Kafka has no WebSockets")
 	}

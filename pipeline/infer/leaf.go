@@ -2,6 +2,7 @@ package infer
 
 import (
 	"bytes"
+	"encoding/json"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ type leaf struct {
 	wholes, large, long                int // numbers: whole, beyond 64 bits, of more digits than a double has
 	zoned, unzoned, dates, trues, none int // texts: times with and without an offset, dates, true or false, the empty text
 	halves                             int // texts that no column of text stores
+	quoted                             int // texts that are numbers as JSON has them
 	candidates                         []*candidate
 	units                              map[string]int // of numbers that are times of our days
 	example                            string
@@ -111,6 +113,9 @@ func (l *leaf) text(raw []byte) {
 		l.none++
 		return
 	}
+	if isNumber(text) {
+		l.quoted++
+	}
 	if bytes.EqualFold(text, []byte("true")) || bytes.EqualFold(text, []byte("false")) {
 		l.trues++
 	}
@@ -162,6 +167,11 @@ func (l *leaf) number(raw []byte) {
 	}
 }
 
+// isNumber reports whether a text is a number that a column of numbers keeps: without zeros before it.
+func isNumber(text []byte) bool {
+	return (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid(text)
+}
+
 func isDigits(text []byte) bool { return bytes.Trim(text, "0123456789") == nil }
 
 // guess returns the type and notation that take all values, and why.
@@ -180,10 +190,17 @@ func (l *leaf) guess(name string) (c Column) {
 		return l.textual()
 	}
 	c = Column{Type: "text"}
-	if l.none > 0 && l.texts == given {
-		c.Why = "some are empty"
-	} else if l.texts < given {
+	rest := l.texts - l.none
+	switch {
+	case l.texts < given:
 		c.Why = "numbers, booleans and texts"
+	case rest == 0:
+	case l.zoned+l.unzoned == rest, l.dates == rest, len(l.candidates) > 0:
+		c.Why = "dates or times, but some are empty"
+	case l.quoted == rest:
+		c.Why = "numbers in quotes, but some are empty"
+	case l.trues == rest:
+		c.Why = "true and false, but some are empty"
 	}
 	return c
 }
@@ -191,7 +208,7 @@ func (l *leaf) guess(name string) (c Column) {
 func (l *leaf) numeric(name string) Column {
 	for unit, n := range l.units {
 		if n == l.numbers && soundsLikeTime(name) {
-			return Column{Type: "timestamp", Format: unit, Why: "numbers that are times of our days, in a column with such a name"}
+			return Column{Type: "timestamp", Format: unit, Why: "a number that is a time of our days, by its name and size"}
 		}
 	}
 	switch {
@@ -211,6 +228,8 @@ func (l *leaf) textual() Column {
 		return Column{Type: "timestamp"}
 	case l.zoned+l.unzoned == l.texts:
 		return Column{Type: "timestamp", Zone: "UTC", Why: "times without an offset: UTC is a guess"}
+	case l.quoted == l.texts:
+		return Column{Type: "text", Why: "numbers in quotes: bigint, double or numeric may fit too"}
 	case len(l.candidates) == 0:
 		return Column{Type: "text"}
 	}

@@ -86,6 +86,9 @@ func Release(t testing.TB) { t.Helper(); demand(t, "release") }
 // Flights are 200,000 flight records, as a file.
 func Flights(t testing.TB) { t.Helper(); demand(t, "flights") }
 
+// Datasets are public data, in packages of npm.
+func Datasets(t testing.TB) { t.Helper(); demand(t, "datasets") }
+
 // AttackTools are strace, ip and nsenter.
 func AttackTools(t testing.TB) { t.Helper(); demand(t, "attack-tools") }
 

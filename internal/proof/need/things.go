@@ -33,6 +33,7 @@ var things = map[string]Thing{
 	"kubernetes":    {"a Kubernetes API server and helm", "scripts/install-kubernetes", file("kubernetes/helm")},
 	"release":       {"the tools for packages and images", "scripts/install-release-tools", all(file("release/versions"), program("buildah"))},
 	"flights":       {"200,000 flight records", "scripts/fetch-flights", file("flights-200k.json")},
+	"datasets":      {"public data in packages of npm", "scripts/install-datasets", file("datasets/versions")},
 	"attack-tools":  {"strace, ip and nsenter", "scripts/install-attack-tools", all(program("strace"), program("ip"), program("nsenter"))},
 }
 

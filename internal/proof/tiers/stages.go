@@ -54,7 +54,7 @@ var goNext = cmp.Or(os.Getenv("GO_NEXT"), "go1.27.3")
 // leftToProof are packages that make test does not compile: nearly all of their tests need more
 // than Go and SQLite, or, in scale, minutes of a CPU.
 var leftToProof = []string{
-	proof + "/attack", proof + "/bench", proof + "/chromium", proof + "/debezium", proof + "/interop/...", proof + "/kubernetes", proof + "/peers",
+	proof + "/attack", proof + "/bench", proof + "/chromium", proof + "/datasets", proof + "/debezium", proof + "/interop/...", proof + "/kubernetes", proof + "/peers",
 	proof + "/platforms", proof + "/release", proof + "/silence", "./internal/proof/azurite", "./internal/proof/crash", "./internal/proof/kafkatest",
 	"./internal/proof/mariadbtest", "./internal/proof/pgtest", "./internal/proof/scale", "./internal/proof/sqlservertest", "./internal/proof/testserver",
 }
@@ -93,7 +93,7 @@ var tiers = map[string][]stage{
 		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./..." + without(elsewhere))},
 		{name: "silence", needs: []string{"postgres", "azurite", "attack-tools"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/silence")},
 		{name: "docs", needs: []string{"postgres", "sqlfluff", "chromium"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/docs")},
-		{name: "tools", needs: append([]string{"kafka"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
+		{name: "tools", needs: append([]string{"kafka", "datasets"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/datasets " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
 		{name: "go-next", budget: 2 * time.Minute, env: []string{"GOTOOLCHAIN=" + goNext}, again: true, commands: commands("go test -timeout 10m . ./internal/engine/... ./stamp ./driver ./eventhub ./sluicetest")},
 		{name: "cosmos", budget: time.Minute, commands: commands("go run " + proof + "/bench cosmos -events 200000 -modes bulk")},
 		{name: "kafka", needs: []string{"kafka", "postgres", "debezium"}, budget: 4 * time.Minute,

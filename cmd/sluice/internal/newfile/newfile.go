@@ -8,7 +8,11 @@ import (
 )
 
 // Choice is what a file is for: a word of each of the lists below.
-type Choice struct{ Source, Target, Database, Partitions string }
+type Choice struct {
+	Source, Target, Database, Partitions string
+	Address                              string  // of the database, as a file has it; empty: to be set
+	Filled                               *Filled // nil: nothing is known of the events
+}
 
 // What can be chosen.
 var (
@@ -84,14 +88,18 @@ var schemes = map[string]string{
 
 // Text returns a file for a pipeline with a name.
 func Text(name string, c Choice) string {
-	entity := regexp.MustCompile(`[^A-Za-z0-9_]+`).ReplaceAllString(name, "_")
-	if entity == "" || strings.HasPrefix(strings.ToLower(entity), "sluice_") {
-		entity = "events"
-	}
+	entity := Name(name)
 	var b strings.Builder
 	b.WriteString("# All keys: sluice help pipeline. Check this file: sluice check.\n")
 	b.WriteString("# ${NAME} is an environment variable; secrets belong into variables.\n\nsource:\n")
-	b.WriteString(strings.ReplaceAll(sources[c.Source], "ENTITY", entity))
+	if c.Filled != nil && c.Filled.Log != nil {
+		b.WriteString(c.Filled.Log.source(c.Source))
+	} else {
+		b.WriteString(strings.ReplaceAll(sources[c.Source], "ENTITY", entity))
+	}
+	if c.Filled != nil {
+		b.WriteString(c.Filled.format())
+	}
 	b.WriteString("  start: earliest # where a partition without a checkpoint begins: latest, 24h ago, or a time\n\n")
 	if c.Partitions == "balanced" {
 		b.WriteString("partitions: balanced # each process owns a fair share\n\n")
@@ -99,7 +107,10 @@ func Text(name string, c Choice) string {
 		b.WriteString("partitions: all # this process owns all of them; balanced: a fair share\n\n")
 	}
 	url, comment := "${DATABASE_URL}", " # "+schemes[c.Database]
-	if c.Database == "sqlite" {
+	switch {
+	case c.Address != "":
+		url, comment = c.Address, ""
+	case c.Database == "sqlite":
 		url, comment = "sqlite:"+entity+".db", " # a file; for several machines a server"
 	}
 	if c.Target == "insert" || c.Target == "statement" {
@@ -107,14 +118,18 @@ func Text(name string, c Choice) string {
 	} else {
 		b.WriteString("# Leases, checkpoints and dead letters.\nleases:\n  sql: " + url + comment + "\n")
 	}
-	b.WriteString("\n# only: {body.type: wanted} # which events are handled; all by default\n\ntarget:\n")
-	b.WriteString(strings.ReplaceAll(targets[c.Target], "ENTITY", entity))
+	b.WriteString("\n# only: {body.type: wanted} # which events are handled; all by default\n")
+	if c.Filled != nil {
+		b.WriteString(c.Filled.target())
+		return b.String()
+	}
+	b.WriteString("\ntarget:\n" + strings.ReplaceAll(targets[c.Target], "ENTITY", entity))
 	return b.String()
 }
 
 var variable = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
 
-// Variables returns the environment variables that a file needs, in its order.
+// Variables returns the environment variables that a file needs without Filled, in its order.
 func Variables(c Choice) (names []string) {
 	text := regexp.MustCompile(`(?m)(^| )# .*$`).ReplaceAllString(Text("x", c), "")
 	for _, m := range variable.FindAllStringSubmatch(text, -1) {

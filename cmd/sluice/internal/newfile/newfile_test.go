@@ -21,7 +21,7 @@ func TestEveryChoiceIsValid(t *testing.T) {
 			for _, database := range Databases {
 				for _, partitions := range Partitions {
 					for _, name := range []string{"flights", "order events", "sluice_x", "été"} {
-						c := Choice{source, target, database, partitions}
+						c := Choice{Source: source, Target: target, Database: database, Partitions: partitions}
 						values["DATABASE_URL"] = schemes[database]
 						var asked []string
 						_, err := pipeline.Parse("p.yaml", []byte(Text(name, c)), func(v string) (string, bool) {
