@@ -17,7 +17,7 @@ type column struct {
 	at       strictyaml.Node
 	from     origin
 	typ      columnType
-	notation notation
+	notation *notation // nil: the type's own
 	required bool
 	fallback any // for a value that is missing or null
 }
@@ -172,6 +172,9 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 			return cell{}, errors.New("is null")
 		}
 		return cell{}, errors.New("is missing")
+	}
+	if c.notation == nil {
+		return c.typ.convert(v)
 	}
 	return c.convert(v)
 }

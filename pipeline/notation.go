@@ -31,6 +31,10 @@ var binaryFormats = []binaryFormat{"base64", "base64url", "hex", "text"}
 
 // readNotation reads the keys format and zone of a column with its type, each nil if not given.
 func (c *column) readNotation(format, zone *strictyaml.Node) bool {
+	if format == nil && zone == nil {
+		return true
+	}
+	c.notation = &notation{}
 	for _, n := range []*strictyaml.Node{format, zone} {
 		if n != nil && !slices.Contains(columnTypes[c.from.field], typeDate) {
 			return n.Fail("does not go with %s, which has one format: remove it", c.from)
@@ -98,12 +102,12 @@ func (c *column) readZone(n strictyaml.Node) bool {
 }
 
 // convert converts a scalar that is neither missing nor null, as [columnType.convert] does, in the
-// column's notation.
+// column's notation, which it has.
 func (c *column) convert(v scalar) (cell, error) {
 	if v.kind == compound {
 		return c.typ.convert(v)
 	}
-	n := &c.notation
+	n := c.notation
 	switch {
 	case c.typ == typeTimestamp && (n.time != nil || n.zone != nil && v.kind == text), c.typ == typeDate && n.time != nil:
 		at, err := n.read(v)
