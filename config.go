@@ -289,6 +289,6 @@ type Hooks struct {
 	// the handler has returned.
 	Batch func(ctx context.Context, b Batch) error
 	// Error is called with the error of each observation of the partition that is
-	// KindFailed, KindLost, KindFenced, KindUnknown, KindStopped, KindStalled or KindCopyFailed.
+	// KindFailed, KindLost, KindFenced, KindUnknown, KindHalted, KindStalled or KindCopyFailed.
 	Error func(ctx context.Context, lease Lease, err error) error
 }

@@ -88,7 +88,7 @@ func logLine(o *driver.Observation) (slog.Level, string) {
 		return logFailure(o.Err)
 	case driver.KindHookFailed:
 		return slog.LevelWarn, "hook failed"
-	case driver.KindStopped:
+	case driver.KindHalted:
 		return slog.LevelError, "partition halted: operator action required"
 	case driver.KindCopyFailed:
 		return slog.LevelWarn, "dead letters not copied, retrying"

@@ -46,7 +46,7 @@ type (
 // The states of a dead letter.
 const (
 	StatusDead      = driver.StatusDead
-	StatusRedrive   = driver.StatusRedrive
+	StatusRetry     = driver.StatusRetry
 	StatusDiscarded = driver.StatusDiscarded
 )
 

@@ -179,7 +179,7 @@ func (s *Store) Redrive(ctx context.Context, group driver.Group, filter driver.D
 		if at.IsZero() {
 			next = now
 		}
-		e.mark(driver.StatusRedrive, next)
+		e.mark(driver.StatusRetry, next)
 	})
 	if err != nil {
 		return n, fmt.Errorf("retry dead letters of %v: %w", group, err)

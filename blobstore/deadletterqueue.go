@@ -155,10 +155,10 @@ func (s *Store) due(ctx context.Context, group driver.Group, partition string, l
 	if err != nil {
 		return nil, err
 	}
-	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != driver.StatusRedrive || e.NextAttempt.After(r.now) })
+	entries := slices.DeleteFunc(r.entries, func(e entry) bool { return e.Status != driver.StatusRetry || e.NextAttempt.After(r.now) })
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.ID, b.ID)) })
 	list, err := s.withBodies(ctx, r, entries[:min(len(entries), max(limit, 0))])
-	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status != driver.StatusRedrive }), err // settled meanwhile
+	return slices.DeleteFunc(list, func(d driver.DeadLetter) bool { return d.Status != driver.StatusRetry }), err // settled meanwhile
 }
 
 // withBodies reads dead letters with their bodies, without those that are gone meanwhile.
@@ -253,7 +253,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 		err := s.change(ctx, group, partition, func(_ context.Context, r *index) (changed bool, _ error) {
 			last = r
 			r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
-				remove := e.Status == driver.StatusRedrive && gone[e.ID]
+				remove := e.Status == driver.StatusRetry && gone[e.ID]
 				if remove && e.Body != "" {
 					bodies = append(bodies, e.Body)
 				}
@@ -262,7 +262,7 @@ func (s *Store) Settle(ctx context.Context, group driver.Group, redriven []int64
 			})
 			for i := range r.entries {
 				e := &r.entries[i]
-				if d := failed[e.ID]; d != nil && e.Status == driver.StatusRedrive {
+				if d := failed[e.ID]; d != nil && e.Status == driver.StatusRetry {
 					e.setFailure(d)
 					changed = true
 				}

@@ -74,14 +74,14 @@ func TestLettersLostRequests(t *testing.T) {
 			return s.Settle(ctx, group, ids[:1], again)
 		}, 2, "dead retry"},
 		"retry": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Redrive(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, time.Now())
+			n, err := s.Redrive(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}}, time.Now())
 			if err == nil && n != 3 {
 				err = fmt.Errorf("%d marked, want 3", n)
 			}
 			return err
 		}, 3, "retry retry retry"},
 		"discard": {func(ctx context.Context, s *blobstore.Store, ids []int64) error {
-			n, err := s.Discard(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}, IDs: ids[1:]})
+			n, err := s.Discard(ctx, group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}, IDs: ids[1:]})
 			if err == nil && n != 2 {
 				err = fmt.Errorf("%d marked, want 2", n)
 			}
@@ -267,8 +267,8 @@ func TestFilters(t *testing.T) {
 		"id and place":  {driver.DeadLetterFilter{IDs: []int64{id(6), id(90)}, Partition: "1"}, []int64{90}},
 		"partition":     {driver.DeadLetterFilter{Partition: "1"}, []int64{90}},
 		"none of these": {driver.DeadLetterFilter{Partition: "01"}, nil},
-		"status":        {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, []int64{1, 2}},
-		"two statuses":  {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive, driver.StatusDiscarded}}, []int64{1, 2, 3}},
+		"status":        {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}}, []int64{1, 2}},
+		"two statuses":  {driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry, driver.StatusDiscarded}}, []int64{1, 2, 3}},
 		"key":           {driver.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
 		"part of a key": {driver.DeadLetterFilter{Key: "key"}, nil},
 		"error":         {driver.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},

@@ -68,7 +68,7 @@ func (e *entry) parked() driver.ParkedEvent {
 
 func (e *entry) mark(status driver.DeadLetterStatus, next time.Time) {
 	e.Status, e.NextAttempt = status, time.Time{}
-	if status == driver.StatusRedrive {
+	if status == driver.StatusRetry {
 		e.NextAttempt = written(next)
 	}
 }
@@ -154,7 +154,7 @@ func (s *Store) save(ctx context.Context, r *index) error {
 		if !e.Copied {
 			uncopied++
 		}
-		if e.Status == driver.StatusRedrive {
+		if e.Status == driver.StatusRetry {
 			if retries++; retries == 1 || e.NextAttempt.Before(next) {
 				next = e.NextAttempt
 			}

@@ -12,7 +12,7 @@ type DeadLetterStatus string
 // The states of a dead letter. A dead letter whose redrive succeeded is removed.
 const (
 	StatusDead      DeadLetterStatus = "dead"      // waits for an operator
-	StatusRedrive   DeadLetterStatus = "retry"     // the partition's owner runs it again after NextAttempt
+	StatusRetry     DeadLetterStatus = "retry"     // the partition's owner runs it again after NextAttempt
 	StatusDiscarded DeadLetterStatus = "discarded" // an operator gave it up; it is kept for the audit
 )
 
@@ -26,7 +26,7 @@ type DeadLetter struct {
 	Error       string    // of that attempt
 	Attempts    int
 	Status      DeadLetterStatus
-	NextAttempt time.Time // with StatusRedrive; zero otherwise
+	NextAttempt time.Time // with StatusRetry; zero otherwise
 
 	// Event is the event itself. If HasBody is false, the body was over the limit or is not to be
 	// stored: Body, Properties and Headers are missing, texts may be cut, and a redrive reads the

@@ -86,9 +86,9 @@ const (
 	KindRedriven
 	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, Err.
 	KindRedriveFailed
-	// KindStopped: the partition is halted until an operator acts; Err says how. To is the
+	// KindHalted: the partition is halted until an operator acts; Err says how. To is the
 	// position. Its end is KindResumed: that the log is opened again ends nothing.
-	KindStopped
+	KindHalted
 	// KindFailed: a dependency (log, database, lease store, or one that a handler names
 	// by Outage) returned an error and is retried; Err. If Events is not 0, so many
 	// events up to To wait for it. Partition and Epoch are empty if it was not about one
@@ -128,7 +128,7 @@ var kindNames = [...]string{
 	KindAcquired: "acquired", KindRenewed: "renewed", KindLost: "lost", KindReleased: "released",
 	KindClaimed: "claimed", KindOpened: "opened", KindFetched: "fetched", KindCommitted: "committed",
 	KindFenced: "fenced", KindUnknown: "unknown", KindRetried: "retried", KindParked: "parked",
-	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindStopped: "stopped",
+	KindRedriven: "redriven", KindRedriveFailed: "redrive failed", KindHalted: "halted",
 	KindFailed: "failed", KindHookFailed: "hook failed", KindWritten: "written", KindListed: "listed",
 	KindStalled: "stalled", KindResumed: "resumed", KindCopied: "copied", KindCopyFailed: "copy failed",
 	KindPassed: "passed",

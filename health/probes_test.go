@@ -55,7 +55,7 @@ func TestProbes(t *testing.T) {
 	h.Observe(driver.Observation{Kind: driver.KindListed})
 	probe("/readyz", 200, "ok\n")
 
-	h.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "0", Err: errors.New("retention has passed")})
+	h.Observe(driver.Observation{Kind: driver.KindHalted, Partition: "0", Err: errors.New("retention has passed")})
 	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
 	h.Observe(driver.Observation{Kind: driver.KindOpened, Partition: "0"}) // which ends nothing
 	probe("/readyz", 200, "ok\npartition 0 halted, operator action required: retention has passed\n")
@@ -118,7 +118,7 @@ func TestCombined(t *testing.T) {
 	one.Observe(driver.Observation{Kind: driver.KindListed})
 	probe(health.Combined{one, other}, "/readyz", 503, "the lease store has not answered yet\n")
 	other.Observe(driver.Observation{Kind: driver.KindListed})
-	other.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "3", Err: errors.New("recreated")})
+	other.Observe(driver.Observation{Kind: driver.KindHalted, Partition: "3", Err: errors.New("recreated")})
 	probe(health.Combined{one, other}, "/readyz", 200, "ok\npartition 3 halted, operator action required: recreated\n")
 	probe(health.Combined{one, other}, "/", 404, "404 page not found\n")
 }
@@ -129,7 +129,7 @@ func TestProbesHideErrors(t *testing.T) {
 	h := health.NewProbes(&health.ProbesConfig{Now: func() time.Time { return now }})
 	secret := errors.New("connect to admin@db.internal: refused")
 	h.Observe(driver.Observation{Kind: driver.KindListed})
-	h.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "3", Err: secret})
+	h.Observe(driver.Observation{Kind: driver.KindHalted, Partition: "3", Err: secret})
 	h.Observe(driver.Observation{Kind: driver.KindStalled, Partition: "4", Duration: 30 * time.Second, Err: secret})
 	for range 3 {
 		h.Observe(driver.Observation{Kind: driver.KindFailed, Err: secret})

@@ -75,7 +75,7 @@ func (r *consumer) observe(o driver.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch o.Kind {
-	case driver.KindStopped:
+	case driver.KindHalted:
 		r.stopped[o.Partition] = o.Err
 	case driver.KindOpened:
 		delete(r.stopped, o.Partition)

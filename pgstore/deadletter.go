@@ -74,7 +74,7 @@ SET failed_at = coalesce($6, clock_timestamp()), error = $7, attempts = $8, stat
 func (s *Store) updateFailedRedrive(b *pgx.Batch, lease driver.Lease, d *driver.DeadLetter, postponeFor time.Duration) {
 	g := lease.Group
 	var postpone *time.Duration
-	if d.Status == driver.StatusRedrive && postponeFor > 0 {
+	if d.Status == driver.StatusRetry && postponeFor > 0 {
 		postpone = &postponeFor
 	}
 	b.Queue(s.sql.of(failedRedriveSQL), g.Namespace, g.Topic, g.Name, lease.Partition, d.ID,
@@ -103,7 +103,7 @@ func (s *Store) settleEvents(b *pgx.Batch, step *driver.Step) {
 
 // nextAttempt returns the time of the next attempt, nil if there is none.
 func nextAttempt(d *driver.DeadLetter) *time.Time {
-	if d.Status != driver.StatusRedrive {
+	if d.Status != driver.StatusRetry {
 		return nil
 	}
 	return &d.NextAttempt

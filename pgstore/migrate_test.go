@@ -63,7 +63,7 @@ func use(t *testing.T, s *Store, owner string) {
 	p, err := s.Claim(ctx, lease, "1")
 	must("claim", err)
 	next := driver.Position{Sequence: p.Position.Sequence + 1}
-	letter := driver.DeadLetter{Incarnation: "1", Status: driver.StatusRedrive, HasBody: true, Event: driver.Event{Partition: "0", Sequence: next.Sequence}}
+	letter := driver.DeadLetter{Incarnation: "1", Status: driver.StatusRetry, HasBody: true, Event: driver.Event{Partition: "0", Sequence: next.Sequence}}
 	must("commit", s.Commit(ctx, driver.Step{Lease: lease, From: p.Position, To: next, DeadLetters: []driver.DeadLetter{letter}}, nil))
 	_, err = s.Redrive(ctx, group, driver.DeadLetterFilter{}, time.Time{})
 	must("retry", err)

@@ -57,7 +57,7 @@ func TestRoundTrips(t *testing.T) {
 // marked stores a dead letter that is marked for redrive, and returns its ID.
 func marked(t *testing.T, s *pgstore.Store, sequence int64) (id int64) {
 	t.Helper()
-	letter := driver.DeadLetter{Group: group, Incarnation: "1", Error: "no", Status: driver.StatusRedrive, Event: driver.Event{Partition: "0", Sequence: sequence}}
+	letter := driver.DeadLetter{Group: group, Incarnation: "1", Error: "no", Status: driver.StatusRetry, Event: driver.Event{Partition: "0", Sequence: sequence}}
 	suite.NoError(t, "park", s.Park(t.Context(), []driver.DeadLetter{letter}))
 	err := s.Pool().QueryRow(t.Context(), `SELECT id FROM sluice_dead_letters WHERE sequence_number = $1`, sequence).Scan(&id)
 	suite.NoError(t, "id", err)

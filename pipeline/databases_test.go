@@ -64,7 +64,7 @@ func consumeFrom(t *testing.T, hub *sluicetest.Hub, parts *Parts, events ...*slu
 		if o.Kind == driver.KindCommitted && o.To.Sequence == left[o.Partition] {
 			done <- o.Partition
 		}
-		if o.Kind == driver.KindFailed || o.Kind == driver.KindStopped {
+		if o.Kind == driver.KindFailed || o.Kind == driver.KindHalted {
 			t.Errorf("partition %s: %v", o.Partition, o.Err)
 		}
 	})})

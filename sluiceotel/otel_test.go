@@ -96,7 +96,7 @@ var life = []driver.Observation{
 	{Kind: driver.KindRenewed, Partition: "0", Duration: time.Millisecond},
 	{Kind: driver.KindRedriven, Partition: "0", Events: 1},
 	{Kind: driver.KindWritten, Partition: "1", Events: 7, Cost: 42.5, Waited: 250 * time.Millisecond, InFlight: 5, Lag: 0},
-	{Kind: driver.KindStopped, Partition: "1", Err: errors.New("x")},
+	{Kind: driver.KindHalted, Partition: "1", Err: errors.New("x")},
 	{Kind: driver.KindStalled, Partition: "0", Duration: time.Minute, Err: errors.New("x")},
 	{Kind: driver.KindFailed, Err: errors.New("x")},
 }

@@ -30,7 +30,7 @@ var (
 )
 
 // statuses are all that a dead letter can have.
-var statuses = []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRedrive, driver.StatusDiscarded}
+var statuses = []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRetry, driver.StatusDiscarded}
 
 func newPartition(o *Observer, id string) *partition {
 	attributes := o.fixed

@@ -46,7 +46,7 @@ func TestLagOfEveryPartition(t *testing.T) {
 		{Kind: driver.KindFetched, Partition: "hangs", To: at(19), Events: 10, Lag: 10, Enqueued: now.Add(-time.Hour)},
 		{Kind: driver.KindAcquired, Partition: "halted"},
 		{Kind: driver.KindClaimed, Partition: "halted", To: at(500)},
-		{Kind: driver.KindStopped, Partition: "halted", Err: sluice.ErrRecreated},
+		{Kind: driver.KindHalted, Partition: "halted", Err: sluice.ErrRecreated},
 	} {
 		o.Observe(x)
 	}
@@ -94,7 +94,7 @@ func TestWarningsAndDeadLetters(t *testing.T) {
 		Partitions: []health.PartitionReport{seen("0", "", 9, 0, time.Time{}), seen("1", "", 9, 0, time.Time{})},
 		Warnings:   []health.Warning{{Kind: health.WarningUnowned, Partitions: []string{"0", "1"}}},
 		DeadLetters: []driver.DeadLetterCount{
-			{Partition: "0", Status: sluice.StatusDead, Count: 7}, {Partition: "0", Status: sluice.StatusDiscarded, Count: 2}, {Partition: "gone", Status: sluice.StatusRedrive, Count: 1},
+			{Partition: "0", Status: sluice.StatusDead, Count: 7}, {Partition: "0", Status: sluice.StatusDiscarded, Count: 2}, {Partition: "gone", Status: sluice.StatusRetry, Count: 1},
 		},
 	})
 	want := map[string]float64{

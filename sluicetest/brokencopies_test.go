@@ -70,7 +70,7 @@ func brokenCopies() (drivers []suite.Broken[storetest.DeadLetterQueueHarness]) {
 		})
 	}
 	kept("has no discarded ones to copy", func(d *sluice.DeadLetter) bool { return d.Status != sluice.StatusDiscarded })
-	kept("has none on redrive to copy", func(d *sluice.DeadLetter) bool { return d.Status != sluice.StatusRedrive })
+	kept("has none on redrive to copy", func(d *sluice.DeadLetter) bool { return d.Status != sluice.StatusRetry })
 	kept("has no bodies", func(d *sluice.DeadLetter) bool { d.Event.Body = nil; return true })
 	add("ignores the limit", func(b *bentMarks, good *Store) {
 		b.uncopied = func(ctx context.Context, group sluice.Group, partition string, after int64, _ int) ([]sluice.DeadLetter, error) {

@@ -126,7 +126,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 	}
 	park("keeps a letter as it was first", func(good *Store, l *sluice.DeadLetter) bool { return known(good, l) == "" })
 	park("keeps a letter on retry that is parked again", func(good *Store, l *sluice.DeadLetter) bool {
-		return known(good, l) != sluice.StatusRedrive
+		return known(good, l) != sluice.StatusRetry
 	})
 	park("stores a letter again as another", func(good *Store, l *sluice.DeadLetter) bool {
 		if known(good, l) != "" {
@@ -272,7 +272,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
 			good.locked(func() {
 				for _, l := range good.deadLetters {
-					if l.Status == sluice.StatusRedrive {
+					if l.Status == sluice.StatusRetry {
 						l.NextAttempt = time.Time{}
 					}
 				}
@@ -304,7 +304,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		good.locked(func() {
 			for _, l := range good.deadLetters {
 				if slices.Contains(ids, l.ID) {
-					l.Status = sluice.StatusRedrive
+					l.Status = sluice.StatusRetry
 				}
 			}
 		})
@@ -361,7 +361,7 @@ func TestLetterSuiteCatches(t *testing.T) {
 		b.settle = func(ctx context.Context, group sluice.Group, applied []int64, returned []sluice.DeadLetter) error {
 			good.locked(func() {
 				for i, id := range applied {
-					if l := good.deadLetter(group, id); l == nil || l.Status != sluice.StatusRedrive {
+					if l := good.deadLetter(group, id); l == nil || l.Status != sluice.StatusRetry {
 						applied = applied[:i]
 						break
 					}

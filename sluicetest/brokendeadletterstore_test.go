@@ -250,7 +250,7 @@ func TestDeadLettersSuiteCatches(t *testing.T) {
 		good.mu.Lock()
 		defer good.mu.Unlock()
 		for _, l := range good.deadLetters {
-			if l.Status == sluice.StatusRedrive {
+			if l.Status == sluice.StatusRetry {
 				*at = l.NextAttempt
 			}
 		}

@@ -566,7 +566,7 @@ func TestTxStoreSuiteCatches(t *testing.T) {
 	})
 	add("returns what is not due yet", func(b *bentStore, good *Store) {
 		b.due = func(ctx context.Context, group sluice.Group, partition string, limit int) ([]sluice.DeadLetter, error) {
-			list, err := good.List(ctx, group, sluice.DeadLetterFilter{Partition: partition, Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}, Limit: limit})
+			list, err := good.List(ctx, group, sluice.DeadLetterFilter{Partition: partition, Status: []sluice.DeadLetterStatus{sluice.StatusRetry}, Limit: limit})
 			for i, l := range list {
 				list[i], _ = good.Get(ctx, group, l.ID)
 			}

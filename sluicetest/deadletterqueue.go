@@ -42,12 +42,12 @@ func (s *Store) Settle(ctx context.Context, group sluice.Group, applied []int64,
 	applied, returned = slices.Clone(applied), slices.Clone(returned)
 	return s.write(OpSettle, about, func() error {
 		for i := range returned {
-			if l := s.deadLetter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRedrive {
+			if l := s.deadLetter(group, returned[i].ID); l != nil && l.Status == sluice.StatusRetry {
 				failed(l, &returned[i])
 			}
 		}
 		s.deadLetters = slices.DeleteFunc(s.deadLetters, func(l *sluice.DeadLetter) bool {
-			return l.Group == group && l.Status == sluice.StatusRedrive && slices.Contains(applied, l.ID)
+			return l.Group == group && l.Status == sluice.StatusRetry && slices.Contains(applied, l.ID)
 		})
 		return nil
 	})

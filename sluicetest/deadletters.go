@@ -22,7 +22,7 @@ func (s *Store) Due(ctx context.Context, group sluice.Group, partition string, l
 	now := time.Now()
 	var due []sluice.DeadLetter
 	for _, l := range s.deadLetters {
-		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) {
+		if l.Group == group && l.Event.Partition == partition && l.Status == sluice.StatusRetry && !l.NextAttempt.After(now) {
 			due = append(due, *copyDeadLetter(l))
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Store) DuePartitions(ctx context.Context, group sluice.Group, partition
 	now := time.Now()
 	var due []string
 	for _, l := range s.deadLetters {
-		if l.Group == group && l.Status == sluice.StatusRedrive && !l.NextAttempt.After(now) && slices.Contains(partitions, l.Event.Partition) && !slices.Contains(due, l.Event.Partition) {
+		if l.Group == group && l.Status == sluice.StatusRetry && !l.NextAttempt.After(now) && slices.Contains(partitions, l.Event.Partition) && !slices.Contains(due, l.Event.Partition) {
 			due = append(due, l.Event.Partition)
 		}
 	}
@@ -102,7 +102,7 @@ func (s *Store) Redrive(ctx context.Context, group sluice.Group, filter sluice.D
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return s.mark(ctx, OpRedrive, group, filter, sluice.StatusRedrive, at)
+	return s.mark(ctx, OpRedrive, group, filter, sluice.StatusRetry, at)
 }
 
 // Discard implements [driver.DeadLetterStore].

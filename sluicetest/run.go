@@ -178,7 +178,7 @@ func (w *watcher) Observe(o driver.Observation) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.failed = o.Err
-	case driver.KindStopped:
+	case driver.KindHalted:
 		select {
 		case w.stopped <- o.Err:
 		default:

@@ -194,7 +194,7 @@ func (s *Store) check(step driver.Step) (claim int, err error) {
 	}
 	for i, id := range retried {
 		l := s.deadLetter(step.Lease.Group, id)
-		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRedrive || slices.Contains(retried[:i], id) {
+		if l == nil || l.Event.Partition != step.Lease.Partition || l.Status != sluice.StatusRetry || slices.Contains(retried[:i], id) {
 			return claim, fmt.Errorf("dead letter %d is no longer marked for redrive: %w", id, sluice.ErrFenced)
 		}
 	}
@@ -259,7 +259,7 @@ func (s *Store) apply(step driver.Step, claim int, writes []write) error {
 	}
 	for i := range step.FailedRedrives {
 		again := step.FailedRedrives[i]
-		if step.PostponeFor > 0 && again.Status == sluice.StatusRedrive {
+		if step.PostponeFor > 0 && again.Status == sluice.StatusRetry {
 			again.NextAttempt = time.Now().Add(step.PostponeFor).UTC()
 		}
 		failed(s.deadLetter(step.Lease.Group, again.ID), &again)

@@ -314,7 +314,7 @@ func (s *Store) settle(ctx context.Context, t *transaction, step driver.Step) er
 	for i := range step.FailedRedrives {
 		d := &step.FailedRedrives[i]
 		statement, args := s.sql.FailRedrive, s.failureArgs(d)
-		if step.PostponeFor > 0 && d.Status == driver.StatusRedrive { // by the clock that Due looks at
+		if step.PostponeFor > 0 && d.Status == driver.StatusRetry { // by the clock that Due looks at
 			statement, args[len(args)-1] = s.sql.Postpone, step.PostponeFor.Milliseconds()
 		}
 		if err := s.changeRedrive(ctx, t, d.ID, statement, slices.Concat(args, of, []any{d.ID})); err != nil {

@@ -48,7 +48,7 @@ func (s *Store) deadLetterArgs(d *driver.DeadLetter) ([]any, error) {
 // failureArgs are the columns of how an event failed and what becomes of it.
 func (s *Store) failureArgs(d *driver.DeadLetter) []any {
 	var next any
-	if d.Status == driver.StatusRedrive {
+	if d.Status == driver.StatusRetry {
 		next = s.dialect.time(d.NextAttempt)
 	}
 	return []any{s.dialect.time(d.FailedAt), clean(d.Error), d.Attempts, string(d.Status), next}

@@ -73,7 +73,7 @@ func TestPostgresBesidePgstore(t *testing.T) {
 		}
 		next := driver.Position{Sequence: position.Sequence + 10, Offset: fmt.Sprint("at ", round)}
 		enqueued := time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
-		letter := driver.DeadLetter{Group: group, Incarnation: "1", Error: "no", Attempts: 3, Status: driver.StatusRedrive, HasBody: true, FailedAt: enqueued,
+		letter := driver.DeadLetter{Group: group, Incarnation: "1", Error: "no", Attempts: 3, Status: driver.StatusRetry, HasBody: true, FailedAt: enqueued,
 			Event: driver.Event{Partition: "0", Sequence: next.Sequence, Body: []byte("body"), Key: "k", Properties: map[string]any{"n": int64(round)}}}
 		suite.NoError(t, "commit", one.commit(driver.Step{Lease: lease, From: cp.Position, To: next, DeadLetters: []driver.DeadLetter{letter},
 			Dedup: []driver.DedupState{{Origin: "b/0", Epoch: 1, Top: int64(round), At: enqueued, IDs: "0:1", Forget: -1}}}))

@@ -64,7 +64,7 @@ func TestStoredForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	letter := driver.DeadLetter{
-		Group: group, Incarnation: "i", Status: driver.StatusRedrive, FailedAt: time.Now(), NextAttempt: time.Now(),
+		Group: group, Incarnation: "i", Status: driver.StatusRetry, FailedAt: time.Now(), NextAttempt: time.Now(),
 		Event: driver.Event{Partition: "0", Sequence: 1, Enqueued: time.Now(), Key: "a\x00b"},
 	}
 	if err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{letter}}, nil); err != nil {

@@ -35,7 +35,7 @@ func clockChecks[Tx any]() []suite.Check[ClockHarness[Tx]] {
 			d := h.park(t, a, deadLetterOf("0", 5))[5]
 			h.redrive(t, d.ID)
 			h.wantDue(t, "marked for redrive now", 1)
-			d.Status = driver.StatusRedrive
+			d.Status = driver.StatusRetry
 			postpone := func(by time.Duration) {
 				h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{d}, PostponeFor: by}, nil)
 			}

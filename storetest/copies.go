@@ -82,7 +82,7 @@ func copyChecks() []suite.Check[DeadLetterQueueHarness] {
 			if got := slices.Sorted(slices.Values(h.uncopied(t, marks, 0, 10))); !slices.Equal(got, []int64{1, 3}) {
 				t.Errorf("events 2 and 4 are copied: not copied are %v, want 1 and 3", got)
 			}
-			if got := h.deadLetters(t); len(got) != 5 || got[2].Status != driver.StatusRedrive || got[3].Status != driver.StatusDiscarded {
+			if got := h.deadLetters(t); len(got) != 5 || got[2].Status != driver.StatusRetry || got[3].Status != driver.StatusDiscarded {
 				t.Errorf("marks have changed dead letters: %v", got)
 			}
 		}),

@@ -46,7 +46,7 @@ func parkChecks() []suite.Check[DeadLetterQueueHarness] {
 				t.Fatalf("%d dead letters are due, want 1", len(due))
 			}
 			retried := want
-			retried.Status, retried.NextAttempt = driver.StatusRedrive, due[0].NextAttempt
+			retried.Status, retried.NextAttempt = driver.StatusRetry, due[0].NextAttempt
 			sameDeadLetter(t, "due", due[0], retried)
 			want.Event.Body, want.Event.Properties, want.Event.Headers, want.Event.Created = nil, nil, nil, time.Time{}
 			sameDeadLetter(t, "list, without body, properties and headers", listed, want)
@@ -284,11 +284,11 @@ func settleChecks() []suite.Check[DeadLetterQueueHarness] {
 			failed.Status, failed.NextAttempt = driver.StatusDead, time.Time{}
 			failed.Error, failed.Attempts, failed.FailedAt = "failed again", 4, five.FailedAt.Add(time.Hour)
 			later := found[6]
-			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			later.Status, later.NextAttempt = driver.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.settle(t, []int64{found[7].ID, found[8].ID}, failed, later)
 			failed.Event = five.Event
 			sameDeadLetter(t, "a retry that failed", h.get(t, failed.ID), failed)
-			if got := h.get(t, later.ID); got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
+			if got := h.get(t, later.ID); got.Status != driver.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) || !bytes.Equal(got.Event.Body, six.Event.Body) {
 				t.Errorf("returned for another retry at %v: got %s at %v with body %q", later.NextAttempt, got.Status, got.NextAttempt, got.Event.Body)
 			}
 			for _, sequence := range []int64{7, 8} {
@@ -497,7 +497,7 @@ func queueReadChecks() []suite.Check[DeadLetterQueueHarness] {
 				"nothing":   {},
 				"partition": {Partition: "1"},
 				"ids":       {IDs: []int64{stored[1].ID, stored[5].ID}},
-				"status":    {Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRedrive}},
+				"status":    {Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRetry}},
 				"limit":     {Limit: 1},
 			} {
 				checkCount(t, h.DeadLetters, name, filter)

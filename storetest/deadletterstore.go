@@ -138,8 +138,8 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				{"no ids", driver.DeadLetterFilter{IDs: []int64{}}, []int64{0, 1, 2, 3, 4, 5, 6, 7, 90}},
 				{"partition", driver.DeadLetterFilter{Partition: "1"}, []int64{90}},
 				{"no such partition", driver.DeadLetterFilter{Partition: "01"}, nil},
-				{"status", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}}, []int64{1, 2}},
-				{"two statuses", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive, driver.StatusDiscarded}}, []int64{1, 2, 3}},
+				{"status", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}}, []int64{1, 2}},
+				{"two statuses", driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry, driver.StatusDiscarded}}, []int64{1, 2, 3}},
 				{"key", driver.DeadLetterFilter{Key: "key 1"}, []int64{1, 3, 5, 7}},
 				{"part of a key", driver.DeadLetterFilter{Key: "key"}, nil},
 				{"error", driver.DeadLetterFilter{ErrorContains: "divisION by"}, []int64{0, 4}},
@@ -158,7 +158,7 @@ func readDeadLetterChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 				{"after an id", driver.DeadLetterFilter{AfterID: found[6].ID}, []int64{7, 90}},
 				{"limit", driver.DeadLetterFilter{Limit: 3}, []int64{0, 1, 2}},
 				{"all at once", driver.DeadLetterFilter{
-					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRedrive}, Key: "key 1",
+					IDs: []int64{found[1].ID, found[5].ID, found[7].ID}, Partition: "0", Status: []driver.DeadLetterStatus{driver.StatusDead, driver.StatusRetry}, Key: "key 1",
 					ErrorContains: "of", FailedSince: hour(1), FailedBefore: hour(7), FirstSequence: &zero, LastSequence: &five, AfterID: found[0].ID, Limit: 1,
 				}, []int64{1}},
 			} {
@@ -232,7 +232,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 					t.Errorf("retry of one dead letter marked %d", n)
 				}
 				l := h.deadLetters(t)[5]
-				if l.Status != driver.StatusRedrive {
+				if l.Status != driver.StatusRetry {
 					t.Errorf("status %s after retry", l.Status)
 				}
 				return l
@@ -280,7 +280,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			checkDuePartitions(t, h.Store, testGroup)
 			h.redrive(t, found[6].ID) // a decision can be taken back
-			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != driver.StatusRedrive || string(l.Event.Body) != "body 6" {
+			if l, err := h.DeadLetters.Get(suite.Context(t), testGroup, found[6].ID); err != nil || l.Status != driver.StatusRetry || string(l.Event.Body) != "body 6" {
 				t.Errorf("discarded, then on retry: got %+v, %v", l, err)
 			}
 		}},
@@ -296,7 +296,7 @@ func redriveAndDiscardChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			}
 			n, err := h.DeadLetters.Redrive(suite.Context(t), testGroup, driver.DeadLetterFilter{Limit: 2}, time.Time{})
 			count("retry of at most two", n, err, 2)
-			if l := h.deadLetters(t); l[1].ID < l[3].ID && (l[1].Status != driver.StatusRedrive || l[3].Status != driver.StatusDead) {
+			if l := h.deadLetters(t); l[1].ID < l[3].ID && (l[1].Status != driver.StatusRetry || l[3].Status != driver.StatusDead) {
 				t.Errorf("retry of at most two did not begin at the lowest id: %v", l)
 			}
 			n, err = h.DeadLetters.Discard(suite.Context(t), testGroup, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusDead}})

@@ -135,9 +135,9 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			found := h.park(t, a, deadLetterOf("0", 5))
 			h.redrive(t, found[5].ID)
 			later := found[5]
-			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2150, 1, 2, 3, 4, 5, 0, time.UTC)
+			later.Status, later.NextAttempt = driver.StatusRetry, time.Date(2150, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), FailedRedrives: []driver.DeadLetter{later}}, nil)
-			if d := h.deadLetters(t)[5]; d.Status != driver.StatusRedrive || !d.NextAttempt.Equal(later.NextAttempt) {
+			if d := h.deadLetters(t)[5]; d.Status != driver.StatusRetry || !d.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("postponed: status %s at %v, want %s at %v", d.Status, d.NextAttempt, later.Status, later.NextAttempt)
 			}
 			due, err := h.Store.Due(suite.Context(t), testGroup, "0", 10)
@@ -171,9 +171,9 @@ func redriveChecks[Tx any]() []suite.Check[TxHarness[Tx]] {
 			wantFenced(t, "the same step again, not on retry any more", h.Store.Commit(suite.Context(t), step, nil))
 
 			later := found[6]
-			later.Status, later.NextAttempt = driver.StatusRedrive, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+			later.Status, later.NextAttempt = driver.StatusRetry, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(10), FailedRedrives: []driver.DeadLetter{later}}, nil)
-			if got := h.deadLetters(t)[6]; got.Status != driver.StatusRedrive || !got.NextAttempt.Equal(later.NextAttempt) {
+			if got := h.deadLetters(t)[6]; got.Status != driver.StatusRetry || !got.NextAttempt.Equal(later.NextAttempt) {
 				t.Errorf("returned for another retry at %v: got %s at %v", later.NextAttempt, got.Status, got.NextAttempt)
 			}
 			h.wantPosition(t, "0", at(10))
@@ -312,7 +312,7 @@ func listDue(t testing.TB, store interface {
 	suite.NoError(t, "due", err)
 	var got []int64
 	for _, l := range list {
-		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != driver.StatusRedrive || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
+		if l.Group != testGroup || l.Incarnation != "incarnation 1" || l.Status != driver.StatusRetry || !l.HasBody || string(l.Event.Body) != fmt.Sprint("body ", l.Event.Sequence) {
 			t.Errorf("due: got %+v, want it whole", l)
 		}
 		got = append(got, l.Event.Sequence)

@@ -153,8 +153,8 @@ func filter(search, status string) (sluice.DeadLetterFilter, error) {
 	case len(f.Status) > 0: // the search says it
 	case status == "all":
 	case status == "":
-		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}
-	case s == sluice.StatusDead || s == sluice.StatusRedrive || s == sluice.StatusDiscarded:
+		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry}
+	case s == sluice.StatusDead || s == sluice.StatusRetry || s == sluice.StatusDiscarded:
 		f.Status = []sluice.DeadLetterStatus{s}
 	default:
 		return f, fmt.Errorf("status %q: must be dead, retry, discarded or all", cut(status, 100))

@@ -237,7 +237,7 @@ func TestLagOfARecreatedHub(t *testing.T) {
 	m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: "0", Epoch: 1})
 	m.Observe(driver.Observation{Kind: driver.KindClaimed, Partition: "0", To: sluice.Position{Sequence: 1999}})
 	m.Observe(driver.Observation{Kind: driver.KindCommitted, Partition: "0", To: sluice.Position{Sequence: 1999}, Events: 1})
-	m.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "0", Err: sluice.ErrRecreated})
+	m.Observe(driver.Observation{Kind: driver.KindHalted, Partition: "0", Err: sluice.ErrRecreated})
 	stats := m.stats()
 	now := time.Now().Add(time.Second)
 	k := &known{

@@ -36,7 +36,7 @@ type journal struct{ entries []journalEntry }
 var journaled = map[driver.ObservationKind]bool{
 	driver.KindAcquired: false, driver.KindReleased: false, driver.KindRedriven: false,
 	driver.KindLost: true, driver.KindFenced: true, driver.KindUnknown: true, driver.KindParked: true,
-	driver.KindRedriveFailed: true, driver.KindStopped: true, driver.KindFailed: true, driver.KindHookFailed: true,
+	driver.KindRedriveFailed: true, driver.KindHalted: true, driver.KindFailed: true, driver.KindHookFailed: true,
 	driver.KindStalled: true, driver.KindResumed: false, driver.KindCopyFailed: true,
 }
 

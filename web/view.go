@@ -225,11 +225,11 @@ func (k known) refresh(ctx context.Context, p *Pipeline) known {
 
 func count(ctx context.Context, p *Pipeline) (deadLetterCount, error) {
 	counts, err := p.DeadLetters.Count(ctx, p.Group, sluice.DeadLetterFilter{
-		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive},
+		Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry},
 	})
 	c := deadLetterCount{by: map[string]int{}}
 	for _, n := range counts {
-		if n.Status == sluice.StatusRedrive {
+		if n.Status == sluice.StatusRetry {
 			c.retry += n.Count
 		} else {
 			c.dead += n.Count

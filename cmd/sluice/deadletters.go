@@ -84,7 +84,7 @@ func (l *selectFlags) filter(args []string) (sluice.DeadLetterFilter, error) {
 	}
 	f.IDs = l.ids
 	if len(f.IDs) == 0 && len(f.Status) == 0 {
-		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}
+		f.Status = []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry}
 	}
 	return f, nil
 }

@@ -155,7 +155,7 @@ func (d *Admin) Follow(ctx context.Context, selected []driver.DeadLetter, report
 
 // countMarked returns how many dead letters of the group are marked.
 func (d *Admin) countMarked(ctx context.Context) (n int, err error) {
-	counts, err := d.DeadLetters.Count(ctx, d.Group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}})
+	counts, err := d.DeadLetters.Count(ctx, d.Group, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}})
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -167,7 +167,7 @@ func (d *Admin) countMarked(ctx context.Context) (n int, err error) {
 
 // look moves the dead letters that no longer wait out of so.Waiting.
 func (d *Admin) look(ctx context.Context, so *Outcome) error {
-	marked, err := d.Select(ctx, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRedrive}})
+	marked, err := d.Select(ctx, driver.DeadLetterFilter{Status: []driver.DeadLetterStatus{driver.StatusRetry}})
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (d *Admin) look(ctx context.Context, so *Outcome) error {
 		switch {
 		case !ok:
 			so.Applied++
-		case l.Status == driver.StatusRedrive: // marked again between the two requests
+		case l.Status == driver.StatusRetry: // marked again between the two requests
 			still = append(still, l)
 		case l.Status == driver.StatusDiscarded:
 			so.Discarded++

@@ -194,7 +194,7 @@ func TestWhatWaitsStaysMarked(t *testing.T) {
 			t.Errorf("outcome %+v, %v", so, err)
 		}
 		selected, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{})
-		if err != nil || len(selected) != 1 || selected[0].Status != sluice.StatusRedrive {
+		if err != nil || len(selected) != 1 || selected[0].Status != sluice.StatusRetry {
 			t.Errorf("dead letters %+v, %v", selected, err)
 		}
 	})

@@ -134,7 +134,7 @@ func statuses(text string) (list []driver.DeadLetterStatus, err error) {
 	for word := range strings.SplitSeq(text, "|") {
 		s := driver.DeadLetterStatus(strings.TrimSpace(word))
 		switch s {
-		case driver.StatusDead, driver.StatusRedrive, driver.StatusDiscarded:
+		case driver.StatusDead, driver.StatusRetry, driver.StatusDiscarded:
 		default:
 			return nil, fmt.Errorf("%q is not one of dead, retry, discarded", string(s))
 		}

@@ -21,7 +21,7 @@ func TestParseFilter(t *testing.T) {
 			Status: []sluice.DeadLetterStatus{sluice.StatusDead}, Key: "LAX", FirstSequence: n(10), LastSequence: n(20),
 		},
 		`error~"a, \"b\" \\ = ~ " ,key = x y `:   {ErrorContains: `a, "b" \ = ~ `, Key: "x y"},
-		"status=dead | retry|dead":               {Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}},
+		"status=dead | retry|dead":               {Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry}},
 		"since=24h ago,before=90m ago":           {FailedSince: now.Add(-24 * time.Hour), FailedBefore: now.Add(-90 * time.Minute)},
 		"sequence=7":                             {FirstSequence: n(7), LastSequence: n(7)},
 		"sequence=7..":                           {FirstSequence: n(7)},

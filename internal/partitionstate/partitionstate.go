@@ -174,7 +174,7 @@ func (t *Tracker) Observe(o driver.Observation) {
 		if p == nil {
 			p = &partition{Partition: released(Partition{Checkpoint: driver.Unset})}
 			switch o.Kind {
-			case driver.KindAcquired, driver.KindFailed, driver.KindStopped, driver.KindStalled:
+			case driver.KindAcquired, driver.KindFailed, driver.KindHalted, driver.KindStalled:
 				t.partitions[strings.Clone(o.Partition)] = p
 			}
 		}
@@ -246,7 +246,7 @@ func (t *Tracker) health(p *partition, o *driver.Observation, now time.Time) {
 		p.Failure = Failure{}
 	case driver.KindFailed:
 		p.Failure.add(o.Err, now, t.cfg.FailureGap)
-	case driver.KindStopped:
+	case driver.KindHalted:
 		p.Stopped = o.Err
 	case driver.KindStalled:
 		if since := now.Add(-o.Duration); !p.Stall.Stalled() || since.Before(p.Stall.Since) {

@@ -42,7 +42,7 @@ func TestStateOfAPartition(t *testing.T) {
 	if p = observe(driver.Observation{Kind: driver.KindRenewed}); p.Failure.Failing() || p.Lag != 30 || p.Rate != 2 || !p.Oldest.Equal(began.Add(-time.Second)) || !p.Renewed.Equal(now) {
 		t.Errorf("committed: %+v", p)
 	}
-	if p = observe(driver.Observation{Kind: driver.KindStopped, Err: broken}); p.Stopped != broken {
+	if p = observe(driver.Observation{Kind: driver.KindHalted, Err: broken}); p.Stopped != broken {
 		t.Errorf("stopped: %+v", p)
 	}
 	// What was read and is not done is read again, and nothing but that.

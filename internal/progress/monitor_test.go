@@ -42,7 +42,7 @@ func TestStats(t *testing.T) {
 		{Kind: driver.KindParked, Partition: "0"},
 		{Kind: driver.KindRedriven, Partition: "1"},
 		{Kind: driver.KindCommitted, Partition: "1", Events: 5, Lag: -1},
-		{Kind: driver.KindStopped, Partition: "1", Err: broken},
+		{Kind: driver.KindHalted, Partition: "1", Err: broken},
 	} {
 		m.Observe(o)
 	}
@@ -226,7 +226,7 @@ func TestLinesOfPartitionsThatDoNotMove(t *testing.T) {
 	for _, p := range []string{"0", "1", "2"} {
 		m.Observe(driver.Observation{Kind: driver.KindAcquired, Partition: p})
 	}
-	m.Observe(driver.Observation{Kind: driver.KindStopped, Partition: "0", Err: sluice.ErrRetention})
+	m.Observe(driver.Observation{Kind: driver.KindHalted, Partition: "0", Err: sluice.ErrRetention})
 	m.Observe(driver.Observation{Kind: driver.KindStalled, Partition: "0", Err: sluice.ErrRetention})
 	text, attributes := line(driver.Observation{Kind: driver.KindStalled, Partition: "1", Err: sluice.ErrRetention})
 	if !strings.Contains(text, "lag ?  1 halted  1 stalled  ") || !strings.Contains(attributes, " halted=1 stalled=1") {

@@ -225,7 +225,7 @@ func TestRefusedRedrive(t *testing.T) {
 		_, end = s.Consume("b", refusing, sluice.Config{})
 		defer end()
 		time.Sleep(5 * time.Minute)
-		if n := len(s.Letters(sluice.StatusRedrive)); n != 1 {
+		if n := len(s.Letters(sluice.StatusRetry)); n != 1 {
 			t.Errorf("%d dead letters wait for redrive", n)
 		}
 		for range 60 {

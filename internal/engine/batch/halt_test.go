@@ -72,7 +72,7 @@ func (s *scene) halts(p *pastStore, owner string, delivery sluice.Delivery) (end
 // or became a dead letter.
 func (s *scene) wantHalted(halts int, says string) {
 	s.T.Helper()
-	stopped := s.Observations(driver.KindStopped)
+	stopped := s.Observations(driver.KindHalted)
 	if len(stopped) != halts {
 		s.T.Fatalf("halted %d times, want %d", len(stopped), halts)
 	}
@@ -178,11 +178,11 @@ func TestRedriveEndsTransaction(t *testing.T) {
 		s.RedriveAll()
 		time.Sleep(5 * time.Minute)
 		end()
-		stopped := s.Observations(driver.KindStopped)
+		stopped := s.Observations(driver.KindHalted)
 		if len(stopped) != 1 || !errors.Is(stopped[0].Err, sluice.ErrHandlerEnded) || p.calls.Load() != 1 {
 			s.T.Errorf("halts %v after %d redrives, want one of each", stopped, p.calls.Load())
 		}
-		if letters := s.Letters(sluice.StatusRedrive); len(letters) != 1 || s.Position("0") != 1 {
+		if letters := s.Letters(sluice.StatusRetry); len(letters) != 1 || s.Position("0") != 1 {
 			s.T.Errorf("dead letters %v, checkpoint at %d", letters, s.Position("0"))
 		}
 	})

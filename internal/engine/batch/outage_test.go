@@ -162,7 +162,7 @@ func TestRedriveOutage(t *testing.T) {
 		a.says.Store(&outage)
 		enginetest.Must(s.Store.Redrive(s.T.Context(), enginetest.Group, sluice.DeadLetterFilter{}, time.Time{}))
 		time.Sleep(10 * time.Minute)
-		if l := s.Letters()[0]; l.Status != sluice.StatusRedrive || l.Attempts != before.Attempts || len(s.Observations(driver.KindFailed)) == 0 {
+		if l := s.Letters()[0]; l.Status != sluice.StatusRetry || l.Attempts != before.Attempts || len(s.Observations(driver.KindFailed)) == 0 {
 			t.Errorf("after ten minutes: %s, %d attempts, %d failures reported", l.Status, l.Attempts, len(s.Observations(driver.KindFailed)))
 		}
 		a.down.Store(false)

@@ -269,7 +269,7 @@ func (w *worker[Tx]) isOwn(e *driver.Event, failure *driver.HandlerError) (bool,
 func (w *worker[Tx]) postpone(d *driver.DeadLetter, failure error) error {
 	wait := cmp.Or(engine.StatedWait(failure), w.a.Settings.RetryMax)
 	w.a.Failed(fmt.Errorf("redrive of event %d is postponed by %v: %w", d.Event.Sequence, wait, failure))
-	d.Status, d.Error = driver.StatusRedrive, partition.ErrorText(failure)
+	d.Status, d.Error = driver.StatusRetry, partition.ErrorText(failure)
 	if err := w.commit(driver.Step{Lease: w.a.Lease, From: w.pos, To: w.pos, FailedRedrives: []driver.DeadLetter{*d}, PostponeFor: wait}, driver.Batch{}); err != nil {
 		return err
 	}

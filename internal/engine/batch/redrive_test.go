@@ -343,7 +343,7 @@ func TestRedriveThatAlwaysTimesOut(t *testing.T) {
 		_, end := s.Consume("a", enginetest.InsertRedriven, sluice.Config{})
 		time.Sleep(5 * time.Minute)
 		end()
-		if letters := s.Letters(); len(letters) != 1 || letters[0].ID != first || letters[0].Status != sluice.StatusRedrive {
+		if letters := s.Letters(); len(letters) != 1 || letters[0].ID != first || letters[0].Status != sluice.StatusRetry {
 			s.T.Errorf("left are %+v", letters)
 		}
 	})
@@ -537,7 +537,7 @@ func TestRedriveIsPostponed(t *testing.T) {
 					s.T.Errorf("an event waited for %v", worst)
 				}
 				letters := s.Letters()
-				if len(letters) != 1 || letters[0].ID != first.ID || letters[0].Status != sluice.StatusRedrive || letters[0].Attempts != first.Attempts {
+				if len(letters) != 1 || letters[0].ID != first.ID || letters[0].Status != sluice.StatusRetry || letters[0].Attempts != first.Attempts {
 					s.T.Fatalf("left are %+v, want the first, on redrive", letters)
 				}
 				if wait := time.Until(letters[0].NextAttempt); (wait > 30*time.Minute) != (name == "later") {

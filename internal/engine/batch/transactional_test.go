@@ -290,10 +290,10 @@ func TestStopsWhereAPersonMustAct(t *testing.T) {
 				if n := len(s.Rows()); n != 1 {
 					s.T.Fatalf("%d rows: something was skipped silently", n)
 				}
-				if n := s.Count(driver.KindStopped); n != 1 {
+				if n := s.Count(driver.KindHalted); n != 1 {
 					s.T.Errorf("%d halts observed, want 1", n)
 				}
-				for _, o := range s.Observations(driver.KindStopped) {
+				for _, o := range s.Observations(driver.KindHalted) {
 					if !errors.Is(o.Err, c.want) || !strings.Contains(o.Err.Error(), "checkpoints set") {
 						s.T.Errorf("told %v", o.Err)
 					}

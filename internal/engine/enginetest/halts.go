@@ -23,7 +23,7 @@ func (h *Halts) Observe(o driver.Observation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch o.Kind {
-	case driver.KindStopped:
+	case driver.KindHalted:
 		h.Halted = append(h.Halted, o.Err)
 	case driver.KindFailed:
 		h.Failed = append(h.Failed, o.Err)

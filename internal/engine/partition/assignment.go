@@ -258,7 +258,7 @@ func (a *Assignment) Observe(o driver.Observation) {
 		return
 	}
 	switch o.Kind {
-	case driver.KindFailed, driver.KindLost, driver.KindFenced, driver.KindUnknown, driver.KindStopped, driver.KindStalled, driver.KindCopyFailed:
+	case driver.KindFailed, driver.KindLost, driver.KindFenced, driver.KindUnknown, driver.KindHalted, driver.KindStalled, driver.KindCopyFailed:
 		err := o.Err // o stays where it is
 		a.queueHook("error", func() error { return hook(a.Work, a.Lease, err) })
 	}

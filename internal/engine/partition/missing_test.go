@@ -16,7 +16,7 @@ import (
 // missing returns the errors by which a partition halted because its checkpoint is gone.
 func (s *scene) missing() (list []string) {
 	for _, o := range s.Observations() {
-		if o.Kind == driver.KindStopped && errors.Is(o.Err, sluice.ErrMissing) {
+		if o.Kind == driver.KindHalted && errors.Is(o.Err, sluice.ErrMissing) {
 			list = append(list, o.Err.Error())
 		}
 	}

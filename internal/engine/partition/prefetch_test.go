@@ -191,7 +191,7 @@ func TestUndecodableEventHalts(t *testing.T) {
 		undecodable := &driver.UndecodableError{Partition: "0", Sequence: 7, Reason: "a property has the AMQP type 0x94"}
 		_, end := s.Run(refusingLog{newLargeEvents(1, 1, 9), undecodable}, sluice.Transactional(s.Store, func(context.Context, *sluicetest.Tx, sluice.Batch) error { return nil }), sluice.Config{})
 		time.Sleep(time.Minute)
-		if halted := s.Observations(driver.KindStopped); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {
+		if halted := s.Observations(driver.KindHalted); len(halted) != 1 || !errors.Is(halted[0].Err, undecodable) {
 			t.Errorf("halted: %+v", halted)
 		}
 		if n := s.Count(driver.KindFailed); n > 0 {

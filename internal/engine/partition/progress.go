@@ -36,7 +36,7 @@ func (p *progress) note(o *driver.Observation, moved bool) {
 	case driver.KindRetried, driver.KindRedriveFailed, driver.KindFailed:
 		err := o.Err
 		p.failure.Store(&err)
-	case driver.KindStopped:
+	case driver.KindHalted:
 		p.halt.Store(&halt{p.count()})
 	}
 	if moved {

@@ -80,7 +80,7 @@ func (a *Assignment) Run(w Worker, checkpoints Claimer) error {
 			if reported != err.Error() {
 				reported = err.Error()
 				at := w.Position()
-				a.Observe(driver.Observation{Kind: driver.KindStopped, From: at, To: at, Err: err})
+				a.Observe(driver.Observation{Kind: driver.KindHalted, From: at, To: at, Err: err})
 			}
 			pause = haltedEvery
 		} else {

@@ -167,7 +167,7 @@ func TestTruncatedBehindTheCheckpoint(t *testing.T) {
 		s.SendSparse("C D")
 		time.Sleep(time.Minute)
 		s.wantTruncated(3, 4)
-		lost, _ := errors.AsType[*driver.TruncatedError](s.Observations(driver.KindStopped)[0].Err)
+		lost, _ := errors.AsType[*driver.TruncatedError](s.Observations(driver.KindHalted)[0].Err)
 		if text := lost.Error(); lost.Before != 2 || !strings.Contains(text, "at sequence 1 (of the events from there to 2 some are not done yet)") {
 			t.Errorf("%d before the end: %s", lost.Before, text)
 		}
@@ -215,8 +215,8 @@ func TestTruncatedDeadLetterAtRestart(t *testing.T) {
 		if got, want := l.sorted(), []string{"A", "B", "slow"}; !slices.Equal(got, want) || s.Position("0") != 2 {
 			t.Errorf("written: %q, want %q, and the checkpoint is at %d", got, want, s.Position("0"))
 		}
-		if letters := s.Letters(); len(letters) != 1 || letters[0].Error != "reject" || len(s.Observations(driver.KindStopped)) != 0 {
-			t.Errorf("dead letters %+v, halts %v", letters, s.Observations(driver.KindStopped))
+		if letters := s.Letters(); len(letters) != 1 || letters[0].Error != "reject" || len(s.Observations(driver.KindHalted)) != 0 {
+			t.Errorf("dead letters %+v, halts %v", letters, s.Observations(driver.KindHalted))
 		}
 	})
 }

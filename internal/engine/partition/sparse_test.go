@@ -53,7 +53,7 @@ func (s *scene) wantDone(rows, want []int64, at int64) {
 	if got := s.Position("0"); got != at || lag != 0 {
 		s.T.Errorf("the checkpoint is at %d with a lag of %d, want %d and 0", got, lag, at)
 	}
-	for _, k := range []driver.ObservationKind{driver.KindFailed, driver.KindStopped, driver.KindStalled} {
+	for _, k := range []driver.ObservationKind{driver.KindFailed, driver.KindHalted, driver.KindStalled} {
 		for _, o := range s.Observations(k) {
 			s.T.Errorf("reported %v", o.Err)
 		}
@@ -228,7 +228,7 @@ func whole2(_ context.Context, tx *sluicetest.Tx, b sluice.Batch) error {
 // wantTruncated checks that a loss was reported, once.
 func (s *scene) wantTruncated(end, last int64) {
 	s.T.Helper()
-	stopped := s.Observations(driver.KindStopped)
+	stopped := s.Observations(driver.KindHalted)
 	truncated := new(driver.TruncatedError)
 	if len(stopped) != 1 || !errors.As(stopped[0].Err, &truncated) || !errors.Is(stopped[0].Err, sluice.ErrTruncated) || truncated.Partition != "0" || truncated.End != end || truncated.Position.Sequence != last {
 		s.T.Fatalf("reported %+v, want the loss of %d to %d, once", stopped, end, last)
@@ -295,7 +295,7 @@ func TestTruncatedReadAhead(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 		bodies := 0
-		if stopped := s.Observations(driver.KindStopped); len(stopped) > 0 {
+		if stopped := s.Observations(driver.KindHalted); len(stopped) > 0 {
 			for _, o := range stopped {
 				t.Log(o.Err)
 			}
@@ -359,7 +359,7 @@ func TestLeaderThatLosesNothing(t *testing.T) {
 		s.killed(w, nil)
 		w.Takes = nil
 		s.finishes(w)
-		if stopped := s.Observations(driver.KindStopped); len(stopped) > 0 || s.Position("0") != 5 || len(s.Letters()) != 1 || w.Tries(4) != 1 {
+		if stopped := s.Observations(driver.KindHalted); len(stopped) > 0 || s.Position("0") != 5 || len(s.Letters()) != 1 || w.Tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.Position("0"), s.Letters(), w.Tries(4))
 		}
 		if got := slices.Compact(enginetest.Sorted(w.Rows())); !slices.Equal(got, []int64{0, 1, 2, 3}) {
@@ -411,7 +411,7 @@ func TestDeadLetterAfterAnotherLeader(t *testing.T) {
 		}
 		w.Takes = nil
 		s.finishes(w)
-		if stopped := s.Observations(driver.KindStopped); len(stopped) > 0 || s.Position("0") != 5 || len(s.Letters()) != 1 || w.Tries(4) != 1 {
+		if stopped := s.Observations(driver.KindHalted); len(stopped) > 0 || s.Position("0") != 5 || len(s.Letters()) != 1 || w.Tries(4) != 1 {
 			t.Errorf("halts %+v, checkpoint at %d, dead letters %+v, %d attempts at event 4", stopped, s.Position("0"), s.Letters(), w.Tries(4))
 		}
 	})

@@ -196,7 +196,7 @@ func TestHaltLastsUntilSomethingIsDone(t *testing.T) {
 				s.T.Errorf("state %+v, want it to be halted", p)
 			}
 		}
-		if n := s.Count(driver.KindStopped); n != 1 || s.Count(driver.KindOpened) < 10 || s.Count(driver.KindStalled)+s.Count(driver.KindResumed) > 0 {
+		if n := s.Count(driver.KindHalted); n != 1 || s.Count(driver.KindOpened) < 10 || s.Count(driver.KindStalled)+s.Count(driver.KindResumed) > 0 {
 			s.T.Errorf("halted %d times, opened %d times, stalls %q", n, s.Count(driver.KindOpened), s.Stalls())
 		}
 		topic := enginetest.Must(s.Hub.Describe(s.T.Context()))

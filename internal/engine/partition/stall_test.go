@@ -430,7 +430,7 @@ func TestQuietPartitionThatLostEvents(t *testing.T) {
 		end = consume()
 		defer end()
 		time.Sleep(10 * time.Minute)
-		stopped := s.Observations(driver.KindStopped)
+		stopped := s.Observations(driver.KindHalted)
 		var gap *driver.RetentionError
 		if len(stopped) != 1 || !errors.As(stopped[0].Err, &gap) || gap.After != 0 || gap.First != 3 {
 			s.T.Errorf("stopped by %v, want one ErrRetention", stopped)
@@ -451,7 +451,7 @@ func TestSilentReaderOfARecreatedTopic(t *testing.T) {
 		s.Hub.Recreate()
 		s.Send("0", "new")
 		time.Sleep(2 * time.Minute)
-		stopped := s.Observations(driver.KindStopped)
+		stopped := s.Observations(driver.KindHalted)
 		if len(stopped) == 0 || !errors.Is(stopped[0].Err, sluice.ErrRecreated) {
 			s.T.Errorf("stopped by %v, want an ErrRecreated", stopped)
 		}

@@ -113,7 +113,7 @@ func TestStreamLettersOfARecreatedTopic(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.Hub.Recreate()
 		time.Sleep(40 * time.Second)
-		if s.Count(driver.KindStopped) == 0 {
+		if s.Count(driver.KindHalted) == 0 {
 			t.Error("the partition was not halted: the test shows nothing")
 		}
 		if err := stop(); err != nil {

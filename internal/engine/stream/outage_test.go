@@ -197,7 +197,7 @@ func TestStreamLosesTheCheckpointOfARecreatedTopic(t *testing.T) {
 		if cp.Incarnation == before || cp.Position.Sequence != 0 {
 			t.Errorf("the checkpoint of the old incarnation (%s) is at %v, want 0", cp.Incarnation, cp.Position)
 		}
-		stopped := s.Observations(driver.KindStopped)
+		stopped := s.Observations(driver.KindHalted)
 		if n := len(stopped); n == 0 || !errors.Is(stopped[n-1].Err, sluice.ErrRecreated) {
 			t.Errorf("stopped by %v, want an ErrRecreated", stopped)
 		}

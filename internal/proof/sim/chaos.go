@@ -507,7 +507,7 @@ func (w *world) deadLetters() int {
 
 // redriving reports whether a group has dead letters that wait for a redrive.
 func (w *world) redriving(g sluice.Group) bool {
-	list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+	list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRetry}})
 	return len(w.onPresent(list)) > 0
 }
 

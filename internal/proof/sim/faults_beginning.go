@@ -56,7 +56,7 @@ func (p *process) hasRead(partition string) {
 // halts checks that a partition does not halt because retention has passed the start before an
 // event was read: the start can be chosen again. The lock is held.
 func (p *process) halts(o driver.Observation) {
-	if o.Kind == driver.KindStopped && errors.Is(o.Err, sluice.ErrRetention) && p.chosen[o.Partition] {
+	if o.Kind == driver.KindHalted && errors.Is(o.Err, sluice.ErrRetention) && p.chosen[o.Partition] {
 		p.w.stale = append(p.w.stale, fmt.Sprintf("partition %s: %s halts at the start, of which it has not read an event: %v", o.Partition, p.name, o.Err))
 	}
 }

@@ -198,7 +198,7 @@ func (w *world) discard() {
 // event that the step applied while an older dead letter of it stays.
 func (w *world) checkStep(step driver.Step, redriven []sluice.DeadLetter) {
 	for _, d := range redriven {
-		if time.Now().Before(d.NextAttempt) || d.Status != sluice.StatusRedrive {
+		if time.Now().Before(d.NextAttempt) || d.Status != sluice.StatusRetry {
 			w.violation("partition %s: dead letter %d (%s) was redriven before %v", step.Lease.Partition, d.ID, d.Status, d.NextAttempt)
 		}
 	}

@@ -126,8 +126,8 @@ func (p *process) Observe(o driver.Observation) {
 	p.halts(o)
 	l := p.w.laneOf(p.topic(), o.Partition)
 	p.reports[o.Partition] = time.Now()
-	l.reported, l.halted = time.Now(), l.halted || o.Kind == driver.KindStopped
-	switch stopped := o.Kind == driver.KindStopped; {
+	l.reported, l.halted = time.Now(), l.halted || o.Kind == driver.KindHalted
+	switch stopped := o.Kind == driver.KindHalted; {
 	case stopped && p.secondStage:
 		p.w.halted(inSecondStage + o.Partition)
 	case stopped && !p.replays:

@@ -237,7 +237,7 @@ func (w *truncated) Observe(o driver.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case o.Kind == driver.KindStopped:
+	case o.Kind == driver.KindHalted:
 		w.counts["halt"]++
 		if !errors.As(o.Err, &w.halted) {
 			w.violation("halted: %v", o.Err)

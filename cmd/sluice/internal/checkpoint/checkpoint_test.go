@@ -144,7 +144,7 @@ func TestSetCountsDeadLetters(t *testing.T) {
 				if err != nil || m.DeadLetters != 1 || m.Discarded != 1 || m.Repeated != c.repeated || m.AtLeastOnce != c.atLeastOnce || m.InBatches != c.inBatches {
 					t.Errorf("%+v: %+v, %v; want 1 dead letter, 1 discarded and %d events repeated", c, m, err, c.repeated)
 				}
-				letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRedrive}})
+				letters, err := w.store.List(t.Context(), group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRetry}})
 				var got []int64
 				for i := range letters {
 					got = append(got, letters[i].Event.Sequence)

@@ -62,7 +62,7 @@ func (t *Table) List(ctx context.Context) (rows []Row, hub, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	deadLetters, err := t.DeadLetters.Count(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRedrive}})
+	deadLetters, err := t.DeadLetters.Count(ctx, t.Group, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusDead, sluice.StatusRetry}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -54,7 +54,7 @@ func DeadLetterTable(w io.Writer, letters []sluice.DeadLetter) error {
 	for i := range letters {
 		d := &letters[i]
 		status := string(d.Status)
-		if d.Status == sluice.StatusRedrive && !d.NextAttempt.IsZero() {
+		if d.Status == sluice.StatusRetry && !d.NextAttempt.IsZero() {
 			status += " at " + moment(d.NextAttempt)
 		}
 		t.Add(fmt.Sprint(d.ID), d.Event.Partition, fmt.Sprint(d.Event.Sequence), humanize.Shorten(d.Event.Key, 20), status,

@@ -161,7 +161,7 @@ func (g *goal) Observe(o driver.Observation) {
 			g.left--
 			g.check()
 		}
-	case driver.KindFailed, driver.KindFenced, driver.KindUnknown, driver.KindRetried, driver.KindParked, driver.KindLost, driver.KindStopped, driver.KindHookFailed:
+	case driver.KindFailed, driver.KindFenced, driver.KindUnknown, driver.KindRetried, driver.KindParked, driver.KindLost, driver.KindHalted, driver.KindHookFailed:
 		select {
 		case g.failed <- fmt.Errorf("%v: %w", o.Kind, o.Err):
 		default:
