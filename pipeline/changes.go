@@ -196,7 +196,9 @@ func (r *run) rows(t *tableTarget) [][]any {
 
 // keyed is the write of a run by key.
 func (r *run) keyed(k *tableKey) driver.Keyed {
-	return driver.Keyed{Key: k.columns, OnConflict: k.onConflict, Version: k.version, Delete: func(row int) bool { return r.changes[row].deleted }}
+	w := k.keyed()
+	w.Delete = func(row int) bool { return r.changes[row].deleted }
+	return w
 }
 
 // writesRows reports whether each event becomes one new row with all columns, as an insert has it.

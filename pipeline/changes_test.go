@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -195,6 +196,20 @@ func (e *testedEngine) testSharedKeys(t *testing.T, address string, db *sql.DB) 
 		id, text, _ := strings.Cut(row, " ")
 		if n, err := strconv.Atoi(text); err != nil || last[0][id] != n && last[1][id] != n {
 			t.Errorf("row %s: want %d or %d", row, last[0][id], last[1][id])
+		}
+	}
+}
+
+// testNoKey: a table without the key is refused before the first event, with what it needs.
+func (e *testedEngine) testNoKey(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, e.words("CREATE TABLE changes (id WORD, n integer, note WORD)"))
+	p, parts := opened(t, address, changesTarget)
+	for name, check := range map[string]func() error{
+		"run":   func() error { _, err := parts.Consumer(t.Context(), nil); return err },
+		"check": func() error { return errors.Join(p.CheckDatabase(t.Context())) },
+	} {
+		if err := check(); err == nil || !strings.Contains(err.Error(), "p.yaml:14:1: target: table changes has no unique index") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

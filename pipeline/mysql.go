@@ -19,6 +19,7 @@ var mysqlKind = serverKind{
 	check:     sqlstore.CheckMySQL,
 	columns:   mysqlColumns,
 	safe:      tables.CheckMySQL,
+	hasKey:    sqlstore.CheckMySQLKey,
 	prepares:  true,
 }
 

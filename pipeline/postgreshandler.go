@@ -318,6 +318,16 @@ func (c postgresCatalog) create(ctx context.Context, sql string) error {
 	return err
 }
 
+func (c postgresCatalog) hasKey(ctx context.Context, table string, columns []string, k driver.Keyed) error {
+	w, err := keyed.New(table, columns, nil, k)
+	if err != nil {
+		return err
+	}
+	return c.within(ctx, func(tx pgx.Tx) error {
+		return (&internalpostgres.Upsert{Table: strings.Split(table, "."), Write: w}).CheckKey(ctx, tx.Conn())
+	})
+}
+
 // within runs a function in a transaction, or in a savepoint of one, and rolls back.
 func (c postgresCatalog) within(ctx context.Context, do func(pgx.Tx) error) error {
 	tx, err := c.db.Begin(ctx)

@@ -3,8 +3,9 @@ package pipeline
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -12,12 +13,13 @@ import (
 // serverKind is what differs between the database servers of package sqlstore.
 type serverKind struct {
 	dialect   *dialect
-	connector func(address string, token accessToken) (driver.Connector, error)
+	connector func(address string, token accessToken) (sqldriver.Connector, error)
 	open      func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) (*sqlstore.Store, error)
 	check     func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) error
 	// columns has the rows of scanColumns for a table.
 	columns  func(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error)
 	safe     func(ctx context.Context, q tables.Querier, table string) error
+	hasKey   func(ctx context.Context, db *sql.DB, table string, columns []string, k driver.Keyed) error
 	prepares bool // a statement can be prepared without executing it
 }
 
@@ -86,6 +88,10 @@ func (c serverCatalog) columns(ctx context.Context, table string) ([]existingCol
 
 func (c serverCatalog) safe(ctx context.Context, table string) error {
 	return c.kind.safe(ctx, c.db, table)
+}
+
+func (c serverCatalog) hasKey(ctx context.Context, table string, columns []string, k driver.Keyed) error {
+	return c.kind.hasKey(ctx, c.db, table, columns, k)
 }
 
 func (c serverCatalog) create(ctx context.Context, sql string) error {

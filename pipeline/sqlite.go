@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver "sqlite", for reader
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -130,6 +131,10 @@ func affinity(declared string) string {
 		return "REAL"
 	}
 	return "NUMERIC"
+}
+
+func (c sqliteCatalog) hasKey(ctx context.Context, table string, columns []string, k driver.Keyed) error {
+	return sqlstore.CheckSQLiteKey(ctx, c.db, table, columns, k)
 }
 
 func (c sqliteCatalog) create(ctx context.Context, sql string) error {

@@ -19,6 +19,7 @@ var sqlServerKind = serverKind{
 	check:     sqlstore.CheckSQLServer,
 	columns:   sqlServerColumns,
 	safe:      tables.CheckSQLServer,
+	hasKey:    sqlstore.CheckSQLServerKey,
 }
 
 // sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses, without

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
@@ -52,6 +53,8 @@ type catalog interface {
 	safe(ctx context.Context, table string) error
 	// columns lists a table's columns, none if there is no such table.
 	columns(ctx context.Context, table string) ([]existingColumn, error)
+	// hasKey returns a [driver.NoKeyError] for a table without the key of a keyed write.
+	hasKey(ctx context.Context, table string, columns []string, k driver.Keyed) error
 	// create runs a CREATE TABLE. Another process may do the same at the same time.
 	create(ctx context.Context, sql string) error
 	// parameters prepares a statement with count parameters, and returns their
@@ -196,8 +199,10 @@ func (t *tableTarget) prepare(ctx context.Context, c catalog, mayCreate bool) er
 		}
 	}
 	t.defaulted = t.defaults(columns)
-	t.guards, err = t.checkTable(ctx, c, columns)
-	return err
+	if t.guards, err = t.checkTable(ctx, c, columns); err != nil || t.key == nil {
+		return err
+	}
+	return c.hasKey(ctx, t.table, columnNames(t.mapping.columns), t.key.keyed())
 }
 
 // addColumns adds the mapping's columns that the table does not have, if it may, and returns all. None
@@ -404,7 +409,10 @@ type emptyCatalog struct{}
 
 func (emptyCatalog) columns(context.Context, string) ([]existingColumn, error) { return nil, nil }
 func (emptyCatalog) safe(context.Context, string) error                        { return nil }
-func (emptyCatalog) create(context.Context, string) error                      { return nil }
+func (emptyCatalog) hasKey(context.Context, string, []string, driver.Keyed) error {
+	return nil
+}
+func (emptyCatalog) create(context.Context, string) error { return nil }
 
 func (emptyCatalog) parameters(context.Context, string, int) ([]existingColumn, error) {
 	return nil, errors.New("the database does not exist yet: create it, and the tables that the statement needs")

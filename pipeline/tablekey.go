@@ -37,6 +37,11 @@ func (k *tableKey) has(column string) bool {
 	return column == k.version || slices.Contains(k.columns, column)
 }
 
+// keyed is a write by the key, without its deletes.
+func (k *tableKey) keyed() driver.Keyed {
+	return driver.Keyed{Key: k.columns, OnConflict: k.onConflict, Version: k.version}
+}
+
 // errTruncated is why an event that clears its source table is rejected.
 var errTruncated = errors.New("the source table was truncated: set insert.truncates: delete, which deletes all rows of this one, or skip")
 

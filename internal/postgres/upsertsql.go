@@ -52,6 +52,13 @@ func (u *Upsert) keyedTable(ctx context.Context, conn *pgx.Conn, known *knownTab
 	return table, nil
 }
 
+// CheckKey returns a [*driver.NoKeyError] for a table that has not the key of a write. It changes
+// nothing.
+func (u *Upsert) CheckKey(ctx context.Context, conn *pgx.Conn) error {
+	_, _, err := u.fit(ctx, conn)
+	return err
+}
+
 // uniqueSQL has the unique indexes of a table. One that can't be the target of ON CONFLICT says
 // why, https://www.postgresql.org/docs/current/sql-insert.html.
 const uniqueSQL = `
