@@ -64,7 +64,7 @@ func (a *app) initCommand() *cobra.Command {
   sluice init flights.yaml --sample flights.csv
   sluice init flights.yaml --from-hub flights --database postgres
   sluice init flights.yaml --from kafka://127.0.0.1:9092 --from-topic flights
-  sluice init flights.yaml --sample flights.ndjson --table flights --database env:DATABASE_URL`,
+  sluice init flights.yaml --sample new.ndjson --table flights --database env:DATABASE_URL`,
 		Args: needs(1, 1, "name the file to write: pass PIPELINE.yaml"),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			address, err := guessed.take(cmd, given)

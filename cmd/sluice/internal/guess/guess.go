@@ -322,7 +322,7 @@ func (g *guesser) fillTable(t *Table, of *infer.Sample, keyed []string) (key []s
 	for _, c := range columns {
 		own := Column{Column: newfile.Column{Name: c.Name, From: c.From, Type: c.Type, Format: c.Format, Zone: c.Zone}, Seen: c.Seen, Example: c.Example, Why: c.Why}
 		if at, ok := instant(c.Format, c.Example); ok {
-			own.Why = joined(own.Why, c.Example+" is "+at.Format(time.RFC3339))
+			own.Why += ": " + at.Format(time.RFC3339)
 		}
 		for _, name := range keyed {
 			if c.From == "body."+name || c.From == fmt.Sprintf("body[%q]", name) {
