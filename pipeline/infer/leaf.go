@@ -167,7 +167,8 @@ func (l *leaf) number(raw []byte) {
 	}
 }
 
-// isNumber reports whether a text is a number that a column of numbers keeps: without zeros before it.
+// isNumber reports whether a text is a number that a column of numbers keeps: without zeros before
+// it.
 func isNumber(text []byte) bool {
 	return (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid(text)
 }
