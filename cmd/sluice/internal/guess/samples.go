@@ -41,11 +41,12 @@ type File struct {
 
 	path  string
 	spool *os.File // of standard input
+	most  int      // records
 }
 
 // OpenFile opens a file of records; "-" is standard input, of which a copy is kept until Close.
 func OpenFile(path string, stdin io.Reader, cfg *records.Config) (*File, error) {
-	f := &File{Name: filepath.Base(path), Config: cfg, path: path, Read: func(int) {}}
+	f := &File{Name: filepath.Base(path), Config: cfg, path: path, Read: func(int) {}, most: MostRecords}
 	if path != "-" {
 		return f, nil
 	}
@@ -101,7 +102,7 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 		case err != nil:
 			return err
 		}
-		if bytes += len(r.Body); f.Count == MostRecords || bytes > MostBytes {
+		if bytes += len(r.Body); f.Count == f.most || bytes > MostBytes {
 			f.Cut = true
 			return nil
 		}
