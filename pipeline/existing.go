@@ -14,8 +14,8 @@ type TableColumn struct {
 	Types      []string // of a mapping, whose values it stores
 }
 
-// ExistingTable returns the columns of a table in a database, which is written as in a file; none if
-// there is no such table. It changes nothing. Errors do not contain the password.
+// ExistingTable returns the columns of a table in a database, which is written as in a file; none
+// if there is no such table. It changes nothing. Errors do not contain the password.
 func ExistingTable(ctx context.Context, address, table string) ([]TableColumn, error) {
 	db, err := parseDatabase(address)
 	if err != nil {
@@ -46,6 +46,6 @@ func ExistingTable(ctx context.Context, address, table string) ([]TableColumn, e
 	return list, nil
 }
 
-// CheckDatabase connects to the database of the pipeline and checks the tables that it writes to. It
-// changes nothing.
+// CheckDatabase connects to the database of the pipeline and checks the tables that it writes to.
+// It changes nothing.
 func (p *Pipeline) CheckDatabase(ctx context.Context) error { return p.checkDatabase(ctx) }

@@ -41,7 +41,8 @@ elsewhere the defaults are taken. A file that exists is not overwritten without 
 With events to look at, the file has their columns: names, types, spellings of times,
 compression, envelopes of Debezium and Kafka Connect, and a table for each type of events
 whose shapes clearly differ. The command says what it guessed and why, and tries the file on
-all of these events: which of them would become dead letters. Events come from
+all of these events: which of them would become dead letters. Comments in the file have a
+value of each column as an example. Events come from
   --sample FILE       JSON, CSV or GeoJSON, as sluice send reads it; - is standard input;
                       all of it, up to 1,000,000 records or 1 GiB
   --from-hub NAME     the newest --events events of a hub, or of a topic of Kafka with
@@ -64,7 +65,7 @@ func (a *app) initCommand() *cobra.Command {
   sluice init flights.yaml --sample flights.csv
   sluice init flights.yaml --from-hub flights --database postgres
   sluice init flights.yaml --from kafka://127.0.0.1:9092 --from-topic flights
-  sluice init flights.yaml --sample flights.ndjson --table flights --database env:DATABASE_URL`,
+  sluice init flights.yaml --sample new.ndjson --table flights --database env:DATABASE_URL`,
 		Args: needs(1, 1, "name the file to write: pass PIPELINE.yaml"),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
 			address, err := guessed.take(cmd, given)

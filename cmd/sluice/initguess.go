@@ -207,7 +207,7 @@ func (a *app) samples(ctx context.Context, flags *guessFlags, c *newfile.Choice,
 	if flags.sample != "" {
 		file, err := guess.OpenFile(flags.sample, os.Stdin, &flags.to.Input)
 		if err == nil {
-			file.Read = func() { read.Add(1) }
+			file.Read = func(n int) { read.Store(int64(n)) }
 		}
 		return file, err
 	}
@@ -251,9 +251,7 @@ func (a *app) reportGuess(path string, g *guess.Guess, tried *guess.Tried, sampl
 		return err
 	}
 	tried.Report(a.out, width)
-	for _, todo := range g.Todo {
-		fmt.Fprintf(a.out, "To do: %s\n", todo)
-	}
+	g.Left(a.out, width)
 	fmt.Fprintf(a.out, "\n%s is written. Next:\n", path)
 	for _, v := range variables {
 		if os.Getenv(v) == "" {

@@ -81,7 +81,8 @@ var (
 // columnName makes a name as databases have it: customerName and "Customer Name" are
 // customer_name.
 func columnName(key string) string {
-	name := boundary.ReplaceAllString(key, "${1}_${2}")
+	const longest = 200 // of which a name is made
+	name := boundary.ReplaceAllString(strings.ToValidUTF8(key[:min(len(key), longest)], ""), "${1}_${2}")
 	name = strings.Trim(strings.ToLower(noName.ReplaceAllString(name, "_")), "_")
 	const most = 58 // of 63 bytes, with room for a number
 	for len(name) > most {

@@ -36,6 +36,7 @@ func TestTypes(t *testing.T) {
 		{"n", []string{`1`, `9223372036854775808`}, "numeric"},
 		{"n", []string{`1`, `2.5`, `1e3`}, "double"},
 		{"n", []string{`1`, `12345678901234567.5`}, "numeric"},
+		{"n", []string{`1`, `1e400`}, "numeric"},
 		{"n", []string{`1`, `"x"`}, "text"},
 		{"n", []string{`1`, `[1]`}, "json"},
 		{"n", []string{`1`, `{"a":1}`}, "json"},

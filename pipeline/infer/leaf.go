@@ -158,6 +158,10 @@ func (l *leaf) number(raw []byte) {
 		l.large++
 	case digits > exactDigits:
 		l.long++
+	default:
+		if _, err := strconv.ParseFloat(string(raw), 64); err != nil { // it is out of range
+			l.long++
+		}
 	}
 	if unit := times.Guess(raw); unit != "" {
 		if l.units == nil {
@@ -167,7 +171,8 @@ func (l *leaf) number(raw []byte) {
 	}
 }
 
-// isNumber reports whether a text is a number that a column of numbers keeps: without zeros before it.
+// isNumber reports whether a text is a number that a column of numbers keeps: without zeros before
+// it.
 func isNumber(text []byte) bool {
 	return (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid(text)
 }
@@ -215,7 +220,7 @@ func (l *leaf) numeric(name string) Column {
 	case l.wholes == l.numbers:
 		return Column{Type: "bigint"}
 	case l.large+l.long > 0:
-		return Column{Type: "numeric", Why: "more digits than a double has"}
+		return Column{Type: "numeric", Why: "more digits than a double has, or beyond its range"}
 	}
 	return Column{Type: "double"}
 }

@@ -25,6 +25,9 @@ var typeOrder = map[string][]string{
 	"json":      {"json", "text"},
 }
 
+// numbers are the types of numbers.
+var numbers = []string{"bigint", "integer", "smallint", "numeric", "double", "real"}
+
 // notations are the formats that a type is tried with beside the one that was guessed.
 var notations = map[string]string{"boolean": "1/0"}
 
@@ -181,9 +184,8 @@ func (g *guesser) choose(table *Table, fits []*fit) error {
 			c = firsts[i]
 		}
 		c.Required = f.known.Required
-		c.Why = joined(f.Why, "the column is "+f.kind)
-		if c.Plain {
-			c.Why = ""
+		if c.Format != f.Format || c.Type != f.Type && !(slices.Contains(numbers, c.Type) && slices.Contains(numbers, f.Type)) {
+			c.Why = joined(f.Why, fmt.Sprintf("%s, because the column is %s", c.kind(), f.kind))
 		}
 		c.Comment = joined(humanize.Shorten(c.Example, maxExample), c.Why)
 		table.Columns = append(table.Columns, c)

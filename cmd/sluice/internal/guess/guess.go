@@ -319,10 +319,15 @@ func (g *guesser) fillTable(t *Table, of *infer.Sample, keyed []string) (key []s
 		g.note("Table %s: there are too many values: the last of them have no column.", t.Name)
 	}
 	t.Columns = place()
+	tooLong := 0
 	for _, c := range columns {
+		if len(c.From) > longestFrom {
+			tooLong++
+			continue
+		}
 		own := Column{Column: newfile.Column{Name: c.Name, From: c.From, Type: c.Type, Format: c.Format, Zone: c.Zone}, Seen: c.Seen, Example: c.Example, Why: c.Why}
 		if at, ok := instant(c.Format, c.Example); ok {
-			own.Why = joined(own.Why, c.Example+" is "+at.Format(time.RFC3339))
+			own.Why += ": " + at.Format(time.RFC3339)
 		}
 		for _, name := range keyed {
 			if c.From == "body."+name || c.From == fmt.Sprintf("body[%q]", name) {
@@ -333,6 +338,9 @@ func (g *guesser) fillTable(t *Table, of *infer.Sample, keyed []string) (key []s
 		}
 		own.Comment = joined(humanize.Shorten(c.Example, maxExample), own.Why)
 		t.Columns = append(t.Columns, own)
+	}
+	if tooLong > 0 {
+		g.note("Table %s: %s with names of more than %d bytes have no column.", t.Name, events(tooLong, "value"), longestFrom)
 	}
 	if len(key) != len(keyed) {
 		return nil
@@ -349,6 +357,9 @@ func instant(unit, number string) (time.Time, bool) {
 	}
 	return time.Unix(int64(n/per), 0).UTC(), true
 }
+
+// longestFrom bounds the places of values, so that the file does not become too large to be read.
+const longestFrom = 500
 
 // maxExample is how many characters of an example are shown.
 const maxExample = 40

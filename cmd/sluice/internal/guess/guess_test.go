@@ -229,6 +229,10 @@ func TestFiles(t *testing.T) {
 	if !strings.Contains(text, "at: {from: body.at, type: timestamp, zone: UTC, required: false}") || tried.Rows != 2 || f.About() != "2 records of flights.csv" {
 		t.Errorf("%s: %+v\n%s", f.About(), tried, text)
 	}
+	f.most = 1
+	if _, _, tried = guessed(t, f, config()); tried.Rows != 1 || f.About() != "the first 1 record of flights.csv" {
+		t.Errorf("%s: %+v", f.About(), tried)
+	}
 	if f, err = OpenFile("-", strings.NewReader(`{"a":1}`+"\n{\n"+`{"a":2}`), nil); err != nil {
 		t.Fatal(err)
 	}

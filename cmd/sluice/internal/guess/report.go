@@ -15,10 +15,7 @@ const fewEvents = 10
 
 // Report writes what was found, in lines of at most width characters; 0 is no terminal.
 func (g *Guess) Report(w io.Writer, width int) error {
-	if width == 0 {
-		width = 120
-	}
-	width = max(width, 60)
+	width = columns(width)
 	for i := range g.Tables {
 		if err := g.Tables[i].report(w, g.Split, width); err != nil {
 			return err
@@ -131,11 +128,24 @@ func wrap(w io.Writer, begin, text string, width int) {
 	fmt.Fprintln(w, line)
 }
 
+// Left writes what is left to do.
+func (g *Guess) Left(w io.Writer, width int) {
+	for _, todo := range g.Todo {
+		wrap(w, "To do: ", todo, columns(width))
+	}
+}
+
+// columns is the width of lines: 0 is no terminal.
+func columns(width int) int {
+	if width == 0 {
+		return 120
+	}
+	return max(width, 60)
+}
+
 // Report writes what became of the samples.
 func (t *Tried) Report(w io.Writer, width int) {
-	if width == 0 {
-		width = 120
-	}
+	width = columns(width)
 	switch {
 	case t.Dead == 0 && t.Skipped == 0:
 		wrap(w, "", fmt.Sprintf("Tried: of %s none becomes a dead letter.", events(t.Events, "event")), width)

@@ -33,19 +33,20 @@ const (
 type File struct {
 	Name     string // for messages
 	Config   *records.Config
-	Read     func() // is called for each record
-	Rejected int    // records that sluice send would not send
-	Why      error  // of the first of these
-	Cut      bool   // the file has more
+	Read     func(n int) // is called after each record with its number
+	Rejected int         // records that sluice send would not send
+	Why      error       // of the first of these
+	Cut      bool        // the file has more
 	Count    int
 
 	path  string
 	spool *os.File // of standard input
+	most  int      // records
 }
 
 // OpenFile opens a file of records; "-" is standard input, of which a copy is kept until Close.
 func OpenFile(path string, stdin io.Reader, cfg *records.Config) (*File, error) {
-	f := &File{Name: filepath.Base(path), Config: cfg, path: path, Read: func() {}}
+	f := &File{Name: filepath.Base(path), Config: cfg, path: path, Read: func(int) {}, most: MostRecords}
 	if path != "-" {
 		return f, nil
 	}
@@ -101,13 +102,13 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 		case err != nil:
 			return err
 		}
-		if bytes += len(r.Body); f.Count == MostRecords || bytes > MostBytes {
+		if bytes += len(r.Body); f.Count == f.most || bytes > MostBytes {
 			f.Cut = true
 			return nil
 		}
 		e := &sluice.Event{Partition: "0", Sequence: int64(f.Count), Offset: fmt.Sprint(f.Count), Enqueued: now, ContentType: "application/json", Body: r.Body}
 		f.Count++
-		f.Read()
+		f.Read(f.Count)
 		if err := fn(e); err != nil {
 			return err
 		}
