@@ -15,12 +15,14 @@ type Event struct {
 	// itself.
 	Created time.Time
 
-	Key           string         // partition key, any bytes; empty if the event was sent without one
-	EmptyKey      bool           // the event was sent with a key, and that is empty
-	MessageID     string         // set by the sender, or empty
-	CorrelationID string         // set by the sender, or empty
-	ContentType   string         // MIME type set by the sender, or empty
-	Properties    map[string]any // application properties; nil if there are none
+	Key           string // partition key, any bytes; empty if the event was sent without one
+	EmptyKey      bool   // the event was sent with a key, and that is empty
+	MessageID     string // set by the sender, or empty
+	CorrelationID string // set by the sender, or empty
+	ContentType   string // MIME type set by the sender, or empty
+	// Properties are the application properties, of AMQP's simple types, or a [DateTimeOffset],
+	// [TimeSpan] or [URI] of .NET; nil if there are none.
+	Properties map[string]any
 
 	// Headers are the event's headers as they were sent, in order, in a log that allows a name more
 	// than once. There Properties has the last value of each name too: a string if that is valid
@@ -87,6 +89,8 @@ func (e *Event) Size() int {
 		case string:
 			n += len(v)
 		case []byte:
+			n += len(v)
+		case URI:
 			n += len(v)
 		default:
 			n += 8
