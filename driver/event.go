@@ -26,7 +26,7 @@ type Event struct {
 
 	// Headers are the event's headers as they were sent, in order, in a log that allows a name more
 	// than once. There Properties has the last value of each name too: a string if that is valid
-	// UTF-8, else a []byte. Nil in other logs, and if there are none.
+	// UTF-8, else a []byte, or the value of AMQP that the header is the encoding of. Nil in other logs, and if there are none.
 	Headers []Header
 
 	// Body is what was sent. In a log that has null values, nil is one, which a compacted topic
