@@ -34,6 +34,11 @@ type Event struct {
 	// logs the two mean the same.
 	Body []byte
 
+	// Undecodable is why the driver could not decode the event; empty if it could. Body is then what
+	// the log holds of it, and fields that are not known are empty. The engine makes a dead letter of
+	// such an event without calling a handler. Only sources that were asked to return them do.
+	Undecodable string
+
 	// Control marks a number that holds no event: it has a partition, a sequence number, perhaps an
 	// offset, and nothing else. Only readers of a [Topic] that is Sparse return such markers. The
 	// engine moves the checkpoint over them; no handler, sink, hook or dead letter sees one.
@@ -82,7 +87,7 @@ func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offs
 // Size returns how many bytes the event's body, properties, headers and texts have. Every bound in
 // bytes counts it. In memory an event takes a few hundred bytes more.
 func (e *Event) Size() int {
-	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
+	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType) + len(e.Undecodable)
 	for name, value := range e.Properties {
 		n += len(name)
 		switch v := value.(type) {
