@@ -131,6 +131,7 @@ type record struct {
 	step      step          // what goes out next
 	etag      string        // the version that is to be replaced; empty: any
 	attempts  int           // steps of a conditional write after the first
+	absent    int           // how often a read has not found it
 	cost      float64       // so far
 	waited    time.Duration // how long its batch waited for the budget
 	refusedBy *queue        // the queue whose range is gone or another,

@@ -198,8 +198,17 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		e = &Error{Container: q.sink.account.name(), Status: op.status, SubStatus: op.sub, ActivityID: l.activity}
 		l.last = e
 	}
+	if op.status == http.StatusConflict {
+		e.Operation = r.doc.Operation
+		if t := q.sink.routes.Load(); t != nil {
+			e.UniqueKeys = t.unique
+		}
+		if e.Operation != Create {
+			v = collision
+		}
+	}
 	switch v {
-	case rejected:
+	case rejected, collision:
 		e.Document = r.doc.ID
 	case moved:
 		q.sink.awaitRoutes([]*record{r}, q, e)
