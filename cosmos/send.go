@@ -186,7 +186,7 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		return
 	}
 	v := outcomeOf(op.status, op.sub)
-	if v == written {
+	if v == written || r.step == remove && op.status == http.StatusNotFound && v == rejected {
 		q.sink.finish(r, driver.WriteResult{Cost: r.cost})
 		return
 	}
@@ -228,10 +228,12 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 		if r.etag != "" {
 			req.header = append(req.header, [2]string{"if-match", r.etag})
 		}
+	case remove:
+		req.method, req.id = http.MethodDelete, r.doc.ID
 	case read:
 		req.method, req.id = http.MethodGet, r.doc.ID
 	}
-	if r.step != read {
+	if r.step.hasBody() {
 		req.body = r.appendBody(nil)
 		req.header = append(req.header, [2]string{"Prefer", "return=minimal"})
 	}

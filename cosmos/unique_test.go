@@ -80,3 +80,34 @@ func TestUniqueKeys(t *testing.T) {
 		}
 	}
 }
+
+// A deleted document is gone. Deleting it again succeeds, as a repetition after a crash must.
+func TestDelete(t *testing.T) {
+	srv := embedded(t, emulator.CosmosContainer{}, nil)
+	for _, mode := range []Mode{Bulk, Point} {
+		s := into(t, srv, &Config{Mode: mode})
+		kept, gone := document(1), document(2)
+		for _, r := range submit(t, s, kept, gone) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		before := stats(t, srv).Documents
+		remove := Document{ID: gone.ID, PartitionKey: gone.PartitionKey, Operation: Delete}
+		for range 2 {
+			if r := submit(t, s, remove)[0]; r.Err != nil || r.Cost == 0 {
+				t.Errorf("mode %d: %+v", mode, r)
+			}
+		}
+		if after := stats(t, srv).Documents; after != before-1 {
+			t.Errorf("mode %d: %d documents of %d", mode, after, before)
+		}
+		if r := submit(t, s, gone)[0]; r.Err != nil {
+			t.Errorf("mode %d: written again: %v", mode, r.Err)
+		}
+		remove.Source = &Source{Partition: "0"}
+		if r := submit(t, s, remove)[0]; !errors.Is(r.Err, driver.ErrRejected) || !strings.Contains(r.Err.Error(), "a Delete cannot be conditional") {
+			t.Errorf("mode %d: %v", mode, r.Err)
+		}
+	}
+}
