@@ -23,7 +23,8 @@ import (
 // read and the replacement. After that the engine retries.
 const maxConditionalAttempts = 20
 
-// maxAbsent is how often a document may be missing after a conflict with it, because it was deleted.
+// maxAbsent is how often a document may be missing after a conflict with it, because it was
+// deleted.
 const maxAbsent = 2
 
 // firstStep sets the first step of a record. It returns false if there is nothing to

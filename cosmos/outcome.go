@@ -27,8 +27,8 @@ type Error struct {
 	SubStatus  int    // Cosmos DB's sub-status, 0 if there is none
 	ActivityID string // for Azure's support
 	Message    string // first line of the account's message
-	// Operation is what was to be done with the document. UniqueKeys are the paths of the container's
-	// unique keys, if the document was in conflict with another one.
+	// Operation is what was to be done with the document. UniqueKeys are the paths of the
+	// container's unique keys, if the document was in conflict with another one.
 	Operation  Operation
 	UniqueKeys []string
 	Err        error // why there is no response

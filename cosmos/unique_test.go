@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 )
 
-// A document with the values of another one at a unique key is refused with the paths of the key, also
-// if writes are conditional. Upserts may succeed later, so the attempt has failed and no more.
+// A document with the values of another one at a unique key is refused with the paths of the key,
+// also if writes are conditional. Upserts may succeed later, so the attempt has failed and no more.
 func TestUniqueKeys(t *testing.T) {
 	srv := embedded(t, emulator.CosmosContainer{}, nil)
 	credential, err := azcosmos.NewKeyCredential(srv.Key())

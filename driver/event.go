@@ -26,7 +26,8 @@ type Event struct {
 
 	// Headers are the event's headers as they were sent, in order, in a log that allows a name more
 	// than once. There Properties has the last value of each name too: a string if that is valid
-	// UTF-8, else a []byte, or the value of AMQP that the header is the encoding of. Nil in other logs, and if there are none.
+	// UTF-8, else a []byte, or the value of AMQP that the header is the encoding of. Nil in other
+	// logs, and if there are none.
 	Headers []Header
 
 	// Body is what was sent. In a log that has null values, nil is one, which a compacted topic
@@ -34,9 +35,10 @@ type Event struct {
 	// logs the two mean the same.
 	Body []byte
 
-	// Undecodable is why the driver could not decode the event; empty if it could. Body is then what
-	// the log holds of it, and fields that are not known are empty. The engine makes a dead letter of
-	// such an event without calling a handler. Only sources that were asked to return them do.
+	// Undecodable is why the driver could not decode the event; empty if it could. Body is then
+	// what the log holds of it, and fields that are not known are empty. The engine makes a dead
+	// letter of such an event without calling a handler. Only sources that were asked to return
+	// them do.
 	Undecodable string
 
 	// Control marks a number that holds no event: it has a partition, a sequence number, perhaps an

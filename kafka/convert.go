@@ -131,8 +131,8 @@ func header(data []byte) (name, value, rest []byte, ok bool) {
 	return name, value, rest, ok
 }
 
-// plainProperty returns a header's value as that of a property: nil if it is null, a string if it is
-// text, else bytes.
+// plainProperty returns a header's value as that of a property: nil if it is null, a string if it
+// is text, else bytes.
 func plainProperty(value []byte) any {
 	switch {
 	case value == nil:

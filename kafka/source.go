@@ -43,10 +43,10 @@ type SourceConfig struct {
 	// MaxBatchBytes is how many bytes a record batch may decompress to. A larger one is a
 	// [driver.UndecodableError], and its partition halts. Default: 64 MiB.
 	MaxBatchBytes int
-	// Headers says what the values of headers are, for [driver.Event.Properties]; Event.Headers are
-	// as they were sent. Default: what Event Hubs makes of AMQP's properties is decoded if the
-	// brokers' domain is one of Event Hubs, except for text that happens to be a value of AMQP; else
-	// they are bytes.
+	// Headers says what the values of headers are, for [driver.Event.Properties]; Event.Headers
+	// are as they were sent. Default: what Event Hubs makes of AMQP's properties is decoded if the
+	// brokers' domain is one of Event Hubs, except for text that happens to be a value of AMQP;
+	// else they are bytes.
 	Headers HeaderValues
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	var mode, operation, withoutKey string
 	var batch, cached *strictyaml.Node
 	auth := 0
-	ok := n.Object(strictyaml.Keys{
+	keys := strictyaml.Keys{
 		"endpoint": func(n strictyaml.Node) { n.Text(&t.endpoint) },
 		"key": func(n strictyaml.Node) {
 			auth++
@@ -81,16 +82,10 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 			auth++
 			n.OneOf(&t.credential, "default")
 		},
-		"database":      func(n strictyaml.Node) { n.Text(&t.database) },
-		"container":     func(n strictyaml.Node) { n.Text(&t.container) },
-		"operation":     func(n strictyaml.Node) { n.OneOf(&operation, "upsert", "create", "replace", "delete") },
-		"delete_when":   t.readDeleteWhen,
-		"ttl":           t.readTTL,
-		"without_key":   func(n strictyaml.Node) { n.OneOf(&withoutKey, "deadletter", "write") },
-		"mode":          func(n strictyaml.Node) { n.OneOf(&mode, "bulk", "point") },
-		"conditional":   func(n strictyaml.Node) { n.Bool(&t.conditional) },
-		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
-		"partition_key": t.readKey,
+		"database":    func(n strictyaml.Node) { n.Text(&t.database) },
+		"container":   func(n strictyaml.Node) { n.Text(&t.container) },
+		"mode":        func(n strictyaml.Node) { n.OneOf(&mode, "bulk", "point") },
+		"conditional": func(n strictyaml.Node) { n.Bool(&t.conditional) },
 		"batch": func(n strictyaml.Node) {
 			batch = &n
 			n.Object(strictyaml.Keys{
@@ -113,8 +108,9 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 				}
 			}
 		},
-	}, "endpoint", "database", "container", "id", "partition_key")
-	if !ok {
+	}
+	maps.Copy(keys, t.documentKeys(&operation, &withoutKey))
+	if !n.Object(keys, "endpoint", "database", "container", "id", "partition_key") {
 		return t
 	}
 	if auth != 1 {
@@ -138,6 +134,18 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	}
 	t.compile()
 	return t
+}
+
+// documentKeys returns the keys of target.cosmos about what an event does with a document.
+func (t *cosmosTarget) documentKeys(operation, withoutKey *string) strictyaml.Keys {
+	return strictyaml.Keys{
+		"operation":     func(n strictyaml.Node) { n.OneOf(operation, "upsert", "create", "replace", "delete") },
+		"delete_when":   t.readDeleteWhen,
+		"ttl":           t.readTTL,
+		"without_key":   func(n strictyaml.Node) { n.OneOf(withoutKey, "deadletter", "write") },
+		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
+		"partition_key": t.readKey,
+	}
 }
 
 func readOrigin(n strictyaml.Node) (origin, bool) {

@@ -45,7 +45,8 @@ func DecodedRecords[R any](records func(context.Context, *driver.Event) ([]R, er
 	}
 }
 
-// AllDecoded returns an error that names the first event that could not be decoded, if there is one.
+// AllDecoded returns an error that names the first event that could not be decoded, nil if there
+// is none.
 func AllDecoded(events []*driver.Event) error {
 	for _, e := range events {
 		if e.Undecodable != "" {

@@ -25,8 +25,8 @@ func DecodeAMQP(data []byte) (value any, ok bool) {
 	return ofAMQP(v)
 }
 
-// wholeValue reports whether the first byte of data is the constructor of a value with as many bytes.
-// Most bytes that are no AMQP value end here.
+// wholeValue reports whether the first byte of data is the constructor of a value with as many
+// bytes. Most bytes that are no AMQP value end here.
 func wholeValue(data []byte) bool {
 	if len(data) == 0 {
 		return false

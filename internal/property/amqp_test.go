@@ -64,8 +64,8 @@ func randomValue(r *rand.Rand) (in, want any) {
 	return text, text
 }
 
-// A value is decoded to what was encoded. With a byte more or less it is not decoded, unless that is
-// another value.
+// A value is decoded to what was encoded. With a byte more or less it is not decoded, unless that
+// is another value.
 func TestDecodeAMQPInvertsEncoding(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -86,7 +86,7 @@ func TestDecodeAMQPInvertsEncoding(t *testing.T) {
 	}
 }
 
-// encodes reports whether data is one AMQP value, in the eyes of a decoder that checks structure only.
+// encodes reports whether data is one AMQP value for a decoder that checks structure only.
 func encodes(data []byte, _ any) bool {
 	r := amqp.NewReader(data)
 	r.Skip()

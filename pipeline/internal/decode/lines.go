@@ -12,8 +12,8 @@ import (
 // maxLineDepth is how deep a line may nest.
 const maxLineDepth = 10_000
 
-// JSONLines returns the encoding of bodies with one value of JSON in each line, such as Azure Stream
-// Analytics writes. They become an array. A body that is one array already stays as it is; empty
+// JSONLines returns the encoding of bodies with one value of JSON in each line, such as Azure
+// Stream Analytics writes. They become an array. A body that is one array already stays as it is; empty
 // lines are left out.
 func JSONLines() Encoding { return jsonLines{} }
 
