@@ -20,6 +20,12 @@ type (
 	Batch = driver.Batch
 	// Header is one header of an event, in a log that has headers in order.
 	Header = driver.Header
+	// DateTimeOffset is a time that a client of .NET sent as a property.
+	DateTimeOffset = driver.DateTimeOffset
+	// TimeSpan is a duration that a client of .NET sent as a property.
+	TimeSpan = driver.TimeSpan
+	// URI is an address that a client of .NET sent as a property.
+	URI = driver.URI
 	// Position is a place in a partition, directly after the event that it names.
 	Position = driver.Position
 	// Start is where a partition without a checkpoint begins. Make one with

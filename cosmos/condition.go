@@ -23,6 +23,10 @@ import (
 // read and the replacement. After that the engine retries.
 const maxConditionalAttempts = 20
 
+// maxAbsent is how often a document may be missing after a conflict with it, because it was
+// deleted.
+const maxAbsent = 2
+
 // firstStep sets the first step of a record. It returns false if there is nothing to
 // do, because the stored version is known to be of this event or a newer one.
 func (s *Sink) firstStep(r *record) bool {
@@ -77,9 +81,14 @@ func (q *queue) advance(r *record, op *operation) bool {
 			s.versions.put(r, op.etag, *r.doc.Source)
 		}
 		return false
+	case op.status == http.StatusConflict && r.step == create && r.absent >= maxAbsent:
+		return false // it is another document that is in the way, at a unique key
 	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step == replace:
 		return q.retryStep(r, read)
 	case op.status == http.StatusNotFound && v == rejected && r.doc.Operation != Replace:
+		if r.step == read {
+			r.absent++
+		}
 		return q.retryStep(r, create) // it was deleted in the meantime
 	}
 	return false

@@ -31,6 +31,9 @@
 //     on [Replace], 413 of a document sent alone, a partition key that differs from
 //     the body's, a full logical partition (403, sub-status 1014), and what cannot be
 //     a document at all.
+//   - an error without a mark, which counts as an attempt: 409 on other operations, where another
+//     document has the same value at a unique key, perhaps not for long. The error names the paths
+//     of the container's unique keys.
 //   - [driver.Outage]: errors of the account, the container or the network. 401, 403,
 //     404 of the container, host names, certificates, other 5xx.
 //

@@ -28,7 +28,7 @@ type Document struct {
 	// the body.
 	PartitionKey []any
 
-	// Body is a JSON object.
+	// Body is a JSON object. Delete needs none.
 	Body []byte
 
 	// Operation is Upsert by default.
@@ -47,11 +47,13 @@ type Operation byte
 // Upsert writes the document whether or not it exists, Create only if it does not,
 // and Replace only if it does; otherwise the record is rejected. But Create succeeds
 // if the existing document is of the same event, because that is a repetition after
-// a crash or a lost response.
+// a crash or a lost response. Delete removes the document, and succeeds if there is none; it cannot
+// be conditional, because what is not there records no event.
 const (
 	Upsert Operation = iota
 	Create
 	Replace
+	Delete
 )
 
 // Source is the position of an event in its log. Documents have it as the property
@@ -131,6 +133,7 @@ type record struct {
 	step      step          // what goes out next
 	etag      string        // the version that is to be replaced; empty: any
 	attempts  int           // steps of a conditional write after the first
+	absent    int           // how often a read has not found it
 	cost      float64       // so far
 	waited    time.Duration // how long its batch waited for the budget
 	refusedBy *queue        // the queue whose range is gone or another,
@@ -144,10 +147,14 @@ const (
 	upsert step = iota
 	create
 	replace
+	remove
 	read
 )
 
-func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Read"}[s] }
+func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Delete", "Read"}[s] }
+
+// hasBody reports whether the document goes out with the step.
+func (s step) hasBody() bool { return s < remove }
 
 var errStamped = fmt.Errorf("the body has a property %s, which is reserved for the sink: rename it", StampProperty)
 
@@ -159,15 +166,20 @@ func (r *record) check() error {
 		return errors.New("the id is empty")
 	case len(d.ID) > 1023:
 		return fmt.Errorf("the id %.40q… has %d bytes: at most 1023", d.ID, len(d.ID))
-	case strings.ContainsAny(d.ID, `/\?#`):
-		return fmt.Errorf(`the id %.80q must not contain /, \, ? or #`, d.ID)
-	case d.Operation > Replace:
+	case BadIDCharacter(d.ID) != "":
+		return fmt.Errorf("the id %.80q contains %s, which no id in Cosmos DB may have: put another character in its place", d.ID, BadIDCharacter(d.ID))
+	case d.Operation > Delete:
 		return fmt.Errorf("operation %d: no such operation", d.Operation)
+	case d.Operation == Delete && d.Source != nil:
+		return errors.New("a Delete cannot be conditional: leave Source empty")
 	case d.Source != nil && (d.Source.Partition == "" || strings.Contains(d.Source.Partition, " ")):
 		return fmt.Errorf("the source's partition %.40q: must not be empty or have spaces", d.Source.Partition)
 	}
 	if err := r.setKey(d.PartitionKey); err != nil {
 		return err
+	}
+	if d.Operation == Delete {
+		return nil
 	}
 	var err error
 	if !members(d.Body, func(name, value []byte) {
@@ -191,6 +203,15 @@ func (r *record) check() error {
 		return errors.New("the body is not a JSON object in UTF-8")
 	}
 	return err
+}
+
+// BadIDCharacter returns the first character of an id that Cosmos DB allows in none, empty if there
+// is none.
+func BadIDCharacter(id string) string {
+	if i := strings.IndexAny(id, `/\?#`); i >= 0 {
+		return id[i : i+1]
+	}
+	return ""
 }
 
 func quoted(name []byte) []byte { return append(append([]byte{'"'}, name...), '"') }
@@ -319,13 +340,13 @@ func (r *record) appendOperation(dst []byte) []byte {
 	dst = append(dst, `","partitionKey":"`...)
 	dst = r.appendKey(dst, true)
 	dst = append(dst, '"')
-	if r.step == replace || r.step == read {
+	if r.step >= replace {
 		dst = appendText(append(dst, `,"id":`...), r.doc.ID)
 	}
 	if r.step == replace && r.etag != "" {
 		dst = appendText(append(dst, `,"ifMatch":`...), r.etag)
 	}
-	if r.step != read {
+	if r.step.hasBody() {
 		// Without this preference the account returns every document.
 		dst = append(dst, `,"minimalReturnPreference":true,"resourceBody":`...)
 		dst = r.appendBody(dst)

@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 
 		"empty id":        {func(d *Document) { d.ID = "" }, "id is empty"},
 		"long id":         {func(d *Document) { d.ID = strings.Repeat("x", 1024) }, "at most 1023"},
-		"slash":           {func(d *Document) { d.ID = "a/b" }, "must not contain"},
+		"slash":           {func(d *Document) { d.ID = "a/b" }, "contains /, which no id in Cosmos DB may have"},
 		"another id":      {func(d *Document) { d.ID = "2" }, "must be the same"},
 		"id is a number":  {func(d *Document) { d.Body = []byte(`{"id":1}`) }, "must be the same"},
 		"hidden id":       {func(d *Document) { d.Body = []byte(`{"\u0069d":"2"}`) }, "without escapes"},

@@ -27,7 +27,11 @@ type Error struct {
 	SubStatus  int    // Cosmos DB's sub-status, 0 if there is none
 	ActivityID string // for Azure's support
 	Message    string // first line of the account's message
-	Err        error  // why there is no response
+	// Operation is what was to be done with the document. UniqueKeys are the paths of the
+	// container's unique keys, if the document was in conflict with another one.
+	Operation  Operation
+	UniqueKeys []string
+	Err        error // why there is no response
 }
 
 func (e *Error) Error() string {
@@ -100,7 +104,7 @@ func (e *Error) advice() string {
 		}
 		return "check the names of the database and the container"
 	case http.StatusConflict:
-		return "a document with this id exists already"
+		return e.conflict()
 	case http.StatusRequestEntityTooLarge:
 		if e.SubStatus == subAnswerTooLarge {
 			return "the answer to one operation is larger than the account's limit: check the size of the stored document"
@@ -112,6 +116,21 @@ func (e *Error) advice() string {
 		return "it will be retried"
 	}
 	return "check the account's health in the portal"
+}
+
+// conflict returns what a document was in conflict with. An id is that of Create alone.
+func (e *Error) conflict() string {
+	keys := "a unique key of the container"
+	if len(e.UniqueKeys) > 0 {
+		keys = "the unique key " + strings.Join(e.UniqueKeys, ", or ")
+	}
+	switch {
+	case e.Operation != Create:
+		return "another document of the partition key has the same value at " + keys + ": correct the value, or delete the other document"
+	case len(e.UniqueKeys) > 0:
+		return "a document with this id exists already, or one with the same value at " + keys
+	}
+	return "a document with this id exists already"
 }
 
 // Sub-statuses, from the documentation of the SDKs
@@ -139,6 +158,7 @@ const (
 	retryable              // driver.RetryAfter
 	outage                 // an error of the account or the network: driver.Outage
 	rejected               // an error of the document: driver.Reject
+	collision              // another document is in the way, perhaps not for long: an attempt has failed
 	moved                  // the ranges or the container have changed
 	tooLarge               // a batch over the limit
 	unprocessed            // the account refused the batch as a whole
@@ -211,6 +231,8 @@ func (e *Error) result(v outcome, after time.Duration, cost float64) driver.Writ
 		return driver.WriteResult{Err: driver.RetryAfter(e, after), Cost: cost}
 	case rejected:
 		return driver.WriteResult{Err: driver.Reject(e), Cost: cost}
+	case collision:
+		return driver.WriteResult{Err: e, Cost: cost}
 	}
 	return driver.WriteResult{Err: driver.Outage(e), Cost: cost}
 }

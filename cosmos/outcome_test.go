@@ -27,7 +27,7 @@ func TestOutcomesOfOperations(t *testing.T) {
 	}{
 		{status: 429, sub: 3200, after: 1500 * time.Millisecond},
 		{status: 408}, {status: 449}, {status: 503}, {status: 424}, {status: 410, sub: 1022}, {status: 404, sub: 1002},
-		{status: 400, want: sluice.ErrRejected}, {status: 409, want: sluice.ErrRejected}, {status: 413, want: sluice.ErrRejected},
+		{status: 400, want: sluice.ErrRejected}, {status: 413, want: sluice.ErrRejected},
 		{status: 404, want: sluice.ErrRejected}, {status: 403, sub: 1014, want: sluice.ErrRejected},
 		{status: 400, sub: 1001, want: sluice.ErrRejected},                                                     // and the container is the same
 		{status: 410, sub: 1002}, {status: 410, sub: 1007}, {status: 410, sub: 1008}, {status: 410, sub: 1000}, // and the ranges are the same

@@ -19,6 +19,7 @@ import (
 type routingTable struct {
 	rid    string // the container's internal id, which changes if it is recreated
 	paths  []string
+	unique []string // the paths of each unique key
 	hash   partitionkey.Definition
 	ranges []partitionkey.Range
 	queues []*queue
@@ -161,11 +162,17 @@ func (s *Sink) readRoutes(ctx context.Context) (*routingTable, []span, outcome, 
 			Kind    string
 			Version int
 		}
+		UniqueKeyPolicy struct {
+			UniqueKeys []struct{ Paths []string }
+		}
 	}
 	if v, e := s.get(ctx, "colls", &container, nil); e != nil {
 		return nil, nil, v, e
 	}
 	next := &routingTable{rid: container.RID, paths: container.PartitionKey.Paths}
+	for _, key := range container.UniqueKeyPolicy.UniqueKeys {
+		next.unique = append(next.unique, strings.Join(key.Paths, " with "))
+	}
 	next.hash = partitionkey.Definition{Hierarchical: container.PartitionKey.Kind == "MultiHash", Version: max(1, container.PartitionKey.Version)}
 	if len(next.paths) == 0 || next.hash.Version > 2 {
 		return nil, nil, outage, s.badAnswer(fmt.Errorf("a partition key of %d paths and version %d", len(next.paths), next.hash.Version))

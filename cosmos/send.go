@@ -186,7 +186,7 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		return
 	}
 	v := outcomeOf(op.status, op.sub)
-	if v == written {
+	if v == written || r.step == remove && op.status == http.StatusNotFound && v == rejected {
 		q.sink.finish(r, driver.WriteResult{Cost: r.cost})
 		return
 	}
@@ -198,8 +198,17 @@ func (q *queue) completeOne(r *record, op *operation, l *batchResult) {
 		e = &Error{Container: q.sink.account.name(), Status: op.status, SubStatus: op.sub, ActivityID: l.activity}
 		l.last = e
 	}
+	if op.status == http.StatusConflict {
+		e.Operation = r.doc.Operation
+		if t := q.sink.routes.Load(); t != nil {
+			e.UniqueKeys = t.unique
+		}
+		if e.Operation != Create {
+			v = collision
+		}
+	}
 	switch v {
-	case rejected:
+	case rejected, collision:
 		e.Document = r.doc.ID
 	case moved:
 		q.sink.awaitRoutes([]*record{r}, q, e)
@@ -219,10 +228,12 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 		if r.etag != "" {
 			req.header = append(req.header, [2]string{"if-match", r.etag})
 		}
+	case remove:
+		req.method, req.id = http.MethodDelete, r.doc.ID
 	case read:
 		req.method, req.id = http.MethodGet, r.doc.ID
 	}
-	if r.step != read {
+	if r.step.hasBody() {
 		req.body = r.appendBody(nil)
 		req.header = append(req.header, [2]string{"Prefer", "return=minimal"})
 	}

@@ -15,22 +15,31 @@ type Event struct {
 	// itself.
 	Created time.Time
 
-	Key           string         // partition key, any bytes; empty if the event was sent without one
-	EmptyKey      bool           // the event was sent with a key, and that is empty
-	MessageID     string         // set by the sender, or empty
-	CorrelationID string         // set by the sender, or empty
-	ContentType   string         // MIME type set by the sender, or empty
-	Properties    map[string]any // application properties; nil if there are none
+	Key           string // partition key, any bytes; empty if the event was sent without one
+	EmptyKey      bool   // the event was sent with a key, and that is empty
+	MessageID     string // set by the sender, or empty
+	CorrelationID string // set by the sender, or empty
+	ContentType   string // MIME type set by the sender, or empty
+	// Properties are the application properties, of AMQP's simple types, or a [DateTimeOffset],
+	// [TimeSpan] or [URI] of .NET; nil if there are none.
+	Properties map[string]any
 
 	// Headers are the event's headers as they were sent, in order, in a log that allows a name more
 	// than once. There Properties has the last value of each name too: a string if that is valid
-	// UTF-8, else a []byte. Nil in other logs, and if there are none.
+	// UTF-8, else a []byte, or the value of AMQP that the header is the encoding of. Nil in other
+	// logs, and if there are none.
 	Headers []Header
 
 	// Body is what was sent. In a log that has null values, nil is one, which a compacted topic
 	// takes for the deletion of the key, and a value without bytes is empty and not nil. In other
 	// logs the two mean the same.
 	Body []byte
+
+	// Undecodable is why the driver could not decode the event; empty if it could. Body is then
+	// what the log holds of it, and fields that are not known are empty. The engine makes a dead
+	// letter of such an event without calling a handler. Only sources that were asked to return
+	// them do.
+	Undecodable string
 
 	// Control marks a number that holds no event: it has a partition, a sequence number, perhaps an
 	// offset, and nothing else. Only readers of a [Topic] that is Sparse return such markers. The
@@ -80,13 +89,15 @@ func (e *Event) Position() Position { return Position{Sequence: e.Sequence, Offs
 // Size returns how many bytes the event's body, properties, headers and texts have. Every bound in
 // bytes counts it. In memory an event takes a few hundred bytes more.
 func (e *Event) Size() int {
-	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
+	n := len(e.Body) + len(e.Offset) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType) + len(e.Undecodable)
 	for name, value := range e.Properties {
 		n += len(name)
 		switch v := value.(type) {
 		case string:
 			n += len(v)
 		case []byte:
+			n += len(v)
+		case URI:
 			n += len(v)
 		default:
 			n += 8

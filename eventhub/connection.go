@@ -27,7 +27,8 @@ type endpoint struct {
 
 // parseConnectionString parses a connection string strictly: a misspelled or
 // repeated part is an error. Errors quote only the number of a part, because a
-// damaged string can have its key anywhere.
+// damaged string can have its key anywhere. TransportType and OperationTimeout, which other client
+// libraries read, are accepted without an effect: Config has such settings.
 func parseConnectionString(text string) (endpoint, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -38,14 +39,18 @@ func parseConnectionString(text string) (endpoint, error) {
 	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
 		return endpoint{}, errors.New("contains a line break or unprintable character: copy it again, as one line")
 	}
+	if err := checkOrigin(text); err != nil {
+		return endpoint{}, err
+	}
 	var ep endpoint
-	var address, emulator string
+	var address, emulator, ignored, unused string
 	fields := []struct {
 		name string
 		into *string
 	}{
 		{"Endpoint", &address}, {"SharedAccessKeyName", &ep.keyName}, {"SharedAccessKey", &ep.key},
 		{"SharedAccessSignature", &ep.signature}, {"EntityPath", &ep.entity}, {"UseDevelopmentEmulator", &emulator},
+		{"TransportType", &ignored}, {"OperationTimeout", &unused},
 	}
 parts:
 	for i, part := range strings.Split(text, ";") {
@@ -73,6 +78,39 @@ parts:
 		return endpoint{}, fmt.Errorf("part %d is none of Endpoint, SharedAccessKeyName, SharedAccessKey, SharedAccessSignature, EntityPath and UseDevelopmentEmulator: correct or remove it", i+1)
 	}
 	return ep, ep.check(address, emulator)
+}
+
+// CheckConnectionString returns what a text is, and what to give instead, if it is the connection
+// string of another service than Event Hubs and Service Bus, or in quotation marks. It returns nil
+// for any other text, which need not be a connection string.
+func CheckConnectionString(text string) error { return checkOrigin(strings.TrimSpace(text)) }
+
+// checkOrigin is [CheckConnectionString] for a text without blanks around it.
+func checkOrigin(text string) error {
+	for _, quote := range []string{`"`, "'", "`", "“", "„", "‘"} {
+		if strings.HasPrefix(text, quote) {
+			return errors.New("is in quotation marks: write it without them")
+		}
+	}
+	names := map[string]bool{}
+	for part := range strings.SplitSeq(text, ";") {
+		if name, _, ok := strings.Cut(part, "="); ok {
+			names[strings.ToLower(strings.TrimSpace(name))] = true
+		}
+	}
+	switch {
+	case names["endpoint"]:
+		return nil
+	case names["hostname"] && names["deviceid"]:
+		return errors.New("is that of a device of IoT Hub (HostName=…;DeviceId=…), which cannot read events: give the Event Hub-compatible endpoint, in the portal under the IoT hub's Built-in endpoints")
+	case names["hostname"]:
+		return errors.New("is that of an IoT hub (HostName=…): give the Event Hub-compatible endpoint (Endpoint=sb://…;EntityPath=…), in the portal under the IoT hub's Built-in endpoints")
+	case names["accountendpoint"]:
+		return errors.New("is that of a Cosmos DB account (AccountEndpoint=…): give the one of an Event Hubs or Service Bus namespace, Endpoint=sb://…")
+	case names["accountname"] || names["defaultendpointsprotocol"]:
+		return errors.New("is that of a storage account (AccountName=…): give the one of an Event Hubs or Service Bus namespace, Endpoint=sb://…")
+	}
+	return nil
 }
 
 // check validates the parts together.

@@ -17,6 +17,7 @@ func TestConnectionString(t *testing.T) {
 		good + ";":                   {"contoso.servicebus.windows.net:5671", "contoso.servicebus.windows.net", ""},
 		" " + good + "\n":            {"contoso.servicebus.windows.net:5671", "contoso.servicebus.windows.net", ""},
 		good + ";EntityPath=flights": {"contoso.servicebus.windows.net:5671", "contoso.servicebus.windows.net", "flights"},
+		good + ";TransportType=AmqpWebSockets;OperationTimeout=00:01:00":                                 {"contoso.servicebus.windows.net:5671", "contoso.servicebus.windows.net", ""},
 		"endpoint=sb://localhost;sharedaccesskeyname=a;SHAREDACCESSKEY=b=c;UseDevelopmentEmulator=true;": {"localhost:5672", "localhost", ""},
 		"Endpoint=sb://[::1]:6000/;SharedAccessSignature=SharedAccessSignature sr=x&sig=y":               {"[::1]:6000", "::1", ""},
 		"Endpoint=sb://LOCALHOST:5999;SharedAccessKeyName=a;SharedAccessKey=b":                           {"LOCALHOST:5999", "LOCALHOST", ""},
@@ -39,8 +40,16 @@ func TestConnectionString(t *testing.T) {
 
 // malformed connection strings, with a word that the error must have.
 var malformed = map[string]string{
-	"":        "empty",
-	canary:    "part 1",
+	"":               "empty",
+	canary:           "part 1",
+	`"` + good + `"`: "is in quotation marks: write it without them",
+	"'" + good + "'": "is in quotation marks",
+	"“" + good + "”": "is in quotation marks",
+	"HostName=contoso.azure-devices.net;SharedAccessKeyName=iothubowner;SharedAccessKey=" + canary: "is that of an IoT hub (HostName=…): give the Event Hub-compatible endpoint",
+	"HostName=contoso.azure-devices.net;DeviceId=dev1;SharedAccessKey=" + canary:                   "is that of a device of IoT Hub",
+	"AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=" + canary:                "is that of a Cosmos DB account",
+	"DefaultEndpointsProtocol=https;AccountName=contoso;AccountKey=" + canary:                      "is that of a storage account",
+	good + ";TransportType=Amqp;TransportType=Amqp":                                                "TransportType is there twice",
 	";;;":     "no Endpoint",
 	"nothing": "part 1",
 	"SharedAccessKeyName=reader;SharedAccessKey=" + canary:                      "Endpoint",

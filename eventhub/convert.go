@@ -182,7 +182,28 @@ func storable(v any) any {
 	case amqp.Null:
 		return nil
 	}
+	if own, ok := dotNet(v); ok {
+		return own
+	}
 	return string(encodeJSON(v)) // a list or a map, which AMQP forbids here (part 3, section 3.2.5)
+}
+
+// dotNet returns a value that .NET's clients send with a descriptor.
+func dotNet(v any) (own any, ok bool) {
+	r := reflect.ValueOf(v)
+	if !isDescribed(r) {
+		return nil, false
+	}
+	value := r.Field(1).Interface()
+	if text, is := value.(string); is {
+		value = utf8(text)
+	}
+	return driver.Described(fmt.Sprint(r.Field(0).Interface()), value)
+}
+
+// isDescribed reports whether a value is a described one, of go-amqp or of our own decoder.
+func isDescribed(r reflect.Value) bool {
+	return r.Kind() == reflect.Struct && r.NumField() == 2 && r.Type().Field(0).Name == "Descriptor"
 }
 
 // encodeJSON encodes a value as JSON. A value that JSON does not have becomes text.
@@ -239,7 +260,7 @@ func jsonValue(v any, depth int) any {
 			out[i] = jsonValue(r.Index(i).Interface(), depth+1)
 		}
 		return out
-	case r.Kind() == reflect.Struct && r.NumField() == 2 && r.Type().Field(0).Name == "Descriptor": // a described value
+	case isDescribed(r):
 		return map[string]any{"Descriptor": jsonValue(r.Field(0).Interface(), depth+1), "Value": jsonValue(r.Field(1).Interface(), depth+1)}
 	}
 	return v

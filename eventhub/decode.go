@@ -22,10 +22,38 @@ func decodeEvent(e *driver.Event, payload []byte, partition string) (sequence in
 	e.Partition = partition
 	d := eventDecoder{Reader: amqp.NewReader(payload), e: e, payload: payload}
 	d.message()
-	if err = d.failure(); err != nil && !d.numbered {
+	if err = d.failure(); err != nil && !d.numbered && !decodePosition(e, payload) {
 		return -1, err
 	}
 	return e.Sequence, err
+}
+
+// decodePosition fills the annotations of e from a message whose sections are not all readable. It
+// reports whether the sequence number is known then.
+func decodePosition(e *driver.Event, payload []byte) bool {
+	d := eventDecoder{Reader: amqp.NewReader(payload), e: e, payload: payload}
+	for d.More() {
+		code := d.Section()
+		at := d.Offset()
+		d.Jump()
+		if code != amqp.SectionMessageAnnotations || d.Err() != nil {
+			continue
+		}
+		d.text = string(payload[:d.Offset()])
+		d.enter(extent{at, d.Offset()}, "message-annotations")
+		d.annotationsSection()
+		return d.numbered
+	}
+	return false
+}
+
+// parked returns what a dead letter has of an event that cannot be decoded: its position, key and
+// time as far as they are known, and the message.
+func parked(e *driver.Event, payload []byte, err error) driver.Event {
+	return driver.Event{
+		Partition: e.Partition, Sequence: e.Sequence, Offset: e.Offset, Enqueued: e.Enqueued, Key: e.Key,
+		Body: payload, Undecodable: err.Error(),
+	}
 }
 
 // eventDecoder decodes one message into e.

@@ -55,7 +55,11 @@
 // The AMQP types decimal32, decimal64, decimal128 and char, which clients for .NET and Java
 // can write, become strings. The SDK's receiver does not decode them: with it, such an event
 // is a [driver.UndecodableError], and its partition halts, as it does with both receivers for
-// a message that is malformed.
+// a message that is malformed. With Config.Undecodable our own receiver returns such a message
+// as an event that becomes a dead letter.
+//
+// DateTimeOffset, TimeSpan and Uri, which .NET's clients send as described types, come as
+// [driver.DateTimeOffset], [driver.TimeSpan] and [driver.URI].
 //
 // What IoT Hub states about the sender of an event, in annotations that begin with iothub-
 // or dt-, comes as properties of the same names: iothub-connection-device-id,

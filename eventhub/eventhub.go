@@ -44,6 +44,9 @@ type Config struct {
 	PrefetchBytes int
 	// Receiver is the client that receives events. Default: OwnReceiver.
 	Receiver Receiver
+	// Undecodable says what becomes of an event that cannot be decoded. Default: HaltUndecodable.
+	// The SDK's receiver knows no other, because it returns nothing of such an event.
+	Undecodable Undecodable
 	// Timeout bounds each operation at the broker: a connection, a link, a
 	// management request. Default: 30 s.
 	Timeout time.Duration
@@ -61,6 +64,19 @@ type Config struct {
 	// messages.
 	WebSocket func(ctx context.Context, url string) (net.Conn, error)
 }
+
+// Undecodable says what becomes of an event that cannot be decoded, such as one whose application
+// properties are no map.
+type Undecodable string
+
+const (
+	// HaltUndecodable halts the partition with a [driver.UndecodableError].
+	HaltUndecodable Undecodable = "halt"
+	// ParkUndecodable returns the event with [driver.Event.Undecodable] set and the AMQP message as
+	// body, so that the engine makes a dead letter of it. A message without a readable sequence
+	// number halts the partition even so.
+	ParkUndecodable Undecodable = "deadletter"
+)
 
 // Receiver is a client that receives events. Requests for what a hub and its partitions hold are
 // always the SDK's.
@@ -88,6 +104,7 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 	c.Prefetch = cmp.Or(c.Prefetch, 3000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
 	c.Receiver = cmp.Or(c.Receiver, OwnReceiver)
+	c.Undecodable = cmp.Or(c.Undecodable, HaltUndecodable)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	switch {
 	case !validName(c.ConsumerGroup):
@@ -102,6 +119,10 @@ func (cfg *Config) withDefaults(ep endpoint) (Config, error) {
 		return c, errors.New("a proxy needs OverWebSocket: AMQP's own port does not go through one")
 	case c.Receiver != SDKReceiver && c.Receiver != OwnReceiver:
 		return c, fmt.Errorf("receiver %.20q: give %q or %q", string(c.Receiver), SDKReceiver, OwnReceiver)
+	case c.Undecodable != HaltUndecodable && c.Undecodable != ParkUndecodable:
+		return c, fmt.Errorf("undecodable %.20q: give %q or %q", string(c.Undecodable), HaltUndecodable, ParkUndecodable)
+	case c.Undecodable == ParkUndecodable && c.Receiver == SDKReceiver:
+		return c, fmt.Errorf("undecodable %q needs receiver %q: the SDK's returns nothing of such an event", ParkUndecodable, OwnReceiver)
 	case c.Timeout < 0:
 		return c, fmt.Errorf("timeout of %v: must be positive", c.Timeout)
 	}

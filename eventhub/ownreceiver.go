@@ -222,7 +222,10 @@ func (r *ownReceiver) receive() ([]*driver.Event, error) {
 	var memory eventMemory
 	for i, m := range r.messages {
 		e := memory.next(len(m), len(r.messages)-i)
-		if sequence, err := decodeEvent(e, m, r.link.partition); err != nil {
+		sequence, err := decodeEvent(e, m, r.link.partition)
+		if err != nil && sequence >= 0 && r.link.source.cfg.Undecodable == ParkUndecodable {
+			*e = parked(e, m, err)
+		} else if err != nil {
 			r.ended.undecodable, r.ended.sequence = err.Error(), sequence
 			if i == 0 {
 				return nil, errUndecodable

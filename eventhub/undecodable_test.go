@@ -159,3 +159,61 @@ func TestGapUnchecked(t *testing.T) {
 		checkMessage(t, err.Error(), "partition 0: events 3 to 5 are missing; whether retention removed them could not be checked (")
 	})
 }
+
+// TestParkedUndecodable: our own receiver returns what cannot be decoded, with its position and the
+// message, and goes on.
+func TestParkedUndecodable(t *testing.T) {
+	b := newBroker(t, nil)
+	b.send("0", 0, 2, 100)
+	b.sendEvents("0", &azeventhubs.EventData{Body: []byte("price"), Properties: map[string]any{"price": marker}})
+	b.send("0", 3, 2, 100)
+	s := b.with(OwnReceiver, &Config{Undecodable: ParkUndecodable, WebSocket: func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr())
+		return damagedConn{conn}, err
+	}})
+	r := b.open(s, "0", driver.Origin, 1)
+	var events []*driver.Event
+	for len(events) < 5 {
+		more, err := r.Read(b.now, 10)
+		b.ok("read", err)
+		events = append(events, more...)
+	}
+	for i, e := range events {
+		if e.Sequence != int64(i) || e.Offset == "" || e.Enqueued.IsZero() || (e.Undecodable != "") != (i == 2) {
+			t.Errorf("event %d: %+v", i, e)
+		}
+	}
+	e := events[2]
+	if !strings.Contains(e.Undecodable, `application-properties, "price": unknown format code 0x8f`) || !bytes.Contains(e.Body, []byte("price")) || e.Properties != nil {
+		t.Errorf("%q, %q, %v", e.Undecodable, e.Body, e.Properties)
+	}
+}
+
+// Where the sections of a message are broken, its position is known even so, if the broker's
+// annotations are whole.
+func TestUndecodablePosition(t *testing.T) {
+	annotations := framed(0x72, 0xd1, str("x-opt-sequence-number"), "\x55\x07", str("x-opt-offset"), str("4096"), str("x-opt-partition-key"), str("k"))
+	for name, c := range map[string]struct {
+		message  string
+		sequence int64
+	}{
+		"properties are a list":           {annotations + "\x00\x53\x74\xc0\x04\x02\x54\x01\x41" + "\x00\x53\x75\xa0\x01x", 7},
+		"properties are an array":         {annotations + "\x00\x53\x74\xe0\x04\x02\x54\x01\x02" + "\x00\x53\x75\xa0\x01x", 7},
+		"properties are of an odd number": {annotations + "\x00\x53\x74\xc1\x02\x01\x41" + "\x00\x53\x75\xa0\x01x", 7},
+		"the body is cut off":             {annotations + "\x00\x53\x75\xa0\x05x", 7},
+		"an unknown section":              {annotations + "\x00\x53\x01\x45", 7},
+		"no annotations":                  {"\x00\x53\x74\x45", -1},
+		"annotations are a list":          {"\x00\x53\x72\x45\x00\x53\x75\xa0\x01x", -1},
+	} {
+		var e driver.Event
+		sequence, err := decodeEvent(&e, []byte(c.message), "3")
+		if err == nil || sequence != c.sequence {
+			t.Errorf("%s: event %d, %v, want %d", name, sequence, err, c.sequence)
+			continue
+		}
+		p := parked(&e, []byte(c.message), err)
+		if c.sequence >= 0 && (p.Sequence != 7 || p.Offset != "4096" || p.Key != "k" || p.Partition != "3" || string(p.Body) != c.message || p.Undecodable != err.Error()) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,8 +13,9 @@ import (
 // converter makes events of records.
 type converter struct {
 	partition string
-	shared    bool // events may share the memory of the records
-	left      int  // bytes of the batch that were not copied yet
+	values    HeaderValues // of headers; empty: bytes
+	shared    bool         // events may share the memory of the records
+	left      int          // bytes of the batch that were not copied yet
 	slab      []byte
 	events    []driver.Event
 	names     map[string]string // of headers, so that each is stored once
@@ -90,7 +92,6 @@ func (c *converter) headers(e *driver.Event, r *record) bool {
 		return false
 	}
 	e.Headers = make([]driver.Header, r.headersCount)
-	e.Properties = make(map[string]any, r.headersCount)
 	data := r.headers
 	for i := range e.Headers {
 		name, value, rest, ok := header(data)
@@ -98,19 +99,27 @@ func (c *converter) headers(e *driver.Event, r *record) bool {
 			return false
 		}
 		data = rest
-		h := driver.Header{Name: c.name(name), Value: c.copy(value)}
-		e.Headers[i] = h
-		e.Properties[validText(h.Name)] = property(h.Value)
-		switch h.Name {
-		case HeaderMessageID:
-			e.MessageID = validText(string(h.Value))
-		case HeaderCorrelationID:
-			e.CorrelationID = validText(string(h.Value))
-		case HeaderContentType:
-			e.ContentType = validText(string(h.Value))
-		}
+		e.Headers[i] = driver.Header{Name: c.name(name), Value: c.copy(value)}
 	}
+	e.Properties = c.properties(e.Headers)
+	e.MessageID = fieldText(e.Properties, HeaderMessageID)
+	e.CorrelationID = fieldText(e.Properties, HeaderCorrelationID)
+	e.ContentType = fieldText(e.Properties, HeaderContentType)
 	return true
+}
+
+// fieldText returns a property as the text of a field of the event; empty if it is missing or null.
+func fieldText(properties map[string]any, name string) string {
+	switch v := properties[name].(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []byte:
+		return validText(string(v))
+	default:
+		return fmt.Sprint(v)
+	}
 }
 
 // header returns the header that data begins with.
@@ -122,9 +131,9 @@ func header(data []byte) (name, value, rest []byte, ok bool) {
 	return name, value, rest, ok
 }
 
-// property returns a header's value as that of a property: nil if it is null, a string if it is text,
-// else bytes.
-func property(value []byte) any {
+// plainProperty returns a header's value as that of a property: nil if it is null, a string if it
+// is text, else bytes.
+func plainProperty(value []byte) any {
 	switch {
 	case value == nil:
 		return nil

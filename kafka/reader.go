@@ -129,7 +129,7 @@ func newReader(s *Source, partition int32, after driver.Position) *reader {
 	r.next, r.past = after.Sequence+1, historyOf(after.Offset)
 	r.wait = retryFirst
 	r.decoder = decoder{
-		converter: converter{partition: strconv.Itoa(int(partition))},
+		converter: converter{partition: strconv.Itoa(int(partition)), values: s.cfg.Headers},
 		at:        after.Sequence, counted: after.Sequence, returned: after.Sequence, past: r.past, offset: after.Offset,
 	}
 	return r

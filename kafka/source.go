@@ -43,6 +43,11 @@ type SourceConfig struct {
 	// MaxBatchBytes is how many bytes a record batch may decompress to. A larger one is a
 	// [driver.UndecodableError], and its partition halts. Default: 64 MiB.
 	MaxBatchBytes int
+	// Headers says what the values of headers are, for [driver.Event.Properties]; Event.Headers
+	// are as they were sent. Default: what Event Hubs makes of AMQP's properties is decoded if the
+	// brokers' domain is one of Event Hubs, except for text that happens to be a value of AMQP;
+	// else they are bytes.
+	Headers HeaderValues
 }
 
 // Source reads one topic. It is safe for concurrent use.
@@ -77,12 +82,16 @@ func (c *Client) Source(topic, group string, cfg *SourceConfig) (*Source, error)
 	if err := checkTopic(topic); err != nil {
 		return nil, err
 	}
+	values, err := c.headerValues(sc.Headers)
 	switch {
+	case err != nil:
+		return nil, err
 	case group == "" || len(group) > 255:
 		return nil, errors.New("consumer group: not a name: give 1 to 255 bytes")
 	case sc.PrefetchBytes < 0 || sc.MaxBatchBytes < 0:
 		return nil, fmt.Errorf("prefetch of %d bytes, batches of %d: must be positive", sc.PrefetchBytes, sc.MaxBatchBytes)
 	}
+	sc.Headers = values
 	return &Source{client: c, topic: topic, group: group, cfg: sc, readers: map[*reader]struct{}{}, voidFor: voidFor}, nil
 }
 

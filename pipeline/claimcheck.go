@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
@@ -66,6 +67,9 @@ type bodyReader struct {
 // wholeEvent returns an event with the body that is mapped: fetched from its blob if it is there, and decoded.
 // What the body takes is charged to the partition of ctx, if there is one, until that collects it.
 func (b *bodyReader) wholeEvent(ctx context.Context, e *sluice.Event) (*sluice.Event, error) {
+	if e.Undecodable != "" { // the engine makes a dead letter of it
+		return nil, fmt.Errorf("the event cannot be decoded (%s)", e.Undecodable)
+	}
 	if b.format == nil && !blobstore.IsReference(e) {
 		return e, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -103,6 +104,12 @@ func ofProperty(v any) (scalar, error) {
 		return scalar{kind: boolean, text: strconv.AppendBool(nil, v)}, nil
 	case time.Time:
 		return scalar{kind: text, text: v.AppendFormat(nil, time.RFC3339Nano)}, nil
+	case driver.DateTimeOffset:
+		return scalar{kind: text, text: v.Time().AppendFormat(nil, time.RFC3339Nano)}, nil
+	case driver.TimeSpan:
+		return scalar{kind: text, text: []byte(v.String())}, nil
+	case driver.URI:
+		return scalar{kind: text, text: []byte(v)}, nil
 	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		return scalar{kind: number, text: fmt.Append(nil, v)}, nil
 	case float32:

@@ -1,20 +1,18 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cosmos"
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -32,10 +30,22 @@ type cosmosTarget struct {
 	config                    cosmos.Config
 	ru                        int // request units a second; 0: no limit
 
-	id     origin
-	parts  []keyPart // of the partition key
-	picker *jsonpick.Picker
-	paths  int
+	id         origin
+	parts      []keyPart // of the partition key
+	withoutKey bool      // documents may lack properties of the partition key
+	ttl        timeToLive
+	deleteWhen filter // its zero value matches no event here
+	tombstones bool   // null bodies delete the document
+	ownID      int    // the slot of the body's id
+	picker     *jsonpick.Picker
+	paths      int
+}
+
+// timeToLive is after how many seconds documents expire: a constant, or a value of the event.
+type timeToLive struct {
+	at       *strictyaml.Node // nil: none is given
+	constant time.Duration
+	part     keyPart
 }
 
 // keyPart is a component of the partition key. If property is set, the value is not
@@ -50,15 +60,15 @@ type keyPart struct {
 // https://learn.microsoft.com/azure/cosmos-db/emulator
 const emulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace}
+var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace, "delete": cosmos.Delete}
 
 // readCosmos reads target.cosmos, which may take so many request units a second; 0: no limit.
 func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	t := &cosmosTarget{ru: ru}
-	var mode, operation string
+	var mode, operation, withoutKey string
 	var batch, cached *strictyaml.Node
 	auth := 0
-	ok := n.Object(strictyaml.Keys{
+	keys := strictyaml.Keys{
 		"endpoint": func(n strictyaml.Node) { n.Text(&t.endpoint) },
 		"key": func(n strictyaml.Node) {
 			auth++
@@ -72,13 +82,10 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 			auth++
 			n.OneOf(&t.credential, "default")
 		},
-		"database":      func(n strictyaml.Node) { n.Text(&t.database) },
-		"container":     func(n strictyaml.Node) { n.Text(&t.container) },
-		"operation":     func(n strictyaml.Node) { n.OneOf(&operation, "upsert", "create", "replace") },
-		"mode":          func(n strictyaml.Node) { n.OneOf(&mode, "bulk", "point") },
-		"conditional":   func(n strictyaml.Node) { n.Bool(&t.conditional) },
-		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
-		"partition_key": t.readKey,
+		"database":    func(n strictyaml.Node) { n.Text(&t.database) },
+		"container":   func(n strictyaml.Node) { n.Text(&t.container) },
+		"mode":        func(n strictyaml.Node) { n.OneOf(&mode, "bulk", "point") },
+		"conditional": func(n strictyaml.Node) { n.Bool(&t.conditional) },
 		"batch": func(n strictyaml.Node) {
 			batch = &n
 			n.Object(strictyaml.Keys{
@@ -101,8 +108,9 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 				}
 			}
 		},
-	}, "endpoint", "database", "container", "id", "partition_key")
-	if !ok {
+	}
+	maps.Copy(keys, t.documentKeys(&operation, &withoutKey))
+	if !n.Object(keys, "endpoint", "database", "container", "id", "partition_key") {
 		return t
 	}
 	if auth != 1 {
@@ -114,12 +122,30 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	if cached != nil && !t.conditional {
 		cached.Fail("is for conditional: true: remove it, other writes need no versions")
 	}
-	t.operation = operations[operation]
+	t.operation, t.withoutKey = operations[operation], withoutKey == "write"
+	switch {
+	case t.conditional && t.deletes():
+		n.Fail("conditional goes without operation: delete and delete_when: a deleted document records no event, so that an older one would bring it back")
+	case t.operation == cosmos.Delete && (t.ttl.at != nil || t.deleteWhen.given != nil || t.tombstones):
+		n.Fail("ttl and delete_when are for documents that are written: remove them, or operation: delete")
+	}
 	if mode == "point" {
 		t.config.Mode = cosmos.Point
 	}
 	t.compile()
 	return t
+}
+
+// documentKeys returns the keys of target.cosmos about what an event does with a document.
+func (t *cosmosTarget) documentKeys(operation, withoutKey *string) strictyaml.Keys {
+	return strictyaml.Keys{
+		"operation":     func(n strictyaml.Node) { n.OneOf(operation, "upsert", "create", "replace", "delete") },
+		"delete_when":   t.readDeleteWhen,
+		"ttl":           t.readTTL,
+		"without_key":   func(n strictyaml.Node) { n.OneOf(withoutKey, "deadletter", "write") },
+		"id":            func(n strictyaml.Node) { t.id, _ = readOrigin(n) },
+		"partition_key": t.readKey,
+	}
 }
 
 func readOrigin(n strictyaml.Node) (origin, bool) {
@@ -177,12 +203,44 @@ func (t *cosmosTarget) readKey(n strictyaml.Node) {
 	}
 }
 
+// readDeleteWhen reads conditions, or tombstone.
+func (t *cosmosTarget) readDeleteWhen(n strictyaml.Node) {
+	if n.IsMapping() {
+		t.deleteWhen.read(n)
+		return
+	}
+	var word string
+	n.OneOf(&word, "tombstone")
+	t.tombstones = word != ""
+}
+
+// readTTL reads a duration, or where the seconds come from.
+func (t *cosmosTarget) readTTL(n strictyaml.Node) {
+	t.ttl.at, t.ttl.part.property = &n, "ttl"
+	var text string
+	if !n.Text(&text) {
+		return
+	}
+	if text != "" && text[0] >= '0' && text[0] <= '9' {
+		n.DurationIn(&t.ttl.constant, time.Second, maxTTL*time.Second)
+		return
+	}
+	t.ttl.part.from, _ = readOrigin(n)
+}
+
+// maxTTL is Cosmos DB's limit, in seconds.
+const maxTTL = 1<<31 - 1
+
 // compile assigns every path into the body its slot.
 func (t *cosmosTarget) compile() {
-	var paths []jsonpick.Path
+	t.ownID = 0
+	paths := []jsonpick.Path{{{Key: "id"}}}
 	t.id.pick(&paths)
+	parts := []*keyPart{&t.ttl.part}
 	for i := range t.parts {
-		part := &t.parts[i]
+		parts = append(parts, &t.parts[i])
+	}
+	for _, part := range parts {
 		part.from.pick(&paths)
 		if part.property != "" {
 			path, err := jsonpick.ParsePath("[" + strconv.Quote(part.property) + "]")
@@ -194,109 +252,6 @@ func (t *cosmosTarget) compile() {
 	}
 	t.paths = len(paths)
 	t.picker = jsonpick.New(paths...)
-}
-
-// documents returns the event's document, with its source if writes are conditional.
-func (t *cosmosTarget) documents(ctx context.Context, e *sluice.Event) ([]document, error) {
-	doc, err := t.document(e)
-	if err != nil {
-		return nil, err
-	}
-	if t.conditional {
-		lease := driver.FencingTokenOf(ctx).Lease
-		doc.Source = sourceOf(lease.Group.Topic, driver.IncarnationOf(ctx), lease.Epoch, e)
-	}
-	return []document{doc}, nil
-}
-
-// sourceOf returns the source of a document that is written conditionally.
-func sourceOf(topic, incarnation string, epoch int64, e *sluice.Event) *cosmos.Source {
-	return &cosmos.Source{Topic: topic + " " + incarnation, Partition: e.Partition, Epoch: epoch, Sequence: e.Sequence}
-}
-
-// document returns the event's document without its source.
-func (t *cosmosTarget) document(e *sluice.Event) (document, error) {
-	picked := make([]jsonpick.Value, t.paths)
-	body, err := jsonpick.UTF8(e.Body)
-	if err == nil {
-		err = t.picker.Pick(body, picked)
-	}
-	if err != nil {
-		return document{}, fmt.Errorf("body: %w", err)
-	}
-	id, err := t.id.scalar(e, picked)
-	if err != nil || id.kind != text && id.kind != number {
-		return document{}, fmt.Errorf("id: %s: %w", t.id, orError(err, "is missing, or neither a text nor a number"))
-	}
-	doc := document{ID: string(id.text), Body: body, Operation: t.operation, PartitionKey: make([]any, len(t.parts))}
-	for i := range t.parts {
-		part := &t.parts[i]
-		v, err := part.from.scalar(e, picked)
-		if err == nil {
-			doc.PartitionKey[i], err = keyValue(v)
-		}
-		if err != nil {
-			return document{}, fmt.Errorf("partition key: %s: %w", part.from, err)
-		}
-		if part.property != "" {
-			if doc.Body, err = part.addTo(doc.Body, doc.PartitionKey[i], picked[part.slot]); err != nil {
-				return document{}, err
-			}
-		}
-	}
-	return doc, nil
-}
-
-func orError(err error, otherwise string) error {
-	if err != nil {
-		return err
-	}
-	return errors.New(otherwise)
-}
-
-func keyValue(v scalar) (any, error) {
-	switch v.kind {
-	case missing:
-		return nil, errors.New("is missing")
-	case null:
-		return nil, nil
-	case text:
-		return string(v.text), nil
-	case number:
-		return json.Number(v.text), nil
-	case boolean:
-		return string(v.text) == "true", nil
-	}
-	return nil, errors.New("is neither a text, a number, a boolean nor null")
-}
-
-// addTo adds the value to the document, unless the document has it.
-func (part *keyPart) addTo(body []byte, value any, held jsonpick.Value) ([]byte, error) {
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("partition key: %s: %w", part.from, err)
-	}
-	if held.Kind != jsonpick.Missing {
-		if slices.Equal(encoded, held.Raw) {
-			return body, nil
-		}
-		return nil, fmt.Errorf("partition key: the body has a property %s that differs from %s", part.property, part.from)
-	}
-	name, err := json.Marshal(part.property)
-	if err != nil {
-		return nil, fmt.Errorf("partition key: %w", err)
-	}
-	open := strings.IndexByte(string(body), '{')
-	if open < 0 {
-		return nil, errors.New("body: is not a JSON object")
-	}
-	rest := strings.TrimLeft(string(body[open+1:]), " \t\r\n")
-	out := make([]byte, 0, len(body)+len(name)+len(encoded)+3)
-	out = append(append(append(append(out, '{'), name...), ':'), encoded...)
-	if rest != "" && rest[0] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, rest...), nil
 }
 
 // keyOf returns the ordering key of a record: writes of one document must not
@@ -324,8 +279,25 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
-func (*cosmosTarget) kind() string         { return "cosmos" }
-func (*cosmosTarget) mappings() []*mapping { return nil }
+func (*cosmosTarget) kind() string           { return "cosmos" }
+func (t *cosmosTarget) mappings() []*mapping { return t.deleteWhen.mappings() }
+
+// deletes reports whether events may delete documents.
+func (t *cosmosTarget) deletes() bool {
+	return t.operation == cosmos.Delete || t.deleteWhen.given != nil || t.tombstones
+}
+
+// checkExpiry returns an error if documents have a time to live and the container ignores it.
+func (t *cosmosTarget) checkExpiry(ctx context.Context, sink *cosmos.Sink) error {
+	if t.ttl.at == nil {
+		return nil
+	}
+	expiry, err := sink.Expiry(ctx)
+	if err == nil && !expiry.Enabled {
+		err = errors.New("ttl: the container ignores it, so that no document expires: set its Time to Live to On (no default)")
+	}
+	return err
+}
 
 func (t *cosmosTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (outlet, error) {
 	sink, err := t.open(t.ru)
@@ -334,7 +306,7 @@ func (t *cosmosTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (o
 	}
 	parts.onClose(sink.Close)
 	// Report a wrong account at the start, as for a database.
-	if err := sink.Check(ctx); err != nil {
+	if err := cmp.Or(sink.Check(ctx), t.checkExpiry(ctx, sink)); err != nil {
 		return nil, err
 	}
 	return &outletOf[document]{records: t.documents, sink: sink, key: keyOf}, nil
@@ -346,5 +318,5 @@ func (t *cosmosTarget) check(ctx context.Context, _ catalog) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(sink.Check(ctx), sink.Close(ctx))
+	return errors.Join(cmp.Or(sink.Check(ctx), t.checkExpiry(ctx, sink)), sink.Close(ctx))
 }

@@ -129,14 +129,19 @@ func TestCosmosMistakes(t *testing.T) {
 func TestCosmosRecords(t *testing.T) {
 	for _, c := range []struct{ id, key, body, want string }{
 		{"body.id", "body.key", `{"id":"a","key":"k","n":1}`, `a [k] {"id":"a","key":"k","n":1}`},
-		{"body.id", "body.key", `{"id":7,"key":12.5}`, `7 [12.5] {"id":7,"key":12.5}`},
+		{"body.id", "body.key", `{"id":7,"key":12.5}`, `7 [12.5] {"id":"7","key":12.5}`},
+		{"body.id", "body.key", ` { "key" : 1, "id":12345678901234567890 , "a":[1] }`, `12345678901234567890 [1] {"key":1,"id":"12345678901234567890","a":[1]}`},
+		{"body.n", "body.key", `{"n":7,"key":1}`, `7 [1] {"n":7,"key":1}`},
+		{"'replace(body.id, \"/\", \"_\")'", "body.key", `{"id":"a/b","key":1}`, `a_b [1] {"id":"a_b","key":1}`},
+		{"body.id", "body.key", `{"id":"a/b","key":1}`, `id: body.id: "a/b" contains /, which no id in Cosmos DB may have: put another character in its place, as in id: 'replace(body.id, "/", "_")'`},
+		{"body.id", "body.key", `{"id":"a\\b","key":1}`, `id: body.id: "a\\b" contains \, which no id in Cosmos DB may have: put another character in its place, as in id: 'replace(body.id, "\\", "_")'`},
 		{"body.id", "body.key", `{"id":"a","key":null}`, `a [<nil>] {"id":"a","key":null}`},
 		{"body.id", "body.key", `{"id":"a","key":true}`, `a [true] {"id":"a","key":true}`},
 		{"body.id", "{x: body.a.b, y: body.c}", `{"id":"a","a":{"b":"1"},"c":2}`, `a [1 2] {"id":"a","a":{"b":"1"},"c":2}`},
 		{"message_id", "{k: key, p: partition}", ` { "n":1}`, `mid [kk 3] {"p":"3","k":"kk","n":1}`},
 		{"sequence", "{k: key}", `{}`, `42 [kk] {"k":"kk"}`},
 		{"sequence", "{k: key}", `{"k":"kk"}`, `42 [kk] {"k":"kk"}`},
-		{"sequence", "{k: key}", `{"k":"other"}`, `partition key: the body has a property k that differs from key`},
+		{"sequence", "{k: key}", `{"k":"other"}`, `partition key: key: the body has another value in its property k`},
 		{"body.id", "body.key", `{"id":"a"}`, `partition key: body.key: is missing`},
 		{"body.id", "body.key", `{"id":"a","key":[1]}`, `partition key: body.key: is neither a text, a number, a boolean nor null`},
 		{"body.id", "body.key", `{"key":"a"}`, `id: body.id: is missing, or neither a text nor a number`},
@@ -220,4 +225,68 @@ func TestCosmosSourceOfRedrives(t *testing.T) {
 			t.Errorf("sources %q, want %q", sources, want)
 		}
 	})
+}
+
+func TestCosmosDeletesAndExpires(t *testing.T) {
+	for _, c := range []struct{ keys, body, want string }{
+		{"operation: delete", `{"id":"a","key":"k","n":1}`, `3 a [k] `},
+		{"operation: delete", `{"id":7,"key":"k"}`, `3 7 [k] `},
+		{"delete_when: {body.op: d}", `{"id":"a","key":"k","op":"d"}`, `3 a [k] `},
+		{"delete_when: {body.op: d}", `{"id":"a","key":"k","op":"u"}`, `0 a [k] {"id":"a","key":"k","op":"u"}`},
+		{"delete_when: {body.op: d}", `{"id":"a","key":"k"}`, `0 a [k] {"id":"a","key":"k"}`},
+		{"ttl: 1h", `{"id":"a","key":"k"}`, `0 a [k] {"ttl":3600,"id":"a","key":"k"}`},
+		{"ttl: body.lives", `{"id":"a","key":"k","lives":-1}`, `0 a [k] {"ttl":-1,"id":"a","key":"k","lives":-1}`},
+		{"ttl: body.lives", `{"id":"a","key":"k"}`, `0 a [k] {"id":"a","key":"k"}`},
+		{"ttl: body.lives", `{"id":"a","key":"k","lives":0}`, `ttl: body.lives: is 0: a document lives for 1 second at least, or -1: for ever`},
+		{"ttl: body.lives", `{"id":"a","key":"k","lives":"soon"}`, `ttl: body.lives: "soon" where a whole number should be`},
+		{"ttl: 1h", `{"id":"a","key":"k","ttl":5}`, `ttl: the body has another value in its property ttl`},
+		{"without_key: write", `{"id":"a"}`, `0 a [{}] {"id":"a"}`},
+		{"without_key: write", `{"id":"a","key":null}`, `0 a [<nil>] {"id":"a","key":null}`},
+	} {
+		p, err := parseCosmos("    conditional: true\n", "", "operation: create", "mode: point", "    mode: point\n    id:", "    "+c.keys+"\n    id:")
+		if err != nil {
+			t.Errorf("%s: %v", c.keys, err)
+			continue
+		}
+		var got string
+		docs, err := targetOf[*cosmosTarget](p).documents(t.Context(), &sluice.Event{Body: []byte(c.body)})
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprintf("%d %s %v %s", docs[0].Operation, docs[0].ID, docs[0].PartitionKey, docs[0].Body)
+		}
+		if got != c.want {
+			t.Errorf("%s, %s\ngot  %s\nwant %s", c.keys, c.body, got, c.want)
+		}
+	}
+	for keys, want := range map[string]string{
+		"conditional: true\n    operation: delete":         "conditional goes without operation: delete and delete_when",
+		"conditional: true\n    delete_when: {body.op: d}": "conditional goes without operation: delete and delete_when",
+		"operation: delete\n    ttl: 1h":                   "ttl and delete_when are for documents that are written",
+		"delete_when: gone":                                `delete_when: "gone": write one of tombstone`,
+		"ttl: 0s":                                          `ttl: "0s": must be more than zero`,
+		"ttl: lives":                                       `ttl: "lives": write `,
+		"without_key: drop":                                `without_key: "drop": write one of deadletter, write`,
+	} {
+		_, err := parseCosmos("    conditional: true\n", "", "    operation: create\n", "", "    mode: point\n", "    "+keys+"\n")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngot  %v\nwant %s", keys, err, want)
+		}
+	}
+}
+
+// A null value of Kafka has no body that the id could be in.
+func TestCosmosTombstones(t *testing.T) {
+	p, err := parseCosmos("    conditional: true\n", "", "operation: create", "delete_when: tombstone", "id: body.id", "id: key", "partition_key: body.key", "partition_key: {k: key}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := targetOf[*cosmosTarget](p).documents(t.Context(), &sluice.Event{Key: "a"})
+	if err != nil || docs[0].Operation != cosmos.Delete || docs[0].ID != "a" || fmt.Sprint(docs[0].PartitionKey) != "[a]" || docs[0].Body != nil {
+		t.Errorf("%+v, %v", docs, err)
+	}
+	docs, err = targetOf[*cosmosTarget](p).documents(t.Context(), &sluice.Event{Key: "a", Body: []byte(`{}`)})
+	if err != nil || docs[0].Operation != cosmos.Upsert || string(docs[0].Body) != `{"k":"a"}` {
+		t.Errorf("%+v, %v", docs, err)
+	}
 }

@@ -98,6 +98,14 @@ func (d *Documents) document(ctx context.Context, e *sluice.Event) (document, er
 
 // judge decides what a stored document says about an event.
 func (d *Documents) judge(topic sluice.Topic, e *sluice.Event, doc *document, s *cosmos.Stored, now time.Time) Found {
+	switch {
+	case doc.Operation == cosmos.Delete && s.Found:
+		return Found{Unknown: "the event deletes the document, and a later one may have written it again"}
+	case doc.Operation == cosmos.Delete:
+		return Found{Copies: 1}
+	case !s.Found && d.target.deletes():
+		return Found{Unknown: "a later event may have deleted the document"}
+	}
 	if !s.Found {
 		if after := d.expiry.Of(doc.Body); after > 0 && now.Sub(e.Enqueued) >= after-expiryMargin {
 			return Found{Unknown: "the document may have expired: its time to live has passed"}

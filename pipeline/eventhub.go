@@ -141,6 +141,9 @@ func (r *reader) readSourceHub(n strictyaml.Node) {
 		"receiver": func(n strictyaml.Node) {
 			n.OneOf((*string)(&h.config.Receiver), string(eventhub.OwnReceiver), string(eventhub.SDKReceiver))
 		},
+		"undecodable": func(n strictyaml.Node) {
+			n.OneOf((*string)(&h.config.Undecodable), string(eventhub.HaltUndecodable), string(eventhub.ParkUndecodable))
+		},
 		"timeout":        func(n strictyaml.Node) { n.DurationIn(&h.config.Timeout, minTimeout, maxTimeout) },
 		"progress_blobs": func(n strictyaml.Node) { r.readProgressBlobs(n, &h) },
 	})

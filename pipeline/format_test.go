@@ -43,7 +43,7 @@ func TestFormatMistakes(t *testing.T) {
 		{"    compression: gzib\n", `p.yaml:9:5: source.format.compression: "gzib": did you mean gzip?`},
 		{"    max_size: 1TB\n", `p.yaml:9:5: source.format.max_size: "1TB": write a number of bytes up to 268435456, such as 4096, 256KiB or 1MB`},
 		{"    max_size: 0\n", `p.yaml:9:5: source.format.max_size: "0": write a number of bytes from 1 to 268435456`},
-		{"    encoding: xml\n", `p.yaml:9:5: source.format.encoding: "xml": write one of json, avro, protobuf`},
+		{"    encoding: xml\n", `p.yaml:9:5: source.format.encoding: "xml": write one of json, json_lines, avro, protobuf`},
 		{"    schema: a.avsc\n", `p.yaml:9:5: source.format.schema: goes with encoding: avro or encoding: protobuf: remove it`},
 		{"    encoding: json\n    message: A\n    registry: {confluent: {url: https://r}}\n", `p.yaml:10:5: source.format.message: goes with encoding: avro or encoding: protobuf: remove it`},
 		{"    registry: {azure: {namespace: n, credential: default}}\n", `p.yaml:9:16: source.format.registry.azure: goes with encoding: avro: remove it, the schema of JSON is not needed`},

@@ -51,7 +51,7 @@ func (r *reader) readFormat(n strictyaml.Node) {
 			n.OneOf(&f.envelope, string(decode.Connect), string(decode.Debezium))
 		},
 		"max_size":    func(n strictyaml.Node) { n.SizeIn(&f.maxSize, 1, maxDecoded) },
-		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "avro", "protobuf") },
+		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "json_lines", "avro", "protobuf") },
 		"schema":      f.schema.read,
 		"message":     f.message.read,
 		"import_path": f.importPath.read,
@@ -69,7 +69,11 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	default:
 		refuse("goes with encoding: avro or encoding: protobuf: remove it", f.schema.at, f.message.at, f.importPath.at)
 		refuse("goes with encoding: avro: remove it, the schema of JSON is not needed", f.azureAt)
-		if f.registryAt != nil {
+		switch {
+		case f.encoding == "json_lines":
+			refuse("goes without encoding: json_lines: remove it", f.registryAt)
+			cfg.Encoding = decode.JSONLines()
+		case f.registryAt != nil:
 			cfg.Encoding = decode.JSONFrom(f.registry)
 		}
 	}

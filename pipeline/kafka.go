@@ -23,6 +23,7 @@ type kafkaTopic struct {
 	progressGroup   string // the group of Kafka in which progress is published; empty: none
 	prefetchBytes   int    // 0: the default of package kafka, as for the next
 	maxRecordBatch  int
+	headers         kafka.HeaderValues // empty: by the brokers' domain
 }
 
 // defaultGroup is the name of a topic's checkpoints if the file has none.
@@ -42,6 +43,9 @@ func (r *reader) readSourceTopic(n strictyaml.Node) {
 		},
 		"max_record_batch": func(n strictyaml.Node) { n.SizeIn(&t.maxRecordBatch, minPrefetch, maxPrefetch) },
 		"isolation":        func(n strictyaml.Node) { n.OneOf(&isolation, "read_committed", "read_uncommitted") },
+		"headers": func(n strictyaml.Node) {
+			n.OneOf((*string)(&t.headers), string(kafka.AMQPHeaders), string(kafka.BytesHeaders))
+		},
 		"progress_group": func(n strictyaml.Node) {
 			r.given.progressGroup, r.places.progress = &n, n.Place()
 			n.Text(&t.progressGroup)

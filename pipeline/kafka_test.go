@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/selfsigned"
+	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -79,6 +80,7 @@ func TestKafkaSource(t *testing.T) {
     group: g
     checkpoint_namespace: contoso
     isolation: read_uncommitted
+    headers: amqp
     progress_group: g
     tls: {server_name: kafka.example.com}
     sasl:
@@ -92,7 +94,7 @@ func TestKafkaSource(t *testing.T) {
 		t.Errorf("%v from %v", p.Group, p.Start())
 	}
 	c := topic.cluster
-	if !topic.readUncommitted || topic.progressGroup != "g" || c.tls.ServerName != "kafka.example.com" || *c.sasl.scram != (userPassword{"me", "hunter2"}) || c.sasl.hash != sha512 {
+	if !topic.readUncommitted || topic.headers != kafka.AMQPHeaders || topic.progressGroup != "g" || c.tls.ServerName != "kafka.example.com" || *c.sasl.scram != (userPassword{"me", "hunter2"}) || c.sasl.hash != sha512 {
 		t.Errorf("%+v, cluster %+v", topic, c)
 	}
 }
@@ -224,6 +226,7 @@ func TestKafkaErrors(t *testing.T) {
 		{editTopic(t, "  kafka:\n", "  eventhub:\n    connection: ${EVENTHUB_CONNECTION_STRING}\n    hub: flights\n  kafka:\n"), nil, "p.yaml:2:1: source: needs one of eventhub and kafka"},
 		{editTopic(t, "  kafka:\n    brokers: ${KAFKA_BROKERS}\n    topic: flights\n", "  start: latest\n"), nil, "p.yaml:2:1: source: needs one of eventhub and kafka"},
 		{with("    isolation: committed\n"), nil, `p.yaml:6:5: source.kafka.isolation: "committed": `},
+		{with("    headers: json\n"), nil, `p.yaml:6:5: source.kafka.headers: "json": write one of amqp, bytes`},
 		{with("    consumer_group: x\n"), nil, `p.yaml:6:5: source.kafka.consumer_group: unknown key`},
 		{with("    hub: x\n"), nil, `p.yaml:6:5: source.kafka.hub: unknown key`},
 		{with("    tls: yes please\n"), nil, `p.yaml:6:5: source.kafka.tls: "yes please": write one of true, false`},

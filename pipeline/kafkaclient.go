@@ -80,7 +80,7 @@ func (t *kafkaTopic) open(consumerGroup string) (Source, error) {
 	if consumerGroup == "" {
 		consumerGroup = t.consumerGroup
 	}
-	source, err := client.Source(t.name, consumerGroup, &kafka.SourceConfig{Namespace: t.namespace, ReadUncommitted: t.readUncommitted, PrefetchBytes: t.prefetchBytes, MaxBatchBytes: t.maxRecordBatch})
+	source, err := client.Source(t.name, consumerGroup, &kafka.SourceConfig{Namespace: t.namespace, ReadUncommitted: t.readUncommitted, PrefetchBytes: t.prefetchBytes, MaxBatchBytes: t.maxRecordBatch, Headers: t.headers})
 	if err != nil {
 		return nil, errors.Join(err, done(context.Background()))
 	}

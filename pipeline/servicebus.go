@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -62,7 +63,9 @@ func (e *serviceBusEntity) readEntity(n strictyaml.Node, keys strictyaml.Keys) {
 	case e.connection != "":
 		// The string has the same form for both services. The SDK's error is not
 		// returned, because it may quote the string.
-		if _, err := azeventhubs.ParseConnectionString(e.connection); err != nil {
+		if err := eventhub.CheckConnectionString(e.connection); err != nil {
+			e.at.Fail("connection string: %w", err)
+		} else if _, err := azeventhubs.ParseConnectionString(e.connection); err != nil {
 			e.at.Fail("not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…")
 		}
 	}

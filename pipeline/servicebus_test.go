@@ -137,6 +137,7 @@ func TestServiceBusFile(t *testing.T) {
 		{"    queue: orders\n", "    queue: a\n    topic: b\n", bus, "p.yaml:6:3: target.servicebus: needs one of queue and topic"},
 		{"    key: body.who\n", "    key: body.who\n    session: body.who\n", bus, "p.yaml:10:5: target.servicebus.session: needs one of key and session: a message with a session has no other key"},
 		{"    connection: ${SERVICEBUS_CONNECTION_STRING}\n", "", bus, "p.yaml:6:3: target.servicebus: needs one of connection (write ${SERVICEBUS_CONNECTION_STRING}) and namespace (with credential: default)"},
+		{"", "", "SERVICEBUS_CONNECTION_STRING=HostName=a.azure-devices.net;SharedAccessKeyName=a;SharedAccessKey=secret-4711", "p.yaml:7:5: target.servicebus.connection: connection string: is that of an IoT hub (HostName=…)"},
 		{"", "", "SERVICEBUS_CONNECTION_STRING=secret-4711", "p.yaml:7:5: target.servicebus.connection: not a connection string: copy the whole string, Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…"},
 		{"queue: orders", "hub: orders", bus, "p.yaml:8:5: target.servicebus.hub: unknown key"},
 	} {

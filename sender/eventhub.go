@@ -230,7 +230,7 @@ func (b *eventBatch) Add(m *Message) error {
 // event makes the event of a message without a key.
 func (b *eventBatch) event(m *Message) *azeventhubs.EventData {
 	e := &b.keyless
-	*e = azeventhubs.EventData{Body: m.Body, Properties: m.Properties, ContentType: b.contentTypeOf(m)}
+	*e = azeventhubs.EventData{Body: m.Body, Properties: wireProperties(m.Properties), ContentType: b.contentTypeOf(m)}
 	if m.MessageID != "" {
 		e.MessageID = &m.MessageID
 	}
@@ -253,7 +253,7 @@ func (e *keyedEvent) set(m *Message, contentType *string) *azeventhubs.AMQPAnnot
 	if e.correlation != "" {
 		e.properties.CorrelationID = &e.correlation
 	}
-	e.message.ApplicationProperties = m.Properties
+	e.message.ApplicationProperties = wireProperties(m.Properties)
 	e.message.Body.Data = append(e.message.Body.Data[:0], m.Body)
 	return &e.message
 }
@@ -274,7 +274,7 @@ func (b *eventBatch) contentTypeOf(m *Message) *string {
 func (b *eventBatch) Size(m *Message) (int, error) {
 	event := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}}
 	if len(m.Properties) > 0 || m.Key != "" {
-		event.ApplicationProperties = m.Properties
+		event.ApplicationProperties = wireProperties(m.Properties)
 	}
 	if m.MessageID == "" {
 		event.Properties.MessageID = generatedID

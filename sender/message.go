@@ -39,7 +39,9 @@ type Message struct {
 	// ScheduledFor is when Service Bus enqueues the message; before, no receiver
 	// gets it. Zero or past: at once. Only Service Bus has it.
 	ScheduledFor time.Time
-	Properties   map[string]any // application properties, of AMQP's simple types
+	// Properties are the application properties, of AMQP's simple types, or a
+	// [driver.DateTimeOffset], [driver.TimeSpan] or [driver.URI] of .NET.
+	Properties map[string]any
 	// Headers are headers in order, whose names may repeat. Only Kafka has them.
 	Headers []driver.Header
 	// Body is the payload. In Kafka nil is a null value, which a compacted topic

@@ -418,14 +418,14 @@ func (b *serviceBusBatch) annotated(m *Message) *azservicebus.AMQPAnnotatedMessa
 	if m.SessionID != "" {
 		b.properties.GroupID = &m.SessionID
 	}
-	b.message.Properties, b.message.ApplicationProperties = &b.properties, m.Properties
+	b.message.Properties, b.message.ApplicationProperties = &b.properties, wireProperties(m.Properties)
 	b.message.Body.Data = append(b.message.Body.Data[:0], m.Body)
 	return &b.message
 }
 
 // Size implements [Sizer].
 func (b *serviceBusBatch) Size(m *Message) (int, error) {
-	message := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}, Annotations: amqp.Annotations{}, ApplicationProperties: m.Properties}
+	message := amqp.Message{Properties: &amqp.MessageProperties{MessageID: m.MessageID}, Annotations: amqp.Annotations{}, ApplicationProperties: wireProperties(m.Properties)}
 	if m.MessageID == "" {
 		message.Properties.MessageID = generatedID
 	}

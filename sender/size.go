@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // keyAnnotation is the annotation that carries a message's partition key.
@@ -54,6 +56,10 @@ func overhead(m *Message) int {
 			n += len(v)
 		case []byte:
 			n += len(v)
+		case driver.DateTimeOffset, driver.TimeSpan:
+			n += 9 + len(driver.DescriptorDateTimeOffset)
+		case driver.URI:
+			n += len(driver.DescriptorURI) + len(v)
 		default:
 			n += 9 // a type and eight bytes
 		}

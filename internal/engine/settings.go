@@ -60,7 +60,7 @@ func (s *Settings) Observe(o driver.Observation) {
 
 // Handles reports whether an event is handled: see sluice.Config.Filter.
 func (s *Settings) Handles(e *driver.Event) bool {
-	if s.Filter == nil {
+	if s.Filter == nil || e.Undecodable != "" {
 		return true
 	}
 	handled := true

@@ -19,6 +19,8 @@ type beside struct {
 	NullBody bool      `json:"null_body,omitempty"`
 	Created  time.Time `json:"created,omitzero"`
 	Headers  []header  `json:"headers,omitempty"`
+	// Undecodable is why the driver could not decode the event.
+	Undecodable string `json:"undecodable,omitempty"`
 }
 
 type header struct {
@@ -54,7 +56,7 @@ func EncodeEvent(e *driver.Event) ([]byte, error) {
 
 // besideOf returns what an event has beside its properties, nil if nothing.
 func besideOf(e *driver.Event) *beside {
-	b := &beside{EmptyKey: e.EmptyKey, NullBody: e.Body == nil, Created: e.Created}
+	b := &beside{EmptyKey: e.EmptyKey, NullBody: e.Body == nil, Created: e.Created, Undecodable: e.Undecodable}
 	if !isText(e.Key) {
 		b.Key = []byte(e.Key)
 	}
@@ -65,7 +67,7 @@ func besideOf(e *driver.Event) *beside {
 		}
 		b.Headers = append(b.Headers, stored)
 	}
-	if b.Key == nil && b.Headers == nil && !b.EmptyKey && !b.NullBody && b.Created.IsZero() {
+	if b.Key == nil && b.Headers == nil && !b.EmptyKey && !b.NullBody && b.Created.IsZero() && b.Undecodable == "" {
 		return nil
 	}
 	return b
@@ -115,7 +117,7 @@ func decodeBeside(value any, e *driver.Event) error {
 	if err != nil {
 		return fmt.Errorf("headers and key: %w", err)
 	}
-	e.EmptyKey, e.Created = b.EmptyKey, b.Created
+	e.EmptyKey, e.Created, e.Undecodable = b.EmptyKey, b.Created, b.Undecodable
 	if b.NullBody {
 		e.Body = nil
 	}

@@ -15,6 +15,7 @@ func TestEventRoundTrip(t *testing.T) {
 		{Body: []byte("x"), Properties: map[string]any{"a": int8(1), "": "no name"}},
 		{},
 		{Body: []byte{}, EmptyKey: true},
+		{Body: []byte{0, 0x53}, Undecodable: "properties: map of an odd number of elements"},
 		{Body: []byte{}, Key: "\x00"},
 		{Body: []byte{}, Key: "\xff", Created: created, Properties: map[string]any{"sluice-event": "a", "sluice-event-": true}},
 		{Body: []byte{}, Headers: []driver.Header{{Name: "a", Value: []byte("1")}, {Name: "a"}, {Name: "\xff", Value: []byte{}}, {}}},

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/sluice-go/sluice/driver"
 )
 
 // Encode returns properties as JSON, or nil if there are none. A value of a type
@@ -54,6 +56,12 @@ func tag(v any) (any, error) {
 		return map[string]string{"bytes": base64.StdEncoding.EncodeToString(v)}, nil
 	case time.Time:
 		return map[string]string{"time": v.Format(time.RFC3339Nano)}, nil
+	case driver.DateTimeOffset:
+		return map[string]string{"datetimeoffset": strconv.FormatInt(int64(v), 10)}, nil
+	case driver.TimeSpan:
+		return map[string]string{"timespan": strconv.FormatInt(int64(v), 10)}, nil
+	case driver.URI:
+		return map[string]string{"uri": string(v)}, nil
 	}
 	return nil, fmt.Errorf("type %T cannot be stored", v)
 }
@@ -110,6 +118,14 @@ func untag(m map[string]any) (any, error) {
 			return base64.StdEncoding.DecodeString(text)
 		case "time":
 			return time.Parse(time.RFC3339Nano, text)
+		case "datetimeoffset":
+			ticks, err := strconv.ParseInt(text, 10, 64)
+			return driver.DateTimeOffset(ticks), err
+		case "timespan":
+			ticks, err := strconv.ParseInt(text, 10, 64)
+			return driver.TimeSpan(ticks), err
+		case "uri":
+			return driver.URI(text), nil
 		}
 	}
 	return nil, errUntagged

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
+	"github.com/sluice-go/sluice/internal/engine"
 	"github.com/sluice-go/sluice/internal/engine/partition"
 	"github.com/sluice-go/sluice/stamp"
 )
@@ -49,7 +50,7 @@ type worker[Tx any] struct {
 func newWorker[Tx any](a *partition.Assignment, store driver.TxStore[Tx], handler func(context.Context, Tx, driver.Batch) error) *worker[Tx] {
 	return &worker[Tx]{
 		dedup: stamp.NewMemory(a.Settings.StampsFrom),
-		a:     a, store: store, handler: handler,
+		a:     a, store: store, handler: engine.DecodedBatches(handler),
 		tail: driver.Unset, suspectUpTo: driver.Unset.Sequence, outage: a.Settings.Backoff(a.Rand), limit: newBatchLimit(a.Settings),
 	}
 }

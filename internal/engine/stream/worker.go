@@ -76,7 +76,7 @@ func (d *delivery[R]) newWorker(a *partition.Assignment) *worker[R] {
 		sharers = len(a.Topic.Partitions)
 	}
 	w := &worker[R]{
-		a: a, store: d.stored, records: d.records, sink: d.sink, key: d.key, cfg: d.cfg,
+		a: a, store: d.stored, records: engine.DecodedRecords(d.records), sink: d.sink, key: d.key, cfg: d.cfg,
 		start: driver.Unset, admitted: driver.Unset, doneUpTo: driver.Unset,
 		maxEvents: max(1, d.cfg.MaxEvents/sharers),
 		maxBytes:  max(1, d.cfg.MaxBytes/int64(sharers)),

@@ -3,6 +3,7 @@ package peek
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 
 // event returns an event with its decoded body.
 func (d *Decoder) event(ctx context.Context, e *driver.Event) (*driver.Event, error) {
+	if e.Undecodable != "" {
+		return nil, fmt.Errorf("the event cannot be decoded (%s)", e.Undecodable)
+	}
 	if d == nil {
 		return e, nil
 	}

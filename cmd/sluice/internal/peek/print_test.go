@@ -211,3 +211,21 @@ func TestLinesOfJSON(t *testing.T) {
 		}
 	}
 }
+
+// Headers that are AMQP values are shown as what they are, where the driver has decoded them.
+func TestPropertiesOfAMQPHeaders(t *testing.T) {
+	headers := []driver.Header{{Name: "a", Value: []byte("\xa1\x06device")}, {Name: "b", Value: []byte("US")}, {Name: "c", Value: []byte("US")}, {Name: "d"}}
+	got := fmt.Sprint(properties(&driver.Event{Headers: headers, Properties: map[string]any{"a": "device", "b": int64(83), "c": "US", "d": nil}}))
+	if want := "[{a device} {b 83} {c [85 83]} {d <nil>}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// An event that the driver could not decode is shown as what the log holds, with the reason.
+func TestUndecodableIsShown(t *testing.T) {
+	e := &driver.Event{Body: []byte{0, 0x53, 0x75}, Undecodable: "no map"}
+	decoded, err := (*Decoder)(nil).event(t.Context(), e)
+	if decoded != nil || err == nil || err.Error() != "the event cannot be decoded (no map)" {
+		t.Errorf("%v, %v", decoded, err)
+	}
+}

@@ -11,30 +11,45 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/property"
 )
 
-// property is a property of an event, or a header.
-type property struct {
+// entry is a property of an event, or a header.
+type entry struct {
 	name  string
 	value any
 }
 
 // properties returns an event's properties sorted by name; of a log with headers each of these.
-func properties(e *driver.Event) (list []property) {
+func properties(e *driver.Event) (list []entry) {
 	for _, h := range e.Headers {
 		var value any
 		if h.Value != nil {
 			value = h.Value
 		}
-		list = append(list, property{h.Name, value})
+		if decoded, ok := property.DecodeAMQP(h.Value); ok && !sentAs(e.Properties[h.Name], h.Value) {
+			value = decoded
+		}
+		list = append(list, entry{h.Name, value})
 	}
 	if e.Headers == nil {
 		for name, value := range e.Properties {
-			list = append(list, property{name, value})
+			list = append(list, entry{name, value})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b property) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	return list
+}
+
+// sentAs reports whether a property is what was sent, as text or bytes.
+func sentAs(value any, sent []byte) bool {
+	switch v := value.(type) {
+	case string:
+		return v == string(sent)
+	case []byte:
+		return true
+	}
+	return value == nil
 }
 
 // encoded is a value of bytes that are no text, in JSON.

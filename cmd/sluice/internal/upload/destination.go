@@ -123,13 +123,21 @@ func (d *Destination) connectionString() (string, error) {
 	}
 	name, ok := strings.CutPrefix(from, "env:")
 	if !ok {
-		return from, nil
+		return from, wrongConnection(d.flag(), from)
 	}
 	value := os.Getenv(name)
 	if value == "" {
 		return "", usage.Errorf("the environment variable %s is not set: put the connection string there, or pass %s, or --namespace for Entra ID", name, d.flag())
 	}
-	return value, nil
+	return value, wrongConnection("the environment variable "+name, value)
+}
+
+// wrongConnection returns an error if a text is the connection string of another service.
+func wrongConnection(where, text string) error {
+	if err := eventhub.CheckConnectionString(text); err != nil {
+		return usage.Errorf("%s: the connection string %v", where, err)
+	}
+	return nil
 }
 
 // transport is a connection to the destination.
