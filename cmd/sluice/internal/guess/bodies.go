@@ -17,6 +17,7 @@ type bodies struct {
 	events              int
 	null, references    int
 	gzip, zstd          int // by their first bytes
+	deflate             int // by name
 	named, contradicted int // content-encoding says so; it says something else
 	framed, framedJSON  int // the id of a schema in a registry of Confluent's protocol
 	azure               int // with a schema in Azure Schema Registry
@@ -59,14 +60,17 @@ func (b *bodies) add(e *sluice.Event) {
 	switch {
 	case is != "" && encoding == is:
 		b.named++
-	case is != "" || encoding == "deflate":
+	case encoding == "deflate" && !json.Valid(e.Body):
+		b.deflate++
+		b.named++
+	case is != "":
 		b.contradicted++
 	}
 }
 
 // compression returns the value of source.format.compression, and how sure it is.
 func (b *bodies) compression() (word, why string) {
-	packed := b.gzip + b.zstd
+	packed := b.gzip + b.zstd + b.deflate
 	switch {
 	case packed == 0:
 		return "", ""
