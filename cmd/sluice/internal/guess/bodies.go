@@ -14,13 +14,14 @@ import (
 
 // bodies counts what the bodies of events are, before anything is decoded.
 type bodies struct {
-	events              int
-	null, references    int
-	gzip, zstd          int // by their first bytes
-	named, contradicted int // content-encoding says so; it says something else
-	framed, framedJSON  int // the id of a schema in a registry of Confluent's protocol
-	azure               int // with a schema in Azure Schema Registry
-	schema              uint32
+	events             int
+	null, references   int
+	gzip, zstd         int // by their first bytes
+	deflate            int // by name
+	unnamed            int // compressed bodies without their content-encoding
+	framed, framedJSON int // the id of a schema in a registry of Confluent's protocol
+	azure              int // with a schema in Azure Schema Registry
+	schema             uint32
 }
 
 // mostID is the highest id of a schema that is believed without a registry.
@@ -57,20 +58,20 @@ func (b *bodies) add(e *sluice.Event) {
 		}
 	}
 	switch {
-	case is != "" && encoding == is:
-		b.named++
-	case is != "" || encoding == "deflate":
-		b.contradicted++
+	case is != "" && encoding != is:
+		b.unnamed++
+	case encoding == "deflate" && !json.Valid(e.Body):
+		b.deflate++
 	}
 }
 
 // compression returns the value of source.format.compression, and how sure it is.
 func (b *bodies) compression() (word, why string) {
-	packed := b.gzip + b.zstd
+	packed := b.gzip + b.zstd + b.deflate
 	switch {
 	case packed == 0:
 		return "", ""
-	case b.contradicted == 0:
+	case b.unnamed == 0:
 		return "auto", "the property content-encoding says which bodies are compressed"
 	case b.gzip == packed && packed == b.whole():
 		return "gzip", "all bodies begin as gzip does"

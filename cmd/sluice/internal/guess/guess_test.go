@@ -3,6 +3,7 @@ package guess
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -80,6 +81,13 @@ func TestBodies(t *testing.T) {
 			e.Body, e.Properties = zipped(e.Body), map[string]any{"content-encoding": "gzip"}
 		}
 	}
+	deflated := func(_ int, e *sluice.Event) {
+		var b bytes.Buffer
+		w := zlib.NewWriter(&b)
+		_, _ = w.Write(e.Body)
+		_ = w.Close()
+		e.Body, e.Properties = b.Bytes(), map[string]any{"content-encoding": "deflate"}
+	}
 	changes := func(i int, e *sluice.Event) { e.Key = fmt.Sprintf(`{"id":%d}`, i) }
 	for _, c := range []struct {
 		name    string
@@ -92,6 +100,7 @@ func TestBodies(t *testing.T) {
 		{"JSON", eventsOf(object...), false, []string{"id: {from: body.id, type: bigint, required: false} # 0"}, "format", 0},
 		{"gzip", eventsOf(object...).each(pack), false, []string{"format: {compression: gzip}", "id: {from: body.id"}, "routes", 0},
 		{"gzip by name", eventsOf(object...).each(named), false, []string{"format: {compression: auto}", "id: {from: body.id"}, "routes", 0},
+		{"deflate", eventsOf(object...).each(deflated), false, []string{"format: {compression: auto}", "id: {from: body.id"}, "routes", 0},
 		{"a registry", eventsOf(object...).each(frame), false, []string{"# The bodies are JSON after the id of a schema (such as 7)", "body: {from: body, type: bytes}"}, "\n  format", 0},
 		{"Avro of a registry", eventsOf(repeated(9, "\x00\x00\x00\x00\x07\x02\xff#")...), false, []string{"encoding: avro, registry: {confluent", "body: {from: body, type: bytes}"}, "\n  format", 0},
 		{"bytes", eventsOf(repeated(9, "\xff#")...), false, []string{"body: {from: body, type: bytes}"}, "format", 0},
