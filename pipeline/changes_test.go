@@ -347,27 +347,22 @@ func TestTombstones(t *testing.T) {
 
 func TestChangesMistakes(t *testing.T) {
 	for target, want := range map[string]string{
-		"key: nowhere":                                 "target.insert.key: nowhere is not among the columns",
-		"key: [id, id]":                                "target.insert.key: has id twice",
-		"on_conflict: skip":                            "target.insert.on_conflict: goes with key",
-		"delete_when: {body.op: d}":                    "target.insert.delete_when: goes with key",
-		"{key: id, on_conflict: replace}":              `target.insert.on_conflict: "replace": write one of update, skip, newer`,
-		"{key: id, on_conflict: newer}":                "newer goes with version",
-		"{key: id, version: n}":                        "target.insert.version: goes with on_conflict: newer",
-		"{key: id, on_conflict: newer, version: x}":    "target.insert.version: x is not among the columns",
-		"{key: id, on_conflict: newer, version: id}":   "target.insert.version: id is part of the key",
-		"{key: id, delete_when: gone}":                 `target.insert.delete_when: "gone": write one of tombstone`,
-		"{key: id, truncates: delete}":                 "target.insert.truncates: goes with source.format.envelope: debezium",
-		"{each: key}":                                  `target.insert.each: "key": write body, or body.PATH of an array`,
-		"{columns: {a: each.x}}":                       "each.x goes with the key each",
-		"{each: body.list, delete_when: {each.op: d}}": "only columns of an insert with the key each can be of an element",
+		"key: nowhere":                               "target.insert.key: nowhere is not among the columns",
+		"key: [id, id]":                              "target.insert.key: has id twice",
+		"on_conflict: skip":                          "target.insert.on_conflict: goes with key",
+		"delete_when: {body.op: d}":                  "target.insert.delete_when: goes with key",
+		"key: id, on_conflict: replace":              `target.insert.on_conflict: "replace": write one of update, skip, newer`,
+		"key: id, on_conflict: newer":                "newer goes with version",
+		"key: id, version: n":                        "target.insert.version: goes with on_conflict: newer",
+		"key: id, on_conflict: newer, version: x":    "target.insert.version: x is not among the columns",
+		"key: id, on_conflict: newer, version: id":   "target.insert.version: id is part of the key",
+		"key: id, delete_when: gone":                 `target.insert.delete_when: "gone": write one of tombstone`,
+		"key: id, truncates: delete":                 "target.insert.truncates: goes with source.format.envelope: debezium",
+		"each: key":                                  `target.insert.each: "key": write body, or body.PATH of an array`,
+		"columns: {a: each.x}":                       "each.x goes with the key each",
+		"each: body.list, delete_when: {each.op: d}": "only columns of an insert with the key each can be of an element",
 	} {
-		keys := strings.Trim(target, "{}")
-		if strings.HasPrefix(target, "{") || !strings.Contains(target, "{") {
-			keys = strings.TrimSuffix(strings.TrimPrefix(target, "{"), "}")
-		} else {
-			keys = target
-		}
+		keys := target
 		if !strings.Contains(keys, "columns:") {
 			keys += ", columns: {id: {from: body.id}, n: {from: body.n, type: integer}}"
 		}
