@@ -99,8 +99,10 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch)
 // functions are called one at a time for each partition.
 type Replayer struct {
 	// Apply takes a batch into memory, in the log's order. Each event comes once between
-	// an assignment and Released. After an error or a panic it is unknown how much of the
-	// batch is in memory: the partition is released and read again from the start.
+	// an assignment and Released. There are no dead letters: an event whose Undecodable is set
+	// comes too, if the source was told to return such events. After an error or a panic it is
+	// unknown how much of the batch is in memory: the partition is released and read again
+	// from the start.
 	Apply func(ctx context.Context, b Batch) error
 	// CaughtUp, if set, is called once after each assignment, when all events have been
 	// applied that the partition held when the assignment began. Later events come as they

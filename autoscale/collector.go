@@ -101,7 +101,7 @@ func (c *Collector) point(ctx context.Context, metric string, now time.Time) (p 
 	switch {
 	case err == nil && r.State == Active && !inRange(r.Value):
 		err = fmt.Errorf("%v is not a number between %v and %v", r.Value, -MaxValue, MaxValue)
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -37,8 +37,8 @@ type Event struct {
 
 	// Undecodable is why the driver could not decode the event; empty if it could. Body is then
 	// what the log holds of it, and fields that are not known are empty. The engine makes a dead
-	// letter of such an event without calling a handler. Only sources that were asked to return
-	// them do.
+	// letter of such an event without calling a handler; a Replayer, which has no dead letters,
+	// gets it and must look. Only sources that were asked to return such events do.
 	Undecodable string
 
 	// Control marks a number that holds no event: it has a partition, a sequence number, perhaps an

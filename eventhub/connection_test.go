@@ -119,6 +119,8 @@ func TestNewChecks(t *testing.T) {
 		{good, "flights", &Config{Prefetch: 5001}, "prefetch of 5001"},
 		{good, "flights", &Config{PrefetchBytes: -1}, "prefetch of -1 bytes"},
 		{good, "flights", &Config{Timeout: -1}, "timeout"},
+		{good, "flights", &Config{Undecodable: "drop"}, `undecodable "drop": give "halt" or "deadletter"`},
+		{good, "flights", &Config{Undecodable: ParkUndecodable, Receiver: SDKReceiver}, `undecodable "deadletter" needs receiver "own": the SDK's returns nothing of such an event`},
 	} {
 		if _, err := New(c.text, c.hub, c.cfg); err == nil {
 			t.Errorf("%q, %q, %+v: no error", c.text, c.hub, c.cfg)

@@ -194,9 +194,10 @@ func TestEventsThatDoNotCountAreReported(t *testing.T) {
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN"}`, `{}`, `odd`, `{"airport":"SAN","departure":"2026-01-31T08:00:00Z","delay":1e39}`,
 			`{"airport":"`+strings.Repeat("X", 129)+`","departure":"2026-01-31T08:00:00Z"}`)...)
 		s.hub.Append("0", sluicetest.Bodies(`{"airport":"SAN","departure":"2000-01-01T01:00:00Z"}`)...)
+		s.hub.Append("0", &sluice.Event{Body: []byte(`{"airport":"SAN","departure":"2026-01-31T08:00:00Z","delay":1}`), Undecodable: "no map"})
 		s.flight("SAN", 1)
 		published, reported := s.now()
-		if len(published) != 1 || len(reported) != 6 || s.worker.stats.Malformed != 5 || s.worker.stats.OutsideWindow != 1 {
+		if len(published) != 1 || len(reported) != 7 || s.worker.stats.Malformed != 6 || s.worker.stats.OutsideWindow != 1 {
 			t.Errorf("published %q, reported %q", published, reported)
 		}
 		for i, want := range []string{
@@ -204,6 +205,7 @@ func TestEventsThatDoNotCountAreReported(t *testing.T) {
 			"event 2 does not count: body: ", "event 3 does not count: field delay: body.delay: is a number of more than 38 digits",
 			"event 4 does not count: field airport: body.airport: is too long for a value of a group",
 			"event 5 does not count: it was enqueued at 2000-01-01T00:00:05Z, which is not from 5m0s before to 12h0m0s after 2000-01-01T01:00:00Z",
+			"event 6 does not count: it cannot be decoded (no map)",
 		} {
 			if !strings.HasPrefix(reported[i], want) {
 				t.Errorf("reported %q, want %q", reported[i], want)

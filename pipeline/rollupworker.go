@@ -218,7 +218,10 @@ func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 
 // event decodes and converts an event, or returns errLeftOut.
 func (r *rollupWorker) event(ctx context.Context, p *rollupPartition, e *sluice.Event) (f *rollup.Event, badStamp, err error) {
-	if r.only.excludes(e) {
+	switch {
+	case e.Undecodable != "":
+		return nil, nil, fmt.Errorf("it cannot be decoded (%s)", e.Undecodable)
+	case r.only.excludes(e):
 		return nil, nil, errLeftOut
 	}
 	ctx, _ = memory.Begin(ctx)

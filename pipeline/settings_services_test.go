@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/cosmos"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
+	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
@@ -92,6 +93,10 @@ func TestLogSettings(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(strings.Replace(plainFile, "{hub: flights,", "{hub: flights, prefetch: {events: 500, bytes: 1MB}, timeout: 5s,", 1)), environment())
 	if err != nil {
 		t.Fatal(err)
+	}
+	parked, err := Parse("p.yaml", []byte(strings.Replace(plainFile, "{hub: flights,", "{hub: flights, undecodable: deadletter,", 1)), environment())
+	if err != nil || parked.Connections().Hub.Config.Undecodable != eventhub.ParkUndecodable {
+		t.Errorf("undecodable: %v", err)
 	}
 	if c := p.Connections().Hub.Config; c.Prefetch != 500 || c.PrefetchBytes != 1_000_000 || c.Timeout != 5*time.Second {
 		t.Errorf("hub %+v", c)

@@ -44,14 +44,3 @@ func DecodedRecords[R any](records func(context.Context, *driver.Event) ([]R, er
 		return records(ctx, e)
 	}
 }
-
-// AllDecoded returns an error that names the first event that could not be decoded, nil if there
-// is none.
-func AllDecoded(events []*driver.Event) error {
-	for _, e := range events {
-		if e.Undecodable != "" {
-			return &driver.UndecodableError{Partition: e.Partition, Sequence: e.Sequence, Reason: e.Undecodable}
-		}
-	}
-	return nil
-}

@@ -26,10 +26,4 @@ func TestUndecodable(t *testing.T) {
 	if err := handler(t.Context(), 0, driver.Batch{Events: []*driver.Event{good}}); err != nil || called != 1 {
 		t.Errorf("%v, %d calls", err, called)
 	}
-	if err := AllDecoded([]*driver.Event{good}); err != nil {
-		t.Error(err)
-	}
-	if u := new(driver.UndecodableError); !errors.As(AllDecoded([]*driver.Event{good, bad}), &u) || u.Sequence != 2 {
-		t.Error("the event is not named")
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/Azure/go-amqp"
+
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/amqp"
 )
@@ -122,4 +124,24 @@ func FuzzDecodeAMQP(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// What Azure's own client library encodes is decoded to the same.
+func TestDecodeAMQPOfOfficialEncoder(t *testing.T) {
+	at := time.UnixMilli(1_704_157_831_935).UTC()
+	for _, c := range []struct{ in, want any }{
+		{"thermostat-17", "thermostat-17"}, {strings.Repeat("x", 300), strings.Repeat("x", 300)}, {"", ""}, {true, true}, {false, false},
+		{int32(65), int32(65)}, {int64(83), int64(83)}, {int64(-1 << 40), int64(-1 << 40)}, {uint64(0), uint64(0)}, {uint32(1 << 30), uint32(1 << 30)},
+		{float32(1.5), float32(1.5)}, {math.Pi, math.Pi}, {at, at}, {[]byte{0, 255}, []byte{0, 255}}, {sdk.Symbol("s"), "s"},
+		{sdk.UUID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, "00010203-0405-0607-0809-0a0b0c0d0e0f"},
+	} {
+		data, err := (&sdk.Message{Value: c.in}).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, ok := bytes.CutPrefix(data, []byte("\x00\x53\x77"))
+		if got, decoded := DecodeAMQP(value); !ok || !decoded || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%#v, encoded %x: %#v, %v", c.in, data, got, decoded)
+		}
+	}
 }

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/sluice-go/sluice/autoscale"
@@ -54,6 +57,7 @@ func New(cfg *Config) (*Source, error) {
 		opts.Transport = cfg.Client
 	}
 	opts.ClientOptions = azclient.Bounded(opts.ClientOptions)
+	opts.Transport = noted{opts.Transport}
 	var err error
 	if cfg.Connection != "" {
 		s.client, err = admin.NewClientFromConnectionString(cfg.Connection, &opts)
@@ -82,11 +86,73 @@ func (s *Source) Read(ctx context.Context) (autoscale.Reading, error) {
 	if s.cfg.Queue != "" {
 		read, what = s.queue, "queue "+s.cfg.Queue
 	}
-	r, err := read(ctx)
-	if err != nil {
-		return r, fmt.Errorf("service bus: %s: %w", what, azerror.Shorten(err))
+	var last attempt
+	r, err := read(context.WithValue(ctx, attemptKey{}, &last))
+	switch {
+	case err == nil:
+		return r, nil
+	case ctx.Err() != nil:
+		return r, fmt.Errorf("service bus: %s%s: %w%s", what, last.where(), context.Cause(ctx), last.why())
 	}
-	return r, nil
+	return r, fmt.Errorf("service bus: %s: %w", what, azerror.Shorten(err))
+}
+
+// attempt is the last request of a Read. The SDK repeats requests, and its error says nothing about
+// them once the time is up.
+type attempt struct {
+	mu   sync.Mutex
+	host string
+	err  error // why there was no response; nil: there was one, or none yet
+}
+
+type attemptKey struct{}
+
+// noted notes requests in the attempt of their context.
+type noted struct{ policy.Transporter }
+
+func (n noted) Do(r *http.Request) (*http.Response, error) {
+	last, ok := r.Context().Value(attemptKey{}).(*attempt)
+	if ok {
+		last.note(r.URL.Host, nil)
+	}
+	response, err := n.Transporter.Do(r)
+	if ok && err != nil && r.Context().Err() == nil {
+		last.note(r.URL.Host, err)
+	}
+	return response, err
+}
+
+// note keeps an earlier cause until there is another one.
+func (a *attempt) note(host string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.host = host; err != nil {
+		a.err = err
+	}
+}
+
+// where names the host that was asked.
+func (a *attempt) where() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.host == "" {
+		return ""
+	}
+	return " at " + a.host
+}
+
+// why is the cause of a request without a response, without the URL.
+func (a *attempt) why() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var u *url.Error
+	switch {
+	case a.err == nil:
+		return ""
+	case errors.As(a.err, &u):
+		return fmt.Sprintf(" (last attempt: %v)", u.Err)
+	}
+	return fmt.Sprintf(" (last attempt: %v)", a.err)
 }
 
 var errMissing = errors.New("it does not exist in this namespace")

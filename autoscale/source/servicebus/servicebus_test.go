@@ -162,8 +162,14 @@ func TestFailures(t *testing.T) {
 	b.server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if r, err := s.Read(ctx); err == nil {
-		t.Errorf("the namespace is gone, and %v messages wait", r.Value)
+	r, err := s.Read(ctx)
+	if err == nil {
+		t.Fatalf("the namespace is gone, and %v messages wait", r.Value)
+	}
+	for _, want := range []string{"service bus: queue jobs at 127.0.0.1:", "context deadline exceeded", "connection refused"} {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "api-version") {
+			t.Errorf("%v, want %s and no query", err, want)
+		}
 	}
 }
 

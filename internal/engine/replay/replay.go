@@ -173,9 +173,6 @@ func (w *worker) apply(events []*driver.Event) error {
 		b := driver.Batch{Group: w.a.Topic.Group, Incarnation: w.a.Incarnation, Partition: w.a.Lease.Partition, Epoch: w.a.Lease.Epoch, Events: w.a.Settings.Handled(events[:n])}
 		began := w.a.Settings.Clock.Elapsed()
 		if len(b.Events) > 0 {
-			if err := engine.AllDecoded(b.Events); err != nil {
-				return err
-			}
 			applying := w.a.Delivery.Doing(partition.ActivityReplayer, b.Events[0].Sequence, len(b.Events))
 			err := callReplayer("apply", func() error { return w.Apply(w.a.Work, b) })
 			applying.Done()
