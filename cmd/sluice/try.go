@@ -156,7 +156,9 @@ func (a *app) runTry(ctx context.Context, flags *tryFlags) error {
 		fmt.Fprintf(a.screen, "%s: %s\n", from, humanize.Plural(s.Dead, "would become a dead letter", "would become dead letters"))
 		fmt.Fprintln(a.screen, checked)
 	} else {
-		fmt.Fprintf(a.out, "Tried %s; nothing was written.\n%s\n\n", from, checked)
+		fmt.Fprintf(a.out, "Tried %s; nothing was written.\n", from)
+		term.Wrap(a.out, "", checked, max(run.width, 80))
+		fmt.Fprintln(a.out)
 		s.Report(a.out, run.width)
 	}
 	switch {
@@ -223,20 +225,16 @@ func (t *tryFlags) checkDatabase(ctx context.Context, p *pipeline.Pipeline, unse
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseFor)
 	defer cancel()
-	schema, err := p.Schema(ctx)
-	if err != nil {
+	if _, err := p.Schema(ctx); err != nil {
 		return not + oneLine(err) + ".", nil
 	}
 	if err = p.CheckDatabase(ctx); ctx.Err() != nil {
 		return fmt.Sprintf("%sno answer within %v.", not, databaseFor), nil
 	}
-	switch {
-	case err != nil:
-		return "The tables of the database do not fit the file.", err
-	case !schema.Exists():
-		return "The database answers, and has no tables of Sluice yet.", nil
+	if err != nil {
+		return "The tables of the database do not fit the file: see the end.", err
 	}
-	return "Values were tried against the tables of the database, too.", nil
+	return "Values were tried against the tables that the database has, too.", nil
 }
 
 // tryRun is one run of try.

@@ -37,6 +37,7 @@ func (s *Summary) Report(w io.Writer, width int) {
 	s.reasons(w, width)
 	for _, t := range s.Targets {
 		t.report(w, len(s.Targets) > 1, width)
+		s.failures(w, t, width)
 	}
 	s.first(w, width)
 }
@@ -68,7 +69,11 @@ func (s *Summary) counts(w io.Writer, width int) {
 func (t *Target) String(numbered bool) string {
 	var parts []string
 	if t.Rows > 0 && t.Kind == "insert" {
-		parts = append(parts, humanize.Plural(t.Rows, "row of ", "rows of ")+t.Table)
+		text := humanize.Plural(t.Rows, "row of ", "rows of ") + t.Table
+		if t.Rows == t.Events {
+			text = "a row of " + t.Table + map[bool]string{true: " each"}[t.Events > 1]
+		}
+		parts = append(parts, text)
 	}
 	if t.Deletes > 0 {
 		parts = append(parts, humanize.Plural(t.Deletes, "delete in ", "deletes in ")+t.Table)
@@ -159,8 +164,13 @@ func (t *Target) report(w io.Writer, numbered bool, width int) {
 		table.Add(append(rows[i+1], humanize.Shorten(escaped(c.Example), max(leastValue, room)))...)
 	}
 	_, _ = table.WriteTo(w)
+}
+
+// failures writes why columns fail, of those that are not the reason of a dead letter above.
+func (s *Summary) failures(w io.Writer, t *Target, width int) {
+	above := s.Reasons[:min(len(s.Reasons), shownCause)]
 	for _, c := range t.Columns {
-		if c.Failed > 0 {
+		if c.Failed > 0 && !slices.ContainsFunc(above, func(r *Reason) bool { return strings.HasSuffix(r.Text, c.Reason) }) {
 			term.Wrap(w, fmt.Sprintf("  %s × ", humanize.Count(c.Failed)), escaped(c.Reason), width)
 		}
 	}
