@@ -36,7 +36,7 @@ var placeholders = []string{
 }
 
 // LoadOffline is [LoadFile] for tools that look at events without the file's connections: variables
-// that are not set get a value that is valid in their place. It returns these variables.
+// that are not set, or empty, get a value that is valid in their place. It returns these variables.
 func LoadOffline(path string) (*File, []Unset, error) {
 	data, err := strictyaml.ReadFile(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func LoadOffline(path string) (*File, []Unset, error) {
 	var unset []Unset
 	chosen := map[string]int{} // placeholders
 	lookup := func(name string) (string, bool) {
-		if value, ok := os.LookupEnv(name); ok {
+		if value := os.Getenv(name); value != "" {
 			return value, true
 		}
 		if i, ok := chosen[name]; ok {
