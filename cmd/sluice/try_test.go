@@ -227,3 +227,31 @@ func TestTestCommand(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
+
+// The file of docs/try.md makes the output on that page, also without the format.
+func TestTestCommandAsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/try.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Tests in the file\n")
+	block := func(language string) (text string) {
+		t.Helper()
+		_, text, _ = strings.Cut(section, "```"+language+"\n")
+		text, section, _ = strings.Cut(text, "```")
+		return text
+	}
+	file := block("yaml")
+	dir := t.TempDir()
+	for _, text := range []string{file, strings.Replace(file, ", format: unix_ms", "", 1)} {
+		text += "source: {kafka: {brokers: '${BROKERS}', topic: t}}\npartitions: all\ndatabase: '${DATABASE}'\n"
+		if err := os.WriteFile(filepath.Join(dir, "orders.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := block("text")
+		if _, out, errs := invoke(t, dir, nil, "test", "orders.yaml"); out != want {
+			t.Errorf("%s%s\nwant %s", out, errs, want)
+		}
+	}
+}
