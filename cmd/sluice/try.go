@@ -149,7 +149,7 @@ func (a *app) runTry(ctx context.Context, flags *tryFlags) error {
 	run := &tryRun{tryFlags: flags, app: a, stage: stage, width: term.Columns(os.Stdout), summary: &trial.Summary{Keep: flags.rows}}
 	from, err := run.each(ctx)
 	if err != nil {
-		return err
+		return interruptedOr(ctx, err)
 	}
 	s := run.summary
 	if flags.json || flags.failed {

@@ -70,7 +70,7 @@ func (t *Target) String(numbered bool) string {
 	var parts []string
 	if t.Rows > 0 && t.Kind == "insert" {
 		text := humanize.Plural(t.Rows, "row of ", "rows of ") + t.Table
-		if t.Rows == t.Events {
+		if t.Rows == t.Events && !t.several {
 			text = "a row of " + t.Table + map[bool]string{true: " each"}[t.Events > 1]
 		}
 		parts = append(parts, text)

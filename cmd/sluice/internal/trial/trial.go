@@ -47,6 +47,8 @@ type Target struct {
 	Kind, Table                   string
 	Events, Rows, Deletes, Clears int // without dead letters
 	Columns                       []*Column
+
+	several bool // an event has not exactly one row
 }
 
 // Column is what events have for a column.
@@ -110,6 +112,7 @@ func (t *Target) count(tried *pipeline.Tried) {
 	if tried.Cleared {
 		t.Clears++
 	}
+	t.several = t.several || len(tried.Rows) != 1
 	for i := range tried.Rows {
 		if tried.Rows[i].Deleted {
 			t.Deletes++
