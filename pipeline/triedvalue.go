@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// JSON returns the value as JSON: times in UTC as RFC 3339, bytes that are no text as base64, NULL and
-// a missing value as null.
+// JSON returns the value as JSON: times in UTC as RFC 3339, bytes that are no text as base64, NULL
+// and a missing value as null.
 func (v *TriedValue) JSON() json.RawMessage {
 	switch value := v.Value.(type) {
 	case nil:
@@ -77,9 +77,9 @@ func jsonText(text string) json.RawMessage {
 	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// is reports whether a value is what a test wants. What is wanted is read as the column's type reads
-// an event's value; a time without an offset is in UTC. null is also a value that is missing. Of
-// the types json and bytes, and of documents, see isJSON and isBytes.
+// is reports whether a value is what a test wants. What is wanted is read as the column's type
+// reads an event's value; a time without an offset is in UTC. null is also a value that is missing.
+// JSON is compared by isJSON; bytes are wanted as text or as base64.
 func (v *TriedValue) is(want json.RawMessage) bool {
 	if v.Err != nil {
 		return false

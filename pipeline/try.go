@@ -28,8 +28,8 @@ type Tried struct {
 	// Cleared: the event deletes all rows of the table.
 	Cleared bool
 	// Rows are the rows of an insert, one for each element if the file has each; the parameters
-	// of a statement, the fields of a message, or the properties of a document are one row. It is there for a rejected event
-	// too: its values say which of them are wrong.
+	// of a statement, the fields of a message, or the properties of a document are one row. It is
+	// there for a rejected event too: its values say which of them are wrong.
 	Rows []TriedRow
 	// Err is why the event becomes a dead letter, with the text that the dead letter has.
 	Err error

@@ -206,8 +206,8 @@ func keyOfStage(key, stage string) (concerns bool, rest string) {
 	return concerns, rest
 }
 
-// checkDatabase lets the pipeline know the tables that exist, and says whether it does. The error is
-// why the pipeline would not start with them.
+// checkDatabase lets the pipeline know the tables that exist, and says whether it does. The error
+// is why the pipeline would not start with them.
 func (t *tryFlags) checkDatabase(ctx context.Context, p *pipeline.Pipeline, unset []pipeline.Unset) (said string, err error) {
 	const not = "The tables of the database were not looked at: "
 	if p.AtLeastOnce() {

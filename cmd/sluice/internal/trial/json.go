@@ -62,8 +62,8 @@ func (s *Sample) outcome() string {
 	return "rows"
 }
 
-// rowJSON is a row, without what the event does not have. A value that is wrong is an object with its
-// error.
+// rowJSON is a row, without what the event does not have. A value that is wrong is an object with
+// its error.
 func rowJSON(r *pipeline.TriedRow) json.RawMessage {
 	b := []byte("{")
 	for i := range r.Values {

@@ -145,23 +145,28 @@ func (t *Target) report(w io.Writer, numbered bool, width int) {
 	}
 	rows := [][]string{header}
 	for _, c := range t.Columns {
-		row := []string{humanize.Shorten(escaped(c.Name), width/3), c.Type}
+		row := []string{escaped(c.Name), c.Type}
 		for _, count := range counts {
 			row = append(row, humanize.Count(count(c)))
 		}
 		rows = append(rows, row)
 	}
-	room := width
-	for i := range header {
-		longest := 0
-		for _, row := range rows {
-			longest = max(longest, utf8.RuneCountInString(row[i]))
+	longest := make([]int, len(header))
+	for _, row := range rows {
+		for i, cell := range row {
+			longest[i] = max(longest[i], utf8.RuneCountInString(cell))
 		}
-		room -= longest + 2
 	}
+	room := width - 2 // for names and examples
+	for _, n := range longest[1:] {
+		room -= n + 2
+	}
+	name := min(longest[0], max(leastValue, room/2))
 	table := term.NewTable(append(header, "EXAMPLE")...)
 	for i, c := range t.Columns {
-		table.Add(append(rows[i+1], humanize.Shorten(escaped(c.Example), max(leastValue, room)))...)
+		row := rows[i+1]
+		row[0] = humanize.Shorten(row[0], name)
+		table.Add(append(row, humanize.Shorten(escaped(c.Example), max(leastValue, room-name)))...)
 	}
 	_, _ = table.WriteTo(w)
 }
