@@ -211,7 +211,7 @@ func keyOfStage(key, stage string) (concerns bool, rest string) {
 func (t *tryFlags) checkDatabase(ctx context.Context, p *pipeline.Pipeline, unset []pipeline.Unset) (said string, err error) {
 	const not = "The tables of the database were not looked at: "
 	if p.AtLeastOnce() {
-		return "The target was not asked.", nil
+		return "The target is in no database, and was not asked.", nil
 	}
 	if t.withoutDatabase {
 		return not + "--without-database.", nil

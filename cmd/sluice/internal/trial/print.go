@@ -50,7 +50,9 @@ func (s *Summary) counts(w io.Writer, width int) {
 	}
 	var lines []line
 	for _, t := range s.Targets {
-		lines = append(lines, line{t.Events, t.String(len(s.Targets) > 1)})
+		if t.Events > 0 {
+			lines = append(lines, line{t.Events, t.String(len(s.Targets) > 1)})
+		}
 	}
 	if s.Skipped > 0 {
 		lines = append(lines, line{s.Skipped, "left out by only or otherwise"})
