@@ -220,3 +220,39 @@ func TestLoadOfflineForTestsAndTry(t *testing.T) {
 		}
 	}
 }
+
+func TestParseSampleForTry(t *testing.T) {
+	for record, want := range map[string]string{
+		`{"partition":"3","sequence":7,"offset":"9","enqueued":"2026-07-08T21:04:05Z","key":{"base64":"/wA="},"message_id":"m","properties":{"i":1,"f":1.5,"b":true,"n":null,"y":{"base64":"AP8="}},"body":{"a":1}}`: `true 3/7 key="\xff\x00" map[b:true f:1.5 i:1 n:<nil> y:[0 255]] {"a":1}`,
+		`{"partition":"3","sequence":7,"body_text":"x","decode_error":"no"}`: `true 3/7 key="" map[] x`,
+		`{"partition":"3","sequence":7,"body_base64":"AP8="}`:                "true 3/7 key=\"\" map[] \x00\xff",
+		`{"partition":"3","sequence":7,"key":"","body":null}`:                `true 3/7 key="" map[] empty null`,
+		`{"partition":"3","sequence":7,"body":1,"other":2}`:                  `false 0/0 key="" map[] {"partition":"3","sequence":7,"body":1,"other":2}`,
+		`{"partition":3,"sequence":7,"body":1}`:                              `false 0/0 key="" map[] {"partition":3,"sequence":7,"body":1}`,
+		`{"partition":"3","body":1}`:                                         `false 0/0 key="" map[] {"partition":"3","body":1}`,
+		`[1]`:                                                                `false 0/0 key="" map[] [1]`,
+		`{"partition":"3","sequence":7,"properties":{"l":[1]},"body":1}`:     "properties.l: write a text, a number, true, false, null or {base64: …}",
+		`{"partition":"3","sequence":7,"body_base64":"%"}`:                   "body_base64: is not base64",
+	} {
+		e, is, err := ParseSample([]byte(record), EventHubs)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprintf("%t %s/%d key=%q %v ", is, e.Partition, e.Sequence, e.Key, e.Properties)
+			if e.EmptyKey {
+				got += "empty "
+			}
+			if got += string(e.Body); e.Body == nil {
+				got += "null"
+			}
+		}
+		if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", record, got, want)
+		}
+	}
+	e, _, err := ParseSample([]byte(`{"partition":"3","sequence":7,"properties":{"i":1,"b":true},"body":1}`), Kafka)
+	if err != nil || e.Properties["i"] != "1" || e.Properties["b"] != "true" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}

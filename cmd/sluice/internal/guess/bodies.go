@@ -14,14 +14,13 @@ import (
 
 // bodies counts what the bodies of events are, before anything is decoded.
 type bodies struct {
-	events                   int
-	null, references         int
-	gzip, zstd               int // by their first bytes
-	named, contradicted      int // content-encoding says so; it says something else
-	framed, framedJSON       int // the id of a schema in a registry of Confluent's protocol
-	azure                    int // with a schema in Azure Schema Registry
-	schema                   uint32
-	structured, otherObjects int
+	events              int
+	null, references    int
+	gzip, zstd          int // by their first bytes
+	named, contradicted int // content-encoding says so; it says something else
+	framed, framedJSON  int // the id of a schema in a registry of Confluent's protocol
+	azure               int // with a schema in Azure Schema Registry
+	schema              uint32
 }
 
 // mostID is the highest id of a schema that is believed without a registry.
