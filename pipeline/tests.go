@@ -239,9 +239,6 @@ func (r *reader) checkTests() {
 
 // valueNames are the names of the values that a route's target gets of an event; nil: any.
 func (r *reader) valueNames(o route) []string {
-	if r.Rollup {
-		return columnNames(r.rollup.mapping.columns)
-	}
 	var m *mapping
 	switch to := o.to.(type) {
 	case *tableTarget:
@@ -251,10 +248,13 @@ func (r *reader) valueNames(o route) []string {
 	case *messageTarget:
 		m = to.mapping
 	}
-	if m == nil {
+	if r.Rollup {
+		m = r.rollup.mapping
+	}
+	if m == nil || len(m.columns) == 0 { // the mapping is invalid, or there is none
 		return nil
 	}
-	return append([]string{}, columnNames(m.columns)...)
+	return columnNames(m.columns)
 }
 
 // table is the table of a route's insert; empty if its target is another.

@@ -156,6 +156,25 @@ func TestTestsRefused(t *testing.T) {
 	}
 }
 
+// Tests beside a target that is invalid add no problems.
+func TestTestsBesideMistakes(t *testing.T) {
+	for rest, want := range map[string]string{
+		"database: sqlite:x\ntarget: {insert: {table: t, columns: {}}}":                     "columns",
+		"database: sqlite:x\ntarget: {insert: 5, statement: {}}":                            "target",
+		"database: sqlite:x\ntarget: 5":                                                     "target",
+		"database: sqlite:x\nroutes: [{target: 4}, {only: 3}]":                              "routes",
+		"leases: {sql: 'sqlite:x'}\nmemory: {keep: x}\ntarget: {kafka: {topic: u}}":         "memory",
+		"leases: {sql: 'sqlite:x'}\nmemory: 5\ntarget: {kafka: {topic: u, body: {a: key}}}": "memory",
+		"leases: {sql: 'sqlite:x'}\ntarget: {http: {}}":                                     "target",
+	} {
+		text := "source: {kafka: {brokers: 'a:1', topic: t}}\npartitions: all\n" + rest + "\ntests: [{event: {body: 1}, expect: {row: {a: 1}}}, {event: {body: 1}, expect: {deleted: {b: 1}}}]\n"
+		_, err := Parse("f.yaml", []byte(text), os.LookupEnv)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "tests[") {
+			t.Errorf("%s: %v", rest, err)
+		}
+	}
+}
+
 // Tests of a stage: a message's fields and a document's properties are compared as a row.
 func TestTestsOfStages(t *testing.T) {
 	text := `kafka: {brokers: 'a:1'}
