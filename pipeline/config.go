@@ -66,6 +66,7 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 		"only":          r.routing.only.read,
 		"routes":        func(n strictyaml.Node) { routes = &n },
 		"otherwise":     func(n strictyaml.Node) { otherwise = &n },
+		"tests":         r.readTests,
 	}
 	maps.Copy(keys, r.atLeastOnceKeys())
 	required := []string{"source"}
@@ -106,6 +107,7 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 		for _, m := range r.mappings() {
 			m.raw = r.System == Kafka
 		}
+		r.checkTests()
 	}
 }
 

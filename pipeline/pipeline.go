@@ -47,6 +47,7 @@ type Pipeline struct {
 	atLeastOnce atLeastOnceOptions
 	copies      *copyTarget // of dead letters; nil: they are not copied
 	places      places
+	tests       []*Test
 }
 
 // places are where the file names parts of a pipeline.

@@ -12,7 +12,7 @@ import (
 var described []byte
 
 const aboutFile = "A pipeline file says where events come from, what is done with them, and where checkpoints are kept. It is YAML without anchors, aliases and tags, and holds one document. An unknown key is an error.\n\n" +
-	"In all values except SQL, ${NAME} is replaced by an environment variable and ${NAME:-text} by the variable or, if it is unset or empty, by text; $${ is a literal ${. Keys and passwords that stand in the file itself are refused. Durations are written as 500ms, 30s or 1h30m; sizes as 4096, 256KiB or 1MB. Relative paths are relative to the working directory.\n\n" +
+	"In all values except SQL and tests, ${NAME} is replaced by an environment variable and ${NAME:-text} by the variable or, if it is unset or empty, by text; $${ is a literal ${. Keys and passwords that stand in the file itself are refused. Durations are written as 500ms, 30s or 1h30m; sizes as 4096, 256KiB or 1MB. Relative paths are relative to the working directory.\n\n" +
 	"A file has either the keys of one pipeline, or several pipelines below stages."
 
 // Reference describes all keys of a pipeline file.

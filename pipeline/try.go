@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
@@ -27,8 +28,8 @@ type Tried struct {
 	// Cleared: the event deletes all rows of the table.
 	Cleared bool
 	// Rows are the rows of an insert, one for each element if the file has each; the parameters
-	// of a statement, or the fields of a message, are one row. It is there for a rejected event
-	// too: its values say which of them are wrong.
+	// of a statement, the fields of a message, or the properties of a document are one row. It is
+	// there for a rejected event too: its values say which of them are wrong.
 	Rows []TriedRow
 	// Err is why the event becomes a dead letter, with the text that the dead letter has.
 	Err error
@@ -66,15 +67,28 @@ func (p *Pipeline) Try(ctx context.Context, e *sluice.Event) (Tried, error) {
 	case err != nil:
 		return Tried{Route: leftOut, Err: err}, nil
 	}
+	return p.tryWhole(whole), nil
+}
+
+// TryDecoded is [Pipeline.Try] for an event whose body is as the pipeline decodes it.
+func (p *Pipeline) TryDecoded(e *sluice.Event) Tried {
+	if p.skips(e) {
+		return Tried{Skipped: true, Route: leftOut}
+	}
+	return p.tryWhole(e)
+}
+
+// tryWhole tries an event with a decoded body.
+func (p *Pipeline) tryWhole(whole *sluice.Event) Tried {
 	t := Tried{Event: whole}
 	if t.Route, t.Err = p.routing.route(whole); t.Route == leftOut {
 		t.Skipped = t.Err == nil
-		return t, nil
+		return t
 	}
 	if p.Rollup {
 		t.Kind = p.Kind()
 		t.fill(p.rollup.mapping, nil, whole)
-		return t, nil
+		return t
 	}
 	to := p.routing.routes[t.Route].to
 	t.Kind = to.kind()
@@ -90,9 +104,32 @@ func (p *Pipeline) Try(ctx context.Context, e *sluice.Event) (Tried, error) {
 			_, t.Err = to.message(whole)
 		}
 	case *cosmosTarget:
-		_, t.Err = to.document(whole)
+		var doc document
+		if doc, t.Err = to.document(whole); t.Err == nil {
+			t.Rows = []TriedRow{documentRow(doc)}
+		}
 	}
-	return t, nil
+	return t
+}
+
+// documentRow is a document with its properties as values.
+func documentRow(doc document) TriedRow {
+	r := TriedRow{}
+	s := jsonscan.New(doc.Body, 10_000)
+	_ = s.Object(func(key []byte) error { // document has checked it
+		name, err := textOf(key)
+		if err != nil {
+			return err
+		}
+		value, err := s.Value()
+		v := TriedValue{Name: name, From: "body." + name, Type: string(typeJSON)}
+		if string(value) != "null" {
+			v.Value = string(value)
+		}
+		r.Values = append(r.Values, v)
+		return err
+	})
+	return r
 }
 
 // skips reports whether an event is left out before its body is looked at.

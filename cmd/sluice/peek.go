@@ -119,14 +119,8 @@ var sourceFlags = []string{"from", "namespace", "hub", "topic", "websocket", "pr
 
 // take checks flags and arguments, and takes the file and the stage.
 func (p *peekFlags) take(f *pflag.FlagSet, args []string) error {
-	if len(args) > 0 {
-		p.config = args[0]
-	}
-	if len(args) > 1 {
-		if f.Changed("stage") && p.stage != args[1] {
-			return usage.Errorf("--stage %s: the argument names another stage, %s", p.stage, args[1])
-		}
-		p.stage = args[1]
+	if err := p.takeFile(f, args); err != nil {
+		return err
 	}
 	i := slices.IndexFunc(sourceFlags, f.Changed)
 	switch {
@@ -150,6 +144,20 @@ func (p *peekFlags) take(f *pflag.FlagSet, args []string) error {
 		return usage.Errorf("--consumer-group: must not be empty")
 	case p.config == "":
 		return p.checkLog(f, "hub", "topic")
+	}
+	return nil
+}
+
+// takeFile takes the file and the stage that arguments name.
+func (p *peekFlags) takeFile(f *pflag.FlagSet, args []string) error {
+	if len(args) > 0 {
+		p.config = args[0]
+	}
+	if len(args) > 1 {
+		if f.Changed("stage") && p.stage != args[1] {
+			return usage.Errorf("--stage %s: the argument names another stage, %s", p.stage, args[1])
+		}
+		p.stage = args[1]
 	}
 	return nil
 }
@@ -189,9 +197,7 @@ func (p *peekFlags) open(ctx context.Context) (*peek.Log, pipeline.System, *peek
 		if err != nil {
 			return nil, "", nil, err
 		}
-		log := &peek.Log{Noun: stage.System.Noun(), Groups: []string{stage.Group.Name}}
-		log.Open = func(group string) (peek.Source, error) { return stage.SourceAs(group) }
-		err = p.chooseGroups(log, stage.System)
+		log, err := p.openStage(stage)
 		return log, stage.System, &peek.Decoder{Pipeline: stage}, err
 	}
 	open, err := p.from.Logs(ctx)
@@ -205,6 +211,13 @@ func (p *peekFlags) open(ctx context.Context) (*peek.Log, pipeline.System, *peek
 	log := &peek.Log{Noun: system.Noun(), Groups: []string{flights.AuditGroup}}
 	log.Open = func(group string) (peek.Source, error) { return open(group) }
 	return log, system, nil, p.chooseGroups(log, system)
+}
+
+// openStage returns the log of a stage.
+func (p *peekFlags) openStage(stage *pipeline.Pipeline) (*peek.Log, error) {
+	log := &peek.Log{Noun: stage.System.Noun(), Groups: []string{stage.Group.Name}}
+	log.Open = func(group string) (peek.Source, error) { return stage.SourceAs(group) }
+	return log, p.chooseGroups(log, stage.System)
 }
 
 // chooseGroups sets the consumer groups to read in.

@@ -22,8 +22,8 @@ func (f *File) CheckBounds(read func(strictyaml.Node), beside map[string]string)
 		for _, t := range trials(f.scalar(path), shape.MaxItems) {
 			compared++
 			refused := slices.ContainsFunc(f.variants, func(v variant) bool {
-				top, _, _ := strings.Cut(strings.TrimSuffix(path, "[]"), ".")
-				return slices.Contains(v.top.Keys, top) && refuses(path, v.Seed+"\n"+beside[path], t.value, read)
+				top, _, _ := strings.Cut(path, ".")
+				return slices.Contains(v.top.Keys, strings.TrimSuffix(top, "[]")) && refuses(path, v.Seed+"\n"+beside[path], t.value, read)
 			})
 			if refused == t.inside {
 				problems = append(problems, fmt.Sprintf("%s: %.60s: refused %v, stated %s", path, t.value, refused, f.kind(path)))

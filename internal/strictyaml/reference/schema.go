@@ -148,6 +148,8 @@ func (f *File) scalarForms(path string, s *strictyaml.Scalar) []object {
 		return forms
 	}
 	switch s.Type {
+	case strictyaml.Value:
+		return []object{{}}
 	case strictyaml.Bool:
 		return []object{{"type": "boolean"}, {"enum": []string{"true", "false"}}, variable}
 	case strictyaml.Int:

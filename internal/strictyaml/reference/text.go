@@ -134,6 +134,8 @@ func scalarKind(s *strictyaml.Scalar, a *about, bounds string) string {
 		kind = "duration"
 	case strictyaml.Size:
 		kind = "size"
+	case strictyaml.Value:
+		kind = "any value"
 	case "number":
 		kind = "number"
 	}

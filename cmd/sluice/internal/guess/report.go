@@ -22,7 +22,7 @@ func (g *Guess) Report(w io.Writer, width int) error {
 		}
 	}
 	for _, n := range g.Notes {
-		wrap(w, "", n, width)
+		term.Wrap(w, "", n, width)
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (t *Table) report(w io.Writer, split string, width int) error {
 	if split != "" {
 		title += fmt.Sprintf(", where %s is %s", split, strings.Join(t.Values, " or "))
 	}
-	wrap(w, "", title+": "+events(t.Events, "event"), width)
+	term.Wrap(w, "", title+": "+events(t.Events, "event"), width)
 	fmt.Fprintln(w)
 	least := 22
 	if width >= 100 {
@@ -86,7 +86,7 @@ func (t *Table) doubts(w io.Writer, width int) {
 	fmt.Fprintln(w, "\nLook at these, whose values leave a doubt:")
 	for _, l := range lines {
 		pad := strings.Repeat(" ", longest-utf8.RuneCountInString(l[0]))
-		wrap(w, "  "+l[0]+pad+"  ", l[1], width)
+		term.Wrap(w, "  "+l[0]+pad+"  ", l[1], width)
 	}
 }
 
@@ -110,28 +110,10 @@ func (c *Column) share(all int) string {
 	return humanize.Count(c.Seen)
 }
 
-// wrap writes a text in lines, of which the first begins with something.
-func wrap(w io.Writer, begin, text string, width int) {
-	indent := strings.Repeat(" ", utf8.RuneCountInString(begin))
-	line := begin
-	empty := true
-	for _, word := range strings.Fields(text) {
-		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			fmt.Fprintln(w, line)
-			line, empty = indent, true
-		}
-		if !empty {
-			line += " "
-		}
-		line, empty = line+word, false
-	}
-	fmt.Fprintln(w, line)
-}
-
 // Left writes what is left to do.
 func (g *Guess) Left(w io.Writer, width int) {
 	for _, todo := range g.Todo {
-		wrap(w, "To do: ", todo, columns(width))
+		term.Wrap(w, "To do: ", todo, columns(width))
 	}
 }
 
@@ -148,13 +130,13 @@ func (t *Tried) Report(w io.Writer, width int) {
 	width = columns(width)
 	switch {
 	case t.Dead == 0 && t.Skipped == 0:
-		wrap(w, "", fmt.Sprintf("Tried: of %s none becomes a dead letter.", events(t.Events, "event")), width)
+		term.Wrap(w, "", fmt.Sprintf("Tried: of %s none becomes a dead letter.", events(t.Events, "event")), width)
 	case t.Dead == 0:
-		wrap(w, "", fmt.Sprintf("Tried: of %s none becomes a dead letter; %s skipped.", events(t.Events, "event"), humanize.Count(t.Skipped)), width)
+		term.Wrap(w, "", fmt.Sprintf("Tried: of %s none becomes a dead letter; %s skipped.", events(t.Events, "event"), humanize.Count(t.Skipped)), width)
 	default:
-		wrap(w, "", fmt.Sprintf("Tried: of %s, %s would become dead letters:", events(t.Events, "event"), humanize.Count(t.Dead)), width)
+		term.Wrap(w, "", fmt.Sprintf("Tried: of %s, %s would become dead letters:", events(t.Events, "event"), humanize.Count(t.Dead)), width)
 		for _, r := range t.Reasons {
-			wrap(w, fmt.Sprintf("  %s × ", humanize.Count(r.Events)), r.Text, width)
+			term.Wrap(w, fmt.Sprintf("  %s × ", humanize.Count(r.Events)), r.Text, width)
 		}
 	}
 }

@@ -33,10 +33,11 @@ const (
 type File struct {
 	Name     string // for messages
 	Config   *records.Config
-	Read     func(n int) // is called after each record with its number
-	Rejected int         // records that sluice send would not send
-	Why      error       // of the first of these
-	Cut      bool        // the file has more
+	Read     func(n int)   // is called after each record with its number
+	At       records.Place // of the present record
+	Rejected int           // records that sluice send would not send
+	Why      error         // of the first of these
+	Cut      bool          // the file has more
 	Count    int
 
 	path  string
@@ -108,6 +109,7 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 		}
 		e := &sluice.Event{Partition: "0", Sequence: int64(f.Count), Offset: fmt.Sprint(f.Count), Enqueued: now, ContentType: "application/json", Body: r.Body}
 		f.Count++
+		f.At = r.Place
 		f.Read(f.Count)
 		if err := fn(e); err != nil {
 			return err
