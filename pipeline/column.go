@@ -151,7 +151,7 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 		return ownText(e.Partition), nil
 	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
 		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
-	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
+	case (c.from.field == fieldPath || c.from.field == fieldElement) && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
 		return sharedText(picked[c.from.slot].Raw), nil
 	}
 	v, err := c.from.scalar(e, picked)
