@@ -99,12 +99,19 @@ func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []j
 		list = append(list, c)
 		return nil
 	}
-	if m.array != nil && !one.deleted {
+	if t.walks(one.deleted) {
 		err = m.array.walk(picked, add)
 	} else {
 		err = add()
 	}
 	return list, errors.Join(err, m.proof.of(nil))
+}
+
+// walks reports whether an event has a change for each element of an array. A delete has, if what it
+// needs is of an element.
+func (t *tableTarget) walks(deleted bool) bool {
+	of := func(c column) bool { return !deleted || t.key.has(c.name) && c.from.inElement() }
+	return t.mapping.array != nil && slices.ContainsFunc(t.mapping.columns, of)
 }
 
 // runs divides changes into runs: rows without a value are written without its column, so that a new

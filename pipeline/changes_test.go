@@ -266,6 +266,44 @@ func (e *testedEngine) testElements(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
+// testElementChanges: a delete deletes the row of each element, if the key is one of elements.
+func (e *testedEngine) testElementChanges(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, e.words("CREATE TABLE elements (site WORD NOT NULL, n integer NOT NULL, v integer, PRIMARY KEY (n, site))"))
+	mustExec(t, db, e.words("CREATE TABLE sites (site WORD NOT NULL PRIMARY KEY, v integer)"))
+	p, parts := opened(t, address, `  insert:
+    table: elements
+    each: body.l
+    key: [site, n]
+    delete_when: {body.op: d}
+    columns:
+      site: body.site
+      n: {from: each.n, type: integer}
+      v: {from: each.v, type: integer}
+`)
+	bodies := sluicetest.Bodies(`{"site":"a","l":[{"n":1,"v":1},{"n":2,"v":1},{"n":3,"v":1}]}`, `{"site":"b","l":[{"n":1,"v":1}]}`,
+		`{"op":"d","site":"a","l":[{"n":1},{"n":2}]}`, `{"op":"d","site":"b"}`, `{"op":"d","site":"a","l":[]}`)
+	letters := consumeAgain(t, p, parts, 0, bodies)
+	if want := []string{"each: body.l: is missing"}; !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
+	}
+	if got, want := query(t, db, "SELECT site, n, v FROM elements ORDER BY site, n"), "a 3 1\nb 1 1"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	p, parts = opened(t, address, `  insert:
+    table: sites
+    each: body.l
+    key: site
+    delete_when: {body.op: d}
+    columns:
+      site: body.site
+      v: {from: each.v, type: integer}
+`)
+	letters = consumeAgain(t, p, parts, 1, sluicetest.Bodies(`{"site":"a","l":[{"v":1},{"v":2}]}`, `{"site":"b","l":[{"v":7}]}`, `{"site":"c","l":[{"v":1},{"v":3}]}`, `{"op":"d","site":"b"}`))
+	if got, want := query(t, db, "SELECT site, v FROM sites ORDER BY site"), "a 2\nc 3"; got != want || len(letters) > 0 {
+		t.Errorf("rows\n%s\nwant\n%s, dead letters %q", got, want, letters)
+	}
+}
+
 // testDefaults: a value that an insert lacks is the column's default; null is NULL.
 func (e *testedEngine) testDefaults(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.words("CREATE TABLE defaults (n integer, a WORD DEFAULT 'one', b WORD DEFAULT 'two' NOT NULL)"))
