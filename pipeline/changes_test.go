@@ -383,6 +383,15 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
+// The tombstones of Debezium are left out: they cannot delete.
+func TestTombstonesOfDebezium(t *testing.T) {
+	_, err := Parse("p.yaml", []byte(editTopic(t, soundTopic[strings.Index(soundTopic, "  insert:"):], "  insert: {table: t, key: id, delete_when: tombstone, columns: {id: {from: key}}}\n",
+		"partitions: all\n", "", "    topic: flights\n", "    topic: flights\n  format: {envelope: debezium}\n")), kafkaEnvironment())
+	if err == nil || !strings.Contains(err.Error(), "target.insert.delete_when: tombstone does not go with source.format.envelope: debezium") {
+		t.Error(err)
+	}
+}
+
 func TestChangesMistakes(t *testing.T) {
 	for target, want := range map[string]string{
 		"key: nowhere":                               "target.insert.key: nowhere is not among the columns",
@@ -395,6 +404,7 @@ func TestChangesMistakes(t *testing.T) {
 		"key: id, on_conflict: newer, version: x":    "target.insert.version: x is not among the columns",
 		"key: id, on_conflict: newer, version: id":   "target.insert.version: id is part of the key",
 		"key: id, delete_when: gone":                 `target.insert.delete_when: "gone": write one of tombstone`,
+		"key: id, delete_when: tombstone":            "target.insert.delete_when: tombstone goes with source.kafka",
 		"key: id, truncates: delete":                 "target.insert.truncates: goes with source.format.envelope: debezium",
 		"each: key":                                  `target.insert.each: "key": write body, or body.PATH of an array`,
 		"columns: {a: each.x}":                       "each.x goes with the key each",
