@@ -371,15 +371,51 @@ func TestTombstones(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := targetOf[*tableTarget](p)
-	changes, taken, err := to.changes([]*sluice.Event{{Key: "a", Body: []byte(`{"n":1}`)}, {Key: "a"}, {Key: "b", Body: []byte(`null`)}, {}}, nil)
-	if taken != 4 || err == nil || !strings.Contains(err.Error(), "event 2 of the batch: column value: body: is null") || !strings.Contains(err.Error(), "event 3 of the batch: column name: key: is missing") {
-		t.Errorf("%d events, %v", taken, err)
+	events := []*sluice.Event{{Key: "a", Body: []byte(`{"n":1}`)}, {Key: "a"}, {Key: "b", Body: []byte(`null`)}, {}}
+	runs, err := runsOf(to, events)
+	if len(runs) > 0 || err == nil || !strings.Contains(err.Error(), "event 2 of the batch: column value: body: is null") || !strings.Contains(err.Error(), "event 3 of the batch: column name: key: is missing") {
+		t.Errorf("runs %+v, %v", runs, err)
 	}
-	if len(changes) != 2 || changes[0].deleted || !changes[1].deleted || changes[1].row[0] != "a" {
-		t.Errorf("changes %+v", changes)
+	runs, err = runsOf(to, events[:2])
+	if err != nil || len(runs) != 1 || len(runs[0].changes) != 2 || runs[0].keyed(to.key).Delete(0) || !runs[0].keyed(to.key).Delete(1) || runs[0].changes[1].row[0] != "a" {
+		t.Errorf("runs %+v, %v", runs, err)
 	}
-	if runs := to.runs(changes); len(runs) != 1 || !runs[0].keyed(to.key).Delete(1) {
-		t.Errorf("runs %+v", runs)
+}
+
+// runsOf are the runs that are written for events.
+func runsOf(to *tableTarget, events []*sluice.Event) (runs []run, err error) {
+	err = to.change(events, nil, func(r *run) error { runs = append(runs, *r); return nil })
+	return runs, err
+}
+
+// TestChangesOfManyElements: the rows of an event are written in parts, so that they are not in memory
+// all at once, and none after an event that is rejected.
+func TestChangesOfManyElements(t *testing.T) {
+	columns := "      n: {from: each, type: integer}\n"
+	for i := range 99 {
+		columns += fmt.Sprintf("      c%d: {from: body.id}\n", i)
+	}
+	target := "  insert:\n    table: t\n    each: body.list\n    columns:\n" + columns
+	p, err := Parse("p.yaml", []byte(edit(t, sound[strings.Index(sound, "  insert:"):], target)), environment("DATABASE_URL=sqlite:x.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := targetOf[*tableTarget](p)
+	const rows = 25_000
+	many := &sluice.Event{Body: []byte(`{"id":"a","list":[` + strings.Repeat("1,", rows-1) + "1]}")}
+	runs, err := runsOf(to, []*sluice.Event{many, many})
+	written := 0
+	for _, r := range runs {
+		if written += len(r.changes); len(r.changes)*len(r.columns) > maxValues {
+			t.Errorf("a run of %d rows", len(r.changes))
+		}
+	}
+	if last := runs[len(runs)-1].changes; err != nil || written != 2*rows || last[len(last)-1].event != 1 {
+		t.Errorf("%d rows, the last of event %d, %v", written, last[len(last)-1].event, err)
+	}
+	runs, err = runsOf(to, []*sluice.Event{{Body: []byte(`{"list":[1]}`)}, many, {Body: []byte(`{}`)}})
+	if len(runs) > 0 || err == nil || strings.Count(err.Error(), "of the batch") != 2 {
+		t.Errorf("%d runs, %v", len(runs), err)
 	}
 }
 
