@@ -69,6 +69,7 @@ func TestUpsertTypes(t *testing.T) {
 		CREATE DOMAIN app.code AS varchar(3) CHECK (VALUE <> 'bad');
 		CREATE TABLE app.typed (a numeric(4,1), b varchar(3), c char(3), d timestamp(0), e app.mood, f uuid, PRIMARY KEY (a, b, c, d, e, f),
 			number bigint GENERATED ALWAYS AS IDENTITY, code app.code, list int[], doc jsonb, bits bit(2), word varchar(2), codes char(3)[], masks bit(2)[]);
+		CREATE TABLE app.lists (a numeric(3,1)[] PRIMARY KEY, v text);
 		CREATE TABLE app.parts (id int, region text, v int, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 		CREATE TABLE app.parts_a PARTITION OF app.parts FOR VALUES IN ('a');
 		CREATE TABLE app.parts_b PARTITION OF app.parts FOR VALUES IN ('b')`)
@@ -96,6 +97,9 @@ func TestUpsertTypes(t *testing.T) {
 		}
 	}
 	suite.NoError(t, "an identity", upserted(t, s, l, "app.typed", append(columns, "number"), [][]any{append(slices.Clone(first), 77)}, driver.Keyed{Key: key}))
+	for _, value := range []string{"{1.04}", "{1.0}"} {
+		suite.NoError(t, "an array as key", upserted(t, s, l, "app.lists", []string{"a", "v"}, [][]any{{value, value}}, driver.Keyed{Key: []string{"a"}}))
+	}
 	k := driver.Keyed{Key: []string{"id", "region"}, Delete: func(row int) bool { return row == 2 }}
 	suite.NoError(t, "partitions", upserted(t, s, l, "app.parts", []string{"id", "region", "v"}, [][]any{{1, "a", 1}, {1, "b", 1}, {1, "a", 0}}, k))
 	var rows string

@@ -132,7 +132,8 @@ func castTo(c Column, exact bool) string {
 		return `pg_catalog.bpchar[]`
 	case bitArrayOID:
 		return `pg_catalog."bit"[]`
-	case pgtype.NumericOID, pgtype.TimeOID, pgtype.TimetzOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.IntervalOID:
+	case pgtype.NumericOID, pgtype.TimeOID, pgtype.TimetzOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.IntervalOID,
+		pgtype.NumericArrayOID, pgtype.TimeArrayOID, pgtype.TimestampArrayOID, pgtype.TimestamptzArrayOID, pgtype.IntervalArrayOID:
 		if exact {
 			return c.Type
 		}
