@@ -68,26 +68,27 @@ func TestUpsertTypes(t *testing.T) {
 		CREATE TYPE app.mood AS ENUM ('sad', 'ok');
 		CREATE DOMAIN app.code AS varchar(3) CHECK (VALUE <> 'bad');
 		CREATE TABLE app.typed (a numeric(4,1), b varchar(3), c char(3), d timestamp(0), e app.mood, f uuid, PRIMARY KEY (a, b, c, d, e, f),
-			number bigint GENERATED ALWAYS AS IDENTITY, code app.code, list int[], doc jsonb, bits bit(2), word varchar(2));
+			number bigint GENERATED ALWAYS AS IDENTITY, code app.code, list int[], doc jsonb, bits bit(2), word varchar(2), codes char(3)[], masks bit(2)[]);
+		CREATE TABLE app.lists (a numeric(3,1)[] PRIMARY KEY, v text);
 		CREATE TABLE app.parts (id int, region text, v int, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 		CREATE TABLE app.parts_a PARTITION OF app.parts FOR VALUES IN ('a');
 		CREATE TABLE app.parts_b PARTITION OF app.parts FOR VALUES IN ('b')`)
 	suite.NoError(t, "set up", err)
 	key := []string{"a", "b", "c", "d", "e", "f"}
-	columns := append(key, "code", "list", "doc", "bits", "word")
-	first := []any{"1.04", "x     ", "yy", "2026-07-01 01:02:03.4", "ok", "0196f1aa-0000-7000-8000-000000000001", "abc", []int{1, 2}, map[string]any{"a": "\\"}, "10", "z "}
-	again := []any{"1.0", "x  ", "yy ", "2026-07-01 01:02:03", "ok", "0196F1AA-0000-7000-8000-000000000001", nil, nil, nil, nil, nil}
+	columns := append(key, "code", "list", "doc", "bits", "word", "codes", "masks")
+	first := []any{"1.04", "x     ", "yy", "2026-07-01 01:02:03.4", "ok", "0196f1aa-0000-7000-8000-000000000001", "abc", []int{1, 2}, map[string]any{"a": "\\"}, "10", "z ", "{abc}", "{10}"}
+	again := []any{"1.0", "x  ", "yy ", "2026-07-01 01:02:03", "ok", "0196F1AA-0000-7000-8000-000000000001", nil, nil, nil, nil, nil, nil, nil}
 	for what, rows := range map[string][][]any{"at once": {again, first}, "later": {first}} {
 		suite.NoError(t, what, upserted(t, s, l, "app.typed", columns, rows, driver.Keyed{Key: key}))
 		var n int
 		var row string
-		err := s.Pool().QueryRow(t.Context(), `SELECT count(*), max(concat_ws('|', a, b, c, d, e, code, list, doc, bits, word)) FROM app.typed`).Scan(&n, &row)
+		err := s.Pool().QueryRow(t.Context(), `SELECT count(*), max(concat_ws('|', a, b, c, d, e, code, list, doc, bits, word, codes, masks)) FROM app.typed`).Scan(&n, &row)
 		suite.NoError(t, "read", err)
-		if want := `1.0|x  |yy |2026-07-01 01:02:03|ok|abc|{1,2}|{"a": "\\"}|10|z `; n != 1 || row != want {
+		if want := `1.0|x  |yy |2026-07-01 01:02:03|ok|abc|{1,2}|{"a": "\\"}|10|z |{abc}|{10}`; n != 1 || row != want {
 			t.Errorf("%s: %d rows, %s; want one, %s", what, n, row, want)
 		}
 	}
-	for i, value := range map[int]any{1: "abcd", 4: "mad", 6: "bad", 9: "1", 10: "abc"} {
+	for i, value := range map[int]any{1: "abcd", 4: "mad", 6: "bad", 9: "1", 10: "abc", 11: "{abcd}", 12: "{101}"} {
 		bad := slices.Clone(first)
 		bad[i] = value
 		err := upserted(t, s, l, "app.typed", columns, [][]any{first, bad}, driver.Keyed{Key: key})
@@ -96,6 +97,9 @@ func TestUpsertTypes(t *testing.T) {
 		}
 	}
 	suite.NoError(t, "an identity", upserted(t, s, l, "app.typed", append(columns, "number"), [][]any{append(slices.Clone(first), 77)}, driver.Keyed{Key: key}))
+	for _, value := range []string{"{1.04}", "{1.0}"} {
+		suite.NoError(t, "an array as key", upserted(t, s, l, "app.lists", []string{"a", "v"}, [][]any{{value, value}}, driver.Keyed{Key: []string{"a"}}))
+	}
 	k := driver.Keyed{Key: []string{"id", "region"}, Delete: func(row int) bool { return row == 2 }}
 	suite.NoError(t, "partitions", upserted(t, s, l, "app.parts", []string{"id", "region", "v"}, [][]any{{1, "a", 1}, {1, "b", 1}, {1, "a", 0}}, k))
 	var rows string

@@ -34,56 +34,65 @@ func boxedOrMissing(_ int, c cell) any {
 	return c.sharedValue()
 }
 
-// maxChanges is how many changes are in memory at a time, but for those of one event.
-const maxChanges = 20_000
+// maxChanges and maxValues are how many changes, and values in them, are in memory at a time.
+const (
+	maxChanges = 20_000
+	maxValues  = 1_000_000
+)
 
-// change maps a batch and writes it in runs.
+// change maps a batch and writes it in runs. The error has a rejection for each event that cannot be
+// mapped.
 func (t *tableTarget) change(events []*sluice.Event, g guards, write func(*run) error) error {
-	for first := 0; first < len(events); {
-		changes, taken, err := t.changes(events[first:], g)
-		if err != nil {
-			return shifted(err, first)
-		}
-		for _, r := range t.runs(changes) {
+	var list []change
+	var rejected []error
+	var failed error // of a write
+	flush := func() error {
+		for _, r := range t.runs(list) {
 			if err := write(&r); err != nil {
-				return shifted(err, first)
+				return err
 			}
 		}
-		first += taken
+		list = list[:0]
+		return nil
 	}
-	return nil
-}
-
-// changes maps the first events, and returns how many. The error has a rejection for each event that
-// cannot be mapped.
-func (t *tableTarget) changes(events []*sluice.Event, g guards) (list []change, taken int, err error) {
-	var rejected []error
 	picked := make([]jsonpick.Value, t.mapping.paths)
 	for i, e := range events {
-		some, err := t.changesOf(e, i, g, picked)
-		if err != nil {
+		err := t.changesOf(e, i, g, picked, func(c change) error {
+			if rejected != nil { // nothing is written any more
+				return nil
+			}
+			if list = append(list, c); len(list) >= maxChanges || len(list)*len(t.mapping.columns) >= maxValues {
+				failed = flush()
+			}
+			return failed
+		})
+		switch {
+		case failed != nil:
+			return failed
+		case err != nil:
 			rejected = append(rejected, &driver.EventError{Index: i, Err: driver.Reject(t.mapping.proof.of(err))})
-		} else if list = append(list, some...); len(list) >= maxChanges && rejected == nil {
-			return list, i + 1, nil
 		}
 	}
-	return list, len(events), errors.Join(rejected...)
+	if rejected != nil {
+		return errors.Join(rejected...)
+	}
+	return flush()
 }
 
-// changesOf maps one event.
-func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []jsonpick.Value) (list []change, err error) {
+// changesOf maps one event, and has each of its changes taken.
+func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []jsonpick.Value, take func(change) error) (err error) {
 	m := t.mapping
 	if err := m.pick(picked, e); err != nil {
-		return nil, err
+		return err
 	}
 	one := change{event: index}
 	if t.key != nil {
 		if one.deleted, one.cleared, err = t.key.effect(e, m.raw); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if one.cleared {
-		return []change{one}, nil
+		return take(one)
 	}
 	add := func() error {
 		c := one
@@ -96,15 +105,21 @@ func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []j
 				return err
 			}
 		}
-		list = append(list, c)
-		return nil
+		return take(c)
 	}
-	if m.array != nil && !one.deleted {
+	if t.walks(one.deleted) {
 		err = m.array.walk(picked, add)
 	} else {
 		err = add()
 	}
-	return list, errors.Join(err, m.proof.of(nil))
+	return errors.Join(err, m.proof.of(nil))
+}
+
+// walks reports whether an event has a change for each element of an array. A delete has, if what it
+// needs is of an element.
+func (t *tableTarget) walks(deleted bool) bool {
+	of := func(c column) bool { return !deleted || t.key.has(c.name) && c.from.inElement() }
+	return t.mapping.array != nil && slices.ContainsFunc(t.mapping.columns, of)
 }
 
 // runs divides changes into runs: rows without a value are written without its column, so that a new

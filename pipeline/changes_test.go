@@ -266,6 +266,44 @@ func (e *testedEngine) testElements(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
+// testElementChanges: a delete deletes the row of each element, if the key is one of elements.
+func (e *testedEngine) testElementChanges(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, e.words("CREATE TABLE elements (site WORD NOT NULL, n integer NOT NULL, v integer, PRIMARY KEY (n, site))"))
+	mustExec(t, db, e.words("CREATE TABLE sites (site WORD NOT NULL PRIMARY KEY, v integer)"))
+	p, parts := opened(t, address, `  insert:
+    table: elements
+    each: body.l
+    key: [site, n]
+    delete_when: {body.op: d}
+    columns:
+      site: body.site
+      n: {from: each.n, type: integer}
+      v: {from: each.v, type: integer}
+`)
+	bodies := sluicetest.Bodies(`{"site":"a","l":[{"n":1,"v":1},{"n":2,"v":1},{"n":3,"v":1}]}`, `{"site":"b","l":[{"n":1,"v":1}]}`,
+		`{"op":"d","site":"a","l":[{"n":1},{"n":2}]}`, `{"op":"d","site":"b"}`, `{"op":"d","site":"a","l":[]}`)
+	letters := consumeAgain(t, p, parts, 0, bodies)
+	if want := []string{"each: body.l: is missing"}; !slices.Equal(letters, want) {
+		t.Errorf("dead letters %q, want %q", letters, want)
+	}
+	if got, want := query(t, db, "SELECT site, n, v FROM elements ORDER BY site, n"), "a 3 1\nb 1 1"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+	p, parts = opened(t, address, `  insert:
+    table: sites
+    each: body.l
+    key: site
+    delete_when: {body.op: d}
+    columns:
+      site: body.site
+      v: {from: each.v, type: integer}
+`)
+	letters = consumeAgain(t, p, parts, 1, sluicetest.Bodies(`{"site":"a","l":[{"v":1},{"v":2}]}`, `{"site":"b","l":[{"v":7}]}`, `{"site":"c","l":[{"v":1},{"v":3}]}`, `{"op":"d","site":"b"}`))
+	if got, want := query(t, db, "SELECT site, v FROM sites ORDER BY site"), "a 2\nc 3"; got != want || len(letters) > 0 {
+		t.Errorf("rows\n%s\nwant\n%s, dead letters %q", got, want, letters)
+	}
+}
+
 // testDefaults: a value that an insert lacks is the column's default; null is NULL.
 func (e *testedEngine) testDefaults(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.words("CREATE TABLE defaults (n integer, a WORD DEFAULT 'one', b WORD DEFAULT 'two' NOT NULL)"))
@@ -333,15 +371,60 @@ func TestTombstones(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := targetOf[*tableTarget](p)
-	changes, taken, err := to.changes([]*sluice.Event{{Key: "a", Body: []byte(`{"n":1}`)}, {Key: "a"}, {Key: "b", Body: []byte(`null`)}, {}}, nil)
-	if taken != 4 || err == nil || !strings.Contains(err.Error(), "event 2 of the batch: column value: body: is null") || !strings.Contains(err.Error(), "event 3 of the batch: column name: key: is missing") {
-		t.Errorf("%d events, %v", taken, err)
+	events := []*sluice.Event{{Key: "a", Body: []byte(`{"n":1}`)}, {Key: "a"}, {Key: "b", Body: []byte(`null`)}, {}}
+	runs, err := runsOf(to, events)
+	if len(runs) > 0 || err == nil || !strings.Contains(err.Error(), "event 2 of the batch: column value: body: is null") || !strings.Contains(err.Error(), "event 3 of the batch: column name: key: is missing") {
+		t.Errorf("runs %+v, %v", runs, err)
 	}
-	if len(changes) != 2 || changes[0].deleted || !changes[1].deleted || changes[1].row[0] != "a" {
-		t.Errorf("changes %+v", changes)
+	runs, err = runsOf(to, events[:2])
+	if err != nil || len(runs) != 1 || len(runs[0].changes) != 2 || runs[0].keyed(to.key).Delete(0) || !runs[0].keyed(to.key).Delete(1) || runs[0].changes[1].row[0] != "a" {
+		t.Errorf("runs %+v, %v", runs, err)
 	}
-	if runs := to.runs(changes); len(runs) != 1 || !runs[0].keyed(to.key).Delete(1) {
-		t.Errorf("runs %+v", runs)
+}
+
+// runsOf are the runs that are written for events.
+func runsOf(to *tableTarget, events []*sluice.Event) (runs []run, err error) {
+	err = to.change(events, nil, func(r *run) error { runs = append(runs, *r); return nil })
+	return runs, err
+}
+
+// TestChangesOfManyElements: the rows of an event are written in parts, so that they are not in memory
+// all at once, and none after an event that is rejected.
+func TestChangesOfManyElements(t *testing.T) {
+	columns := "      n: {from: each, type: integer}\n"
+	for i := range 99 {
+		columns += fmt.Sprintf("      c%d: {from: body.id}\n", i)
+	}
+	target := "  insert:\n    table: t\n    each: body.list\n    columns:\n" + columns
+	p, err := Parse("p.yaml", []byte(edit(t, sound[strings.Index(sound, "  insert:"):], target)), environment("DATABASE_URL=sqlite:x.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := targetOf[*tableTarget](p)
+	const rows = 25_000
+	many := &sluice.Event{Body: []byte(`{"id":"a","list":[` + strings.Repeat("1,", rows-1) + "1]}")}
+	runs, err := runsOf(to, []*sluice.Event{many, many})
+	written := 0
+	for _, r := range runs {
+		if written += len(r.changes); len(r.changes)*len(r.columns) > maxValues {
+			t.Errorf("a run of %d rows", len(r.changes))
+		}
+	}
+	if last := runs[len(runs)-1].changes; err != nil || written != 2*rows || last[len(last)-1].event != 1 {
+		t.Errorf("%d rows, the last of event %d, %v", written, last[len(last)-1].event, err)
+	}
+	runs, err = runsOf(to, []*sluice.Event{{Body: []byte(`{"list":[1]}`)}, many, {Body: []byte(`{}`)}})
+	if len(runs) > 0 || err == nil || strings.Count(err.Error(), "of the batch") != 2 {
+		t.Errorf("%d runs, %v", len(runs), err)
+	}
+}
+
+// The tombstones of Debezium are left out: they cannot delete.
+func TestTombstonesOfDebezium(t *testing.T) {
+	_, err := Parse("p.yaml", []byte(editTopic(t, soundTopic[strings.Index(soundTopic, "  insert:"):], "  insert: {table: t, key: id, delete_when: tombstone, columns: {id: {from: key}}}\n",
+		"partitions: all\n", "", "    topic: flights\n", "    topic: flights\n  format: {envelope: debezium}\n")), kafkaEnvironment())
+	if err == nil || !strings.Contains(err.Error(), "target.insert.delete_when: tombstone does not go with source.format.envelope: debezium") {
+		t.Error(err)
 	}
 }
 
@@ -357,6 +440,7 @@ func TestChangesMistakes(t *testing.T) {
 		"key: id, on_conflict: newer, version: x":    "target.insert.version: x is not among the columns",
 		"key: id, on_conflict: newer, version: id":   "target.insert.version: id is part of the key",
 		"key: id, delete_when: gone":                 `target.insert.delete_when: "gone": write one of tombstone`,
+		"key: id, delete_when: tombstone":            "target.insert.delete_when: tombstone goes with source.kafka",
 		"key: id, truncates: delete":                 "target.insert.truncates: goes with source.format.envelope: debezium",
 		"each: key":                                  `target.insert.each: "key": write body, or body.PATH of an array`,
 		"columns: {a: each.x}":                       "each.x goes with the key each",

@@ -151,7 +151,7 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 		return ownText(e.Partition), nil
 	case c.from.field == fieldEnqueued && c.typ == typeTimestamp && !e.Enqueued.IsZero() && !e.Enqueued.After(latestTime):
 		return cell{kind: cellTime, time: e.Enqueued.UTC()}, nil
-	case c.from.field == fieldPath && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
+	case (c.from.field == fieldPath || c.from.field == fieldElement) && c.typ == typeJSON && picked[c.from.slot].Kind > jsonpick.Null:
 		return sharedText(picked[c.from.slot].Raw), nil
 	}
 	v, err := c.from.scalar(e, picked)
@@ -180,12 +180,15 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 }
 
 // raw corrects a value of an event of Kafka: a body can be null, and keys and headers are bytes,
-// which are not base64 because they happen to be text.
+// which are not base64 because they happen to be text. A format is that of their text.
 func (c *column) raw(e *sluice.Event, v scalar) scalar {
 	switch f := c.from.field; {
 	case f == fieldBody && e.Body == nil:
 		return scalar{kind: null}
-	case c.typ == typeBytes && v.kind == text && (f == fieldKey || f == fieldProperty):
+	case c.typ != typeBytes || f != fieldKey && f != fieldProperty:
+	case c.notation != nil && v.kind == binary:
+		v.kind = text
+	case c.notation == nil && v.kind == text:
 		v.kind = binary
 	}
 	return v

@@ -71,7 +71,7 @@ func (a *elements) walk(picked []jsonpick.Value, row func() error) error {
 	case array.Kind != jsonpick.Array:
 		return fmt.Errorf("each: %s: is %s and no array", a.from, array.Kind)
 	}
-	scan := jsonscan.New(array.Raw, 10_000)
+	scan := jsonscan.New(array.Raw, maxJSONDepth)
 	n := 0
 	return scan.Array(func() error {
 		raw, err := scan.Value()

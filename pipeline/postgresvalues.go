@@ -17,7 +17,11 @@ func toArray(ofJSON bool) guard {
 		if !ok {
 			return c, nil
 		}
-		w := &arrayWriter{scanner: jsonscan.New([]byte(doc), maxArrayDepth), json: ofJSON}
+		depth := maxArrayDepth
+		if ofJSON { // the elements have a depth of their own
+			depth = maxJSONDepth
+		}
+		w := &arrayWriter{scanner: jsonscan.New([]byte(doc), depth), json: ofJSON}
 		if w.scanner.Peek() != '[' {
 			return cell{}, errors.New("is not a JSON array, which a column of an array needs")
 		}
@@ -30,6 +34,9 @@ func toArray(ofJSON bool) guard {
 
 // maxArrayDepth is the number of an array's dimensions in PostgreSQL at most.
 const maxArrayDepth = 6
+
+// maxJSONDepth is how deep JSON may nest.
+const maxJSONDepth = 10_000
 
 type arrayWriter struct {
 	scanner *jsonscan.Scanner
@@ -112,18 +119,21 @@ func toHstore(c cell) (cell, error) {
 		return cell{}, errors.New("is not a JSON object, which an hstore needs")
 	}
 	var out strings.Builder
-	n := 0
+	names := make(map[string]bool)
 	err := s.Object(func(key []byte) error {
 		name, err := textOf(key)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case names[name]: // an hstore keeps any of them
+			return fmt.Errorf("has %s twice, which an hstore does not have", key)
 		}
 		first := s.Peek()
 		raw, err := s.Value()
 		if err != nil {
 			return err
 		}
-		if n++; n > 1 {
+		if names[name] = true; len(names) > 1 {
 			out.WriteString(", ")
 		}
 		quoteElement(&out, name)

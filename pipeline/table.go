@@ -95,8 +95,8 @@ type tableTarget struct {
 	defaulted []bool // columns, as they were at the start: a row without a value gets a default
 }
 
-// readTable reads target.insert. changed reports that the source has change events of Debezium.
-func readTable(n strictyaml.Node, rows rowTarget, changed bool) *tableTarget {
+// readTable reads target.insert.
+func (r *reader) readTable(n strictyaml.Node, rows rowTarget) *tableTarget {
 	t := &tableTarget{rowTarget: rows}
 	var columns []column
 	var array *elements
@@ -122,7 +122,7 @@ func readTable(n strictyaml.Node, rows rowTarget, changed bool) *tableTarget {
 			c.at.Fail("%s goes with the key each, the array whose elements have rows of their own", c.from)
 		}
 	}
-	t.key = key.read(columns, changed)
+	t.key = key.read(columns, r)
 	t.mapping = newElementMapping("column", columns, array)
 	return t
 }

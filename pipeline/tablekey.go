@@ -71,11 +71,10 @@ type keyNodes struct {
 	key, onConflict, version, deleteWhen, truncates *strictyaml.Node
 }
 
-// read reads the key, nil if there is none. changed reports that the source has change events of
-// Debezium.
-func (n *keyNodes) read(columns []column, changed bool) *tableKey {
+// read reads the key, nil if there is none.
+func (n *keyNodes) read(columns []column, r *reader) *tableKey {
 	k := &tableKey{}
-	n.readDeletes(k, changed)
+	n.readDeletes(k, r)
 	word := "update"
 	if n.onConflict != nil && n.onConflict.OneOf(&word, "update", "skip", "newer") {
 		k.onConflict = onConflicts[word]
@@ -115,13 +114,19 @@ func (n *keyNodes) readVersion(k *tableKey, names []string) {
 	}
 }
 
-func (n *keyNodes) readDeletes(k *tableKey, changed bool) {
+func (n *keyNodes) readDeletes(k *tableKey, r *reader) {
+	changed := r.body.format.HasChanges()
 	switch at := n.deleteWhen; {
 	case at != nil && at.IsMapping():
 		k.deleteWhen.read(*at)
 	case at != nil:
 		var word string
-		k.tombstones = at.OneOf(&word, "tombstone")
+		switch k.tombstones = at.OneOf(&word, "tombstone"); {
+		case k.tombstones && r.System != Kafka:
+			at.Fail("tombstone goes with source.kafka: other logs have no null values: write which events delete, as in {body.op: delete}")
+		case k.tombstones && changed:
+			at.Fail("tombstone does not go with source.format.envelope: debezium, whose tombstones are left out: remove it, so that its deletes delete")
+		}
 	case changed && n.key != nil:
 		k.deleteWhen = equals(n.key, "body.__deleted", "true")
 	}

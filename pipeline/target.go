@@ -58,7 +58,7 @@ func (r *reader) readTarget(n strictyaml.Node, only *filter) target {
 		}
 	}
 	ok := n.Object(strictyaml.Keys{
-		"insert":     func(n strictyaml.Node) { read(readTable(n, rows, r.body.format.HasChanges())) },
+		"insert":     func(n strictyaml.Node) { read(r.readTable(n, rows)) },
 		"statement":  func(n strictyaml.Node) { read(readStatement(n, rows)) },
 		"cosmos":     func(n strictyaml.Node) { read(readCosmos(n, r.atLeastOnce.ru)) },
 		"eventhub":   func(n strictyaml.Node) { read(r.readEventHubTarget(n, only)) },

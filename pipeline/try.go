@@ -163,7 +163,7 @@ func (t *Tried) insert(to *tableTarget, e *sluice.Event) {
 		}
 	}
 	add := func() error { return t.row(m, to.guards, e, picked, deleted, wanted) }
-	if m.array == nil || deleted {
+	if !to.walks(deleted) {
 		_ = add()
 	} else if err := m.array.walk(picked, add); err != nil {
 		t.Err = err
@@ -217,6 +217,8 @@ func (t *Tried) String() string {
 		return t.Kind
 	case len(t.Rows) == 1 && t.Rows[0].Deleted:
 		return "deletes a row of " + t.Table
+	case len(t.Rows) > 0 && t.Rows[0].Deleted:
+		return fmt.Sprintf("deletes %d rows of %s", len(t.Rows), t.Table)
 	case len(t.Rows) == 1:
 		return "a row of " + t.Table
 	}

@@ -62,6 +62,8 @@ func TestTry(t *testing.T) {
 		{"no route", "", "routes: [{only: {body.a: 2}, target: {" + insertTwo + "}}]", []byte(`{"a":1}`), "dead letter: no route takes the event: add one, or write otherwise: ignore"},
 		{"no route is fine", "", "otherwise: ignore\nroutes: [{only: {body.a: 2}, target: {" + insertTwo + "}}]", []byte(`{"a":1}`), "skipped"},
 		{"elements", "", "target: {insert: {table: t, each: body.l, columns: {i: each_index, v: {from: each, type: integer}}}}", []byte(`{"l":[5,6]}`), "2 rows of t | i=0 v=5 | i=1 v=6"},
+		{"elements of JSON", "", "target: {insert: {table: t, each: body.l, columns: {v: {from: each, type: json}}}}", []byte(`{"l":["5",1.10,["x"]]}`), `3 rows of t | v="5" | v=1.10 | v=["x"]`},
+		{"deleted elements", "", "target: {insert: {table: t, each: body.l, key: i, delete_when: {body.d: 1}, columns: {i: each.i, x: each.x}}}", []byte(`{"d":1,"l":[{"i":"a"},{"i":"b"}]}`), "deletes 2 rows of t | i=a | i=b"},
 		{"a wrong element", "", "target: {insert: {table: t, each: body.l, columns: {v: {from: each, type: integer}}}}", []byte(`{"l":[5,"x"]}`), "dead letter: body.l[1]: column v: each: \"x\" where a whole number should be | v=5 | v!"},
 		{"a statement", "", "target: {statement: {sql: 'DELETE FROM t WHERE a = :a', parameters: {a: body.a}}}", []byte(`{"a":"1"}`), "statement | a=1"},
 		{"a message", "", "target: {kafka: {topic: u, key: body.k, body: {a: body.a}}}", []byte(`{"a":"1","k":"x"}`), "kafka | key=x a=1"},

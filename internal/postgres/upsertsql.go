@@ -17,7 +17,10 @@ import (
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-const textArrayOID = pgtype.TextArrayOID
+const (
+	textArrayOID = pgtype.TextArrayOID
+	bitArrayOID  = pgtype.BitArrayOID
+)
 
 // keyedTable is what a connection knows of a table that an [Upsert] writes to.
 type keyedTable struct {
@@ -125,7 +128,12 @@ func castTo(c Column, exact bool) string {
 		return `pg_catalog.bpchar`
 	case pgtype.BitOID:
 		return `pg_catalog."bit"`
-	case pgtype.NumericOID, pgtype.TimeOID, pgtype.TimetzOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.IntervalOID:
+	case pgtype.BPCharArrayOID:
+		return `pg_catalog.bpchar[]`
+	case bitArrayOID:
+		return `pg_catalog."bit"[]`
+	case pgtype.NumericOID, pgtype.TimeOID, pgtype.TimetzOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.IntervalOID,
+		pgtype.NumericArrayOID, pgtype.TimeArrayOID, pgtype.TimestampArrayOID, pgtype.TimestamptzArrayOID, pgtype.IntervalArrayOID:
 		if exact {
 			return c.Type
 		}

@@ -3,9 +3,11 @@ package decode
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-go/sluice/internal/jsonscan"
+	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 )
 
 // Envelope is what is around the value in a body of JSON.
@@ -41,6 +43,10 @@ func (d *Decoder) HasChanges() bool { return d != nil && d.cfg.Envelope == Debez
 
 // open returns the value in an envelope, as JSON of at most limit bytes.
 func (d *Decoder) open(body []byte, limit int) ([]byte, error) {
+	body, err := jsonpick.UTF8(body)
+	if err != nil {
+		return nil, fmt.Errorf("the body %w", err)
+	}
 	root, err := membersOf(body)
 	if err != nil {
 		return nil, err
@@ -134,14 +140,23 @@ func changed(body []byte, schema *connectSchema, limit int) ([]byte, error) {
 // sourceFields are what the row gets of the event's source.
 var sourceFields = []struct{ from, to string }{{"ts_ms", "__source_ts_ms"}, {"schema", "__schema"}, {"table", "__table"}, {"lsn", "__lsn"}}
 
+// ownFields are those of the event beside the row's, which hide columns of these names: a column
+// must not decide what the event is.
+var ownFields = []string{"__op", "__deleted", "__ts_ms", "__source_ts_ms", "__schema", "__table", "__lsn"}
+
 // row appends the fields of a row to an object that has some. Only an update may lack some.
 func (w *connectWriter) row(row []byte, schema *connectSchema, update bool) error {
 	scan := jsonscan.New(row, maxJSONDepth)
 	return scan.Object(func(key []byte) error {
+		name := string(jsonscan.Unquote(key))
+		if slices.Contains(ownFields, name) {
+			_, err := scan.Value()
+			return err
+		}
 		before := len(w.out)
 		w.out = append(append(append(w.out, ','), key...), ':')
 		from := len(w.out)
-		if err := w.value(scan, schema.member(string(jsonscan.Unquote(key)))); err != nil {
+		if err := w.value(scan, schema.member(name)); err != nil {
 			return err
 		}
 		if value := string(w.out[from:]); value == unavailable || value == unavailableList {

@@ -91,6 +91,7 @@ func TestDebezium(t *testing.T) {
 		`{"before":null,"after":{"id":1,"d":0},"op":"r","source":null}`:                                               `{"__op":"r","__deleted":false,"id":1,"d":%s}`,
 		`{"before":null,"after":null,"op":"t",` + source + `}`:                                                        `{"__op":"t","__deleted":false,` + more + `}`,
 		`{"after":{"id":1,"big":"__debezium_unavailable_value","l":["__debezium_unavailable_value"],"d":0},"op":"u"}`: `{"__op":"u","__deleted":false,"id":1,"d":%s}`,
+		`{"before":{"id":1,"__deleted":false,"__op":"t","__lsn":1,"d":0},"op":"d"}`:                                   `{"__op":"d","__deleted":true,"id":1,"d":%s}`, // columns of such names
 	} {
 		date := strings.Contains(want, "%s")
 		for body, d := range map[string]string{payload: `0`, `{"payload":` + payload + `}`: `0`, `{"schema":null,"payload":` + payload + `}`: `0`, `{` + schema + `,"payload":` + payload + `}`: `"1970-01-01"`} {
@@ -101,6 +102,11 @@ func TestDebezium(t *testing.T) {
 			if got, err := opened(t, Debezium, body); err != nil || got != expected {
 				t.Errorf("%s\ngot  %s, %v\nwant %s", body, got, err, expected)
 			}
+		}
+	}
+	for _, body := range []string{"\xef\xbb\xbf" + `{"op":"t"}`, "\xff\xfe{\x00\"\x00o\x00p\x00\"\x00:\x00\"\x00t\x00\"\x00}\x00"} {
+		if got, err := opened(t, Debezium, body); err != nil || got != `{"__op":"t","__deleted":false}` {
+			t.Errorf("%q = %s, %v", body, got, err)
 		}
 	}
 	for body, want := range map[string]string{

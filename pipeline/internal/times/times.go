@@ -67,13 +67,14 @@ func In(zone *time.Location, wall time.Time) (time.Time, error) {
 	_, before := at.Add(-24 * time.Hour).Zone()
 	_, after := at.Add(24 * time.Hour).Zone()
 	var found time.Time
+	shown := false
 	for _, offset := range []int{before, after} {
 		one := wall.Add(-time.Duration(offset) * time.Second)
-		if _, is := one.In(zone).Zone(); is == offset && one.After(found) {
-			found = one
+		if _, is := one.In(zone).Zone(); is == offset && (!shown || one.After(found)) {
+			found, shown = one, true
 		}
 	}
-	if found.IsZero() {
+	if !shown {
 		return found, fmt.Errorf("is a time that the clocks of %s leave out", zone)
 	}
 	return found.UTC(), nil

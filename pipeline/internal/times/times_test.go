@@ -64,6 +64,7 @@ func TestParse(t *testing.T) {
 		{"2026-01-08 21:04", "Europe/Berlin", "2026-01-08T20:04:00Z"},
 		{"2026-07-08 21:04:05", "-07:00", "2026-07-09T04:04:05Z"},
 		{"2026-03-29 02:30:00", "Europe/Berlin", "leave out"},
+		{"0001-01-01T00:00:00", "Europe/Berlin", "not in the years"}, // .NET's least time
 		{"2026-10-25 02:30:00", "Europe/Berlin", "2026-10-25T01:30:00Z"},
 		{"2026-10-25 01:59:59", "Europe/Berlin", "2026-10-24T23:59:59Z"},
 		{"2026-11-01 01:30:00", "America/New_York", "2026-11-01T06:30:00Z"},
