@@ -40,8 +40,8 @@ const (
 	maxValues  = 1_000_000
 )
 
-// change maps a batch and writes it in runs. The error has a rejection for each event that cannot be
-// mapped.
+// change maps a batch and writes it in runs. The error has a rejection for each event that cannot
+// be mapped.
 func (t *tableTarget) change(events []*sluice.Event, g guards, write func(*run) error) error {
 	var list []change
 	var rejected []error
@@ -115,8 +115,8 @@ func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []j
 	return errors.Join(err, m.proof.of(nil))
 }
 
-// walks reports whether an event has a change for each element of an array. A delete has, if what it
-// needs is of an element.
+// walks reports whether an event has a change for each element of an array. A delete has, if what
+// it needs is of an element.
 func (t *tableTarget) walks(deleted bool) bool {
 	of := func(c column) bool { return !deleted || t.key.has(c.name) && c.from.inElement() }
 	return t.mapping.array != nil && slices.ContainsFunc(t.mapping.columns, of)
