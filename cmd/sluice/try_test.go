@@ -42,7 +42,7 @@ func TestTryEventsOfAHub(t *testing.T) {
 	out := must(t, dir, env, "try", example(t), "--rows", "1")
 	for _, part := range []string{
 		"Tried all 20 events of hub flights; nothing was written.\n", "  20  a row of flights each\n   0  would become dead letters\n",
-		"delay            integer      20        0  5\n", "date             text          0       20\n", "\nRow of flights: partition ",
+		"delay            integer        20        0  5\n", "date             timestamp       0       20\n", "\nRow of flights: partition ",
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("no %q in %s", part, out)
