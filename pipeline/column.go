@@ -182,10 +182,10 @@ func (c *column) cell(e *sluice.Event, picked []jsonpick.Value, raw bool) (cell,
 // raw corrects a value of an event of Kafka: a body can be null, and keys and headers are bytes,
 // which are not base64 because they happen to be text. A format is that of their text.
 func (c *column) raw(e *sluice.Event, v scalar) scalar {
-	switch f := c.from.field; {
-	case f == fieldBody && e.Body == nil:
+	switch {
+	case c.from.field == fieldBody && e.Body == nil:
 		return scalar{kind: null}
-	case c.typ != typeBytes || f != fieldKey && f != fieldProperty:
+	case c.typ != typeBytes || !v.sent:
 	case c.notation != nil && v.kind == binary:
 		v.kind = text
 	case c.notation == nil && v.kind == text:

@@ -55,6 +55,7 @@ type scalar struct {
 	kind  scalarKind
 	text  []byte // the string, the number's digits, the JSON; nil for missing and null
 	plain bool   // text is known to be UTF-8 without NUL
+	sent  bool   // it is the key or a property as it is, which Kafka has as bytes
 }
 
 type scalarKind uint8

@@ -329,6 +329,7 @@ func TestMappingOfKafkaEvents(t *testing.T) {
 		"binary key":            {"      key: {from: key, type: bytes}\n", sluice.Event{Key: "\xff\x00"}, "[255 0]"},
 		"text key as bytes":     {"      key: {from: key, type: bytes}\n", sluice.Event{Key: "SAN"}, "[83 65 78]"},
 		"text header as bytes":  {"      h: {from: properties.h, type: bytes}\n", sluice.Event{Properties: map[string]any{"h": "SAN"}}, "[83 65 78]"},
+		"either as bytes":       {"      h: {from: 'coalesce(properties.none, key)', type: bytes}\n", sluice.Event{Key: "SAN"}, "[83 65 78]"},
 		"key of a format":       {"      key: {from: key, type: bytes, format: hex}\n", sluice.Event{Key: "00ff"}, "[0 255]"},
 		"binary key in hex":     {"      key: {from: key, type: bytes, format: hex}\n", sluice.Event{Key: "\xff"}, "is not hex"},
 		"header of a format":    {"      h: {from: properties.h, type: bytes, format: base64}\n", sluice.Event{Properties: map[string]any{"h": []byte("AP8=")}}, "[0 255]"},

@@ -197,7 +197,9 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 		if !ok {
 			return scalar{}, nil
 		}
-		return ofProperty(v)
+		value, err := ofProperty(v)
+		value.sent = true
+		return value, err
 	case fieldSequence:
 		return scalar{kind: number, text: fmt.Append(nil, e.Sequence)}, nil
 	case fieldEnqueued:
@@ -211,7 +213,9 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 	case fieldOffset:
 		return ofText(e.Offset), nil
 	case fieldKey:
-		return ofKey(e), nil
+		value := ofKey(e)
+		value.sent = true
+		return value, nil
 	case fieldMessageID:
 		return ofText(e.MessageID), nil
 	case fieldCorrelationID:
