@@ -16,6 +16,7 @@ type change struct {
 	event   int // its index in the batch
 	deleted bool
 	cleared bool // the whole table
+	partial bool // the row lacks a value
 }
 
 // run are changes that follow each other and have the same columns.
@@ -104,6 +105,9 @@ func (t *tableTarget) changesOf(e *sluice.Event, index int, g guards, picked []j
 			if err := m.fillColumn(i, boxedOrMissing, g, c.row, picked, e); err != nil {
 				return err
 			}
+			if _, left := c.row[i].(missingValue); left {
+				c.partial = true
+			}
 		}
 		return take(c)
 	}
@@ -126,14 +130,17 @@ func (t *tableTarget) walks(deleted bool) bool {
 // row has the column's default, and an existing one keeps what it has.
 func (t *tableTarget) runs(changes []change) []run {
 	var runs []run
-	last := ""
+	whole, last := strings.Repeat("x", len(t.mapping.columns)), ""
 	for _, c := range changes {
 		signature := last
 		switch {
 		case c.cleared:
 			signature = "cleared"
-		case !c.deleted || last == "cleared" || len(runs) == 0:
+		case c.deleted && last != "cleared" && len(runs) > 0: // any columns do
+		case c.partial:
 			signature = t.signature(c)
+		default:
+			signature = whole
 		}
 		if n := len(runs); n > 0 && signature == last && !c.cleared {
 			runs[n-1].changes = append(runs[n-1].changes, c)
@@ -156,11 +163,9 @@ func (t *tableTarget) runs(changes []change) []run {
 func (t *tableTarget) signature(c change) string {
 	var b strings.Builder
 	for i, v := range c.row {
-		_, left := v.(missingValue)
-		switch {
-		case left && t.leaves(i):
+		if _, left := v.(missingValue); left && t.leaves(i) {
 			b.WriteByte('-')
-		default:
+		} else {
 			b.WriteByte('x')
 		}
 	}
