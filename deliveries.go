@@ -100,7 +100,7 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch)
 type Replayer struct {
 	// Apply takes a batch into memory, in the log's order. Each event comes once between
 	// an assignment and Released. There are no dead letters: an event whose Undecodable is set
-	// comes too, if the source was told to return such events. After an error or a panic it is
+	// comes too, if the source returns such events. After an error or a panic it is
 	// unknown how much of the batch is in memory: the partition is released and read again
 	// from the start.
 	Apply func(ctx context.Context, b Batch) error

@@ -140,8 +140,8 @@ func BenchmarkPark(b *testing.B) { storebench.Park(b, benchmarkTable) }
 
 func BenchmarkSeen(b *testing.B) { storebench.Dedup[pgx.Tx](b, benchmarkTable) }
 
-// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by Insert,
-// into a table without a key.
+// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by
+// Insert, into a table without a key.
 func BenchmarkUpsert(b *testing.B) {
 	s := benchmarkTable(b)
 	if _, err := s.Pool().Exec(b.Context(), `CREATE TABLE keyed (id bigint PRIMARY KEY, n bigint, body text)`); err != nil {

@@ -126,8 +126,8 @@ func (t *tableTarget) walks(deleted bool) bool {
 	return t.mapping.array != nil && slices.ContainsFunc(t.mapping.columns, of)
 }
 
-// runs divides changes into runs: rows without a value are written without its column, so that a new
-// row has the column's default, and an existing one keeps what it has.
+// runs divides changes into runs: rows without a value are written without its column, so that a
+// new row has the column's default, and an existing one keeps what it has.
 func (t *tableTarget) runs(changes []change) []run {
 	var runs []run
 	whole, last := strings.Repeat("x", len(t.mapping.columns)), ""
@@ -158,8 +158,8 @@ func (t *tableTarget) runs(changes []change) []run {
 	return runs
 }
 
-// signature has an x for each column of a row that is written. NULL stands for other values that are
-// missing.
+// signature has an x for each column of a row that is written. NULL stands for other values that
+// are missing.
 func (t *tableTarget) signature(c change) string {
 	var b strings.Builder
 	for i, v := range c.row {

@@ -62,8 +62,8 @@ func (e *testedEngine) words(sql string) string {
 	return strings.ReplaceAll(sql, "WORD", word)
 }
 
-// testChanges: whatever the batches, the table is the log folded by key, without the events that are
-// dead letters.
+// testChanges: whatever the batches, the table is the log folded by key, without the events that
+// are dead letters.
 func (e *testedEngine) testChanges(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.words("CREATE TABLE changes (id WORD NOT NULL PRIMARY KEY, n integer CHECK (n < 100), note WORD DEFAULT 'new')"))
 	p, parts := opened(t, address, changesTarget)
@@ -164,8 +164,9 @@ func consumeAgain(t *testing.T, p *Pipeline, parts *Parts, round int, events []*
 	return letters
 }
 
-// testSharedKeys: partitions that change the same rows in other orders wait for each other; a deadlock
-// is no fault of an event, and the row is as its last event in one of the partitions has it.
+// testSharedKeys: partitions that change the same rows in other orders wait for each other; a
+// deadlock is no fault of an event, and the row is as its last event in one of the partitions has
+// it.
 func (e *testedEngine) testSharedKeys(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.words("CREATE TABLE shared (id WORD NOT NULL PRIMARY KEY, n integer, other WORD)"))
 	p, parts := opened(t, address, `  insert:
@@ -388,8 +389,8 @@ func runsOf(to *tableTarget, events []*sluice.Event) (runs []run, err error) {
 	return runs, err
 }
 
-// TestChangesOfManyElements: the rows of an event are written in parts, so that they are not in memory
-// all at once, and none after an event that is rejected.
+// TestChangesOfManyElements: the rows of an event are written in parts, so that they are not in
+// memory all at once, and none after an event that is rejected.
 func TestChangesOfManyElements(t *testing.T) {
 	columns := "      n: {from: each, type: integer}\n"
 	for i := range 99 {

@@ -55,8 +55,8 @@ func replaceText(texts []string) (*string, error) {
 	return new(strings.ReplaceAll(texts[0], texts[1], texts[2])), nil
 }
 
-// textPart returns the part of a text between separators whose number is the last argument, from 1; -1
-// is the last part.
+// textPart returns the part of a text between separators whose number is the last argument, from 1;
+// -1 is the last part.
 func textPart(texts []string) (*string, error) {
 	parts := strings.Split(texts[0], texts[1])
 	i, err := strconv.Atoi(texts[2])

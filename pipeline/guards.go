@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// guard refuses the values that a column would change without an error, or returns them as the column
-// takes them.
+// guard refuses the values that a column would change without an error, or returns them as the
+// column takes them.
 type guard func(c cell) (cell, error)
 
 // unchanged makes a guard that changes no value.

@@ -15,8 +15,8 @@ type Unset struct {
 	Keys     []string // that have it, dotted, from the top
 }
 
-// placeholders are values for variables that are not set. The first is taken that is valid where the
-// file has the variable.
+// placeholders are values for variables that are not set. The first is taken that is valid where
+// the file has the variable.
 var placeholders = []string{
 	"x",
 	"Endpoint=sb://unset.servicebus.windows.net/;SharedAccessKeyName=unset;SharedAccessKey=dW5zZXQ=",

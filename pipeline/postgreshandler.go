@@ -227,8 +227,8 @@ func (k *knownTable) check(ctx context.Context, t *tableTarget, tx pgx.Tx, now i
 	return g, k.binary, nil
 }
 
-// current returns the columns as they were checked last, and what guards them. It checks them if they
-// were forgotten.
+// current returns the columns as they were checked last, and what guards them. It checks them if
+// they were forgotten.
 func (k *knownTable) current(ctx context.Context, t *tableTarget, tx pgx.Tx) (internalpostgres.Columns, guards, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -29,8 +29,8 @@ func readStampKey(n strictyaml.Node, key *[]byte) {
 	*key = []byte(text)
 }
 
-// believeStamps sets whose stamps each stage of a file believes: those of the stages in the file that
-// send to its hub, with the keys that these sign with, and of the one that source.from names.
+// believeStamps sets whose stamps each stage of a file believes: those of the stages in the file
+// that send to its hub, with the keys that these sign with, and of the one that source.from names.
 func believeStamps(stages []*reader) {
 	for _, p := range stages {
 		var from []stamp.Source

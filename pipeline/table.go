@@ -19,7 +19,8 @@ type dialect struct {
 	parameter string // the prefix of a parameter's number
 	quotes    string // what is before and after a quoted name
 	options   string // the end of CREATE TABLE
-	// unnumbered: the parameter is its prefix alone, and each use of a name is a parameter of its own.
+	// unnumbered: the parameter is its prefix alone, and each use of a name is a parameter of its
+	// own.
 	unnumbered bool
 	// declare has the type of a new table's column for each type.
 	declare map[columnType]string
@@ -41,8 +42,8 @@ const (
 	sqlite   engine = "SQLite"
 	postgres engine = "PostgreSQL" // dollar quotes, E'' texts and nested comments, no backticks
 	mysql    engine = "MySQL"      // backslashes in texts, comments after #
-	// SQL Server has nested comments, names in brackets, variables that begin with @, and batches of
-	// several statements.
+	// SQL Server has nested comments, names in brackets, variables that begin with @, and batches
+	// of several statements.
 	sqlServer engine = "SQL Server"
 )
 
@@ -83,8 +84,8 @@ func (e *existingColumn) isArray() bool {
 	return strings.HasPrefix(e.kind, "_") && strings.HasSuffix(e.cast, "[]")
 }
 
-// tableTarget is a table into which each event, or each element of an array in it, inserts a row, or
-// which it changes by key.
+// tableTarget is a table into which each event, or each element of an array in it, inserts a row,
+// or which it changes by key.
 type tableTarget struct {
 	rowTarget
 	table  string // as the file names it, perhaps with a schema
@@ -171,7 +172,8 @@ func (t *tableTarget) outlet(ctx context.Context, parts *Parts, _ telemetry) (ou
 	return nil, t.prepare(ctx, parts.catalog, true)
 }
 
-// prepare checks that the table can store the mapping's values, and creates a missing one if it may.
+// prepare checks that the table can store the mapping's values, and creates a missing one if it
+// may.
 func (t *tableTarget) prepare(ctx context.Context, c catalog, mayCreate bool) error {
 	columns, err := c.columns(ctx, t.table)
 	if err != nil {
@@ -205,8 +207,8 @@ func (t *tableTarget) prepare(ctx context.Context, c catalog, mayCreate bool) er
 	return c.hasKey(ctx, t.table, columnNames(t.mapping.columns), t.key.keyed())
 }
 
-// addColumns adds the mapping's columns that the table does not have, if it may, and returns all. None
-// is ever removed.
+// addColumns adds the mapping's columns that the table does not have, if it may, and returns all.
+// None is ever removed.
 func (t *tableTarget) addColumns(ctx context.Context, catalog catalog, columns []existingColumn, may bool) ([]existingColumn, error) {
 	verb := " ADD COLUMN "
 	if t.dialect.engine == sqlServer {

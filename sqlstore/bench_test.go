@@ -56,8 +56,8 @@ func BenchmarkSeen(b *testing.B) { storebench.Dedup[*Tx](b, openFile) }
 
 func openFile(b *testing.B) *Store { return open(b, filepath.Join(b.TempDir(), "x.db")) }
 
-// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by Insert,
-// into a table without a key.
+// BenchmarkUpsert writes rows of 1 KB by key, as new rows and as updates; and the same rows by
+// Insert, into a table without a key.
 func BenchmarkUpsert(b *testing.B) {
 	s := openFile(b)
 	benchmarkUpsert(b, s, "TEXT")

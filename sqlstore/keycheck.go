@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/internal/keyed"
 )
 
-// CheckSQLiteKey returns a [*driver.NoKeyError] for a table of SQLite that [Tx.Upsert] cannot write to by
-// a key. It changes nothing.
+// CheckSQLiteKey returns a [*driver.NoKeyError] for a table of SQLite that [Tx.Upsert] cannot write
+// to by a key. It changes nothing.
 func CheckSQLiteKey(ctx context.Context, db *sql.DB, table string, columns []string, k driver.Keyed) error {
 	return checkKey(ctx, sqliteDialect{}, db, table, columns, k)
 }

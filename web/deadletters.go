@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/deadletters"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 )
 
 const (
@@ -95,40 +95,9 @@ func whole(d *sluice.DeadLetter) wholeJSON {
 		l.Cut = true
 		l.Text = strings.ToValidUTF8(string(e.Body[:bodyShown]), "")
 	default:
-		l.Text = indented(e.Body)
+		l.Text = string(jsonscan.Indent(e.Body))
 	}
 	return l
-}
-
-// indented returns JSON with line breaks and indentation. Its numbers stay as they
-// were sent; a browser would round them. Text that is not JSON, and JSON nested so
-// deeply that most of the result would be indentation, is returned as it is.
-func indented(body []byte) string {
-	var lines bytes.Buffer
-	if depth(body) > 32 || json.Indent(&lines, body, "", "  ") != nil {
-		return string(body)
-	}
-	return lines.String()
-}
-
-// depth is how deeply JSON is nested.
-func depth(text []byte) (deepest int) {
-	at, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			at++
-			deepest = max(deepest, at)
-		case c == '}' || c == ']':
-			at--
-		}
-	}
-	return deepest
 }
 
 // filter reads a search: conditions as the commands have them, or any text,

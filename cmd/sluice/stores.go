@@ -44,8 +44,8 @@ func (s *storeFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.group, "group", "", "with --database or --blob: the consumer `group` (default $Default)")
 }
 
-// otherWay returns the flags of a command that name its store, or its log, in another way than its command line does: their
-// variables, which may be set for other commands, are not read.
+// otherWay returns the flags of a command that name its store, or its log, in another way than its
+// command line does: their variables, which may be set for other commands, are not read.
 func otherWay(flags *pflag.FlagSet, lookup func(string) (string, bool)) []string {
 	byFile, byStore := []string{"config", "stage"}, []string{"database", "blob"}
 	names := []string{"prefix", "namespace", "hub", "group"}
@@ -69,7 +69,8 @@ func otherWay(flags *pflag.FlagSet, lookup func(string) (string, bool)) []string
 	return nil
 }
 
-// given reports whether a store is named. It checks the flags, together with those of a pipeline file.
+// given reports whether a store is named. It checks the flags, together with those of a pipeline
+// file.
 func (s *storeFlags) given(config, stage string) (bool, error) {
 	stored := s.database != "" || s.blob != ""
 	switch {

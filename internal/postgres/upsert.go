@@ -18,9 +18,9 @@ import (
 )
 
 // Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. First the
-// server says which rows count, because only it knows which keys are equal, and which of them exist.
-// Then those that are new are copied, if they are many; the others are inserted or updated, sorted
-// by key; and in the same round trip all are looked for.
+// server says which rows count, because only it knows which keys are equal, and which of them
+// exist. Then those that are new are copied, if they are many; the others are inserted or updated,
+// sorted by key; and in the same round trip all are looked for.
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write
@@ -202,8 +202,8 @@ func (r *upsertRun) copy(ctx context.Context, rows []int) error {
 	return err
 }
 
-// store writes the rows upserts, which are all of live or those that are not written yet, and returns
-// one that is not as it must be; -1: there is none.
+// store writes the rows upserts, which are all of live or those that are not written yet, and
+// returns one that is not as it must be; -1: there is none.
 func (r *upsertRun) store(ctx context.Context, all, upserts, live, gone []int, point bool) (missing int, err error) {
 	var list []upsertStatement
 	key := r.keyColumns()

@@ -1,5 +1,6 @@
-// Package sqlgrammar parses SQL statements with grammars that nobody here wrote, those of sqlfluff, and
-// finds the statements of a package: what it sends to a [Recorder], and the literals of its source.
+// Package sqlgrammar parses SQL statements with grammars that nobody here wrote, those of sqlfluff,
+// and finds the statements of a package: what it sends to a [Recorder], and the literals of its
+// source.
 package sqlgrammar
 
 import (
@@ -41,8 +42,8 @@ func MustNotParse(t *testing.T, dialect string, texts ...string) {
 }
 
 // MySQL returns a statement as the grammar takes it, for which a placeholder is no literal. Of what
-// MySQL's manual has, it does not know STRAIGHT_JOIN between two tables, and the columns of a CREATE
-// TABLE … AS SELECT.
+// MySQL's manual has, it does not know STRAIGHT_JOIN between two tables, and the columns of a
+// CREATE TABLE … AS SELECT.
 func MySQL(text string) string {
 	return strings.NewReplacer("?", "NULL", " STRAIGHT_JOIN ", " JOIN ", " (sluice_row INT NOT NULL PRIMARY KEY) ENGINE = InnoDB AS ", " AS ").Replace(text)
 }

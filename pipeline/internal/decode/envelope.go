@@ -17,11 +17,12 @@ type Envelope string
 const (
 	NoEnvelope Envelope = ""
 	// Connect is that of Kafka Connect's JSON converter: {"schema": …, "payload": …}. Logical types
-	// become what columns take: times, dates, decimal numbers. Without a schema the body is the value.
+	// become what columns take: times, dates, decimal numbers. Without a schema the body is the
+	// value.
 	Connect Envelope = "connect"
-	// Debezium is that of a change event, in that of Connect or alone. The body becomes the row, which
-	// is that before a delete, with the fields __op, __deleted, __table and others, as Debezium's own
-	// ExtractNewRecordState names them.
+	// Debezium is that of a change event, in that of Connect or alone. The body becomes the row,
+	// which is that before a delete, with the fields __op, __deleted, __table and others, as
+	// Debezium's own ExtractNewRecordState names them.
 	Debezium Envelope = "debezium"
 )
 
@@ -32,8 +33,8 @@ const (
 	unavailableList = `[` + unavailable + `]`
 )
 
-// SkipsNulls reports whether a null value stands for nothing: the tombstone that follows a delete of
-// Debezium.
+// SkipsNulls reports whether a null value stands for nothing: the tombstone that follows a delete
+// of Debezium.
 func (d *Decoder) SkipsNulls() bool {
 	return d != nil && d.cfg.NullBodies && d.cfg.Envelope == Debezium
 }

@@ -13,8 +13,8 @@ import (
 const maxLineDepth = 10_000
 
 // JSONLines returns the encoding of bodies with one value of JSON in each line, such as Azure
-// Stream Analytics writes. They become an array. A body that is one array already stays as it is; empty
-// lines are left out.
+// Stream Analytics writes. They become an array. A body that is one array already stays as it is;
+// empty lines are left out.
 func JSONLines() Encoding { return jsonLines{} }
 
 type jsonLines struct{}

@@ -39,9 +39,9 @@ type step struct {
 // fraction of a second, a and t AM or PM, E a name of a weekday, X, z and Z an offset or Z.
 const letters = "yMdHhmsSfatEXzZ"
 
-// NewFormat returns the format with a name: unix, unix_ms, unix_us and unix_ns (a number since 1970), unix_days
-// (a date as the number of days since 1970), ticks (units of 100 ns since the year 1), or a pattern such as
-// dd.MM.yyyy HH:mm:ss.
+// NewFormat returns the format with a name: unix, unix_ms, unix_us and unix_ns (a number since
+// 1970), unix_days (a date as the number of days since 1970), ticks (units of 100 ns since the year
+// 1), or a pattern such as dd.MM.yyyy HH:mm:ss.
 func NewFormat(name string) (*Format, error) {
 	if f, ok := units[name]; ok {
 		f.name = name
@@ -274,7 +274,8 @@ func (f *Format) since(n, nanos int64, negative bool) (time.Time, bool) {
 // beginningOfTicks is 0001-01-01 in seconds since 1970.
 var beginningOfTicks = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 
-// Guess returns the format of numbers for which a number is a time of our days, "" if there is none.
+// Guess returns the format of numbers for which a number is a time of our days, "" if there is
+// none.
 func Guess(number []byte) string {
 	for _, name := range []string{"unix", "unix_ms", "unix_us", "unix_ns", "ticks"} {
 		f := units[name]

@@ -106,30 +106,3 @@ func dump(body []byte, perLine int) (lines []string) {
 	}
 	return lines
 }
-
-// deepest is the depth of JSON that is indented: indentation of deeper one could take much memory.
-const deepest = 32
-
-// indented returns JSON on several lines, or as it is if it is deep.
-func indented(body []byte) []byte {
-	depth, most, quoted := 0, 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	var b bytes.Buffer
-	if most > deepest || json.Indent(&b, body, "", "  ") != nil {
-		return body
-	}
-	return bytes.TrimSpace(b.Bytes())
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/humanize"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/stamp"
 )
@@ -190,7 +191,7 @@ func (p *Printer) body(b *strings.Builder, s Seen) {
 		head("empty" + from)
 	case jsonBody:
 		head(size + " of JSON" + from)
-		p.lines(b, strings.Split(string(indented(shown.Body)), "\n"), mostLines)
+		p.lines(b, strings.Split(string(jsonscan.Indent(shown.Body)), "\n"), mostLines)
 	case textBody:
 		head(size + " of text" + from)
 		p.lines(b, strings.Split(strings.TrimRight(strings.ReplaceAll(string(shown.Body), "\r\n", "\n"), "\n"), "\n"), mostLines)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/stamp"
 )
 
@@ -149,11 +150,11 @@ func TestPrintEscapes(t *testing.T) {
 
 func TestDeepJSONIsNotIndented(t *testing.T) {
 	body := []byte(strings.Repeat("[", 9000) + strings.Repeat("[],", 100_000) + "[]" + strings.Repeat("]", 9000))
-	if got := indented(body); len(got) != len(body) {
+	if got := jsonscan.Indent(body); len(got) != len(body) {
 		t.Errorf("%d bytes of %d", len(got), len(body))
 	}
 	quoted := []byte(`{"a":"` + strings.Repeat("[", 100) + `\"{"}`)
-	if got := indented(quoted); !bytes.Contains(got, []byte("\n")) {
+	if got := jsonscan.Indent(quoted); !bytes.Contains(got, []byte("\n")) {
 		t.Errorf("not indented: %s", got)
 	}
 }

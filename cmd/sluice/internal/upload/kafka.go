@@ -19,8 +19,8 @@ import (
 )
 
 // The environment variables that say how to connect to brokers of Kafka and how to authenticate, as
-// tls and sasl do in a pipeline file. An address on the command line holds no secrets, because every
-// process of the machine can read it.
+// tls and sasl do in a pipeline file. An address on the command line holds no secrets, because
+// every process of the machine can read it.
 const (
 	KafkaCAVariable         = "KAFKA_CA_FILE"     // certificates to trust beside the system's, in PEM
 	KafkaCertVariable       = "KAFKA_CERT_FILE"   // the certificate of this client, in PEM
@@ -98,8 +98,8 @@ func (d *Destination) kafkaDialer(batch int) (dial func() (*kafkaTopic, error), 
 	}, nil
 }
 
-// kafkaCluster returns the brokers and the settings of a client, by the address and the environment. It
-// sets the topic if the address names it.
+// kafkaCluster returns the brokers and the settings of a client, by the address and the
+// environment. It sets the topic if the address names it.
 func (d *Destination) kafkaCluster() (brokers []string, cfg *kafka.Config, err error) {
 	text, err := d.connectionString()
 	if err != nil {
@@ -207,8 +207,8 @@ func (d *Destination) lookUp(ctx context.Context, t *kafkaTopic) error {
 	return err
 }
 
-// create creates the topic, with as many replicas as the brokers' default says. That it exists is no
-// error.
+// create creates the topic, with as many replicas as the brokers' default says. That it exists is
+// no error.
 func (d *Destination) create(ctx context.Context, client *kafka.Client) error {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	topic := kmsg.NewCreateTopicsRequestTopic()

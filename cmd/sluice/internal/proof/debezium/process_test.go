@@ -18,8 +18,8 @@ type process struct {
 	log   *tail
 }
 
-// start starts a program, which is killed when the test ends. If the test fails, the end of its output
-// is shown.
+// start starts a program, which is killed when the test ends. If the test fails, the end of its
+// output is shown.
 func start(t *testing.T, name string, env []string, path string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{}), log: &tail{}}
