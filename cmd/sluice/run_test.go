@@ -95,7 +95,7 @@ func TestTheExampleAsItIs(t *testing.T) {
 			need.Verdict(t)
 			t.Errorf("delays %d, distances %d; want %d, %d", d, m, delay, distance)
 		}
-		if n := count(t, db, "SELECT count(*) FROM flights WHERE origin = 'LAS' AND destination = 'OAK' AND date = '2001/01/01 01:24' AND delay = -5"); n != 1 {
+		if n := count(t, db, "SELECT count(*) FROM flights WHERE origin = 'LAS' AND destination = 'OAK' AND date >= '2001-01-01 01:24:00' AND date < '2001-01-01 01:25:00' AND delay = -5"); n != 1 {
 			t.Errorf("%d rows of one flight", n)
 		}
 	})
