@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -180,6 +181,19 @@ func (t *tableTarget) leaves(column int) bool {
 
 // clears reports whether the run deletes all rows.
 func (r *run) clears() bool { return r.changes[0].cleared }
+
+// deleteAll is the SQL that deletes all rows, and anyLeft that which says whether one is left.
+func (t *tableTarget) deleteAll() string { return "DELETE FROM " + t.dialect.quoteTable(t.table) }
+
+func (t *tableTarget) anyLeft() string {
+	return "SELECT CASE WHEN EXISTS (SELECT 1 FROM " + t.dialect.quoteTable(t.table) + ") THEN 1 ELSE 0 END"
+}
+
+// keptRows is why an event is refused that deletes all rows. It is tried again: another transaction
+// may have added one.
+func (t *tableTarget) keptRows() error {
+	return fmt.Errorf("truncate %s: rows are left: a trigger, a rule or a policy of the table keeps them: change that, or set insert.truncates: skip", t.table)
+}
 
 // refused is the error of a row that the database refused.
 func (r *run) refused(row int, err error) error {

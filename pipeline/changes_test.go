@@ -429,6 +429,21 @@ func TestTombstonesOfDebezium(t *testing.T) {
 	}
 }
 
+// A truncation that a trigger prevents is a dead letter, not a success.
+func TestTruncationIsProved(t *testing.T) {
+	address, db := sqliteFile(t)
+	mustExec(t, db, "CREATE TABLE copied (id integer NOT NULL PRIMARY KEY); INSERT INTO copied VALUES (7); CREATE TRIGGER keep BEFORE DELETE ON copied WHEN OLD.id = 7 BEGIN SELECT RAISE(IGNORE); END")
+	p, parts := opened(t, address, "  insert:\n    table: copied\n    key: id\n    truncates: delete\n    columns:\n      id: {from: body.id, type: integer}\n",
+		"  start: earliest\n", "  start: earliest\n  format: {envelope: debezium}\n")
+	letters := consumeAgain(t, p, parts, 0, sluicetest.Bodies(`{"op":"c","after":{"id":1}}`, `{"op":"c","after":{"id":2}}`, `{"op":"t"}`))
+	if len(letters) != 1 || !strings.Contains(letters[0], "truncate copied: rows are left: a trigger") {
+		t.Errorf("dead letters %q", letters)
+	}
+	if got := query(t, db, "SELECT id FROM copied ORDER BY id"); got != "1\n2\n7" {
+		t.Errorf("rows %s", got)
+	}
+}
+
 func TestChangesMistakes(t *testing.T) {
 	for target, want := range map[string]string{
 		"key: nowhere":                               "target.insert.key: nowhere is not among the columns",

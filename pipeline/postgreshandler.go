@@ -51,7 +51,13 @@ func (t *tableTarget) writePostgres(ctx context.Context, tx pgx.Tx, r *run, was 
 	var err error
 	switch {
 	case r.clears():
-		_, err = tx.Exec(ctx, "DELETE FROM "+t.dialect.quoteTable(t.table))
+		var left int
+		if _, err = tx.Exec(ctx, t.deleteAll()); err == nil {
+			err = tx.QueryRow(ctx, t.anyLeft()).Scan(&left)
+		}
+		if err == nil && left > 0 {
+			return r.refused(0, t.keptRows())
+		}
 	case t.key != nil:
 		var w *keyed.Write
 		if w, err = keyed.New(t.table, r.names(t.mapping), r.rows(t), r.keyed(t.key)); err == nil {

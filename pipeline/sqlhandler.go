@@ -47,7 +47,13 @@ func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 func (t *tableTarget) writeSQL(ctx context.Context, tx *sqlstore.Tx, r *run) (err error) {
 	switch {
 	case r.clears():
-		_, err = tx.ExecContext(ctx, "DELETE FROM "+t.dialect.quoteTable(t.table))
+		var left int
+		if _, err = tx.ExecContext(ctx, t.deleteAll()); err == nil {
+			err = tx.QueryRowContext(ctx, t.anyLeft()).Scan(&left)
+		}
+		if err == nil && left > 0 {
+			return r.refused(0, t.keptRows())
+		}
 	case t.key != nil:
 		err = tx.Upsert(ctx, t.table, r.names(t.mapping), r.rows(t), r.keyed(t.key))
 	default:
