@@ -49,7 +49,7 @@ value of each column as an example. Events come from
   --from-topic NAME   --from kafka://HOST:9092: nothing is consumed, as in sluice peek
 
 With --table and a database in --database, the values go to the columns of this table that
-have the same names, but for case and signs; what is left to do is listed.`
+have the same names, whatever their case and signs; what is left to do is listed.`
 
 func (a *app) initCommand() *cobra.Command {
 	var force bool

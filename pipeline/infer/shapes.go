@@ -14,9 +14,9 @@ import (
 
 // Limits of the search for shapes.
 const (
-	maxValues     = 12 // of what tells shapes apart
+	maxValues     = 12 // of what distinguishes shapes
 	maxText       = 100
-	maxTelling    = 60 // values of the first event that may tell shapes apart
+	maxTelling    = 60 // values of the first event that may distinguish shapes
 	maxShapePaths = 500
 	shapeDepth    = 3
 )
@@ -30,15 +30,15 @@ const (
 	ownPart     = 0.2 // which so many of its typical paths must be
 )
 
-// Shapes looks for a value that tells events of different shapes apart. Its zero value is ready to
-// use.
+// Shapes looks for a value that distinguishes events of different shapes. Its zero value is ready
+// to use.
 type Shapes struct {
 	events  int
 	numbers map[string]int // of paths
 	telling map[string]*teller
 }
 
-// teller is a value that may tell shapes apart.
+// teller is a value that may distinguish shapes.
 type teller struct {
 	values map[string]*shape
 	seen   int
@@ -66,7 +66,7 @@ type SplitShape struct {
 // Name makes a name of a column or a table, as [Sample.Columns] does.
 func Name(text string) string { return columnName(text) }
 
-// Add adds the body of an event, and texts beside the body that may tell shapes apart. A body that
+// Add adds the body of an event, and texts beside the body that may distinguish shapes. A body that
 // is no JSON object has no values.
 func (s *Shapes) Add(body []byte, beside map[string]string) {
 	found := walk{texts: maps.Clone(beside), paths: map[string]bool{}}
@@ -123,7 +123,7 @@ func (t *teller) add(text string, numbers []int) bool {
 	return true
 }
 
-// walk collects the paths of a document, and its texts that may tell shapes apart.
+// walk collects the paths of a document, and its texts that may distinguish shapes.
 type walk struct {
 	texts map[string]string
 	paths map[string]bool
@@ -157,7 +157,7 @@ func tells(text string) bool {
 	return text != "" && len(text) <= maxText && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }
 
-// Split returns what tells events of different shapes apart, nil if their shapes do not clearly
+// Split returns what distinguishes events of different shapes, nil if their shapes do not clearly
 // differ.
 func (s *Shapes) Split() *Split {
 	var best *Split

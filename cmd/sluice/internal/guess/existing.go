@@ -99,7 +99,7 @@ func listed(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// sameColumn reports whether a value has the name of a column, but for case and signs.
+// sameColumn reports whether a value has the name of a column. Case and signs do not count.
 func sameColumn(c Column, name string) bool {
 	if folded(c.Name) == folded(name) {
 		return true

@@ -33,7 +33,7 @@ type Guess struct {
 	Tables []Table
 	Notes  []string // what else the user should know
 	Todo   []string // what is left to do before the file runs
-	Split  string   // the value that tells the tables apart
+	Split  string   // the value that decides to which table an event goes
 }
 
 // Table is a table and how many events it gets.
@@ -408,7 +408,7 @@ func (g *guesser) split(s *infer.Split) error {
 		return err
 	}
 	g.g.Split = s.From
-	g.note("%s tells %d shapes of events apart: each has a table.", s.From, len(s.Shapes))
+	g.note("%s distinguishes %d shapes of events: each has a table.", s.From, len(s.Shapes))
 	for i := range samples {
 		g.fillTable(&g.g.Tables[i], &samples[i], nil)
 	}
