@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -96,6 +97,12 @@ type Config struct {
 	// Each wait is twice the one before, shortened at random by up to a quarter.
 	// Defaults: 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
+	// RetryLater are the waits before further attempts at an event that has used up its Attempts. It
+	// is a dead letter meanwhile, with [driver.StatusRetry], and the later events go on. With
+	// [KeyHold] those of its key become dead letters too, and are tried again after it. After the
+	// last of the attempts an event waits for an operator ([driver.StatusDead]), as one does that was
+	// rejected. At most 32 waits. Default: 10 s, 1 min, 10 min. None, if the list is empty and not nil.
+	RetryLater []time.Duration
 	// RedriveEvery is how often an owner looks for dead letters whose redrive is
 	// due. Where one request finds those of all partitions ([driver.RedriveFinder]),
 	// a redrive begins after twice that at most. Default: 1 s.
@@ -170,6 +177,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.Attempts = cmp.Or(c.Attempts, 3)
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
 	c.RetryMax = cmp.Or(c.RetryMax, max(10*time.Second, c.RetryMin))
+	if c.RetryLater == nil {
+		c.RetryLater = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
+	}
 	c.RedriveEvery = cmp.Or(c.RedriveEvery, time.Second)
 	c.StallAfter = cmp.Or(c.StallAfter, c.LeaseFor)
 	c.SilentAfter = cmp.Or(c.SilentAfter, 2*c.LeaseFor/3)
@@ -208,6 +218,10 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
 		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
+	case len(c.RetryLater) > maxRetryLater:
+		return c, fmt.Errorf("%d waits in RetryLater: at most %d", len(c.RetryLater), maxRetryLater)
+	case len(c.RetryLater) > 0 && slices.Min(c.RetryLater) <= 0:
+		return c, fmt.Errorf("wait of %v in RetryLater: must be positive", slices.Min(c.RetryLater))
 	case c.StallAfter < 0 || c.SilentAfter < 0:
 		return c, fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
 	case c.RedriveEvery < 0:
@@ -222,8 +236,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 }
 
 const (
-	maxOwner = 1000
-	minLease = 10 * time.Millisecond
+	maxOwner      = 1000
+	maxRetryLater = 32
+	minLease      = 10 * time.Millisecond
 )
 
 // settings returns the configuration as the engine takes it.
@@ -231,7 +246,7 @@ func (c *Config) settings() engine.Settings {
 	return engine.Settings{
 		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
 		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes, Memory: c.Memory.budget,
-		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
+		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RetryLater: c.RetryLater, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
 		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
 		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,
 	}

@@ -81,8 +81,14 @@ func logLine(o *driver.Observation) (slog.Level, string) {
 		}
 		return slog.LevelWarn, "event failed, retrying"
 	case driver.KindParked:
+		if o.RetriedIn > 0 {
+			return slog.LevelWarn, "event failed, set aside and retried later"
+		}
 		return slog.LevelWarn, "event stored as dead letter"
 	case driver.KindRedriveFailed:
+		if o.RetriedIn > 0 {
+			return slog.LevelWarn, "event failed again, retried later"
+		}
 		return slog.LevelWarn, "dead letter failed again"
 	case driver.KindFailed:
 		return logFailure(o.Err)
@@ -154,6 +160,9 @@ func logFields(o *driver.Observation) []slog.Attr {
 		list = append(list, slog.String("sequence", o.To.String()))
 		if o.Attempt > 0 {
 			list = append(list, slog.Int("attempt", o.Attempt))
+		}
+		if o.RetriedIn > 0 {
+			list = append(list, slog.Duration("retried_in", o.RetriedIn))
 		}
 	case driver.KindRedriven:
 		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))

@@ -8,5 +8,6 @@ type Batch struct {
 	Partition   string
 	Epoch       int64 // of the lease under which the batch is delivered
 	Redriven    bool  // the events are dead letters being redriven, out of the partition's order
+	Attempts    int   // attempts at an event of the batch that failed before; of several events, the most
 	Events      []*Event
 }

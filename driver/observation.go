@@ -44,6 +44,7 @@ type Observation struct {
 	InFlight   int           // events read and not done
 	Cost       float64       // what the store charged, in its own unit
 	Waited     time.Duration // time spent waiting for a limit
+	RetriedIn  time.Duration // when the event is tried again; 0: it waits for an operator
 	Passed     Passed        // numbers without an event, by the reason
 	Err        error
 }
@@ -80,11 +81,11 @@ const (
 	KindUnknown
 	// KindRetried: an attempt at the event To failed and another follows; Attempt, Err.
 	KindRetried
-	// KindParked: the event To was stored as a dead letter; Attempt, Err is its error.
+	// KindParked: the event To was stored as a dead letter; Attempt, RetriedIn, Err is its error.
 	KindParked
 	// KindRedriven: a dead letter (To) was applied and removed; Duration.
 	KindRedriven
-	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, Err.
+	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, RetriedIn, Err.
 	KindRedriveFailed
 	// KindHalted: the partition is halted until an operator acts; Err says how. To is the
 	// position. Its end is KindResumed: that the log is opened again ends nothing.

@@ -22,7 +22,7 @@ func (e *EventError) Unwrap() error { return e.Err }
 // decoded. Reject(nil) is nil.
 //
 // An error may carry several marks, or wrap errors that do: then [RetryAfter] and Outage
-// apply before Reject.
+// apply first, [Defer] next, and Reject last.
 func Reject(err error) error {
 	if err == nil {
 		return nil
@@ -81,4 +81,30 @@ func RetryAfter(err error, d time.Duration) error {
 		return nil
 	}
 	return &RetryError{After: d, Err: err}
+}
+
+// DeferError asks the engine to set the event aside and to try it again after a time.
+type DeferError struct {
+	After time.Duration // from 0 up
+	Err   error         // why
+}
+
+func (e *DeferError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *DeferError) Unwrap() error { return e.Err }
+
+// Defer marks err as the event's own and as one that may pass: the event becomes a dead letter at
+// once, and the partition's owner tries it again after d, by the store's clock and as precisely as
+// sluice.Config.RedriveEvery says, also after a restart. Meanwhile the later events go on and
+// overtake it. With sluice.KeyHold those of its key wait instead. The attempt counts:
+// a handler that wants to end the chain asks [AttemptOf]. Defer(nil, d) is nil.
+//
+// Where no order is needed, [RetryAfter] costs less for a short time. It stores nothing, and holds
+// the checkpoint back.
+func Defer(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &DeferError{After: max(d, 0), Err: err}
 }

@@ -15,6 +15,8 @@ import (
 type ClockHarness[Tx any] struct {
 	TxHarness[Tx]
 	Leases driver.LeaseStore
+
+	ahead time.Duration
 }
 
 // TestClock is the part of the conformance suite that is about time, over a database whose clock is
@@ -23,7 +25,11 @@ type ClockHarness[Tx any] struct {
 func TestClock[Tx any](t *testing.T, new func(t testing.TB, ahead time.Duration) ClockHarness[Tx]) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
-			suite.Run(t, clockChecks[Tx](), func(t testing.TB) ClockHarness[Tx] { return new(t, ahead) })
+			suite.Run(t, clockChecks[Tx](), func(t testing.TB) ClockHarness[Tx] {
+				h := new(t, ahead)
+				h.ahead = ahead
+				return h
+			})
 		})
 	}
 }
@@ -44,6 +50,24 @@ func clockChecks[Tx any]() []suite.Check[ClockHarness[Tx]] {
 			h.redrive(t, d.ID)
 			postpone(time.Millisecond)
 			h.wantDue(t, "postponed by a millisecond", 1)
+		}},
+		{Name: "Claimed", Run: func(t testing.TB, h ClockHarness[Tx]) {
+			a := h.begin(t)
+			time.Sleep(10 * time.Millisecond)
+			before := time.Now()
+			cp, err := h.Store.Claim(suite.Context(t), a, incarnation)
+			suite.NoError(t, "claim", err)
+			// The engine takes it for the store's time, by which it has dead letters tried again.
+			if by := cp.Updated.Sub(before) - h.ahead; by < -time.Millisecond || by > suite.Patience {
+				t.Errorf("claimed at %v by the store's clock, which is off by %v", cp.Updated, by)
+			}
+			d := deadLetterOf("0", 5)
+			d.Status, d.NextAttempt = driver.StatusRetry, cp.Updated.Add(30*time.Minute)
+			h.park(t, a, d)
+			h.wantDue(t, "stored for half an hour later", 0)
+			d.NextAttempt = cp.Updated
+			h.commit(t, driver.Step{Lease: a, From: at(9), To: at(9), DeadLetters: []driver.DeadLetter{d}}, nil)
+			h.wantDue(t, "stored for now", 1)
 		}},
 		{Name: "Leases", Run: func(t testing.TB, h ClockHarness[Tx]) {
 			const long = 30 * time.Minute

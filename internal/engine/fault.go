@@ -20,6 +20,9 @@ const (
 	// FaultRejected: the event's own, and another attempt would not help. It becomes a
 	// dead letter at once.
 	FaultRejected
+	// FaultDeferred: the event's own, and to be tried again after a time that the error states. It
+	// is a dead letter until then.
+	FaultDeferred
 	// FaultRetry: nobody's. What failed is tried again after a time that the error
 	// states, as often as needed; nothing counts.
 	FaultRetry
@@ -33,11 +36,14 @@ const (
 // by sluice.TypedBy: then the mark that spares the event applies.
 func FaultOf(err error) Fault {
 	var retry *driver.RetryError
+	var deferred *driver.DeferError
 	switch {
 	case errors.As(err, &retry):
 		return FaultRetry
 	case errors.Is(err, driver.ErrOutage):
 		return FaultEnvironment
+	case errors.As(err, &deferred):
+		return FaultDeferred
 	case errors.Is(err, driver.ErrRejected):
 		return FaultRejected
 	}
@@ -45,7 +51,10 @@ func FaultOf(err error) Fault {
 }
 
 // Counts reports whether a failure is an attempt at the event.
-func (f Fault) Counts() bool { return f == FaultEvent || f == FaultRejected }
+func (f Fault) Counts() bool { return f == FaultEvent || f.Final() }
+
+// Final reports whether the event becomes a dead letter without another attempt.
+func (f Fault) Final() bool { return f == FaultRejected || f == FaultDeferred }
 
 // StatedWait returns how long to wait before another attempt, as a [*driver.RetryError] states
 // it; 0 if err states nothing.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -25,6 +26,7 @@ type Settings struct {
 	Memory               *memory.Budget
 	Attempts             int
 	RetryMin, RetryMax   time.Duration
+	RetryLater           []time.Duration
 	RedriveEvery         time.Duration
 	BodyLimit            int
 	CopyDeadLetters      func(ctx context.Context, dead []driver.DeadLetter) error
@@ -50,6 +52,23 @@ type Hooks struct {
 // Backoff returns new waits between attempts, from RetryMin to RetryMax.
 func (s *Settings) Backoff(r *rand.Rand) *clock.Backoff {
 	return &clock.Backoff{Min: s.RetryMin, Max: s.RetryMax, Rand: r}
+}
+
+// NextAttempt returns how long an event waits as a dead letter before it is tried again, after so
+// many attempts of which the last ended with failure. again is false if it waits for an operator.
+func (s *Settings) NextAttempt(failure error, attempts int) (wait time.Duration, again bool) {
+	var deferred *driver.DeferError
+	switch FaultOf(failure) {
+	case FaultDeferred:
+		errors.As(failure, &deferred)
+		return deferred.After, true
+	case FaultRejected:
+		return 0, false
+	}
+	if n := max(attempts-s.Attempts, 0); n < len(s.RetryLater) {
+		return s.RetryLater[n], true
+	}
+	return 0, false
 }
 
 // Observe adds time and owner to an observation and passes it to the observer.

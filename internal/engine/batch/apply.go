@@ -66,7 +66,7 @@ func (w *worker[Tx]) applyBatch(events []*driver.Event) error {
 // maps other events. It returns how many events they and the events before them are.
 func (w *worker[Tx]) rejections(events []*driver.Event, culprits []*driver.EventError) (dead []driver.DeadLetter, n int) {
 	for _, c := range culprits {
-		if engine.FaultOf(c.Err) != engine.FaultRejected || engine.Unproved(c.Err) {
+		if !engine.FaultOf(c.Err).Final() || engine.Unproved(c.Err) {
 			return nil, 0
 		}
 		e := events[c.Index]
@@ -144,7 +144,7 @@ func (w *worker[Tx]) decide(t *trial) error {
 	switch {
 	case engine.FaultOf(t.failure) == engine.FaultRejected && engine.Unproved(t.failure):
 		return w.doubtMapping(t)
-	case engine.FaultOf(t.failure) == engine.FaultRejected, last && t.confirmed && !t.open():
+	case engine.FaultOf(t.failure).Final(), last && t.confirmed && !t.open():
 		return w.park(t)
 	case last:
 		return w.doubt(t)

@@ -167,7 +167,7 @@ func (w *worker[Tx]) hold(t *trial) error {
 		if err := w.makeAttempt(t); err != nil && !errors.Is(err, errReclaimed) {
 			return err
 		}
-		if w.done(t.event) || engine.FaultOf(t.failure) == engine.FaultRejected {
+		if w.done(t.event) || engine.FaultOf(t.failure).Final() {
 			return nil
 		}
 		if open && !t.open() {

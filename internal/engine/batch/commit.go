@@ -46,8 +46,9 @@ func (w *worker[Tx]) transact(events []*driver.Event, dead []driver.DeadLetter) 
 		w.brake.release()
 		w.policy.witnesses.applied(b.Events[n-1])
 	}
-	for _, d := range dead {
-		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+	for i := range dead {
+		d := &dead[i]
+		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
 	}
 	if hook := w.a.Settings.Hooks.Batch; hook != nil {
 		b.Events = events
@@ -100,7 +101,22 @@ func (w *worker[Tx]) skip(to driver.Position) error {
 
 // batchOf returns events as the handler gets them.
 func (w *worker[Tx]) batchOf(events []*driver.Event) driver.Batch {
-	return driver.Batch{Group: w.a.Topic.Group, Incarnation: w.a.Incarnation, Partition: w.a.Lease.Partition, Epoch: w.a.Lease.Epoch, Events: events}
+	b := driver.Batch{Group: w.a.Topic.Group, Incarnation: w.a.Incarnation, Partition: w.a.Lease.Partition, Epoch: w.a.Lease.Epoch, Events: events}
+	if len(events) == 1 {
+		b.Attempts = w.attempts(events[0])
+	}
+	return b
+}
+
+// redrivenBatch returns the events of dead letters as the handler gets them: those that were not
+// filtered out.
+func (w *worker[Tx]) redrivenBatch(run []driver.DeadLetter, given []*driver.Event) driver.Batch {
+	b := w.batchOf(given)
+	b.Redriven, b.Incarnation, b.Attempts = true, run[0].Incarnation, 0
+	for i := range run {
+		b.Attempts = max(b.Attempts, run[i].Attempts)
+	}
+	return b
 }
 
 // handle returns the handler applied to a batch, nil for an empty batch.
@@ -109,6 +125,7 @@ func (w *worker[Tx]) handle(b driver.Batch) func(context.Context, Tx) error {
 		return nil
 	}
 	return func(ctx context.Context, tx Tx) error {
+		ctx = driver.WithAttempt(ctx, w.a.Attempt(b.Attempts, b.Redriven))
 		defer func() { w.a.Memory.Collect().Release() }()
 		defer w.a.Delivery.Doing(partition.ActivityHandler, b.Events[0].Sequence, len(b.Events)).Done()
 		return engine.GuardGoexit("handler", func() error { return w.handler(ctx, tx, b) })

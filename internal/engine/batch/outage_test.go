@@ -386,7 +386,7 @@ func TestBatchShrinks(t *testing.T) {
 			stage(t, 1, func(s *scene) {
 				c.store.Store = s.Store
 				s.Send("0", slices.Repeat([]string{"good"}, 2000)...)
-				con := enginetest.Must(sluice.New(s.Hub, s.Leases, sluice.Transactional(&c.store, sluice.Each(enginetest.Insert)), &sluice.Config{Owner: "a", Observer: s, RetryMax: 100 * time.Millisecond}))
+				con := enginetest.Must(sluice.New(s.Hub, s.Leases, sluice.Transactional(&c.store, sluice.Each(enginetest.Insert)), &sluice.Config{Owner: "a", Observer: s, RetryMax: 100 * time.Millisecond, RetryLater: []time.Duration{}}))
 				ctx, cancel := context.WithCancel(s.T.Context())
 				done := make(chan error)
 				go func() { done <- con.Run(ctx) }()

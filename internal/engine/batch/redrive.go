@@ -211,7 +211,7 @@ func (w *worker[Tx]) redriveOne(d *driver.DeadLetter, read *driver.Event) error 
 	}
 	began := w.a.Settings.Clock.Elapsed()
 	if deaths := w.record.of(e.Sequence, d.ID).Unreturned; deaths >= deathsAllowed {
-		return w.storeRedriveFailure(d, fmt.Errorf("the process ended %d times while it redrove this event", deaths))
+		return w.storeRedriveFailure(d, driver.Reject(fmt.Errorf("the process ended %d times while it redrove this event", deaths)))
 	}
 	// The attempt is recorded before it starts: a redrive that kills the process
 	// must not do so for ever. It does not replace the record of another event:
@@ -225,8 +225,7 @@ func (w *worker[Tx]) redriveOne(d *driver.DeadLetter, read *driver.Event) error 
 	if err != nil {
 		return err
 	}
-	b := w.batchOf(given)
-	b.Redriven, b.Incarnation = true, d.Incarnation
+	b := w.redrivenBatch([]driver.DeadLetter{*d}, given)
 	err = w.commit(driver.Step{Lease: w.a.Lease, From: w.pos, To: w.pos, Redriven: []int64{d.ID}}, b)
 	var failed *driver.HandlerError
 	switch {
@@ -290,7 +289,7 @@ func (w *worker[Tx]) storeRedriveFailure(d *driver.DeadLetter, failure error) er
 	}
 	w.clearRedrive(d)
 	w.redriveFailures++
-	w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: failure})
+	w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: failure})
 	return nil
 }
 

@@ -106,8 +106,7 @@ func (w *worker[Tx]) redriveTogether(run []driver.DeadLetter, events []*driver.E
 		return nil, err
 	}
 	began := w.a.Settings.Clock.Elapsed()
-	b := w.batchOf(given)
-	b.Redriven, b.Incarnation = true, run[0].Incarnation
+	b := w.redrivenBatch(run, given)
 	err = w.commit(driver.Step{Lease: w.a.Lease, From: w.pos, To: w.pos, Redriven: ids}, b)
 	if err != nil {
 		if errors.As(err, &failure) {

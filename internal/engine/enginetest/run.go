@@ -18,7 +18,7 @@ import (
 func Run(t *testing.T, hub driver.Source, leases driver.LeaseStore, d sluice.Delivery, n sluice.Partitions, cfg sluice.Config) (*sluice.Consumer, func()) {
 	t.Helper()
 	cfg.Partitions = n
-	c, err := sluice.New(hub, leases, d, &cfg)
+	c, err := sluice.New(hub, leases, d, byOperator(&cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +34,23 @@ func Run(t *testing.T, hub driver.Source, leases driver.LeaseStore, d sluice.Del
 	end := func() { once.Do(func() { cancel(); <-done }) }
 	t.Cleanup(end)
 	return c, end
+}
+
+// byOperator leaves dead letters to an operator, unless the scene says when they are tried again.
+func byOperator(cfg *sluice.Config) *sluice.Config {
+	if cfg.RetryLater == nil {
+		cfg.RetryLater = []time.Duration{}
+	}
+	return cfg
+}
+
+// config is the configuration of the scene's consumers.
+func (s *Scene) config(cfg *sluice.Config) *sluice.Config {
+	cfg.Observer = s
+	if s.RetryLater {
+		return cfg
+	}
+	return byOperator(cfg)
 }
 
 // RunTransactional is [Run] with the transactional delivery. Without a handler it does nothing with
@@ -56,8 +73,7 @@ func (s *Scene) Consume(owner string, h sluice.Handler[*sluicetest.Tx], cfg slui
 // Run starts a consumer of any delivery; the function it returns stops it.
 func (s *Scene) Run(source driver.Source, delivery sluice.Delivery, cfg sluice.Config) (*sluice.Consumer, func()) {
 	s.T.Helper()
-	cfg.Observer = s
-	c := Must(sluice.New(source, s.Leases, delivery, &cfg))
+	c := Must(sluice.New(source, s.Leases, delivery, s.config(&cfg)))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.T.Context()) }()
 	return c, sync.OnceFunc(func() {
@@ -72,8 +88,7 @@ func (s *Scene) Run(source driver.Source, delivery sluice.Delivery, cfg sluice.C
 // RunWhile runs a consumer of any delivery until a function returns, and stops it.
 func (s *Scene) RunWhile(d sluice.Delivery, cfg sluice.Config, meanwhile func()) {
 	s.T.Helper()
-	cfg.Observer = s
-	c := Must(sluice.New(s.Hub, s.Leases, d, &cfg))
+	c := Must(sluice.New(s.Hub, s.Leases, d, s.config(&cfg)))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.T.Context()) }()
 	meanwhile()
@@ -89,8 +104,7 @@ func (s *Scene) RunWhile(d sluice.Delivery, cfg sluice.Config, meanwhile func())
 // returns what Run did.
 func (s *Scene) Pour(sink driver.Sink[*sluice.Event], stream *sluice.AtLeastOnceConfig, cfg sluice.Config) (*sluice.Consumer, func() error) {
 	s.T.Helper()
-	cfg.Observer = s
-	c := Must(sluice.New(s.Hub, s.Leases, sluice.AtLeastOnce(s.Store, sluice.EventAsRecord, sink, stream), &cfg))
+	c := Must(sluice.New(s.Hub, s.Leases, sluice.AtLeastOnce(s.Store, sluice.EventAsRecord, sink, stream), s.config(&cfg)))
 	ran := make(chan error, 1)
 	go func() { ran <- c.Run(s.T.Context()) }()
 	return c, sync.OnceValue(func() error {

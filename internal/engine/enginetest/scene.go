@@ -30,11 +30,12 @@ func Main(m *testing.M) {
 // Scene is a consumer's surroundings in one bubble. It is the observer of the consumers that its
 // methods run.
 type Scene struct {
-	Panics bool // a driver panics in this test
-	T      *testing.T
-	Hub    *sluicetest.Hub
-	Leases *Ledger
-	Store  *sluicetest.Store
+	Panics     bool // a driver panics in this test
+	RetryLater bool // failed events are tried again later, as by default; else an operator redrives them
+	T          *testing.T
+	Hub        *sluicetest.Hub
+	Leases     *Ledger
+	Store      *sluicetest.Store
 
 	StampsFrom []stamp.Source // of its consumers
 

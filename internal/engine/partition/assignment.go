@@ -49,6 +49,7 @@ type Assignment struct {
 	hooks      hookQueue          // for hooks that must not delay the renewal
 	Lag        lagTracker
 	Progress   progress
+	storeClock atomic.Int64            // the store's time, in Unix nanoseconds, when Clock.Elapsed was 0; 0: unknown
 	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
 	Memory     *memory.Partition       // what is charged for it
 	tracks                             // what the goroutines are doing

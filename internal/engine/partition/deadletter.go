@@ -13,7 +13,7 @@ import (
 // IsFinal reports whether a failed event becomes a dead letter: it was rejected,
 // or this was its last attempt.
 func (a *Assignment) IsFinal(err error, attempt int) bool {
-	return engine.FaultOf(err) == engine.FaultRejected || attempt >= a.Settings.Attempts
+	return engine.FaultOf(err).Final() || attempt >= a.Settings.Attempts
 }
 
 // maxText is the largest message id, correlation id or content type in bytes that a dead
@@ -26,8 +26,12 @@ const maxText = 4 << 10
 func (a *Assignment) NewDeadLetter(e *driver.Event, failure error, attempts int) driver.DeadLetter {
 	d := driver.DeadLetter{
 		Group: a.Topic.Group, Incarnation: a.Incarnation, FailedAt: a.Settings.Clock.Wall().UTC(),
-		Error: ErrorText(failure), Attempts: attempts, Status: driver.StatusDead, Event: *e, HasBody: true,
+		Error: ErrorText(failure), Attempts: attempts, Event: *e, HasBody: true,
 	}
+	if engine.FaultOf(failure) == engine.FaultEvent {
+		d.Attempts = min(attempts, a.Settings.Attempts) // those of a hold are not counted
+	}
+	a.setStatus(&d, failure)
 	properties, err := property.EncodeEvent(e)
 	size := len(e.Body) + len(properties) + len(e.Key) + len(e.MessageID) + len(e.CorrelationID) + len(e.ContentType)
 	longest := max(len(e.MessageID), len(e.CorrelationID), len(e.ContentType))
@@ -49,9 +53,50 @@ func beginning(text string) string {
 
 // RedriveFailed updates a dead letter whose redrive has failed.
 func (a *Assignment) RedriveFailed(d *driver.DeadLetter, failure error) {
-	d.Status, d.NextAttempt = driver.StatusDead, time.Time{}
 	d.Attempts++
 	d.Error, d.FailedAt = ErrorText(failure), a.Settings.Clock.Wall().UTC()
+	a.setStatus(d, failure)
+}
+
+// setStatus decides whether a dead letter is tried again by itself, or waits for an operator.
+func (a *Assignment) setStatus(d *driver.DeadLetter, failure error) {
+	wait, again := a.Settings.NextAttempt(failure, d.Attempts)
+	if !again || NeedsOperator(failure) {
+		d.Status, d.NextAttempt = driver.StatusDead, time.Time{}
+		return
+	}
+	d.Status, d.NextAttempt = driver.StatusRetry, a.storeTime().Add(wait).UTC()
+}
+
+// Attempt describes another attempt at an event, after so many that failed.
+func (a *Assignment) Attempt(failed int, redriven bool) driver.Attempt {
+	last := a.Settings.Attempts + len(a.Settings.RetryLater)
+	return driver.Attempt{Number: failed + 1, Last: failed+1 >= last, Redriven: redriven, Group: a.Topic.Group}
+}
+
+// RetriedIn returns how long after its failure a dead letter is tried again, 0 if it is not.
+func (a *Assignment) RetriedIn(d *driver.DeadLetter) time.Duration {
+	if d.Status != driver.StatusRetry {
+		return 0
+	}
+	return max(d.NextAttempt.Sub(a.storeTime()), time.Millisecond).Round(time.Millisecond)
+}
+
+// noteStoreTime notes the store's clock, by a checkpoint that was just claimed.
+func (a *Assignment) noteStoreTime(cp *driver.Checkpoint) {
+	if !cp.Updated.IsZero() {
+		a.storeClock.Store(cp.Updated.UnixNano() - int64(a.Settings.Clock.Elapsed()))
+	}
+}
+
+// storeTime estimates the store's clock: by the last claim, so that it is behind by the time of
+// that request at most. The process's wall clock may be off by hours, and dead letters are due by
+// the store's.
+func (a *Assignment) storeTime() time.Time {
+	if at := a.storeClock.Load(); at != 0 {
+		return time.Unix(0, at+int64(a.Settings.Clock.Elapsed()))
+	}
+	return a.Settings.Clock.Wall()
 }
 
 // ErrorText returns an error's text, bounded and never empty: an attempt on

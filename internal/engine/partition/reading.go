@@ -142,6 +142,7 @@ func (a *Assignment) Claim(w Worker, checkpoints Claimer) error {
 	if err != nil {
 		return err
 	}
+	a.noteStoreTime(&cp)
 	if cp.Incarnation != topic.Incarnation {
 		return &driver.RecreatedError{Topic: topic.Topic, Partition: a.Lease.Partition, Had: cp.Incarnation, Has: topic.Incarnation}
 	}

@@ -40,7 +40,7 @@ func (b *circuitBreaker) probed(err error) {
 	switch {
 	case err == nil:
 		b.reset()
-	case engine.FaultOf(err) == engine.FaultRejected:
+	case engine.FaultOf(err).Final():
 		b.refused++
 	default:
 		b.refused = 0

@@ -155,10 +155,10 @@ func (w *worker[R]) storeDeadLetters(ctx context.Context) {
 			return
 		}
 		w.deadLetters.added(events)
-		for _, e := range events {
+		for i, e := range events {
 			at := e.event.Position()
 			w.complete(e)
-			w.a.Observe(driver.Observation{Kind: driver.KindParked, To: at, Attempt: e.attempts, Err: e.failure})
+			w.a.Observe(driver.Observation{Kind: driver.KindParked, To: at, Attempt: e.attempts, RetriedIn: w.a.RetriedIn(&dead[i]), Err: e.failure})
 		}
 		partition.Wake(w.wakeup) // there is room
 	}

@@ -45,7 +45,7 @@ func (w *worker[R]) recordFailed(t *recordTask[R], err error) {
 	case fault == engine.FaultEnvironment:
 		w.outage(err)
 		w.queue.retryNow(t) // the records of its key stay blocked, so the order is kept
-	case t.event.redrive != nil, fault == engine.FaultRejected:
+	case t.event.redrive != nil, fault.Final():
 		w.convict(t, err)
 	case w.a.IsFinal(err, t.attempts+1) && w.isOwn(t):
 		w.convict(t, err)

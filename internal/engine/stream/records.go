@@ -355,7 +355,7 @@ func (w *worker[R]) notMade(e *inFlightEvent, err error, more []*inFlightEvent) 
 	}
 	switch {
 	case engine.FaultOf(err).Counts():
-		err = driver.Reject(fmt.Errorf("make records: %w", err))
+		err = driver.Reject(fmt.Errorf("make records: %w", err)) // a Defer of the function's still applies
 		more = w.queue.made(e, more)
 	case w.cfg.Ordering != unordered && len(*unmade) == 0:
 		*unmade = append(*unmade, e)
@@ -400,7 +400,8 @@ func (w *worker[R]) recordCtxOf(e *inFlightEvent) context.Context {
 		return w.recordCtx
 	}
 	// A dead letter may be of an earlier incarnation of the topic.
-	return driver.WithEmission(w.recordCtx, stamp.NewEmission(driver.FencingTokenOf(w.recordCtx), &w.a.Topic, e.redrive.Incarnation, &w.watermark, true))
+	ctx := driver.WithAttempt(w.recordCtx, w.a.Attempt(e.redrive.Attempts, true))
+	return driver.WithEmission(ctx, stamp.NewEmission(driver.FencingTokenOf(w.recordCtx), &w.a.Topic, e.redrive.Incarnation, &w.watermark, true))
 }
 
 // canSubmit reports whether there is a record to submit, no outage, and room at the

@@ -478,6 +478,6 @@ func (w *worker[R]) settleRedrives(ctx context.Context) {
 		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Events: 1})
 	}
 	for _, d := range failed {
-		w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
 	}
 }

@@ -210,7 +210,7 @@ func (w *worker[R]) Claimed(cp driver.Checkpoint) {
 			w.doneUpTo = driver.Position{Sequence: cp.Done[n-1].Last, Offset: cp.Position.Offset}
 		}
 		w.startAt(cp.Position)
-		w.recordCtx = driver.WithEmission(w.a.Work, stamp.NewEmission(driver.FencingToken{Lease: w.a.Lease, Incarnation: w.a.Incarnation}, &w.a.Topic, w.a.Incarnation, &w.watermark, false))
+		w.recordCtx = driver.WithEmission(driver.WithAttempt(w.a.Work, w.a.Attempt(0, false)), stamp.NewEmission(driver.FencingToken{Lease: w.a.Lease, Incarnation: w.a.Incarnation}, &w.a.Topic, w.a.Incarnation, &w.watermark, false))
 	}
 	w.a.Observe(driver.Observation{Kind: driver.KindClaimed, To: cp.Position, Attempt: cp.Claims})
 }

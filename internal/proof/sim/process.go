@@ -108,6 +108,15 @@ func (w *world) command() {
 	w.launch(name, name, nil, of, func(ctx context.Context, c *sluice.Consumer) { _, _, _ = c.Redrive(ctx) })
 }
 
+// retryLater is the Config.RetryLater of all processes: in every other world dead letters wait for
+// an operator alone.
+func (w *world) retryLater() []time.Duration {
+	if w.cfg.Seed%2 == 0 {
+		return []time.Duration{}
+	}
+	return []time.Duration{3 * time.Second, 20 * time.Second}
+}
+
 // launch starts a process.
 func (w *world) launch(name, owner string, slot *slot, of role, run func(context.Context, *sluice.Consumer)) *process {
 	p := &process{w: w, settings: w.settingsOf(of), name: name, owner: owner, secondStage: of == ofSecondStage, replays: of == replaying, ended: make(chan struct{}), committing: map[string]context.Context{}, overloaded: map[string]bool{}, loads: map[string]*load{}, queues: map[turn]*queue{}, redrives: map[string]*redrives{}, memories: map[string]*memory{}, ends: map[string]eventID{}, reports: map[string]time.Time{}, chosen: map[string]bool{}, leaving: map[tenure]bool{}, knows: map[string]known{}}
@@ -129,7 +138,7 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 	consumer, err := sluice.New(source{p}, leases{p}, delivery, &sluice.Config{
 		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
-		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second,
+		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second, RetryLater: w.retryLater(),
 		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []stamp.Source{{Topic: w.group.Topic}},
 	})
 	if err != nil {
