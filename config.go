@@ -118,7 +118,8 @@ type Config struct {
 	// [driver.CopyMarks]; it stays the truth, and dead letters are redriven and discarded there.
 	//
 	// Each dead letter is copied at least once, also those that were stored before CopyDeadLetters
-	// was set, unless its redrive succeeds before. It is marked as copied in the store when the
+	// was set, unless its redrive succeeds before. One that waits for another attempt is copied when
+	// that has failed and none follows. It is marked as copied in the store when the
 	// call has returned nil. An [*driver.EventError], or several that are joined, names those by
 	// index that were not copied; any other error means that none was. These are tried again, after
 	// waits from RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after

@@ -16,6 +16,8 @@ const (
 	maxPartitions = 4096
 	maxBatch      = 100_000
 	maxAttempts   = 1000
+	maxRetryLater = 32
+	maxRetryWait  = 30 * 24 * time.Hour
 	maxBody       = 64 << 20
 
 	maxConnections = 1000
@@ -165,10 +167,33 @@ func (r *reader) readRetry(n strictyaml.Node) {
 		"attempts": func(n strictyaml.Node) { n.Int(&c.Attempts, 1, maxAttempts) },
 		"min":      func(n strictyaml.Node) { n.Duration(&c.RetryMin) },
 		"max":      func(n strictyaml.Node) { n.Duration(&c.RetryMax) },
+		"later":    r.readRetryLater,
 	})
 	least := cmp.Or(c.RetryMin, 100*time.Millisecond) // sluice.Config's default
 	if ok && c.RetryMax > 0 && c.RetryMax < least {
 		n.Fail("waits from %v to %v: min must not be above max", least, c.RetryMax)
+	}
+}
+
+// readRetryLater reads the waits before further attempts at an event that was set aside.
+func (r *reader) readRetryLater(n strictyaml.Node) {
+	waits := []time.Duration{}
+	var word string
+	if !n.IsList() {
+		if n.Text(&word) && word != "none" {
+			n.Fail("%q: write none, or a list such as [10s, 1m, 10m]", word)
+		}
+		r.config.RetryLater = waits
+		return
+	}
+	n.Items(maxRetryLater, func(item strictyaml.Node) {
+		var wait time.Duration
+		if item.DurationIn(&wait, time.Second, maxRetryWait) {
+			waits = append(waits, wait)
+		}
+	})
+	if len(waits) > 0 {
+		r.config.RetryLater = waits
 	}
 }
 

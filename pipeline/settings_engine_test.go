@@ -115,8 +115,9 @@ func TestRetry(t *testing.T) {
 		attempts int
 		wait     [2]time.Duration // between two
 	}{
-		"": {3, [2]time.Duration{0, 10 * time.Second}},
-		"retry: {attempts: 6, min: 20s, max: 20s}": {6, [2]time.Duration{10 * time.Second, 30 * time.Second}},
+		"": {6, [2]time.Duration{0, 10 * time.Second}},
+		"retry: {attempts: 6, min: 20s, max: 20s, later: none}": {6, [2]time.Duration{10 * time.Second, 30 * time.Second}},
+		"retry: {attempts: 3, later: [30s]}":                    {4, [2]time.Duration{0, 10 * time.Second}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := inMemory(t, plainFile+keys, 1)

@@ -31,7 +31,7 @@
 //	sluice.lease.renewal.duration       histogram  s
 //	sluice.lease.lost                   counter
 //	sluice.retries                      counter    attempts at an event that failed and are repeated, by error.type
-//	sluice.dead_letters                 counter    by outcome: parked, redriven, redrive_failed, copied, copy_failed
+//	sluice.dead_letters                 counter    by outcome: parked, deferred, redriven, redrive_failed, copied, copy_failed
 //	sluice.dead_letters.stored          gauge      by status: dead, retry, discarded; needs [Observer.Watch]
 //	sluice.written.records              counter    at least once: records that the sink wrote
 //	sluice.written.cost                 counter    what the store charged (RU)

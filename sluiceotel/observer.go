@@ -207,11 +207,11 @@ func (o *Observer) Observe(what driver.Observation) {
 	case driver.KindRetried:
 		m.retries.Add(ctx, 1, p.failure[errorType(what.Err)])
 	case driver.KindParked:
-		m.deadLetters.Add(ctx, 1, p.outcome["parked"])
+		m.deadLetters.Add(ctx, 1, p.outcome[deadLetterOutcome(&what, "parked")])
 	case driver.KindRedriven:
 		m.deadLetters.Add(ctx, 1, p.outcome["redriven"])
 	case driver.KindRedriveFailed:
-		m.deadLetters.Add(ctx, 1, p.outcome["redrive_failed"])
+		m.deadLetters.Add(ctx, 1, p.outcome[deadLetterOutcome(&what, "redrive_failed")])
 	case driver.KindCopied:
 		m.deadLetters.Add(ctx, int64(what.Events), p.outcome["copied"])
 	case driver.KindCopyFailed:
@@ -220,6 +220,15 @@ func (o *Observer) Observe(what driver.Observation) {
 	case driver.KindFailed, driver.KindHookFailed:
 		m.failures.Add(ctx, 1, p.failure[errorType(what.Err)])
 	}
+}
+
+// deadLetterOutcome is the outcome of an event that has failed: deferred, if it is tried again by
+// itself.
+func deadLetterOutcome(what *driver.Observation, final string) string {
+	if what.RetriedIn > 0 {
+		return "deferred"
+	}
+	return final
 }
 
 // begin makes the counters of a partition start at 0, so that the increase to their first 1 is seen.

@@ -25,7 +25,7 @@ type partition struct {
 // Outcomes of commits and of dead letters, and why numbers hold no event.
 var (
 	commitOutcomes     = []string{"committed", "fenced", "unknown"}
-	deadLetterOutcomes = []string{"parked", "redriven", "redrive_failed", "copied", "copy_failed"}
+	deadLetterOutcomes = []string{"parked", "deferred", "redriven", "redrive_failed", "copied", "copy_failed"}
 	passReasons        = []string{"control", "aborted", "removed"}
 )
 

@@ -250,7 +250,7 @@ func (a *Assignment) Ended() error {
 func (a *Assignment) Observe(o driver.Observation) {
 	o.Partition, o.Epoch = a.Lease.Partition, a.Lease.Epoch
 	a.Progress.note(&o, a.Lag.note(&o))
-	if o.Kind == driver.KindParked {
+	if (o.Kind == driver.KindParked || o.Kind == driver.KindRedriveFailed) && o.RetriedIn == 0 {
 		a.parked.Store(true)
 	}
 	a.Settings.Observe(o)

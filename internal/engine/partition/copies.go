@@ -83,7 +83,8 @@ type copiedPage struct {
 	missed int   // dead letters that were not copied
 }
 
-// copyNext copies the dead letters of one page, which begins after an ID.
+// copyNext copies the dead letters of one page, which begins after an ID. Those that are tried again
+// may be none soon: they are copied when they have failed for good.
 func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, error) {
 	group, partition := a.Topic.Group, a.Lease.Partition
 	ctx, cancel := a.RequestCtx(a.Idle)
@@ -91,6 +92,11 @@ func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	cancel()
 	if err != nil || len(dead) == 0 {
 		return copiedPage{last: after}, err
+	}
+	last := dead[len(dead)-1].ID
+	dead = slices.DeleteFunc(dead, func(d driver.DeadLetter) bool { return d.Status == driver.StatusRetry })
+	if len(dead) == 0 {
+		return copiedPage{last: last}, nil
 	}
 	copied := make([]driver.ParkedEvent, 0, len(dead))
 	for i := range dead {
@@ -109,7 +115,7 @@ func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	case err != nil:
 		return copiedPage{after, len(dead)}, err
 	}
-	page := copiedPage{dead[len(dead)-1].ID, len(refused)}
+	page := copiedPage{last, len(refused)}
 	if len(copied) == 0 {
 		if down {
 			page.last = after
