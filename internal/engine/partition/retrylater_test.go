@@ -132,7 +132,14 @@ func TestRetryLater(t *testing.T) {
 			tried = append(tried, time.Since(began))
 			return errors.New("failed")
 		}
-		_, stop := s.Run(s.Hub, delivery, sluice.Config{RetryLater: []time.Duration{20 * time.Second, 5 * time.Minute}})
+		var copied []driver.DeadLetter
+		_, stop := s.Run(s.Hub, delivery, sluice.Config{
+			RetryLater: []time.Duration{20 * time.Second, 5 * time.Minute},
+			CopyDeadLetters: func(_ context.Context, dead []driver.DeadLetter) error {
+				copied = append(copied, dead...)
+				return nil
+			},
+		})
 		s.Send("0", "good", "poison", "good")
 		time.Sleep(10 * time.Second)
 		early := s.Letters(sluice.StatusRetry)
@@ -144,6 +151,9 @@ func TestRetryLater(t *testing.T) {
 		dead := s.Letters()
 		if len(dead) != 1 || dead[0].Status != sluice.StatusDead || dead[0].Attempts != 5 || !dead[0].NextAttempt.IsZero() {
 			t.Errorf("dead letters %+v, want one that waits for an operator after 5 attempts", dead)
+		}
+		if len(copied) != 1 || copied[0].Status != driver.StatusDead {
+			t.Errorf("copied were %+v, want it once, when no attempt follows", copied)
 		}
 		for i, want := range []time.Duration{20 * time.Second, 5*time.Minute + 20*time.Second} {
 			if got := tried[len(tried)-2+i]; got < want || got > want+5*time.Second {

@@ -129,7 +129,7 @@ func (o *Outcome) read(output string) {
 	}
 }
 
-// Table returns outcomes as the table of docs/guarantees.md, in Markdown.
+// Table returns outcomes as a table in Markdown.
 func Table(list []Outcome) string {
 	var b strings.Builder
 	b.WriteString("| what is broken | file | noticed by | seeds | first finding |\n|---|---|---|---:|---|\n")

@@ -57,6 +57,17 @@ var engine = []Mutant{
 		Old: "if err := checkpoints.Leave(ctx, a.Lease); err != nil {", New: "if err := error(nil); err != nil || ctx == nil {",
 		Quick: true, Test: worlds, Env: untilCaught},
 
+	// Dead letters that are tried again by themselves.
+	{Name: "an event that is set aside is tried again at once", File: "internal/engine/partition/deadletter.go",
+		Old: "a.storeTime().Add(wait)", New: "a.storeTime().Add(0 * wait)",
+		Test: of("TestRetryLater", "./internal/engine/partition")},
+	{Name: "a rejected event is tried again later", File: "internal/engine/settings.go",
+		Old: "	case FaultRejected:\n		return 0, false\n", New: "",
+		Test: of("TestRejectedIsNotRetriedLater", "./internal/engine/partition")},
+	{Name: "an event that is tried again is copied as a dead letter", File: "internal/engine/partition/copies.go",
+		Old: "return d.Status == driver.StatusRetry })", New: "return false && d.Status == driver.StatusRetry })",
+		Test: of("TestRetryLater", "./internal/engine/partition")},
+
 	// Reading.
 	{Name: "the incarnation is not checked behind Open", File: "internal/engine/partition/reading.go",
 		Old: "	if err := a.checkIncarnation(); err != nil {\n		return err\n	}\n", New: "",
