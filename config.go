@@ -79,6 +79,14 @@ type Config struct {
 	// reads ahead of the delivery, besides what the [Source] itself prefetches, and
 	// how many a batch has at most. One event may be larger. Default: 4 MiB.
 	PrefetchBytes int
+	// FillFor is how long a batch of [Transactional] or [Batches] waits for further events, counted
+	// from when its first one was read. It waits no longer once it has FillTo bytes or MaxBatch
+	// events, or if nothing more can be read: the link has failed, or Memory is used up. A stop and a
+	// hand-over wait for nothing: the next owner reads the events again. Default: 0, it does not wait.
+	FillFor time.Duration
+	// FillTo is how many bytes of events (bodies and properties) fill a batch, at most PrefetchBytes.
+	// Default: PrefetchBytes.
+	FillTo int
 	// Memory is the budget of bytes for what the senders of events can make the process hold.
 	// Consumers with the same one share it. Default: [ProcessMemory].
 	Memory *Memory
@@ -174,6 +182,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.AssignEvery = cmp.Or(c.AssignEvery, time.Second)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 4000)
 	c.PrefetchBytes = cmp.Or(c.PrefetchBytes, 4<<20)
+	c.FillTo = cmp.Or(c.FillTo, c.PrefetchBytes)
 	c.Memory = cmp.Or(c.Memory, ProcessMemory())
 	c.Attempts = cmp.Or(c.Attempts, 3)
 	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
@@ -215,6 +224,10 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
 	case c.PrefetchBytes < 0:
 		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
+	case c.FillFor < 0:
+		return c, fmt.Errorf("fill batches for %v: must be positive", c.FillFor)
+	case c.FillTo < 0 || c.FillTo > c.PrefetchBytes:
+		return c, fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d", c.FillTo, c.PrefetchBytes)
 	case c.Attempts < 0:
 		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
@@ -246,7 +259,8 @@ const (
 func (c *Config) settings() engine.Settings {
 	return engine.Settings{
 		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
-		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes, Memory: c.Memory.budget,
+		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes,
+		FillFor: c.FillFor, FillTo: c.FillTo, Memory: c.Memory.budget,
 		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RetryLater: c.RetryLater, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
 		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
 		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,

@@ -30,6 +30,9 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	if _, is := d.Store().(driver.CopyMarks); config.CopyDeadLetters != nil && !is {
 		return nil, errors.New("CopyDeadLetters: the delivery's store does not remember which dead letters were copied (driver.CopyMarks): use pgstore, sqlstore or blobstore with Transactional, Batches or AtLeastOnce, or set no CopyDeadLetters")
 	}
+	if _, fills := d.(interface{ FillsBatches() }); config.FillFor > 0 && !fills {
+		return nil, errors.New("FillFor: is for Transactional and Batches; the sink of AtLeastOnce collects its records itself")
+	}
 	settings := config.settings()
 	member, err := group.New(source, leases, d, &settings)
 	if err != nil {

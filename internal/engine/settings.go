@@ -23,6 +23,8 @@ type Settings struct {
 	AssignBurst          int
 	MaxBatch             int
 	PrefetchBytes        int
+	FillFor              time.Duration // 0: a batch waits for nothing
+	FillTo               int
 	Memory               *memory.Budget
 	Attempts             int
 	RetryMin, RetryMax   time.Duration

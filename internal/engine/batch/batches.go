@@ -26,6 +26,9 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, driver
 
 func (d *batches) Store() any { return d.batchesStore }
 
+// FillsBatches marks a delivery to which Settings.FillFor applies.
+func (d *batches) FillsBatches() {}
+
 func (d *batches) Deliver(a *partition.Assignment) error { return d.newWorker(a).deliverAll() }
 
 func (d *batches) Redrive(a *partition.Assignment) (applied, failed int, err error) {
@@ -42,7 +45,7 @@ func (d *batches) RedriveDue(ctx context.Context, group driver.Group, partition 
 func (d *batches) newWorker(a *partition.Assignment) *worker[struct{}] {
 	s := &batchStore{AtLeastOnceStore: d.batchesStore, a: a, every: d.checkpointEvery, done: driver.Unset, at: driver.Unset, postponed: map[int64]time.Duration{}}
 	handler := func(ctx context.Context, _ struct{}, b driver.Batch) error { return d.handler(ctx, b) }
-	a.Progress.Every.Store(int64(d.checkpointEvery)) // steps are reported with their checkpoint
+	a.Progress.Every.Store(int64(d.checkpointEvery + a.Settings.FillFor)) // steps are reported with their checkpoint
 	w := newWorker[struct{}](a, s, handler)
 	w.policy = workerPolicy{saveEvery: s.every, report: s.report, witnesses: eventDone{&w.brake}}
 	return w

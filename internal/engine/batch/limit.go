@@ -20,6 +20,9 @@ const firstLimit = 1000
 
 func newBatchLimit(cfg *engine.Settings) batchLimit {
 	first := min(firstLimit, cfg.MaxBatch)
+	if cfg.FillFor > 0 {
+		first = cfg.MaxBatch // batches are to be as large as is configured
+	}
 	return batchLimit{now: first, first: first, most: cfg.MaxBatch, short: cfg.LeaseFor / 20, long: cfg.LeaseFor / 5}
 }
 

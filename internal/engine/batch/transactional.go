@@ -19,6 +19,9 @@ func Transactional[Tx any](store driver.TxStore[Tx], handler func(ctx context.Co
 
 func (d *transactional[Tx]) Store() any { return d.txStore }
 
+// FillsBatches marks a delivery to which Settings.FillFor applies.
+func (d *transactional[Tx]) FillsBatches() {}
+
 func (d *transactional[Tx]) Deliver(a *partition.Assignment) error {
 	return d.newWorker(a).deliverAll()
 }
@@ -33,6 +36,7 @@ func (d *transactional[Tx]) RedriveDue(ctx context.Context, group driver.Group, 
 }
 
 func (d *transactional[Tx]) newWorker(a *partition.Assignment) *worker[Tx] {
+	a.Progress.Every.Store(int64(a.Settings.FillFor))
 	w := newWorker(a, d.txStore, d.handler)
 	w.policy = workerPolicy{stamps: true, trials: true, report: a.Observe, witnesses: laterEvents[Tx]{w}}
 	return w

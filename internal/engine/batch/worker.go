@@ -42,6 +42,7 @@ type worker[Tx any] struct {
 	parked           []driver.ParkedEvent // in a sparse topic: the events of dead letters after the position of the claim
 	parkedLoaded     bool
 	redrives         redrivePace
+	filling          filling
 	redriven         int // dead letters
 	redriveFailures  int
 }
@@ -123,7 +124,7 @@ func (w *worker[Tx]) Recreated() bool { return true }
 
 // Deliver implements worker.
 func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
-	w.buffer = buffer
+	w.buffer, w.filling.waits = buffer, false
 	var look, calm, gaps, save interval
 	var ticking sync.WaitGroup
 	ctx, cancel := context.WithCancel(w.a.Idle)
@@ -162,9 +163,14 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 				return err
 			}
 		}
-		events, err := buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
-		if err != nil {
-			return fmt.Errorf("read log: %w", err)
+		var events []*driver.Event
+		if rest := w.filling.wait(buffer, w.batchLimit(), cfg); rest == 0 {
+			var err error
+			if events, err = buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes)); err != nil {
+				return fmt.Errorf("read log: %w", err)
+			}
+		} else if w.filling.wakes.CompareAndSwap(false, true) {
+			ticking.Go(func() { w.filling.wake(ctx, cfg.Clock, rest, buffer.Ready) })
 		}
 		if len(events) > 0 {
 			began, contested := cfg.Clock.Elapsed(), w.redrives.due

@@ -129,6 +129,15 @@ func (b *Buffer) add(events []*driver.Event, tail driver.Position, err error) {
 	Wake(b.Ready)
 }
 
+// Filled reports whether there are events, and whether a batch of up to n events and maxBytes need
+// not wait for further ones: it is full, or none can be read now.
+func (b *Buffer) Filled(n int, maxBytes int64) (some, full bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	full = len(b.events) >= min(n, b.max) || int64(b.bytes) >= maxBytes || b.bytes >= b.maxBytes
+	return len(b.events) > 0, full || b.err != nil || b.refused.Load()
+}
+
 // Behind returns how far numbers without an event were read after the last event that was taken;
 // Unset if none were, or if an event follows.
 func (b *Buffer) Behind() driver.Position {
