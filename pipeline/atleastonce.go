@@ -122,6 +122,7 @@ func (r *reader) checkKeys(top strictyaml.Node, database, memory *strictyaml.Nod
 	case r.given.throttled != nil && !slices.ContainsFunc(r.routing.routes, func(o route) bool { return !goesTo[*httpTarget](o) }):
 		r.given.throttled.Fail("is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max")
 	}
+	r.checkFill()
 	if r.InBatches() {
 		r.checkPostedBatches(r.target().(*httpTarget))
 	}

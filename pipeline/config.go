@@ -20,13 +20,15 @@ const (
 	maxRetryWait  = 30 * 24 * time.Hour
 	maxBody       = 64 << 20
 
-	maxConnections = 1000
-	minPrefetch    = 4 << 10
-	maxPrefetch    = 1 << 30
-	minRedrive     = 10 * time.Millisecond
-	maxRedrive     = 24 * time.Hour
-	minWatch       = 100 * time.Millisecond // of stall_after and silent_after
-	maxWatch       = 24 * time.Hour
+	maxConnections  = 1000
+	maxFill         = 24 * time.Hour
+	minPrefetch     = 4 << 10
+	defaultPrefetch = 4 << 20 // sluice.Config's
+	maxPrefetch     = 1 << 30
+	minRedrive      = 10 * time.Millisecond
+	maxRedrive      = 24 * time.Hour
+	minWatch        = 100 * time.Millisecond // of stall_after and silent_after
+	maxWatch        = 24 * time.Hour
 )
 
 // reader reads a pipeline, and has what only reading needs.
@@ -38,7 +40,7 @@ type reader struct {
 	// given has the keys that not every pipeline may have; nil: a key is not given.
 	given struct {
 		start, progressGroup, progressBlobs, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
-		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled                            *strictyaml.Node
+		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled, fill                      *strictyaml.Node
 	}
 	outside []*strictyaml.Node // the given keys that only targets outside a database have
 }
@@ -57,6 +59,7 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 		"stall_after":   func(n strictyaml.Node) { n.DurationIn(&r.config.StallAfter, minWatch, maxWatch) },
 		"silent_after":  func(n strictyaml.Node) { n.DurationIn(&r.config.SilentAfter, minWatch, maxWatch) },
 		"batch":         func(n strictyaml.Node) { n.Int(&r.config.MaxBatch, 1, maxBatch) },
+		"fill":          r.readFill,
 		"retry":         r.readRetry,
 		"dead_letters":  r.readDeadLetters,
 		"stamp_key":     func(n strictyaml.Node) { r.given.stampKey = &n; readStampKey(n, &r.stampKeys.current) },
@@ -158,6 +161,27 @@ func (r *reader) readLease(n strictyaml.Node) {
 	lasts := r.LeaseFor()
 	if ok && lasts < 3*c.RenewEvery {
 		n.Fail("a lease of %v renewed every %v: it must last at least three renewals, so that one lost renewal does not lose it", lasts, c.RenewEvery)
+	}
+}
+
+// readFill reads for how long a batch waits for further events, and until when.
+func (r *reader) readFill(n strictyaml.Node) {
+	r.given.fill = &n
+	c := &r.config
+	n.Object(strictyaml.Keys{
+		"for": func(n strictyaml.Node) { n.DurationIn(&c.FillFor, time.Millisecond, maxFill) },
+		"to":  func(n strictyaml.Node) { n.SizeIn(&c.FillTo, 1, maxPrefetch) },
+	}, "for")
+}
+
+// checkFill refuses what a fill cannot be.
+func (r *reader) checkFill() {
+	switch c := &r.config; {
+	case r.given.fill == nil:
+	case r.AtLeastOnce() && !r.InBatches():
+		r.given.fill.Fail("is for a target in a database, and for an http target with order: partition: remove it, this target collects its records as its batch says")
+	case c.FillTo > cmp.Or(c.PrefetchBytes, defaultPrefetch):
+		r.given.fill.Fail("to %d bytes: at most prefetch, which is %d", c.FillTo, cmp.Or(c.PrefetchBytes, defaultPrefetch))
 	}
 }
 

@@ -223,7 +223,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "partitions: all", "partitons: all"), nil, `p.yaml:8:1: partitons: unknown key, did you mean partitions?`},
 		{edit(t, "dead_letters:", "Dead-Letters:"), nil, `p.yaml:12:1: Dead-Letters: unknown key, did you mean dead_letters?`},
 		{edit(t, "renew: 10s", "renwe: 10s"), nil, `p.yaml:9:19: lease.renwe: unknown key, did you mean renew?`},
-		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are assign, backlog, batch, checkpoint_every, database, dead_letters, lease, leases, memory, memory_limit, name, old_stamp_key, only, order, otherwise, partitions, prefetch, rate, retry, retry_throttled, routes, silent_after, source, stages, stall_after, stamp_key, target, tests`},
+		{edit(t, "batch: 1000", "zebra: 1000"), nil, `p.yaml:10:1: zebra: unknown key: known keys are assign, backlog, batch, checkpoint_every, database, dead_letters, fill, lease, leases, memory, memory_limit, name, old_stamp_key, only, order, otherwise, partitions, prefetch, rate, retry, retry_throttled, routes, silent_after, source, stages, stall_after, stamp_key, target, tests`},
 		{edit(t, "batch: 1000", "partitions: 1000"), nil, `p.yaml:10:1: partitions: duplicate key: line 8 has it already`},
 		{edit(t, "batch: 1000", "? [a]\n: b"), nil, `p.yaml:10:3: a key must be a scalar`},
 		{edit(t, "partitions: all\n", ""), nil, `p.yaml:1:1: partitions: is missing`},

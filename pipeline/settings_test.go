@@ -353,6 +353,9 @@ func TestSettingsErrors(t *testing.T) {
 		"assign: {burst: 0}":                           `p.yaml:6:10: assign.burst: "0": write a whole number from 1 to 4096`,
 		"assign: 32":                                   `p.yaml:6:1: assign: a single value where keys and values should be`,
 		"prefetch: 1":                                  `p.yaml:6:1: prefetch: "1": write a number of bytes from 4096 to 1073741824`,
+		"fill: {to: 1MB}":                              `p.yaml:6:1: fill.for: is missing`,
+		"fill: {for: 1m, to: 8MB}":                     `p.yaml:6:1: fill: to 8000000 bytes: at most prefetch, which is 4194304`,
+		"fill: {for: 1us}":                             `p.yaml:6:8: fill.for: "1us": write a duration from 1ms to 24h0m0s`,
 		"prefetch: much":                               `p.yaml:6:1: prefetch: "much": write a number of bytes up to 1073741824, such as 4096, 256KiB or 1MB`,
 		"stall_after: 1ms":                             `p.yaml:6:1: stall_after: "1ms": write a duration from 100ms to 24h0m0s`,
 		"silent_after: soon":                           `p.yaml:6:1: silent_after: "soon": write a duration with its unit, such as 500ms, 30s or 1m30s`,
@@ -387,6 +390,7 @@ func TestSettingsErrors(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		plainTopic + "retry_throttled: 2h": `p.yaml:6:1: retry_throttled: "2h": write a duration from 1ms to 1h0m0s`,
+		plainTopic + "fill: {for: 1m}":     `p.yaml:6:1: fill: is for a target in a database, and for an http target with order: partition: remove it, this target collects its records as its batch says`,
 		plainSink + "retry_throttled: 2s":  `p.yaml:6:1: retry_throttled: is for a cosmos, eventhub, servicebus or kafka target: remove it, an http target waits as Retry-After says or as long as retry.min to retry.max`,
 	} {
 		if _, err := Parse("p.yaml", []byte(file), environment()); err == nil || err.Error() != want {

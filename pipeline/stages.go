@@ -13,7 +13,7 @@ import (
 type sharedKeys map[string]strictyaml.Node
 
 // sharedKeyNames are the keys that may be shared, besides the hubs' namespace.
-var sharedKeyNames = []string{"partitions", "lease", "assign", "prefetch", "memory_limit", "stall_after", "silent_after", "batch", "retry", "database", "stamp_key", "old_stamp_key"}
+var sharedKeyNames = []string{"partitions", "lease", "assign", "prefetch", "memory_limit", "stall_after", "silent_after", "batch", "fill", "retry", "database", "stamp_key", "old_stamp_key"}
 
 // read reads the whole file.
 func (f *File) read(n strictyaml.Node) {

@@ -144,7 +144,7 @@ func TestStagesErrors(t *testing.T) {
 		{editStages(t, "        key: body.origin\n", "        only: {body.a: x}\n", "  clean:\n", "  clean:\n    only: {body.b: y}\n"), `stages.clean.target.eventhub.only: is given twice: line 8 has it too`},
 		{editStages(t, "        key: body.origin\n", "        only: {body: x}\n"), `stages.clean.target.eventhub.only.body: cannot be the whole body: write body.PATH`},
 		{editStages(t, "        key: body.origin\n", "        only: {}\n"), `p.yaml:13:9: stages.clean.target.eventhub.only: has no values: write them as body.PATH: VALUE`},
-		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known keys are assign, batch, database, eventhub, kafka, lease, memory_limit, old_stamp_key, partitions, prefetch, retry, silent_after, stages, stall_after, stamp_key`},
+		{editStages(t, "batch: 500", "name: x"), `p.yaml:4:1: name: unknown key: known keys are assign, batch, database, eventhub, fill, kafka, lease, memory_limit, old_stamp_key, partitions, prefetch, retry, silent_after, stages, stall_after, stamp_key`},
 		{editStages(t, "partitions: all\n", ""), "p.yaml:6:3: stages.clean.partitions: is missing\np.yaml:17:3: stages.figures.partitions: is missing"},
 		{editStages(t, "    order: none\n", "    name: x\n"), `p.yaml:9:5: stages.clean.name: unknown key`},
 		{editStages(t, "  clean:\n", "  the first:\n"), `p.yaml:7:3: stages.the first: not a valid name for a stage: write up to 63 letters, digits, - and _`},
