@@ -120,10 +120,8 @@ func TestMaximumEventsOfPartitions(t *testing.T) {
 			c, err := parts.Consumer(t.Context(), &Options{Source: hub, Observer: driver.ObserverFunc(func(o driver.Observation) {
 				used, _ := p.config.Memory.Charged()
 				peak.Store(max(peak.Load(), used))
-				if o.Kind == driver.KindCommitted || o.Kind == driver.KindWritten {
-					if n := int64(o.Events); n > 0 && done.Add(n) == partitions*each {
-						close(all)
-					}
+				if o.Kind == driver.KindCommitted && o.Events > 0 && done.Add(int64(o.Events)) == partitions*each {
+					close(all)
 				}
 				if o.Kind == driver.KindFailed || o.Kind == driver.KindParked {
 					t.Errorf("%v: %v", o.Kind, o.Err)
