@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,11 @@ type Config struct {
 	// Partitions is how many partitions the consumer takes: a positive number,
 	// AllPartitions or Balanced. Default: AllPartitions.
 	Partitions Partitions
+	// Ordinal and Replicas make the division of the partitions a fixed one: of Replicas processes,
+	// each takes those whose place among the topic's partitions, divided by Replicas, leaves its
+	// Ordinal, from 0 up. So the pods of a StatefulSet never move a partition. They keep leases all
+	// the same. Partitions must be AllPartitions. Default: 0 replicas, any partition.
+	Ordinal, Replicas int
 	// Owner names this process in leases and checkpoints. It must be unique among
 	// processes, also across restarts. Default: host name, process id and a
 	// random part.
@@ -208,6 +214,10 @@ func (cfg *Config) withDefaults() (Config, error) {
 	switch {
 	case c.Partitions < Balanced:
 		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
+	case c.Replicas < 0 || c.Ordinal < 0 || c.Ordinal > 0 && c.Ordinal >= c.Replicas:
+		return c, fmt.Errorf("ordinal %d of %d replicas: the ordinals are those from 0 to Replicas-1", c.Ordinal, c.Replicas)
+	case c.Replicas > 0 && c.Partitions != AllPartitions:
+		return c, errors.New("Ordinal and Replicas divide all partitions: Partitions must be AllPartitions")
 	case !isName(c.Owner):
 		return c, fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
 	case !isStart(c.Start):
@@ -258,7 +268,7 @@ const (
 // settings returns the configuration as the engine takes it.
 func (c *Config) settings() engine.Settings {
 	return engine.Settings{
-		Partitions: int(c.Partitions), Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
+		Partitions: int(c.Partitions), Ordinal: c.Ordinal, Replicas: c.Replicas, Owner: c.Owner, Start: c.Start, LeaseFor: c.LeaseFor, RenewEvery: c.RenewEvery,
 		AssignEvery: c.AssignEvery, AssignBurst: c.AssignBurst, MaxBatch: c.MaxBatch, PrefetchBytes: c.PrefetchBytes,
 		FillFor: c.FillFor, FillTo: c.FillTo, Memory: c.Memory.budget,
 		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RetryLater: c.RetryLater, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,

@@ -11,19 +11,28 @@ import (
 // Consumer reads its partitions of a topic and delivers their events.
 type Consumer struct{ member *group.Member }
 
-// New makes a consumer of the source's topic. A nil cfg takes every default.
+// New makes a consumer of the source's topic. A nil cfg takes every default. [Replay] needs no
+// leases: with nil, each process reads every partition by itself.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
-	if source == nil || leases == nil || delivery == nil {
-		return nil, errors.New("make a consumer: source, lease store or delivery is nil")
+	if source == nil || delivery == nil {
+		return nil, errors.New("make a consumer: source or delivery is nil")
 	}
 	config, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLease(leases, config.LeaseFor); err != nil {
+	d, err := delivery.engine()
+	if err != nil {
 		return nil, err
 	}
-	d, err := delivery.engine()
+	switch {
+	case leases != nil:
+		err = checkLease(leases, config.LeaseFor)
+	case d.Store() == nil:
+		source, leases = group.Alone(source)
+	default:
+		err = errors.New("make a consumer: the lease store is nil, and only Replay can do without one")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,3 +71,12 @@ func (c *Consumer) Stop(ctx context.Context) error { return c.member.Stop(ctx) }
 func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error) {
 	return c.member.Redrive(ctx)
 }
+
+// Assignments returns the partitions that the consumer holds now, sorted.
+func (c *Consumer) Assignments() []driver.Assignment { return c.member.Assignments() }
+
+// CaughtUp waits until the consumer holds as many partitions as [Config].Partitions says, [Balanced]
+// ones at least one, and has done what the log held in each of them when it was first seen held:
+// for a probe of readiness. While the source fails it is asked again. The error is ctx's, with what
+// failed last; [ErrStopped] after the consumer has stopped; [ErrRefused] if the source refuses.
+func (c *Consumer) CaughtUp(ctx context.Context) error { return c.member.CaughtUp(ctx) }

@@ -115,9 +115,11 @@ type Replayer struct {
 
 // Replay delivers into memory, without checkpoints and dead letters. On every assignment a
 // partition is read from [Config.Start] on, for example [Ago] 24 hours, and events follow as
-// they arrive. It needs the log and leases. A partition must stay with one process while
-// that runs, so Replay does not work with [Balanced] partitions. A connection that breaks
-// repeats no event.
+// they arrive. With leases a partition is in the memory of one process, and must stay there while
+// that runs, so Replay does not work with [Balanced] partitions. Without a lease store (nil in
+// [New]) each process has every partition in memory, for example a cache in every replica. It reads
+// without an epoch: Event Hubs allows five such readers of a partition and consumer group, and none
+// beside a reader with one. A connection that breaks repeats no event.
 func Replay(r Replayer) Delivery {
 	var err error
 	if r.Apply == nil {

@@ -80,3 +80,10 @@ type LeaseStore interface {
 	// not, sorted by partition.
 	List(ctx context.Context, group Group) ([]LeaseInfo, error)
 }
+
+// Assignment is a partition that a consumer holds.
+type Assignment struct {
+	Lease Lease
+	Done  int64 // all events up to this sequence number are done; -1 before the first one
+	Lag   int64 // events in the log that are not done; -1 until the log was asked
+}

@@ -86,7 +86,7 @@ func (h *Hub) unlink(partition string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p, err := h.find(partition); err == nil {
-		p.reader = nil
+		p.readers = nil
 	}
 }
 
@@ -347,11 +347,21 @@ func TestSourceSuiteCatches(t *testing.T) {
 			return nil
 		}
 	})
+	add("disconnects readers without an epoch for another", func(b *bentSource, good *Hub) {
+		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
+			good.mu.Lock()
+			if p, err := good.find(partition); err == nil && epoch == driver.NoEpoch && len(p.readers) > 0 && p.readers[0].epoch == epoch {
+				p.detach(&driver.StolenError{Partition: partition, Epoch: epoch})
+			}
+			good.mu.Unlock()
+			return good.Open(ctx, partition, after, epoch)
+		}
+	})
 	add("refuses readers of the same epoch", func(b *bentSource, good *Hub) {
 		b.open = func(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 			good.mu.Lock()
 			p, err := good.find(partition)
-			held := err == nil && p.reader != nil && p.reader.epoch == epoch
+			held := err == nil && len(p.readers) > 0 && p.readers[0].epoch == epoch
 			good.mu.Unlock()
 			if held && epoch > 1 {
 				return nil, &driver.StolenError{Partition: partition, Epoch: epoch}

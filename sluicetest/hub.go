@@ -41,7 +41,7 @@ type partition struct {
 	last         sluice.Position
 	lastEnqueued time.Time
 	grown        chan struct{} // closed and replaced when events are appended or trimmed
-	reader       *reader       // the one live reader
+	readers      []*reader // one with an epoch, or any number without
 	epochs       []int64       // in a sparse topic: the number that each leader's epoch begins with
 }
 
@@ -125,8 +125,8 @@ func (h *Hub) Silence(partition string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.must(partition)
-	if p.reader != nil {
-		p.reader.silent = true
+	for _, r := range p.readers {
+		r.silent = true
 		p.wake()
 	}
 }
@@ -267,8 +267,9 @@ func (h *Hub) Open(ctx context.Context, partition string, after sluice.Position,
 	if err := p.evict(epoch); err != nil {
 		return nil, err
 	}
-	p.reader = &reader{hub: h, log: p, epoch: epoch, at: after.Sequence, gone: make(chan struct{})}
-	return p.reader, nil
+	r := &reader{hub: h, log: p, epoch: epoch, at: after.Sequence, gone: make(chan struct{})}
+	p.readers = append(p.readers, r)
+	return r, nil
 }
 
 func (p *partition) bounds() driver.Bounds {
@@ -318,23 +319,32 @@ func (p *partition) search(t time.Time, epoch int64) (sluice.Position, error) {
 	return p.before(p.events[i].Sequence), nil
 }
 
-// evict disconnects the reader for a link of this epoch, or refuses the link.
+// evict disconnects the readers for a link of this epoch, or refuses the link. One without an epoch
+// disconnects none.
 func (p *partition) evict(epoch int64) error {
-	if p.reader != nil && p.reader.epoch > epoch {
-		return &driver.StolenError{Partition: p.id, Epoch: p.reader.epoch}
+	for _, r := range p.readers {
+		if r.epoch > epoch {
+			return &driver.StolenError{Partition: p.id, Epoch: r.epoch}
+		}
 	}
-	p.detach(&driver.StolenError{Partition: p.id, Epoch: epoch})
+	if epoch != driver.NoEpoch {
+		p.detach(&driver.StolenError{Partition: p.id, Epoch: epoch})
+	}
 	return nil
 }
 
-// detach ends the live reader, if there is one.
+// detach ends the live readers.
 func (p *partition) detach(err error) {
-	if p.reader == nil {
-		return
+	for _, r := range p.readers {
+		r.end(err)
 	}
-	p.reader.err = err
-	close(p.reader.gone)
-	p.reader = nil
+	p.readers = nil
+}
+
+// end ends a reader.
+func (r *reader) end(err error) {
+	r.err = err
+	close(r.gone)
 }
 
 func (p *partition) wake() {
@@ -424,8 +434,9 @@ func fits(bytes, n int) bool { return bytes <= driver.ReadBytes || n == 0 }
 func (r *reader) Close(context.Context) error {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
-	if r.log.reader == r {
-		r.log.detach(fmt.Errorf("partition %s: the reader is closed", r.log.id))
+	if i := slices.Index(r.log.readers, r); i >= 0 {
+		r.end(fmt.Errorf("partition %s: the reader is closed", r.log.id))
+		r.log.readers = slices.Delete(r.log.readers, i, i+1)
 	}
 	return nil
 }

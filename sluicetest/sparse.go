@@ -51,7 +51,7 @@ func (h *Hub) Truncate(partition string, end int64) {
 		p.last = sluice.Position{Sequence: end - 1, Offset: epochText(p.epochOf(end - 1))}
 	}
 	p.epochs = append(p.epochs, p.last.Sequence+1)
-	if p.reader != nil && p.reader.at >= end {
+	if slices.ContainsFunc(p.readers, func(r *reader) bool { return r.at >= end }) {
 		p.detach(fmt.Errorf("partition %s: its leader has changed and has no event %d", p.id, end))
 	}
 }

@@ -496,6 +496,14 @@ var epochChecks = []suite.Check[SourceHarness]{
 			}
 			return r.Close(suite.Context(t)) == nil
 		})
+		// Each replica of a cache is such a reader: none disconnects another.
+		first, second := open(t, s, p, from, driver.NoEpoch), open(t, other, p, from, driver.NoEpoch)
+		h.send(t, p, "f")
+		for _, r := range []driver.Reader{second, first} {
+			if got := bodies(t, r, 6); got != "abcdef" {
+				t.Errorf("a reader without an epoch beside another read %q", got)
+			}
+		}
 	}},
 	{Name: "NoEpoch", Run: func(t testing.TB, h SourceHarness) {
 		s, p, _ := h.filled(t)

@@ -16,6 +16,7 @@ import (
 // what the fields mean.
 type Settings struct {
 	Partitions           int // 0: all; negative: balanced
+	Ordinal, Replicas    int // Replicas 0: any partition
 	Owner                string
 	Start                driver.Start
 	LeaseFor, RenewEvery time.Duration

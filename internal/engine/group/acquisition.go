@@ -272,7 +272,7 @@ func (c *Member) wanted(topic driver.Topic) (list []string, atMost int) {
 		return nil, 0
 	}
 	now := c.cfg.Clock.Elapsed()
-	for _, p := range topic.Partitions {
+	for _, p := range c.mayTake(topic) {
 		if c.held[p] == nil && !c.requested[p] && c.takeover[p].until <= now {
 			list = append(list, p)
 		}

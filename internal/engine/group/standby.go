@@ -56,7 +56,7 @@ func (c *Member) reportWaiting(topic driver.Topic, wanted []string, listed []dri
 	case !s.waited && now-s.since > c.cfg.LeaseFor:
 		s.waited = true
 		slices.Sort(owners)
-		c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, give each a consumer group of its own",
+		c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, run each without a lease store, or give each a consumer group of its own",
 			taken, len(topic.Partitions), strings.Join(slices.Compact(owners), ", "))}})
 	}
 }

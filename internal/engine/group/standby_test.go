@@ -53,7 +53,7 @@ func TestSecondReplica(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		said := heard.said()
 		if len(said) != 1 || !strings.HasPrefix(said[0], "replay: 2 of 2 partitions are owned by other processes (") ||
-			!strings.HasSuffix(said[0], "), and this one waits for them: if each replica needs all events, give each a consumer group of its own") {
+			!strings.HasSuffix(said[0], "), and this one waits for them: if each replica needs all events, run each without a lease store, or give each a consumer group of its own") {
 			t.Errorf("said %q", said)
 		}
 		stop()

@@ -407,6 +407,12 @@ func (l *lagTracker) missing() int64 {
 	return max(0, b.Last.Sequence-l.read.Load())
 }
 
+// State returns the number up to which all events are done, -1 if none is, and the lag.
+func (l *lagTracker) State() (done, lag int64) {
+	done = l.done.Load()
+	return max(done, driver.Origin.Sequence), l.Behind(driver.Position{Sequence: done})
+}
+
 // fetched returns the lag after events up to a sequence number were read: none of
 // them is done yet.
 func (l *lagTracker) fetched(last int64) int64 {
