@@ -132,6 +132,10 @@ func (r *reader) readStart(n strictyaml.Node) {
 
 func (r *reader) readPartitions(n strictyaml.Node) {
 	r.given.partitions = &n
+	if n.IsMapping() {
+		r.readOrdinal(n)
+		return
+	}
 	var text string
 	if !n.Text(&text) {
 		return
@@ -146,10 +150,22 @@ func (r *reader) readPartitions(n strictyaml.Node) {
 	}
 	count, err := strconv.Atoi(text)
 	if err != nil || count < 1 || count > maxPartitions {
-		n.Fail("%s: write all, balanced, or a whole number from 1 to %d", n.Shown(), maxPartitions)
+		n.Fail("%s: write all, balanced, a whole number from 1 to %d, or {ordinal: N, of: PROCESSES}", n.Shown(), maxPartitions)
 		return
 	}
 	r.Partitions = sluice.Partitions(count)
+}
+
+// readOrdinal reads which of several processes this one is, whose partitions never change.
+func (r *reader) readOrdinal(n strictyaml.Node) {
+	c := &r.config
+	ok := n.Object(strictyaml.Keys{
+		"ordinal": func(n strictyaml.Node) { n.Int(&c.Ordinal, 0, maxPartitions) },
+		"of":      func(n strictyaml.Node) { n.Int(&c.Replicas, 1, maxPartitions) },
+	}, "ordinal", "of")
+	if r.Partitions = sluice.AllPartitions; ok && c.Ordinal >= c.Replicas {
+		n.Fail("ordinal %d of %d processes: the ordinals are those from 0 to %d", c.Ordinal, c.Replicas, c.Replicas-1)
+	}
 }
 
 func (r *reader) readLease(n strictyaml.Node) {

@@ -91,7 +91,7 @@ func ExampleParse_mistake() {
 	// Output:
 	// flights.yaml:1:1: target: is missing
 	// flights.yaml:1:10: source.eventhub: needs one of connection (write ${EVENTHUB_CONNECTION_STRING}) and namespace (with credential: default)
-	// flights.yaml:2:1: partitions: "some": write all, balanced, or a whole number from 1 to 4096
+	// flights.yaml:2:1: partitions: "some": write all, balanced, a whole number from 1 to 4096, or {ordinal: N, of: PROCESSES}
 }
 
 func printRows(database string) {

@@ -236,7 +236,9 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "batch: 1000", "batch:"), nil, `p.yaml:10:1: batch: is empty`},
 		{edit(t, "batch: 1000", "batch: 1e3"), nil, `p.yaml:10:1: batch: "1e3": write a whole number from 1 to 100000`},
 		{edit(t, "batch: 1000", "batch: 0"), nil, `p.yaml:10:1: batch: "0": write a whole number from 1 to 100000`},
-		{edit(t, "partitions: all", "partitions: al"), nil, `p.yaml:8:1: partitions: "al": write all, balanced, or a whole number from 1 to 4096`},
+		{edit(t, "partitions: all", "partitions: {ordinal: 3, of: 3}"), nil, `p.yaml:8:1: partitions: ordinal 3 of 3 processes: the ordinals are those from 0 to 2`},
+		{edit(t, "partitions: all", "partitions: {ordinal: 3}"), nil, `p.yaml:8:1: partitions.of: is missing`},
+		{edit(t, "partitions: all", "partitions: al"), nil, `p.yaml:8:1: partitions: "al": write all, balanced, a whole number from 1 to 4096, or {ordinal: N, of: PROCESSES}`},
 		{edit(t, "renew: 10s", "renew: 11s"), nil, `p.yaml:9:1: lease: a lease of 30s renewed every 11s: it must last at least three renewals, so that one lost renewal does not lose it`},
 		{edit(t, "for: 30s", "for: 30"), nil, `p.yaml:9:9: lease.for: "30": write a duration with its unit, such as 500ms, 30s or 1m30s`},
 		{edit(t, "for: 30s", "for: -1s"), nil, `p.yaml:9:9: lease.for: "-1s": must be more than zero`},
@@ -318,7 +320,7 @@ func TestLoadErrors(t *testing.T) {
 		// several at once, in the file's order
 		{edit(t, "partitions: all", "partitions: none", "batch: 1000", "batch: x", "    hub:", "    hup:"), []string{"DATABASE_URL"},
 			"p.yaml:5:5: source.eventhub.hup: unknown key, did you mean hub?\n" +
-				"p.yaml:8:1: partitions: \"none\": write all, balanced, or a whole number from 1 to 4096\n" +
+				"p.yaml:8:1: partitions: \"none\": write all, balanced, a whole number from 1 to 4096, or {ordinal: N, of: PROCESSES}\n" +
 				"p.yaml:10:1: batch: \"x\": write a whole number from 1 to 100000\n" +
 				"p.yaml:13:1: database: the environment variable DATABASE_URL is not set"},
 	} {
