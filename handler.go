@@ -1,9 +1,13 @@
 package sluice
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/engine"
@@ -50,12 +54,21 @@ func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[T
 	}
 }
 
-// Typed is [Each] for events whose bodies are JSON of type T. A body that
-// cannot be decoded is rejected.
+// Typed is [Each] for events whose bodies are JSON of type T. A body that cannot be decoded is
+// rejected. So is null, and an empty body: if T is a pointer they are nil, for topics in which an
+// event without a body deletes its key.
 func Typed[T, Tx any](fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
+	nilable := reflect.TypeFor[T]().Kind() == reflect.Pointer
 	return TypedBy(func(e *Event) (T, error) {
 		var v T
-		err := json.Unmarshal(e.Body, &v)
+		body := bytes.TrimSpace(e.Body)
+		switch null := string(body) == "null"; {
+		case nilable && (null || len(body) == 0):
+			return v, nil
+		case null:
+			return v, errors.New("the body is null")
+		}
+		err := json.Unmarshal(body, &v)
 		return v, err
 	}, fn)
 }
@@ -69,4 +82,44 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 		}
 		return fn(ctx, tx, e, v)
 	})
+}
+
+// Route makes a handler that passes each event to the handler of its kind, in the batch's order:
+// neighbours of one kind come as one batch. kind returns what kind an event is, for example a
+// property. The handler of "" gets the events that have no other; without it they are rejected.
+func Route[Tx any](kind func(*Event) string, handlers map[string]Handler[Tx]) Handler[Tx] {
+	handlers = maps.Clone(handlers)
+	return func(ctx context.Context, tx Tx, b Batch) error {
+		for first := 0; first < len(b.Events); {
+			name, err := kindOf(kind, b.Events[first])
+			if err != nil {
+				return &driver.EventError{Index: first, Err: err}
+			}
+			next := first + 1
+			for ; next < len(b.Events); next++ {
+				if other, err := kindOf(kind, b.Events[next]); err != nil || other != name {
+					break
+				}
+			}
+			handler := handlers[name]
+			if handler == nil {
+				handler = handlers[""]
+			}
+			if handler == nil {
+				return &driver.EventError{Index: first, Err: driver.Reject(fmt.Errorf("no handler for events of kind %q", name))}
+			}
+			part := b
+			part.Events = b.Events[first:next]
+			if err := handler(ctx, tx, part); err != nil {
+				return engine.Shifted(err, first, len(part.Events))
+			}
+			first = next
+		}
+		return nil
+	}
+}
+
+func kindOf(kind func(*Event) string, e *Event) (name string, err error) {
+	err = engine.Guard(func() error { name = kind(e); return nil })
+	return name, err
 }

@@ -101,3 +101,17 @@ func Blamed(err error, n int) []*driver.EventError {
 	slices.SortStableFunc(list, func(a, b *driver.EventError) int { return cmp.Compare(a.Index, b.Index) })
 	return slices.CompactFunc(list, func(a, b *driver.EventError) bool { return a.Index == b.Index })
 }
+
+// Shifted returns the error of a handler that had n events of a batch, from an index on, as one of
+// the whole batch: the events that it blames have the batch's indices.
+func Shifted(err error, from, n int) error {
+	blamed := Blamed(err, n)
+	if from == 0 || len(blamed) == 0 || !FaultOf(err).Counts() {
+		return err
+	}
+	list := make([]error, len(blamed))
+	for i, b := range blamed {
+		list[i] = &driver.EventError{Index: b.Index + from, Err: b.Err}
+	}
+	return errors.Join(list...)
+}
