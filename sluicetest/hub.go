@@ -41,7 +41,7 @@ type partition struct {
 	last         sluice.Position
 	lastEnqueued time.Time
 	grown        chan struct{} // closed and replaced when events are appended or trimmed
-	readers      []*reader // one with an epoch, or any number without
+	readers      []*reader     // one with an epoch, or any number without
 	epochs       []int64       // in a sparse topic: the number that each leader's epoch begins with
 }
 
@@ -439,6 +439,18 @@ func (r *reader) Close(context.Context) error {
 		r.log.readers = slices.Delete(r.log.readers, i, i+1)
 	}
 	return nil
+}
+
+// event returns the event as it was appended. By its number an event that was changed is found too, if
+// that was not.
+func (h *Hub) event(e *sluice.Event) *sluice.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.find(e.Partition)
+	if err != nil || e.Sequence < p.first || e.Sequence >= p.first+int64(len(p.events)) {
+		return &sluice.Event{}
+	}
+	return clone(p.events[e.Sequence-p.first])
 }
 
 // clone copies an event, so that users who change theirs do not change the log or the store.

@@ -132,3 +132,33 @@ func TestRunInVirtualTime(t *testing.T) {
 		}
 	})
 }
+
+// In a bubble a handler may ask for hours, in each delivery.
+type noRecords struct{}
+
+func (noRecords) Submit(context.Context, int, func(driver.WriteResult)) { panic("no records") }
+
+func TestDeliverInVirtualTime(t *testing.T) {
+	for _, name := range []string{"batches", "at least once", "transactional", "replay"} {
+		synctest.Test(t, func(t *testing.T) {
+			began, calls := time.Now(), 0
+			one := func(*sluice.Event) error {
+				if calls++; time.Since(began) < 5*time.Hour {
+					return driver.RetryAfter(errors.New("later"), time.Hour)
+				}
+				return nil
+			}
+			handle := func(_ context.Context, b sluice.Batch) error { return one(b.Events[0]) }
+			delivery := map[string]sluice.Delivery{
+				"batches":       sluice.Batches(new(sluicetest.Store), handle, nil),
+				"at least once": sluice.AtLeastOnce(new(sluicetest.Store), func(_ context.Context, e *sluice.Event) ([]int, error) { return nil, one(e) }, noRecords{}, nil),
+				"transactional": sluice.Transactional(new(sluicetest.Store), func(ctx context.Context, _ *sluicetest.Tx, b sluice.Batch) error { return handle(ctx, b) }),
+				"replay":        sluice.Replay(sluice.Replayer{Apply: func(context.Context, sluice.Batch) error { return nil }}),
+			}[name]
+			sluicetest.Deliver(t, delivery, sluicetest.Bodies("a"), nil)
+			if took := time.Since(began); name != "replay" && (took < 5*time.Hour || took > 6*time.Hour || calls > 10) {
+				t.Errorf("%s: %d calls, done after %v", name, calls, took)
+			}
+		})
+	}
+}

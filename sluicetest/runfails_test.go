@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -42,7 +43,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		cfg    *sluice.Config
 		want   string
 	}{
-		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 30s; checkpoints are at map[0:origin], want map[0:0]; the last failure: event 0: commit: the database is down"},
+		{"an outage without end", down, Bodies("a"), nil, "nothing was committed for 24h0m0s; checkpoints are at map[0:origin], want map[0:0]; the last failure: event 0: commit: the database is down"},
 		{"a partition that is none", func(*Store) {}, []*sluice.Event{{Partition: "left"}}, nil, `event 0 is for partition "left"`},
 		{"a partition written oddly", func(*Store) {}, []*sluice.Event{{}, {Partition: "01"}}, nil, `event 1 is for partition "01"`},
 		{"too many partitions", func(*Store) {}, []*sluice.Event{{Partition: "1000000000"}}, nil, "below 1024"},
@@ -60,3 +61,42 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// A handler that changes what it was given fails the test, in each delivery.
+func TestRunFailsWhereAnEventIsChanged(t *testing.T) {
+	spoil := map[string]func(e *sluice.Event){
+		"its body":       func(e *sluice.Event) { e.Body[0] = 'x' },
+		"a property":     func(e *sluice.Event) { e.Properties["type"] = "x" },
+		"its key":        func(e *sluice.Event) { e.Key += "x" },
+		"nothing at all": func(*sluice.Event) {},
+	}
+	for what, change := range spoil {
+		handler := func(_ context.Context, b sluice.Batch) error {
+			for _, e := range b.Events {
+				change(e)
+			}
+			return nil
+		}
+		deliveries := map[string]sluice.Delivery{
+			"batches": sluice.Batches(new(Store), handler, nil),
+			"replay":  sluice.Replay(sluice.Replayer{Apply: handler}),
+			"at least once": sluice.AtLeastOnce(new(Store), func(ctx context.Context, e *sluice.Event) ([]int, error) {
+				return nil, handler(ctx, sluice.Batch{Events: []*sluice.Event{e}})
+			}, nothing{}, nil),
+			"transactional": sluice.Transactional(new(Store), func(ctx context.Context, _ *Tx, b sluice.Batch) error { return handler(ctx, b) }),
+		}
+		for name, delivery := range deliveries {
+			failures := suite.Failures(t, func(t testing.TB) {
+				Deliver(t, delivery, []*sluice.Event{{Body: []byte("abc"), Properties: map[string]any{"type": "a"}}}, nil)
+			})
+			if changed := what != "nothing at all"; changed != (len(failures) == 1 && strings.Contains(failures[0], "was changed by the handler")) {
+				t.Errorf("%s, %s changed: %q", name, what, failures)
+			}
+		}
+	}
+}
+
+// nothing is a sink that gets no records.
+type nothing struct{}
+
+func (nothing) Submit(context.Context, int, func(driver.WriteResult)) { panic("no records") }
