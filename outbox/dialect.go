@@ -118,7 +118,9 @@ var dialects = map[Dialect]*terms{
 			FROM (SELECT CAST([key] AS bigint) AS i, CAST(value AS bigint) AS id FROM OPENJSON({ids})) AS j
 			INNER JOIN @t AS t ON t.id = j.id WHERE t.n IS NULL`,
 		check: checkSnapshots,
-		schema: []string{`IF OBJECT_ID(N'@t') IS NULL CREATE TABLE @t (
+		schema: []string{`IF OBJECT_ID(N'@t') IS NULL
+BEGIN
+CREATE TABLE @t (
 	id             bigint         IDENTITY NOT NULL PRIMARY KEY,
 	partition_id   int            NOT NULL DEFAULT 0 CHECK (partition_id >= 0 AND partition_id < @count),
 	event_key      nvarchar(512)  COLLATE Latin1_General_100_BIN2,
@@ -129,9 +131,10 @@ var dialects = map[Dialect]*terms{
 	body           varbinary(max) NOT NULL,
 	created_at     datetime2(6)   NOT NULL DEFAULT @now, -- UTC
 	n              bigint,        -- the sequence number; writers leave it and tag out
-	tag            bigint,
-	INDEX @i_number (partition_id, n, id)
-)`,
+	tag            bigint
+);
+CREATE INDEX @i_number ON @t (partition_id, n, id);
+END`,
 			partitionsTable("IF OBJECT_ID(N'@p') IS NULL CREATE TABLE @p", "int", "nvarchar(64)", "")},
 	},
 	SQLite: {
@@ -271,7 +274,7 @@ func (d Dialect) missing(err error) bool {
 		return e.Number == 1146
 	}
 	if e, is := errors.AsType[mssql.Error](err); is {
-		return e.Number == 208
+		return e.Number == 208 || strings.Contains(e.Message, "does not exist") // Babelfish passes PostgreSQL's message on
 	}
 	return d == SQLite && strings.Contains(err.Error(), "no such table")
 }

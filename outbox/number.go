@@ -70,11 +70,11 @@ func (s *Source) locked(ctx context.Context, p int, do func(ctx context.Context,
 	if err := s.sql.lock.one(ctx, tx, args{"part": p}, st.fields()...); err != nil {
 		return err
 	}
-	if s.afterLock != nil {
-		s.afterLock()
-	}
 	if err := do(ctx, tx, st); err != nil {
 		return err
+	}
+	if s.beforeCommit != nil {
+		s.beforeCommit()
 	}
 	return tx.Commit()
 }

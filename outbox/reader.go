@@ -91,7 +91,7 @@ func (r *reader) Read(ctx context.Context, most int) ([]*driver.Event, error) {
 		case r.life.Err() != nil:
 			r.err = errClosed
 		case ctx.Err() != nil:
-			return nil, r.source.failed(ctx, "read partition "+r.partition, err)
+			return nil, r.source.failed(ctx, "read partition "+r.partition, ctx.Err())
 		case err != nil:
 			r.err = r.source.failed(ctx, "read partition "+r.partition, err)
 		case len(events) > 0:

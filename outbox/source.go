@@ -93,7 +93,7 @@ type Source struct {
 	topic    *driver.Topic
 	deletion deletion
 
-	afterLock func() // for tests: called while the row of a partition is locked
+	beforeCommit func() // for tests: called in the transactions that number or delete rows
 }
 
 var _ driver.Source = (*Source)(nil)

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -28,6 +30,7 @@ type world struct {
 	address string
 	connect func(t testing.TB, address string) *sql.DB
 	db      *sql.DB
+	table   string
 }
 
 // worlds are the four databases. Those of a server skip where it is not installed.
@@ -47,8 +50,17 @@ var worlds = map[Dialect]func(t testing.TB) *world{
 }
 
 func newWorld(t testing.TB, d Dialect, address string, connect func(t testing.TB, address string) *sql.DB) *world {
-	return &world{d, address, connect, connect(t, address)}
+	return &world{d, address, connect, connect(t, address), DefaultTable}
 }
+
+// another returns a world with a table of its own in the same database.
+func (w *world) another() *world {
+	other := *w
+	other.table = fmt.Sprintf("outbox_%d", tables.Add(1))
+	return &other
+}
+
+var tables atomic.Int64
 
 func opened(t testing.TB, db *sql.DB) *sql.DB {
 	db.SetMaxIdleConns(16)
@@ -84,7 +96,7 @@ func openSQLServer(t testing.TB, address string) *sql.DB {
 // source returns an outbox of the database, over connections of its own.
 func (w *world) source(t testing.TB, cfg Config) *Source {
 	t.Helper()
-	cfg.Create = true
+	cfg.Create, cfg.Table = true, w.table
 	s, err := New(w.connect(t, w.address), w.dialect, &cfg)
 	suite.NoError(t, "new", err)
 	return s
@@ -149,7 +161,7 @@ func (w *world) harness(t testing.TB) storetest.SourceHarness {
 			return err
 		},
 		Recreate: func(ctx context.Context) error {
-			if err := w.exec(ctx, "DROP TABLE sluice_outbox", "DROP TABLE sluice_outbox_partitions"); err != nil {
+			if err := w.exec(ctx, "DROP TABLE "+w.table, "DROP TABLE "+w.table+"_partitions"); err != nil {
 				return err
 			}
 			return s.create(ctx)
@@ -162,19 +174,26 @@ func (w *world) harness(t testing.TB) storetest.SourceHarness {
 // setBack makes the table what it was before the number end was given, as the restore of a backup or a
 // fail-over to a server that is behind does.
 func (w *world) setBack(ctx context.Context, partition string, end int64) error {
+	replace := strings.NewReplacer("@t", w.table, "@part", partition, "@before", fmt.Sprint(end-1), "@end", fmt.Sprint(end))
 	return w.exec(ctx,
-		fmt.Sprintf("UPDATE sluice_outbox_partitions SET head = %d, last_tag = COALESCE((SELECT MIN(tag) FROM sluice_outbox WHERE partition_id = %s AND n = %d), 0) WHERE partition_id = %[2]s", end, partition, end-1),
-		fmt.Sprintf("DELETE FROM sluice_outbox WHERE partition_id = %s AND n >= %d", partition, end))
+		replace.Replace("UPDATE @t_partitions SET head = @end, last_tag = COALESCE((SELECT MIN(tag) FROM @t WHERE partition_id = @part AND n = @before), 0) WHERE partition_id = @part"),
+		replace.Replace("DELETE FROM @t WHERE partition_id = @part AND n >= @end"))
 }
 
-// Each conformance case has a database of its own.
+// Each conformance case has a table of its own.
 func TestConformance(t *testing.T)          { conformance(t, SQLite) }
 func TestPostgresConformance(t *testing.T)  { conformance(t, PostgreSQL) }
 func TestMariaDBConformance(t *testing.T)   { conformance(t, MySQL) }
 func TestSQLServerConformance(t *testing.T) { conformance(t, SQLServer) }
 
 func conformance(t *testing.T, d Dialect) {
+	w := worlds[d](t)
 	suite.Parallel(t, func(t *testing.T) {
-		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness { return worlds[d](t).harness(t) })
+		storetest.TestSource(t, func(t testing.TB) storetest.SourceHarness {
+			if d == SQLite { // one writer at a time
+				return worlds[d](t).harness(t)
+			}
+			return w.another().harness(t)
+		})
 	})
 }
