@@ -45,8 +45,6 @@ type terms struct {
 	schema []string // see [Schema]
 }
 
-const returned = "incarnation, head, first_n, first_tag, last_tag"
-
 var dialects = map[Dialect]*terms{
 	PostgreSQL: {
 		placeholder: dollar, variables: 65_535, binary: "{a}",
@@ -87,7 +85,7 @@ var dialects = map[Dialect]*terms{
 		orderNew: "id",
 		lock:     `SELECT ` + stateColumns + ` FROM @p p WHERE p.partition_id = {part} FOR UPDATE`,
 		number: `UPDATE JSON_TABLE({ids}, '$[*]' COLUMNS (i FOR ORDINALITY, id BIGINT PATH '$')) AS j
-			STRAIGHT_JOIN @t AS t ON t.id = j.id SET t.n = {head} + j.i - 1, t.tag = {tag} WHERE t.n IS NULL`,
+			STRAIGHT_JOIN @t AS t FORCE INDEX (PRIMARY) ON t.id = j.id SET t.n = {head} + j.i - 1, t.tag = {tag} WHERE t.n IS NULL`,
 		check: unchecked,
 		schema: []string{`CREATE TABLE IF NOT EXISTS @t (
 	id             BIGINT       NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -113,10 +111,11 @@ var dialects = map[Dialect]*terms{
 		database: "DB_NAME()",
 		uuid:     "LOWER(CONVERT(nvarchar(36), NEWID()))",
 		orderNew: "n, id",
-		lock:     `UPDATE @p SET head = head OUTPUT inserted.incarnation, inserted.head, inserted.first_n, inserted.first_tag, inserted.last_tag WHERE partition_id = {part}`,
+		// What the UPDATE returns may be the state before it has waited (Babelfish).
+		lock: `UPDATE @p SET head = head WHERE partition_id = {part}; SELECT ` + stateColumns + ` FROM @p p WHERE p.partition_id = {part}`,
 		number: `UPDATE t SET n = {head} + j.i, tag = {tag}
 			FROM (SELECT CAST([key] AS bigint) AS i, CAST(value AS bigint) AS id FROM OPENJSON({ids})) AS j
-			INNER JOIN @t AS t ON t.id = j.id WHERE t.n IS NULL`,
+			INNER JOIN @t AS t ON t.id = j.id WHERE t.n IS NULL OPTION (LOOP JOIN, FORCE ORDER)`,
 		check: checkSnapshots,
 		schema: []string{`IF OBJECT_ID(N'@t') IS NULL
 BEGIN
@@ -144,7 +143,7 @@ END`,
 		database: "(SELECT file FROM pragma_database_list WHERE name = 'main')",
 		uuid:     "lower(hex(randomblob(16)))",
 		orderNew: "id",
-		lock:     `UPDATE @p SET head = head WHERE partition_id = {part} RETURNING ` + returned,
+		lock:     `UPDATE @p SET head = head WHERE partition_id = {part} RETURNING incarnation, head, first_n, first_tag, last_tag`,
 		number: `UPDATE @t SET n = {head} + j.key, tag = {tag} FROM json_each({ids}) AS j
 			WHERE @t.id = j.value AND @t.n IS NULL`,
 		check: unchecked,
