@@ -33,10 +33,8 @@ type Config struct {
 	// Table is the name of the table, perhaps with its schema: letters, digits, _ and one dot. The
 	// table of its partitions has this name with "_partitions" appended. Default: sluice_outbox.
 	Table string
-	// Create creates both tables where they are missing. [Schema] returns the same statements.
-	Create bool
 	// Partitions is how many partitions the table has; it never changes. 0: as many as it has, and 1
-	// where it is created.
+	// where [Source.Create] creates it.
 	Partitions int
 
 	// ConsumerGroup and Namespace belong to the name under which checkpoints are stored. Default:
@@ -137,6 +135,22 @@ func (s *Source) describe(ctx context.Context) (driver.Topic, error) {
 	return s.readTopic(ctx)
 }
 
+// Create creates the tables if they do not exist. [Schema] returns the statements.
+func (s *Source) Create(ctx context.Context) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	err := s.sql.check(ctx, s.db)
+	if err == nil {
+		_, err = s.readTopic(ctx)
+	}
+	if errors.Is(err, errAbsent) {
+		if err = s.create(ctx); err == nil {
+			_, err = s.readTopic(ctx)
+		}
+	}
+	return s.failed(ctx, "create", err)
+}
+
 // prepared returns the topic as it was when the tables were checked, which happens once.
 func (s *Source) prepared(ctx context.Context) (*driver.Topic, error) {
 	s.mu.Lock()
@@ -148,12 +162,6 @@ func (s *Source) prepared(ctx context.Context) (*driver.Topic, error) {
 		return nil, err
 	}
 	topic, err := s.readTopic(ctx)
-	if errors.Is(err, errAbsent) && s.cfg.Create {
-		if err := s.create(ctx); err != nil {
-			return nil, err
-		}
-		topic, err = s.readTopic(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +178,7 @@ func (s *Source) readTopic(ctx context.Context) (driver.Topic, error) {
 	rows, err := s.sql.describe.query(ctx, s.db, nil)
 	if err != nil {
 		if s.dialect.missing(err) {
-			err = fmt.Errorf("%w: table %s_partitions does not exist: set Create (create: true in a file), or run the statements of outbox.Schema: %w", errAbsent, s.cfg.Table, err)
+			err = fmt.Errorf("%w: table %s_partitions does not exist: write create: true (in Go call Create), or correct the name: %w", errAbsent, s.cfg.Table, err)
 		}
 		return topic, err
 	}
@@ -194,7 +202,7 @@ func (s *Source) readTopic(ctx context.Context) (driver.Topic, error) {
 	case rows.Err() != nil:
 		return topic, rows.Err()
 	case n == 0:
-		return topic, fmt.Errorf("%w: table %s_partitions is empty: restore it if the outbox was in use, else drop both tables and set Create", errAbsent, s.cfg.Table)
+		return topic, fmt.Errorf("%w: table %s_partitions is empty: restore it if the outbox was in use, else drop both tables and create them", errAbsent, s.cfg.Table)
 	case s.cfg.Partitions > 0 && s.cfg.Partitions != n:
 		return topic, fmt.Errorf("%w: table %s has %d partitions, and %d are configured: the number cannot change, because keys would move", driver.ErrRefused, s.cfg.Table, n, s.cfg.Partitions)
 	}

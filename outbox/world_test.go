@@ -96,9 +96,10 @@ func openSQLServer(t testing.TB, address string) *sql.DB {
 // source returns an outbox of the database, over connections of its own.
 func (w *world) source(t testing.TB, cfg Config) *Source {
 	t.Helper()
-	cfg.Create, cfg.Table = true, w.table
+	cfg.Table = w.table
 	s, err := New(w.connect(t, w.address), w.dialect, &cfg)
 	suite.NoError(t, "new", err)
+	suite.NoError(t, "create", s.Create(suite.Context(t)))
 	return s
 }
 
