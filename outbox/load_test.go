@@ -35,7 +35,7 @@ type load struct {
 // delays up to a minute, and a transaction that is open for ten.
 func (l load) sized() load {
 	if os.Getenv("SLUICE_OUTBOX") == "large" {
-		l.writers, l.each, l.keys, l.partitions, l.delay, l.open = 1000, 40, 200, 4, time.Minute, 10*time.Minute
+		l.writers, l.each, l.keys, l.partitions, l.delay, l.open = 1000, 10, 200, 4, time.Minute, 10*time.Minute
 	}
 	return l
 }
@@ -59,6 +59,7 @@ func newScene(t *testing.T, w *world, l load) *scene {
 	ctx := suite.Context(t)
 	s := &scene{load: l, world: w, accounts: w.table + "_accounts", versions: map[int]int{}}
 	s.writer = w.source(t, Config{Partitions: l.partitions})
+	s.writer.db.SetMaxOpenConns(60) // servers allow about 100; the other writers wait
 	_, err := s.writer.Describe(ctx)
 	suite.NoError(t, "describe", err)
 	suite.NoError(t, "create", w.exec(ctx, "CREATE TABLE "+s.accounts+" (id int NOT NULL PRIMARY KEY, version int NOT NULL)"))

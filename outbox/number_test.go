@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/proof/suite"
 )
 
@@ -199,6 +201,50 @@ func TestLastRowGone(t *testing.T) {
 		t.Errorf("read %v, %v after the last event was deleted", events, err)
 	}
 }
+
+// A table that was set back has other events under numbers that were read, also once they are numbered.
+func TestSetBack(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		ctx, s := suite.Context(t), w.source(t, Config{})
+		s.clock = &stepping{}
+		var at []driver.Position
+		last := driver.Origin
+		for _, body := range []string{"a", "b", "c", "d"} {
+			add(t, s, body)
+			_, last = readAll(t, s, last)
+			at = append(at, last)
+		}
+		live, err := s.Open(ctx, "0", last, 1)
+		suite.NoError(t, "open", err)
+		suite.NoError(t, "set back", w.setBack(ctx, "0", 2))
+		add(t, s, "x", "y", "z")
+		readAll(t, s, driver.Origin)
+		if events, err := live.Read(ctx, 10); !errors.Is(err, driver.ErrTruncated) {
+			t.Errorf("a live reader read %v, %v", events, err)
+		}
+		for i, position := range at {
+			_, err := s.Open(ctx, "0", position, 1)
+			lost, is := errors.AsType[*driver.TruncatedError](err)
+			if is != (i >= 2) || is && (lost.End != 2 || lost.Position != position) {
+				t.Errorf("opened at %v: %v", position, err)
+			}
+		}
+		// Where the row of a position was deleted, the partition still knows its tag.
+		_, err = s.deleteBatch(ctx, 0, 4, 0)
+		suite.NoError(t, "delete", err)
+		if _, err := s.Open(ctx, "0", at[3], 1); !errors.Is(err, driver.ErrTruncated) {
+			t.Errorf("opened at %v, whose row was deleted: %v", at[3], err)
+		}
+	})
+}
+
+// stepping is a clock that is a millisecond later each time.
+type stepping struct {
+	clock.System
+	asked atomic.Int64
+}
+
+func (c *stepping) Wall() time.Time { return time.Unix(1_800_000_000, c.asked.Add(1)*1e6) }
 
 // checkpoints are those of one group.
 type checkpoints struct {
