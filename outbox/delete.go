@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// deleteEvery is how often a reader of a partition deletes rows.
-const deleteEvery = 10 * time.Second
-
-// deleteBatches is how many batches it then deletes at most.
-const deleteBatches = 20
+// A reader deletes one batch of its partition at a time, so that events wait for no more: the next one
+// soon after a full batch, else later.
+const (
+	deleteSoon  = 100 * time.Millisecond
+	deleteLater = 10 * time.Second
+)
 
 // Reader is a consumer group of an outbox, and where its checkpoints are.
 type Reader struct {
@@ -30,7 +31,7 @@ type Reader struct {
 type deletion struct {
 	keep    time.Duration
 	readers []Reader
-	last    map[int]time.Duration // when a partition's rows were deleted, on the clock's Elapsed
+	next    map[int]time.Duration // when rows of a partition are deleted next, on the clock's Elapsed
 }
 
 // DeleteAfter has the source's readers delete rows once the checkpoints of all these groups have passed
@@ -41,19 +42,19 @@ type deletion struct {
 func (s *Source) DeleteAfter(keep time.Duration, readers ...Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deletion = deletion{keep: keep, readers: readers, last: map[int]time.Duration{}}
+	s.deletion = deletion{keep: keep, readers: readers, next: map[int]time.Duration{}}
 }
 
-// deleteDue deletes rows of a partition if the last time is long ago.
+// deleteDue deletes rows of a partition if it is time.
 func (s *Source) deleteDue(ctx context.Context, p int) error {
 	s.mu.Lock()
-	now := s.clock.Elapsed()
-	last, before := s.deletion.last[p]
-	due := len(s.deletion.readers) > 0 && (!before || now-last >= deleteEvery)
-	if due {
-		s.deletion.last[p] = now
-	}
 	d := s.deletion
+	now := s.clock.Elapsed()
+	next, set := d.next[p]
+	due := len(d.readers) > 0 && (!set || now >= next)
+	if due {
+		d.next[p] = now + deleteLater
+	}
 	s.mu.Unlock()
 	if !due {
 		return nil
@@ -62,14 +63,14 @@ func (s *Source) deleteDue(ctx context.Context, p int) error {
 	if err != nil {
 		return fmt.Errorf("which rows may be deleted: %w", err)
 	}
-	for range deleteBatches {
-		n, err := s.deleteBatch(ctx, p, end, d.keep)
-		if err != nil {
-			return fmt.Errorf("delete rows that all groups have passed: %w", err)
-		}
-		if n == 0 {
-			break
-		}
+	n, err := s.deleteBatch(ctx, p, end, d.keep)
+	if err != nil {
+		return fmt.Errorf("delete rows that all groups have passed: %w", err)
+	}
+	if n == int64(s.cfg.Batch) {
+		s.mu.Lock()
+		d.next[p] = now + deleteSoon
+		s.mu.Unlock()
 	}
 	return nil
 }
