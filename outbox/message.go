@@ -61,7 +61,9 @@ func (affected) LastInsertId() (int64, error)   { return 0, errors.ErrUnsupporte
 func (n affected) RowsAffected() (int64, error) { return int64(n), nil }
 
 // Add writes messages in the caller's transaction, which must be one of the outbox's database, in their
-// order. They exist once it is committed. If Add fails, roll the transaction back.
+// order. They exist once it is committed. If Add fails, roll the transaction back. The first call takes
+// another connection, to read how many partitions there are, unless [Source.Create] or
+// [Source.Describe] has.
 func (s *Source) Add(ctx context.Context, tx Execer, messages ...Message) error {
 	topic, err := s.prepared(ctx)
 	if err != nil {

@@ -144,9 +144,10 @@ func (s *Source) Create(ctx context.Context) error {
 		_, err = s.readTopic(ctx)
 	}
 	if errors.Is(err, errAbsent) {
-		if err = s.create(ctx); err == nil {
-			_, err = s.readTopic(ctx)
-		}
+		err = s.create(ctx)
+	}
+	if err == nil {
+		_, err = s.prepared(ctx)
 	}
 	return s.failed(ctx, "create", err)
 }
