@@ -146,6 +146,7 @@ func (r *reader) checkKeys(top strictyaml.Node, database, memory *strictyaml.Nod
 func (r *reader) checkRollupKeys() {
 	refuse("cannot be combined with memory, which is read again at every start: remove it", r.outside...)
 	refuse("cannot be combined with memory, which has no checkpoints to publish: remove it", r.given.progressGroup, r.given.progressBlobs)
+	refuse("cannot be combined with memory, which has no checkpoints: remove it", r.given.outboxDelete)
 	refuse("cannot be combined with memory, which reads all events again at every start: remove it", r.given.claimCheck)
 	refuse("is for stages with checkpoints: memory.keep sets how far back the hub is read", r.given.start)
 	refuse("cannot be combined with memory, which has no dead letters: remove it", r.given.deadLetters)

@@ -39,8 +39,8 @@ type reader struct {
 	from   string      // the hub or topic that a stage of another file reads, which feeds this one
 	// given has the keys that not every pipeline may have; nil: a key is not given.
 	given struct {
-		start, progressGroup, progressBlobs, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
-		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled, fill                      *strictyaml.Node
+		start, progressGroup, progressBlobs, outboxDelete, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
+		deadLetters, copyTo, stampKey, oldStampKey, rateRU, throttled, fill                                    *strictyaml.Node
 	}
 	outside []*strictyaml.Node // the given keys that only targets outside a database have
 }

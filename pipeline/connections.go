@@ -16,6 +16,8 @@ type Connections struct {
 	Hub *HubConnection
 	// Kafka is the source; nil: it is another.
 	Kafka *KafkaConnection
+	// Outbox is the database of the source, as Database is written; empty: it is another.
+	Outbox string
 	// Database is sqlite:PATH or the URL of a database, of checkpoints and perhaps of the target. It is
 	// empty if Blob has the checkpoints.
 	Database string

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+
+	"github.com/sluice-go/sluice/outbox"
 )
 
 // database is where leases and checkpoints are stored, and which a target may write to.
@@ -25,6 +27,8 @@ type sqlDatabase interface {
 	address() string
 	// reader opens the database for reading. It does not connect.
 	reader() (*sql.DB, error)
+	// outbox opens the database for an outbox in it. It does not connect.
+	outbox() (*sql.DB, outbox.Dialect, error)
 }
 
 // storage is where leases, checkpoints and dead letters are stored.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/tables"
+	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -21,6 +22,7 @@ var mysqlKind = serverKind{
 	safe:      tables.CheckMySQL,
 	hasKey:    sqlstore.CheckMySQLKey,
 	prepares:  true,
+	outboxes:  outbox.MySQL,
 }
 
 // mysqlDialect's kinds of column are those of information_schema. Values that do not fit a column are

@@ -76,8 +76,18 @@ type Options struct {
 
 // Open opens the database, and creates or migrates Sluice's own tables in it. It
 // does not connect to the log, which the source does when it is first used, unless
-// only the log knows the namespace of the checkpoints: the id of a Kafka cluster.
+// only the log knows the namespace of the checkpoints: the id of a Kafka cluster. An outbox is created if
+// the file says `create: true`.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
+	if o, is := p.source.(*outboxTable); is {
+		if err := o.create(ctx); err != nil {
+			return nil, p.problem(p.places.source, err)
+		}
+	}
+	return p.openParts(ctx)
+}
+
+func (p *Pipeline) openParts(ctx context.Context) (*Parts, error) {
 	parts, err := p.OpenLog(ctx)
 	if err != nil {
 		return nil, err
@@ -91,6 +101,9 @@ func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 			return nil, errors.Join(p.problem(p.places.leases, err), parts.Close(ctx))
 		}
 		parts.Leases = store.Leases()
+	}
+	if o, is := p.source.(*outboxTable); is {
+		o.deleteAfter(parts)
 	}
 	if err := parts.respell(ctx); err != nil {
 		return nil, errors.Join(p.problem(p.places.source, err), parts.Close(ctx))
@@ -166,7 +179,7 @@ func (p *Pipeline) OpenExisting(ctx context.Context) (*Parts, error) {
 			return nil, p.problem(p.places.leases, err)
 		}
 	}
-	return p.Open(ctx)
+	return p.openParts(ctx)
 }
 
 // Consumer checks the target and returns a new consumer of the pipeline. The table

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/databasetoken"
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
+	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/pgstore"
 )
 
@@ -81,6 +82,11 @@ func (d postgresDatabase) reader() (*sql.DB, error) {
 		}
 		return err
 	}))}), nil
+}
+
+func (d postgresDatabase) outbox() (*sql.DB, outbox.Dialect, error) {
+	db, err := d.reader()
+	return db, outbox.PostgreSQL, err
 }
 
 // postgresReader says in errors which database it could not connect to, and what to do.

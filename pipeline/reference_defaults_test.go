@@ -26,6 +26,7 @@ var defaultsInCode = map[string]string{
 	"source.eventhub.prefetch.events": "eventhub/eventhub.go Prefetch", "source.eventhub.prefetch.bytes": "eventhub/eventhub.go PrefetchBytes",
 	"source.eventhub.timeout": "eventhub/eventhub.go Timeout", "source.kafka.prefetch.bytes": "kafka/source.go PrefetchBytes",
 	"source.kafka.max_record_batch": "kafka/source.go MaxBatchBytes", "source.kafka.timeout": "kafka/client.go Timeout",
+	"source.outbox.timeout":  "outbox/source.go Timeout",
 	"source.kafka.client_id": "kafka/client.go ClientID", "target.kafka.timeout": "kafka/client.go Timeout",
 	"target.kafka.client_id": "kafka/client.go ClientID", "source.claim_check.max_size": "blobstore/bodies.go MaxBytes",
 	"target.eventhub.batch.wait": "sender/sink.go FlushAfter", "target.eventhub.concurrency": "sender/sink.go InFlight",

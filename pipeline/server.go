@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/tables"
+	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -20,6 +21,7 @@ type serverKind struct {
 	columns  func(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error)
 	safe     func(ctx context.Context, q tables.Querier, table string) error
 	hasKey   func(ctx context.Context, db *sql.DB, table string, columns []string, k driver.Keyed) error
+	outboxes outbox.Dialect
 	prepares bool // a statement can be prepared without executing it
 }
 
@@ -51,6 +53,11 @@ func (d serverDatabase) reader() (*sql.DB, error) {
 		return nil, err
 	}
 	return sql.OpenDB(connector), nil
+}
+
+func (d serverDatabase) outbox() (*sql.DB, outbox.Dialect, error) {
+	db, err := d.reader()
+	return db, d.outboxes, err
 }
 
 func (d serverDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {

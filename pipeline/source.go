@@ -20,12 +20,16 @@ type System string
 const (
 	EventHubs System = sluiceotel.EventHubs
 	Kafka     System = sluiceotel.Kafka
+	Outbox    System = "outbox"
 )
 
-// Noun returns what the system calls a log: hub or topic.
+// Noun returns what the system calls a log: hub, topic or outbox.
 func (s System) Noun() string {
-	if s == Kafka {
+	switch s {
+	case Kafka:
 		return "topic"
+	case Outbox:
+		return "outbox"
 	}
 	return "hub"
 }
@@ -78,6 +82,7 @@ func (r *reader) readSource(n strictyaml.Node) {
 	ok := n.Object(strictyaml.Keys{
 		"eventhub":    r.readSourceHub,
 		"kafka":       r.readSourceTopic,
+		"outbox":      r.readSourceOutbox,
 		"start":       r.readStart,
 		"from":        func(n strictyaml.Node) { n.Text(&r.from) },
 		"format":      func(n strictyaml.Node) { format = &n },
@@ -87,11 +92,11 @@ func (r *reader) readSource(n strictyaml.Node) {
 		r.readFormat(*format)
 	}
 	switch start := &r.config.Start; {
-	case !ok || !n.ExactlyOne("eventhub", "kafka"):
-	case r.System == Kafka && start.Kind == driver.StartOffset:
+	case !ok || !n.ExactlyOne("eventhub", "kafka", "outbox"):
+	case r.System != EventHubs && start.Kind == driver.StartOffset:
 		number, err := strconv.ParseInt(start.Offset, 10, 64)
 		if err != nil || number < 0 {
-			r.given.start.Fail("%s: an offset of Kafka is a whole number, such as offset 4096", r.given.start.Shown())
+			r.given.start.Fail("%s: an offset of %s is a whole number, such as offset 4096", r.given.start.Shown(), map[System]string{Kafka: "Kafka", Outbox: "an outbox"}[r.System])
 			return
 		}
 		*start = sluice.FromSequence(number)
@@ -109,7 +114,7 @@ func (p *Pipeline) sameGroup(o *Pipeline) bool {
 	if p.source == nil || o.source == nil || p.System != o.System || p.Group.Namespace != o.Group.Namespace {
 		return false
 	}
-	if p.System == Kafka {
+	if p.System != EventHubs {
 		return p.Group == o.Group && p.source.address().is(o.source.address())
 	}
 	return strings.EqualFold(p.Group.Topic, o.Group.Topic) && strings.EqualFold(p.Group.Name, o.Group.Name)

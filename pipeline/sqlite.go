@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", for reader
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -52,6 +53,16 @@ func (sqliteDatabase) dialect() *dialect { return &sqliteDialect }
 func (d sqliteDatabase) address() string { return "sqlite:" + d.path }
 
 func (d sqliteDatabase) reader() (*sql.DB, error) {
+	return d.file("mode=ro&_pragma=busy_timeout(10000)")
+}
+
+func (d sqliteDatabase) outbox() (*sql.DB, outbox.Dialect, error) {
+	db, err := d.file("_pragma=busy_timeout(10000)")
+	return db, outbox.SQLite, err
+}
+
+// file opens the file with parameters of the driver. It does not connect.
+func (d sqliteDatabase) file(parameters string) (*sql.DB, error) {
 	path, err := filepath.Abs(d.path)
 	if err != nil {
 		return nil, err
@@ -60,7 +71,7 @@ func (d sqliteDatabase) reader() (*sql.DB, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // C:/…
 	}
-	dsn := url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro&_pragma=busy_timeout(10000)"}
+	dsn := url.URL{Scheme: "file", Path: path, RawQuery: parameters}
 	return sql.Open("sqlite", dsn.String())
 }
 

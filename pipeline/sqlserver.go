@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/databasetoken"
 	"github.com/sluice-go/sluice/internal/tables"
+	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -20,6 +21,7 @@ var sqlServerKind = serverKind{
 	columns:   sqlServerColumns,
 	safe:      tables.CheckSQLServer,
 	hasKey:    sqlstore.CheckSQLServerKey,
+	outboxes:  outbox.SQLServer,
 }
 
 // sqlServerDialect's kinds of column are SQL Server's system types. A text in a varchar loses, without

@@ -63,7 +63,7 @@ func withParts(ctx context.Context, open opening, config, stage string, fn func(
 	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, &checkpoint.Table{
 		Noun: p.System.Noun(), Group: parts.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
-		AtLeastOnce: p.AtLeastOnce() && !p.InBatches(), InBatches: p.InBatches(), ManyReaders: p.System == pipeline.Kafka,
+		AtLeastOnce: p.AtLeastOnce() && !p.InBatches(), InBatches: p.InBatches(), ManyReaders: p.System != pipeline.EventHubs,
 	})
 }
 

@@ -223,9 +223,9 @@ func (p *peekFlags) openStage(stage *pipeline.Pipeline) (*peek.Log, error) {
 // chooseGroups sets the consumer groups to read in.
 func (p *peekFlags) chooseGroups(log *peek.Log, system pipeline.System) error {
 	switch {
-	case system == pipeline.Kafka && p.group != "":
-		return usage.Errorf("--consumer-group %s: a topic of Kafka is looked at outside of any consumer group: leave it out", p.group)
-	case system == pipeline.Kafka:
+	case system != pipeline.EventHubs && p.group != "":
+		return usage.Errorf("--consumer-group %s: a topic of Kafka is looked at outside of any consumer group, and so is an outbox: leave it out", p.group)
+	case system != pipeline.EventHubs:
 	case p.group != "":
 		log.Groups = []string{p.group}
 	default:

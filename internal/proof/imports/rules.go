@@ -22,7 +22,7 @@ type rule struct {
 	text         string
 }
 
-var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka", "webhook"}
+var drivers = []string{"eventhub", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "kafka", "webhook", "outbox"}
 
 var rules = append([]rule{
 	{"root", []string{""}, []string{"driver", "internal", "engine", "partition", "below engine"}, true,

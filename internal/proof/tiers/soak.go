@@ -27,6 +27,8 @@ var soak = []stage{
 	{name: "memory", budget: 10 * time.Minute, env: []string{"SLUICE_MEMORY=1"}, commands: commands("go test -timeout 0 -run ^TestMemory$ ./eventhub")},
 	{name: "decoding", budget: time.Hour, env: []string{"SLUICE_DECODED=1000000"}, commands: commands("go test -timeout 0 -run ^TestDecodeAtRandom$ ./eventhub")},
 	{name: "messages", budget: time.Hour, env: []string{"SENDER_SCALE=20"}, commands: commands("go test -timeout 0 -run ^TestSendAll ./sender")},
+	{name: "outbox", needs: []string{"postgres", "mariadb", "sqlserver"}, budget: 4 * time.Hour, env: []string{"SLUICE_OUTBOX=large"},
+		commands: commands("go test -timeout 0 -run ^TestWriters$|^TestLostCommits$ ./outbox")},
 	{name: "stages", needs: []string{"postgres"}, budget: time.Hour, env: []string{"SLUICE_STAGES_ROUNDS=20"}, commands: commands("go test -timeout 0 -run ^TestEachStageIsKilled ./cmd/sluice")},
 	{name: "upgrade", needs: []string{"postgres", "mariadb", "azurite"}, budget: 30 * time.Minute, env: []string{"SLUICE_UPGRADE_FROM=$UPGRADE"},
 		commands: commands("go test -timeout 0 -run ^TestUpgrade ./cmd/sluice")},

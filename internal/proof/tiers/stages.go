@@ -61,7 +61,7 @@ var leftToProof = []string{
 
 // The packages of the stages of make proof that are not listed one by one.
 var (
-	stores    = []string{"./sqlstore/...", "./pgstore/...", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
+	stores    = []string{"./sqlstore/...", "./pgstore/...", "./outbox", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
 	pipelines = []string{"./pipeline/...", "./audit/..."}
 	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./internal/proof/mutants"})
 	databases = []string{"postgres", "mariadb", "sqlserver"}

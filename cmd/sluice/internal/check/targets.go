@@ -200,6 +200,13 @@ func (t *Targets) addPostgres(text string) error {
 
 // addServer adds a database that is named by a URL.
 func (t *Targets) addServer(text string, open func(address string, opts Options) (System, error)) error {
+	t.noteServer(text)
+	system, err := open(text, t.opts)
+	return t.add(system, err)
+}
+
+// noteServer notes the names and the password in the URL of a database.
+func (t *Targets) noteServer(text string) {
 	if u, err := url.Parse(text); err == nil {
 		password, _ := u.User.Password()
 		q := u.Query()
@@ -207,8 +214,6 @@ func (t *Targets) addServer(text string, open func(address string, opts Options)
 		t.Names = append(t.Names, u.User.Username(), q.Get("user id"), q.Get("database"))
 	}
 	t.note(text)
-	system, err := open(text, t.opts)
-	return t.add(system, err)
 }
 
 // addBlob adds a container. Without a signature and without a connection string, the environment's
@@ -312,6 +317,9 @@ func (t *Targets) AddPipeline(c pipeline.Connections, consumerGroup string) erro
 	}
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
+	}
+	if c.Outbox != "" {
+		t.noteServer(c.Outbox)
 	}
 	if c.Database != "" {
 		if err := t.AddStore(c.Database); err != nil {
