@@ -135,6 +135,14 @@ func (q quietSource) Seek(ctx context.Context, partition string, start sluice.St
 	return sluice.Position{}, fmt.Errorf("a dry run cannot look for a time or an offset while %s owns the partition, because that would end its link: stop that process first", q.owner)
 }
 
+// Open implements [driver.Source].
+func (q quietSource) Open(ctx context.Context, partition string, after sluice.Position, _ int64) (driver.Reader, error) {
+	if q.owner != "" {
+		return nil, fmt.Errorf("a dry run cannot read an event while %s owns the partition, because that would end its link: stop that process first", q.owner)
+	}
+	return q.Source.Open(ctx, partition, after, driver.NoEpoch)
+}
+
 // Set moves the checkpoint of a partition to start. It holds the partition's lease meanwhile, so
 // that no consumer acquires it. With force, a live owner keeps its lease, and the new epoch fences
 // it.
