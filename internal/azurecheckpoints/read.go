@@ -37,6 +37,7 @@ type Checkpoint struct {
 	Origin    bool   // no event was processed yet
 	Updated   time.Time
 	Owner     string // the processor that is still active, if any
+	Fixed     bool   // a fixed-partition processor's: Blob has the offset as its content
 }
 
 // Found is what a container holds for one consumer group.
@@ -297,7 +298,7 @@ func (c *Checkpoint) readOffset(content []byte) (there bool, err error) {
 	if err != nil || n < -1 {
 		return false, errors.New("its content is not an offset: a fixed-partition processor writes a number")
 	}
-	c.Offset = offset(strconv.FormatInt(n, 10))
+	c.Offset, c.Fixed = offset(strconv.FormatInt(n, 10)), true
 	return c.Offset != "", nil
 }
 

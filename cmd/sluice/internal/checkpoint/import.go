@@ -72,36 +72,42 @@ func (f Foreign) checkActive(force bool) error {
 
 func (f Foreign) aim(force bool) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
-		to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
-		switch begun := s.progress.Position != driver.Unset; {
-		case begun && !force && !(f.Onward && s.progress.Incarnation == s.topic.Incarnation):
-			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
-		case f.Sequence < 0 && !f.Origin:
-			to, err := f.find(ctx, t, b, epoch, force)
-			if err == nil && begun && !force && to.Sequence < s.progress.Position.Sequence {
-				err = &ExistsError{Partition: s.partition, At: s.progress.Position}
-			}
-			return to, err
-		case begun && !force && f.Sequence < s.progress.Position.Sequence:
-			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
-		case f.Sequence > b.Last.Sequence:
-			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",
-				s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
-		case f.Sequence >= b.First-1:
-			return to, nil
+		begun := s.progress.Position != driver.Unset && !force
+		exists := &ExistsError{Partition: s.partition, At: s.progress.Position}
+		if begun && (!f.Onward || s.progress.Incarnation != s.topic.Incarnation) {
+			return s.progress.Position, exists
 		}
-		oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
-		switch {
-		case err != nil:
-			return to, fmt.Errorf("seek the oldest event of partition %s: %w", s.partition, err)
-		case f.Sequence >= oldest.Sequence:
-			return to, nil
-		case !force:
-			return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
-				s.partition, f.Sequence+1, oldest.Sequence)
+		to, err := f.target(ctx, t, s, b, epoch, force)
+		if err == nil && begun && to.Sequence < s.progress.Position.Sequence {
+			err = exists
 		}
-		return oldest, nil
+		return to, err
 	}
+}
+
+// target returns the position of the other checkpoint in the log.
+func (f Foreign) target(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64, force bool) (sluice.Position, error) {
+	to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
+	switch {
+	case f.Sequence < 0 && !f.Origin:
+		return f.find(ctx, t, b, epoch, force)
+	case f.Sequence > b.Last.Sequence:
+		return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",
+			s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
+	case f.Sequence >= b.First-1:
+		return to, nil
+	}
+	oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
+	switch {
+	case err != nil:
+		return to, fmt.Errorf("seek the oldest event of partition %s: %w", s.partition, err)
+	case f.Sequence >= oldest.Sequence:
+		return to, nil
+	case !force:
+		return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
+			s.partition, f.Sequence+1, oldest.Sequence)
+	}
+	return oldest, nil
 }
 
 // find returns the position of an event of which only the offset is known. The log shows that it

@@ -30,6 +30,7 @@ type Move struct {
 	// AtLeastOnce and InBatches are those of the [Table].
 	AtLeastOnce, InBatches bool
 
+	End     int64  // sequence number of the newest event when the move was planned
 	Skipped int64  // events that will not be delivered
 	Fenced  string // the live owner that was fenced
 	Epoch   int64  // of the checkpoint from now on; 0 if only planned
@@ -276,6 +277,7 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (m Move,
 	if err != nil {
 		return m, nil, err
 	}
+	m.End = b.Last.Sequence
 	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
 		return m, nil, err
 	}
