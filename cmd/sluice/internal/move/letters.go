@@ -97,7 +97,7 @@ func (m *Mover) candidates(name string) []string {
 	if slices.Contains(m.topic.Partitions, name) {
 		list = append(list, name)
 	}
-	if n := len(m.topic.Partitions); m.topic.AnyCase && n > 0 { // Event Hubs
+	if n := len(m.topic.Partitions); !m.topic.Sparse && n > 0 { // a hub
 		if of := strconv.Itoa(partitionkey.EventHubsPartition(name, n)); !slices.Contains(list, of) {
 			list = append(list, of)
 		}
