@@ -308,7 +308,7 @@ func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	case !has.certain:
 		return true, fmt.Errorf("blob %s holds %w, without a sequence number: delete the blob, or mirror into another container", name, ErrOtherCheckpoint)
 	case has.sequence > c.Position.Sequence:
-		return true, fmt.Errorf("blob %s holds %w, at event %d, and the partition is at %s: go on from there with sluice checkpoints import, or delete the blob", name, ErrOtherCheckpoint, has.sequence, c.Position)
+		return true, fmt.Errorf("blob %s holds %w, at event %d, and the partition is at %s: go on from there with sluice move, or delete the blob", name, ErrOtherCheckpoint, has.sequence, c.Position)
 	}
 	return false, nil
 }

@@ -66,7 +66,7 @@ func withPipeline(ctx context.Context, open opening, config, stage string, fn fu
 	}
 	defer pipelines.CloseParts(ctx, parts)
 	return fn(ctx, p, &checkpoint.Table{
-		Noun: p.System.Noun(), Group: parts.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
+		Noun: p.System.Noun(), Group: parts.Group, SDKGroup: p.SDKGroup(parts.Group), Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
 		AtLeastOnce: p.AtLeastOnce() && !p.InBatches(), InBatches: p.InBatches(), ManyReaders: p.System == pipeline.Kafka,
 	})
 }

@@ -97,6 +97,8 @@ func (f *moveFlags) check() error {
 	switch {
 	case f.back && (from != "" || f.within != 0):
 		return usage.Errorf("--back goes with --to-group or --to-blob, not with --from-group, --from-blob, --from-table or --within")
+	case f.back && (f.toGroup == "") == (f.toBlob == ""):
+		return usage.Errorf("name where the other consumer reads its checkpoints: --to-group GROUP or --to-blob CONTAINER-URL")
 	case !f.back && f.toGroup+f.toBlob != "":
 		return usage.Errorf("--to-group and --to-blob go with --back")
 	case f.every < 100*time.Millisecond || f.every > maxLook:

@@ -183,7 +183,7 @@ func TestMoveUnderKill(t *testing.T) {
 	old := leave(t, connection, url, 30)
 	args := []string{"move", "--config", config, "--every", "100ms", "--from-table", url, "--apply"}
 	kills := 0
-	for range 6 {
+	for range 3 {
 		victim := start(t, "", env, args...)
 		select {
 		case <-victim.done:

@@ -215,10 +215,11 @@ func under(name string, folder []string) (string, bool) {
 	return parts[len(folder)], true
 }
 
-// same compares names. The SDKs keep the port of an emulator's address.
+// same compares names. The SDKs keep the port of an emulator's address, Sluice does not.
 func same(found, want string) bool {
 	address, _, _ := strings.Cut(found, ":")
-	return strings.EqualFold(found, want) || strings.EqualFold(address, want)
+	wanted, _, _ := strings.Cut(want, ":")
+	return strings.EqualFold(address, wanted)
 }
 
 // owners are the active processors, by partition.

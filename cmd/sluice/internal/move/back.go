@@ -30,12 +30,10 @@ type Target interface {
 	Write(ctx context.Context, t *checkpoint.Table, list []sluice.Checkpoint) error
 }
 
-// OpenTarget returns the target that exactly one of the flags names. It does not connect.
+// OpenTarget returns the target that exactly one of the flags names. It does not connect. The caller
+// closes it.
 func OpenTarget(group, blob string) (Target, error) {
-	switch {
-	case (group == "") == (blob == ""):
-		return nil, usage.Errorf("name where the other consumer reads its checkpoints: --to-group GROUP or --to-blob CONTAINER-URL")
-	case group != "":
+	if group != "" {
 		return groupSource{group, true}, nil
 	}
 	client, err := Container("--to-blob", blob)
@@ -61,6 +59,9 @@ func (s groupSource) Write(ctx context.Context, t *checkpoint.Table, list []slui
 // Write implements [Target]: a partition whose checkpoint is that of a fixed-partition processor
 // gets another one of that kind, any other one of the current SDKs.
 func (s blobSource) Write(ctx context.Context, t *checkpoint.Table, list []sluice.Checkpoint) error {
+	if t.ManyReaders {
+		return usage.Errorf("--to-blob is for event hubs, and the pipeline reads a topic of Kafka: pass --to-group")
+	}
 	found, err := s.Read(ctx, t)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (s blobSource) Write(ctx context.Context, t *checkpoint.Table, list []sluic
 	if len(mirrored) == 0 {
 		return nil
 	}
-	return blobstore.WriteCheckpoints(ctx, s.client, t.Group, mirrored)
+	return blobstore.WriteCheckpoints(ctx, s.client, t.SDKGroup, mirrored)
 }
 
 // Backer moves a consumer from a pipeline to another system. It may be killed at any moment and run

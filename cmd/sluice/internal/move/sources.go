@@ -196,7 +196,7 @@ func Container(flag, name string) (*container.Client, error) {
 }
 
 func (s blobSource) Read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error) {
-	found, err := azurecheckpoints.Read(ctx, s.client, s.prefix, t.Group)
+	found, err := azurecheckpoints.Read(ctx, s.client, s.prefix, t.SDKGroup)
 	if err != nil {
 		return found, fmt.Errorf("read checkpoints of other processors: %w", blobstore.SafeError(err))
 	}
