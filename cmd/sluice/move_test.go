@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,12 +181,12 @@ func TestMoveUnderKill(t *testing.T) {
 	must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:200]))
 	old := leave(t, connection, url, 30)
 	args := []string{"move", "--config", config, "--every", "100ms", "--from-table", url, "--apply"}
-	kills := 0
+	random, kills := need.Rand(t), 0
 	for range 3 {
 		victim := start(t, "", env, args...)
 		select {
 		case <-victim.done:
-		case <-time.After(time.Duration(100+rand.IntN(300)) * time.Millisecond):
+		case <-time.After(time.Duration(100+random.IntN(300)) * time.Millisecond):
 			victim.kill()
 			kills++
 		}

@@ -89,6 +89,9 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 	}
 	for _, p := range partitions {
 		r.Seams = append(r.Seams, p.seam)
+		if e := p.seam.Effects; e != nil && e.After > 0 && !p.moved {
+			r.Notes = append(r.Notes, fmt.Sprintf("partition %s: the table has %s of events after the old checkpoint: the old consumer did more than it recorded, and these events come again", p.id, humanize.Plural(e.After, "row", "rows")))
+		}
 	}
 	if !m.Apply {
 		return r, nil
