@@ -79,8 +79,9 @@ type oldTables struct {
 	letters []event
 }
 
-// leave lays out the tables: the consumer is done with the first n events of two partitions, of which
-// one is a dead letter in each: named by its partition, and as the published code does by its key.
+// leave lays out the tables: the consumer is done with the first n events of two partitions, of
+// which one is a dead letter in each: named by its partition, and as the published code does by its
+// key.
 func leave(t *testing.T, connection, url string, n int) *oldTables {
 	t.Helper()
 	old := &oldTables{t: t, db: openDatabase(t, url), done: map[string]int64{}}
@@ -201,12 +202,13 @@ func TestMoveUnderKill(t *testing.T) {
 }
 
 // layouts are what other processors leave in a container, by their own code's names and forms: the
-// last event of partition 0 is done, and of partition 1 all but the last ten.
-// Sources: azure-sdk-for-net BlobCheckpointStoreInternal.cs, azure-sdk-for-java BlobCheckpointStore.java,
-// azure-sdk-for-python _blobstoragecs.py, azure-sdk-for-js blobCheckpointStore.ts (all: names in lower
-// case, metadata); azure-event-hubs-dotnet AzureStorageCheckpointLeaseManager.cs (JSON in group/partition;
-// Functions: behind namespace/hub); azure-event-hubs-go storage/storage.go with Dapr's prefix; and
-// plasne/fixed-partitioned-event-hub EventHubFixedPartitionProcessor.cs (the offset as the content).
+// last event of partition 0 is done, and of partition 1 all but the last ten. Sources:
+// azure-sdk-for-net BlobCheckpointStoreInternal.cs, azure-sdk-for-java BlobCheckpointStore.java,
+// azure-sdk-for-python _blobstoragecs.py, azure-sdk-for-js blobCheckpointStore.ts (all: names in
+// lower case, metadata); azure-event-hubs-dotnet AzureStorageCheckpointLeaseManager.cs (JSON in
+// group/partition; Functions: behind namespace/hub); azure-event-hubs-go storage/storage.go with
+// Dapr's prefix; and plasne/fixed-partitioned-event-hub EventHubFixedPartitionProcessor.cs (the
+// offset as the content).
 var layouts = map[string]struct {
 	folder  string
 	content func(sequence int64, offset string) (content string, metadata map[string]string)
@@ -269,8 +271,8 @@ func TestMoveFromLayouts(t *testing.T) {
 	}
 }
 
-// TestMoveThereAndBack: from a fixed-partition processor, refused while it has a lease, and from the
-// official processor, which continues after the way back.
+// TestMoveThereAndBack: from a fixed-partition processor, refused while it has a lease, and from
+// the official processor, which continues after the way back.
 func TestMoveThereAndBack(t *testing.T) {
 	t.Parallel()
 	server, store := storage(t, "checkpoints")

@@ -12,9 +12,9 @@ import (
 )
 
 // PublishedDeadLetters is the table of dead letters beside [PublishedTable]: Topic, PartitionID,
-// SequenceNumber, Offset, FailedAt, Error. Its key is (Topic, PartitionID), so it has one row for each,
-// and the published code stores the event's partition key as PartitionID and leaves out FailedAt and
-// Error.
+// SequenceNumber, Offset, FailedAt, Error. Its key is (Topic, PartitionID), so it has one row for
+// each, and the published code stores the event's partition key as PartitionID and leaves out
+// FailedAt and Error.
 const PublishedDeadLetters = "EventHubDeadLetter"
 
 // mostError bounds the text of an error in bytes.
@@ -29,8 +29,8 @@ type DeadLetter struct {
 	Error          string    // empty if it is not known; cut to 4,096 bytes
 }
 
-// ReadDeadLetters finds the dead letters of a topic in a table such as [PublishedDeadLetters], sorted by
-// sequence number. The table is only read. A row that names no event is an error.
+// ReadDeadLetters finds the dead letters of a topic in a table such as [PublishedDeadLetters],
+// sorted by sequence number. The table is only read. A row that names no event is an error.
 func ReadDeadLetters(ctx context.Context, db *sql.DB, table, topic string) ([]DeadLetter, error) {
 	var list []DeadLetter
 	err := eachRow(ctx, db, table, func(r *tableRow) error {

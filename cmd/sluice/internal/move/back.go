@@ -30,8 +30,8 @@ type Target interface {
 	Write(ctx context.Context, t *checkpoint.Table, list []sluice.Checkpoint) error
 }
 
-// OpenTarget returns the target that exactly one of the flags names. It does not connect. The caller
-// closes it.
+// OpenTarget returns the target that exactly one of the flags names. It does not connect. The
+// caller closes it.
 func OpenTarget(group, blob string) (Target, error) {
 	if group != "" {
 		return groupSource{group, true}, nil
@@ -149,8 +149,8 @@ func (m *Backer) checkStopped(ctx context.Context) error {
 	return nil
 }
 
-// checkpoints reads the pipeline's checkpoints, and the offsets that they lack from the log: Azure's
-// processors start by the offset.
+// checkpoints reads the pipeline's checkpoints, and the offsets that they lack from the log:
+// Azure's processors start by the offset.
 func (m *Backer) checkpoints(ctx context.Context, topic sluice.Topic) ([]sluice.Checkpoint, error) {
 	all, err := m.Table.Checkpoints.Read(ctx, m.Table.Group)
 	if err != nil {

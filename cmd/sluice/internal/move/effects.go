@@ -54,8 +54,8 @@ func (e *Effects) look(ctx context.Context, s *Seam) {
 	}
 }
 
-// around adds what one table has. The partition is a number in all logs, so it needs no quoting rules
-// of the database, and it is compared as a text or as a number, whatever the column is.
+// around adds what one table has. The partition is a number in all logs, so it needs no quoting
+// rules of the database, and it is compared as a text or as a number, whatever the column is.
 func (e *Effects) around(ctx context.Context, t pipeline.Lineage, s *Seam, a *Around) error {
 	if strings.Trim(s.Partition, "0123456789") != "" {
 		return fmt.Errorf("partition %q is no number", s.Partition)

@@ -122,8 +122,8 @@ func place(c azurecheckpoints.Checkpoint) string {
 	return "offset " + c.Offset
 }
 
-// settle looks until the other consumer does not run any more, for at most Within. It returns the last look.
-// The error is an [*AliveError] if it still runs.
+// settle looks until the other consumer does not run any more, for at most Within. It returns the
+// last look. The error is an [*AliveError] if it still runs.
 func (m *Mover) settle(ctx context.Context) (look, Liveness, error) {
 	began := time.Now()
 	first, err := m.look(ctx)

@@ -156,7 +156,8 @@ func (m *Mover) partitions(ctx context.Context, seen look) ([]*partition, error)
 	return list, nil
 }
 
-// movedFrom reports whether the pipeline's checkpoint began at the other one. It disturbs no reader.
+// movedFrom reports whether the pipeline's checkpoint began at the other one. It disturbs no
+// reader.
 func (m *Mover) movedFrom(ctx context.Context, p *partition) (is bool, doubt string) {
 	if p.old.Sequence >= 0 || p.old.Origin {
 		return p.ours.Began.After == p.old.Sequence, ""

@@ -341,8 +341,8 @@ func TestMoveLeavesThePipelinesCheckpoints(t *testing.T) {
 		if report, err := forced.Run(t.Context()); err != nil || report.Seams[0].Start != 4 || *report.Seams[0].Replaced != 2 {
 			t.Fatalf("by force: %+v, %v", report, err)
 		}
-		// Moved back, and now again: the old consumer is at the same place, further, and, restored from a
-		// backup, behind.
+		// Moved back, and now again: the old consumer is at the same place, further, and, restored
+		// from a backup, behind.
 		for _, c := range []struct {
 			old   int64
 			start int64 // 0: refused

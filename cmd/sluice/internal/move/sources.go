@@ -1,6 +1,6 @@
 // Package move moves a consumer of a log from another system to a pipeline, or back: it reads where
-// the other consumer was, sees whether it still runs, sets the checkpoints and the dead letters, and
-// reports what is known of the seam between the two.
+// the other consumer was, sees whether it still runs, sets the checkpoints and the dead letters,
+// and reports what is known of the seam between the two.
 package move
 
 import (
@@ -28,7 +28,8 @@ import (
 	"github.com/sluice-go/sluice/pipeline"
 )
 
-// From names where another consumer keeps its positions. Exactly one of Group, Blob and Database is set.
+// From names where another consumer keeps its positions. Exactly one of Group, Blob and Database is
+// set.
 type From struct {
 	Group        string // consumer group of Kafka
 	Blob, Prefix string // container of Azure Blob Storage
