@@ -271,8 +271,8 @@ func TestMoveFromLayouts(t *testing.T) {
 	}
 }
 
-// TestMoveThereAndBack: from a fixed-partition processor, refused while it has a lease, and from
-// the official processor, which continues after the way back.
+// TestMoveThereAndBack: from the official processor, refused while it runs; it continues after the
+// way back.
 func TestMoveThereAndBack(t *testing.T) {
 	t.Parallel()
 	server, store := storage(t, "checkpoints")
