@@ -130,6 +130,23 @@ func NewMirror(ctx context.Context, client *container.Client, group driver.Group
 	return m, nil
 }
 
+// WriteCheckpoints writes checkpoints of a group once, as a [Mirror] does, for a processor of an SDK that
+// continues there. The consumer must have stopped. The error is an [ErrProcessorActive],
+// [ErrOtherCheckpoint] or [ErrLaterOwner] where a Mirror has these, and what was written before it stays.
+func WriteCheckpoints(ctx context.Context, client *container.Client, group driver.Group, list []driver.Checkpoint) error {
+	m := &Mirror{client: client, group: group, known: map[string]copied{}}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	due := make(map[string]publisher.Checkpoint, len(list))
+	for _, c := range list {
+		if c.Position != driver.Unset {
+			due[c.Partition] = publisher.Checkpoint{Position: c.Position, Epoch: c.Epoch, Held: true}
+		}
+	}
+	return m.publish(ctx, due)
+}
+
 // begin checks the container, as far as it answers.
 func (m *Mirror) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mirrorStart)
@@ -291,7 +308,7 @@ func (has copied) against(name string, c publisher.Checkpoint) (bool, error) {
 	case !has.certain:
 		return true, fmt.Errorf("blob %s holds %w, without a sequence number: delete the blob, or mirror into another container", name, ErrOtherCheckpoint)
 	case has.sequence > c.Position.Sequence:
-		return true, fmt.Errorf("blob %s holds %w, at event %d, and the partition is at %s: go on from there with sluice checkpoints import, or delete the blob", name, ErrOtherCheckpoint, has.sequence, c.Position)
+		return true, fmt.Errorf("blob %s holds %w, at event %d, and the partition is at %s: go on from there with sluice move, or delete the blob", name, ErrOtherCheckpoint, has.sequence, c.Position)
 	}
 	return false, nil
 }

@@ -50,6 +50,10 @@ func openDry(p *pipeline.Pipeline, ctx context.Context) (*pipeline.Parts, error)
 type opening func(*pipeline.Pipeline, context.Context) (*pipeline.Parts, error)
 
 func withParts(ctx context.Context, open opening, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
+	return withPipeline(ctx, open, config, stage, func(ctx context.Context, _ *pipeline.Pipeline, t *checkpoint.Table) error { return fn(ctx, t) })
+}
+
+func withPipeline(ctx context.Context, open opening, config, stage string, fn func(context.Context, *pipeline.Pipeline, *checkpoint.Table) error) error {
 	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
 	p, err := loadStageWithCheckpoints(config, stage)
@@ -61,8 +65,8 @@ func withParts(ctx context.Context, open opening, config, stage string, fn func(
 		return err
 	}
 	defer pipelines.CloseParts(ctx, parts)
-	return fn(ctx, &checkpoint.Table{
-		Noun: p.System.Noun(), Group: parts.Group, Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
+	return fn(ctx, p, &checkpoint.Table{
+		Noun: p.System.Noun(), Group: parts.Group, SDKGroup: p.SDKGroup(parts.Group), Source: parts.Source, Leases: parts.Leases, Checkpoints: parts.Checkpoints, DeadLetters: parts.DeadLetters,
 		AtLeastOnce: p.AtLeastOnce() && !p.InBatches(), InBatches: p.InBatches(), ManyReaders: p.System != pipeline.EventHubs,
 	})
 }

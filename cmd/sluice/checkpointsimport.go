@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/move"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
-	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
@@ -18,47 +18,20 @@ import (
 type importFlags struct {
 	config string
 	stage  string
-	group  string
-	blob   string
-	prefix string
-	from   string
-	table  string
-	topic  string
+	from   move.From
 	json   bool
 	force  bool
 	dryRun bool
 }
 
-// importSource is where another processor keeps its checkpoints.
-type importSource interface {
-	read(ctx context.Context, t *checkpoint.Table) (azurecheckpoints.Found, error)
-	// none is the error if there are none; others are those of other groups or topics.
-	none(group sluice.Group, others []string) error
-	close()
-}
-
-func (f *importFlags) source() (importSource, error) {
-	given := 0
-	for _, flag := range []string{f.group, f.blob, f.from} {
-		if flag != "" {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		return nil, usage.Errorf("name where the checkpoints are: --from-group GROUP, --from-blob CONTAINER-URL or --from-table DATABASE-URL")
-	case f.group != "" && (f.prefix != "" || f.topic != "" || f.table != azurecheckpoints.PublishedTable):
-		return nil, usage.Errorf("--prefix is for --from-blob, --table and --topic are for --from-table")
-	case f.group != "":
-		return groupSource{f.group, f.force}, nil
-	case f.blob != "" && (f.topic != "" || f.table != azurecheckpoints.PublishedTable):
-		return nil, usage.Errorf("--table and --topic are for --from-table")
-	case f.blob != "":
-		return f.blobs()
-	case f.prefix != "":
-		return nil, usage.Errorf("--prefix is for --from-blob")
-	}
-	return f.rows()
+// fromFlags are the flags that name where another consumer keeps its positions.
+func fromFlags(flags *pflag.FlagSet, f *move.From) {
+	flags.StringVar(&f.Group, "from-group", "", "`name` of a consumer group of Kafka")
+	flags.StringVar(&f.Blob, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
+	flags.StringVar(&f.Prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
+	flags.StringVar(&f.Database, "from-table", "", "the `URL` of the database, or env:NAME for that in an environment variable")
+	flags.StringVar(&f.Table, "table", azurecheckpoints.PublishedTable, "`name` of the table in the database")
+	flags.StringVar(&f.Topic, "topic", "", "`topic` of the rows in the table (default the pipeline's hub)")
 }
 
 func (a *app) checkpointsImport() *cobra.Command {
@@ -76,12 +49,13 @@ waited for.
 
 In a container (--from-blob) the checkpoints can be those of the Azure SDKs for Go, .NET,
 Java, JavaScript and Python, of Azure Functions, of Dapr, of the older EventProcessorHost,
-and of the former SDKs for Go and Python. These two may name blobs by the partition
-alone: then --prefix says which are this consumer group's.
+of the former SDKs for Go and Python, and of the fixed-partition processor. Those for
+Go and Python may name blobs by the partition alone: then --prefix says which are this
+consumer group's.
 
 Credentials for the container, in this order:
   - a shared access signature in the URL (?sv=…&sig=…) with the rights read and list;
-  - the connection string of the storage account in ` + storageEnv + `;
+  - the connection string of the storage account in ` + move.StorageEnv + `;
     --from-blob can then be only the container's name;
   - Entra ID: from the environment, a managed identity, or az login, with the role
     Storage Blob Data Reader.
@@ -104,16 +78,17 @@ end of the log belongs to another hub or topic and is always refused. With --dry
 other processor nor the consumer is disturbed; what is printed then goes by the hub's
 runtime information, which can be seconds old.`,
 		Example: `  sluice checkpoints import --from-group flights-writer --config kafka.yaml --dry-run
-  export ` + storageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
+  export ` + move.StorageEnv + `="$(az storage account show-connection-string -n ACCOUNT -o tsv)"
   sluice checkpoints import --from-blob azure-webjobs-eventhub --config flights.yaml --dry-run
   sluice checkpoints import --from-table env:OLD_DATABASE_URL --config flights.yaml --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: a.runE(func(ctx context.Context, _ []string) error {
-			source, err := f.source()
+			f.from.Active = f.force
+			source, err := f.from.Open()
 			if err != nil {
 				return err
 			}
-			defer source.close()
+			defer source.Close()
 			return withTable(ctx, f.config, f.stage, f.dryRun, func(ctx context.Context, t *checkpoint.Table) error {
 				return a.importCheckpoints(ctx, t, source, &f)
 			})
@@ -122,12 +97,7 @@ runtime information, which can be seconds old.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that gets the checkpoints")
 	stageFlag(flags, &f.stage)
-	flags.StringVar(&f.group, "from-group", "", "`name` of a consumer group of Kafka")
-	flags.StringVar(&f.blob, "from-blob", "", "the `URL` of the container, https://ACCOUNT.blob.core.windows.net/CONTAINER")
-	flags.StringVar(&f.prefix, "prefix", "", "`prefix` of the blobs' names in the container, such as FOLDER/")
-	flags.StringVar(&f.from, "from-table", "", "the `URL` of the database, or env:NAME for that in an environment variable")
-	flags.StringVar(&f.table, "table", azurecheckpoints.PublishedTable, "`name` of the table in the database")
-	flags.StringVar(&f.topic, "topic", "", "`topic` of the rows in the table (default the pipeline's hub)")
+	fromFlags(flags, &f.from)
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.force, "force", false, "also if a partition has an owner or a checkpoint, or events are gone")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")
@@ -136,13 +106,13 @@ runtime information, which can be seconds old.`,
 }
 
 // importCheckpoints plans all moves before it makes the first one.
-func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source importSource, f *importFlags) error {
-	found, err := source.read(ctx, t)
+func (a *app) importCheckpoints(ctx context.Context, t *checkpoint.Table, source move.Source, f *importFlags) error {
+	found, err := source.Read(ctx, t)
 	if err != nil {
 		return err
 	}
 	if len(found.Checkpoints) == 0 {
-		return source.none(t.Group, found.Others)
+		return source.None(t.Group, found.Others)
 	}
 	moves := make([]checkpoint.Move, len(found.Checkpoints))
 	var refused []error

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/move"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/pipeline"
 )
@@ -96,7 +97,7 @@ func (s *storeFlags) open(ctx context.Context) (*pipeline.Stores, error) {
 	if s.blob != "" {
 		at := pipeline.BlobConnection{Container: s.blob, Prefix: s.prefix}
 		if !strings.Contains(s.blob, "sig=") {
-			at.Connection = os.Getenv(storageEnv)
+			at.Connection = os.Getenv(move.StorageEnv)
 			at.Entra = at.Connection == "" && strings.HasPrefix(s.blob, "https://")
 		}
 		stores, err := pipeline.OpenContainer(ctx, at, group)

@@ -103,11 +103,12 @@ func TestWays(t *testing.T) {
 	for name, want := range map[string]int{ // the index of the way; -1: none
 		"ns.servicebus.windows.net/flights/$default/checkpoint/0": 0,
 		"ns.servicebus.windows.net/flights/$Default/0":            1,
-		"flights/$Default/0":        2,
-		"$Default/0":                3,
-		"dapr-flights-$Default-0":   4,
-		"dapr-Flights-$default-12":  4,
-		"0":                         5,
+		"flights/$Default/0":       2,
+		"$Default/0":               3,
+		"dapr-flights-$Default-0":  4,
+		"dapr-Flights-$default-12": 4,
+		"ns.servicebus.windows.net/flights/$Default/ownership/0": 5,
+		"0":                         6,
 		"dapr-flights-$Default-x":   -1,
 		"dapr-flights-$Default-":    -1,
 		"dapr-flights-a-$Default-0": -1,
@@ -127,6 +128,19 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// What a fixed-partition processor writes.
+func TestReadOffset(t *testing.T) {
+	for content, want := range map[string]string{ // "": no checkpoint; "!": an error
+		"4294967296": "4294967296", "0": "0", " 77\n": "77", "-1": "", "": "!", "x": "!", "1.5": "!", "-2": "!", "99999999999999999999": "!", `{"Offset":"1"}`: "!",
+	} {
+		c := Checkpoint{Sequence: -1}
+		there, err := c.readOffset([]byte(content))
+		if want == "!" && err == nil || want != "!" && (err != nil || there != (want != "") || c.Offset != want) {
+			t.Errorf("%q: %v, %q, %v", content, there, c.Offset, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"Offset":"4294967296","SequenceNumber":41,"PartitionId":"1","Epoch":3}`))
 	f.Add([]byte(`{"offset":1e400,"sequenceNumber":1e3}`))
@@ -134,6 +148,9 @@ func FuzzDecode(f *testing.F) {
 		c := Checkpoint{Sequence: -1}
 		there, err := c.decode(content)
 		if there && (err != nil || c.Sequence < 0 && c.Offset == "" || c.Sequence < -1) {
+			t.Fatalf("%q: %+v, %v", content, c, err)
+		}
+		if there, err := (&c).readOffset(content); there && (err != nil || c.Offset == "" || strings.Trim(c.Offset, "0123456789") != "") {
 			t.Fatalf("%q: %+v, %v", content, c, err)
 		}
 	})

@@ -21,6 +21,11 @@
 //     The former Python SDK's have partition_id and sequence_number; they are in the
 //     root too, or group/partition.
 //
+//   - The published fixed-partition processor (github.com/plasne/fixed-partitioned-event-hub) has
+//     the offset of the last event that is done, a number, as the content of
+//     namespace/hub/group/ownership/partition, without a sequence number. The blob's lease
+//     is the owner's. A stop does not give it back: it expires within LEASE_FOR_X_SEC.
+//
 // A blob in the root says neither hub nor group. It counts only if the group has no
 // other checkpoint: give each group's prefix.
 //

@@ -37,30 +37,45 @@ type Checkpoint struct {
 	Origin    bool   // no event was processed yet
 	Updated   time.Time
 	Owner     string // the processor that is still active, if any
+	Fixed     bool   // a fixed-partition processor's: Blob has the offset as its content
 }
 
 // Found is what a container holds for one consumer group.
 type Found struct {
 	Checkpoints []Checkpoint // by partition, at most one each
-	Others      []string     // consumer groups of other hubs, or of this one, that have checkpoints: namespace/hub/group
+	// Owners are the processors that are still active, by partition. A partition without a
+	// checkpoint can have one.
+	Owners map[string]string
+	Others []string // consumer groups of other hubs, or of this one, that have checkpoints: namespace/hub/group
 }
 
 // way is how a kind of processor names its checkpoints.
 type way struct {
 	partition func(name string, g driver.Group) (string, bool) // of a blob; false if it is none
-	json      bool
-	anybody   bool // the name says neither hub nor group
+	// read reads a checkpoint from the blob's content; nil: it is in the metadata.
+	read    func(c *Checkpoint, content []byte) (there bool, err error)
+	holder  string // who holds the lease of a blob with content, if its metadata does not say so
+	anybody bool   // the name says neither hub nor group
 }
 
 // ways are the kinds of checkpoints. The first one that a partition has counts, as it does for
 // Functions.
 var ways = []way{
 	{partition: folder(func(g driver.Group) []string { return []string{g.Namespace, g.Topic, g.Name, "checkpoint"} })},
-	{partition: folder(func(g driver.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }), json: true},
-	{partition: folder(func(g driver.Group) []string { return []string{g.Topic, g.Name} }), json: true},
-	{partition: folder(func(g driver.Group) []string { return []string{g.Name} }), json: true},
-	{partition: dapr, json: true},
-	{partition: func(name string, _ driver.Group) (string, bool) { return name, number(name) }, json: true, anybody: true},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Namespace, g.Topic, g.Name} }), read: (*Checkpoint).decode, holder: host},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Topic, g.Name} }), read: (*Checkpoint).decode, holder: host},
+	{partition: folder(func(g driver.Group) []string { return []string{g.Name} }), read: (*Checkpoint).decode, holder: host},
+	{partition: dapr, read: (*Checkpoint).decode, holder: host},
+	{partition: folder(ownership), read: (*Checkpoint).readOffset, holder: "a fixed-partition processor"},
+	{partition: func(name string, _ driver.Group) (string, bool) { return name, number(name) }, read: (*Checkpoint).decode, holder: host, anybody: true},
+}
+
+// host is the holder of a lease whose blob does not name it.
+const host = "an EventProcessorHost"
+
+// ownership is the folder of the current SDKs' ownerships, and of a fixed-partition processor's offsets.
+func ownership(g driver.Group) []string {
+	return []string{g.Namespace, g.Topic, g.Name, "ownership"}
 }
 
 // folder finds the blobs directly in a folder.
@@ -105,7 +120,7 @@ func Read(ctx context.Context, client *container.Client, prefix string, group dr
 	// Names that differ in case are of the same partition: Go's SDK keeps the case, all others write lower
 	// case, and blobstore.Mirror writes both. The newest counts.
 	slices.SortStableFunc(blobs, func(a, b blob) int { return b.updated.Compare(a.updated) })
-	owners := owners(blobs, prefix, group)
+	found.Owners = owners(blobs, prefix, group)
 	seen := make(map[string]bool)
 	for _, way := range ways {
 		if way.anybody && len(seen) > 0 {
@@ -113,13 +128,13 @@ func Read(ctx context.Context, client *container.Client, prefix string, group dr
 		}
 		for _, b := range blobs {
 			partition, ok := way.partition(b.name[len(prefix):], group)
-			if !ok || seen[partition] || way.json != (b.size > 0) {
+			if !ok || seen[partition] || (way.read != nil) != (b.size > 0) {
 				continue
 			}
-			c := Checkpoint{Partition: partition, Blob: b.name, Sequence: -1, Updated: b.updated, Owner: owners[partition]}
+			c := Checkpoint{Partition: partition, Blob: b.name, Sequence: -1, Updated: b.updated, Owner: found.Owners[partition]}
 			var there bool
-			if way.json {
-				there, err = c.parse(ctx, client, b)
+			if way.read != nil {
+				there, err = c.parse(ctx, client, b, way.read)
 			} else {
 				there, err = c.take(b.metadata)
 			}
@@ -200,10 +215,11 @@ func under(name string, folder []string) (string, bool) {
 	return parts[len(folder)], true
 }
 
-// same compares names. The SDKs keep the port of an emulator's address.
+// same compares names. The SDKs keep the port of an emulator's address, Sluice does not.
 func same(found, want string) bool {
 	address, _, _ := strings.Cut(found, ":")
-	return strings.EqualFold(found, want) || strings.EqualFold(address, want)
+	wanted, _, _ := strings.Cut(want, ":")
+	return strings.EqualFold(address, wanted)
 }
 
 // owners are the active processors, by partition.
@@ -211,17 +227,14 @@ func owners(blobs []blob, prefix string, g driver.Group) map[string]string {
 	list := make(map[string]string)
 	for _, b := range blobs {
 		name := b.name[len(prefix):]
-		if p, ok := under(name, []string{g.Namespace, g.Topic, g.Name, "ownership"}); ok {
+		if p, ok := under(name, ownership(g)); ok {
 			if owner := b.metadata["ownerid"]; owner != "" && list[p] == "" && b.now.Sub(b.updated) < ownedFor {
 				list[p] = owner
 			}
 		}
 		for _, way := range ways {
-			if p, ok := way.partition(name, g); ok && way.json && b.leased && list[p] == "" {
-				list[p] = "an EventProcessorHost"
-				if owner := b.metadata["owninghost"]; owner != "" {
-					list[p] = owner
-				}
+			if p, ok := way.partition(name, g); ok && way.read != nil && b.leased && list[p] == "" {
+				list[p] = cmp.Or(b.metadata["owninghost"], way.holder)
 			}
 		}
 	}
@@ -264,9 +277,9 @@ func offset(text string) string {
 	return text
 }
 
-// parse reads a checkpoint of the older processors. There is false for the lease of a partition that
-// has no checkpoint yet.
-func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob) (there bool, err error) {
+// parse reads a checkpoint that is the content of a blob. There is false for the lease of a partition
+// that has no checkpoint yet.
+func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob, read func(*Checkpoint, []byte) (bool, error)) (there bool, err error) {
 	got, err := client.NewBlobClient(b.name).DownloadStream(ctx, nil)
 	if err != nil {
 		return false, err
@@ -276,7 +289,18 @@ func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob
 	if err != nil {
 		return false, err
 	}
-	return c.decode(content)
+	return read(c, content)
+}
+
+// readOffset reads the checkpoint of a fixed-partition processor: the offset of the last event that is
+// done, as a number.
+func (c *Checkpoint) readOffset(content []byte) (there bool, err error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+	if err != nil || n < -1 {
+		return false, errors.New("its content is not an offset: a fixed-partition processor writes a number")
+	}
+	c.Offset, c.Fixed = offset(strconv.FormatInt(n, 10)), true
+	return c.Offset != "", nil
 }
 
 func (c *Checkpoint) decode(content []byte) (there bool, err error) {

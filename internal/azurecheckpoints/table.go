@@ -25,51 +25,67 @@ var tableName = regexp.MustCompile(`^[\pL_][\pL\pN_$]*(\.[\pL_][\pL\pN_$]*)?$`)
 // group nor an owner. Found.Others are the other topics.
 func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, error) {
 	var found Found
-	if !tableName.MatchString(table) {
-		return found, fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
-	}
-	if err := db.PingContext(ctx); err != nil {
-		return found, err
-	}
-	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
-	if err != nil {
-		return found, fmt.Errorf("table %s: %w: correct its name (--table), or grant SELECT on it", table, err)
-	}
-	defer rows.Close()
-	row, err := newTableRow(rows)
-	if err != nil {
-		return found, fmt.Errorf("table %s %w", table, err)
-	}
-	for n := 0; rows.Next(); n++ {
-		if n == mostRows {
-			return found, fmt.Errorf("table %s has more than %d rows: check that it is a table of checkpoints", table, mostRows)
-		}
-		if err := rows.Scan(row.columns...); err != nil {
-			return found, fmt.Errorf("table %s: %w", table, err)
-		}
-		row.trim()
-		if !strings.EqualFold(row.topic.String, topic) {
-			if !slices.Contains(found.Others, row.topic.String) {
-				found.Others = append(found.Others, row.topic.String)
+	err := eachRow(ctx, db, table, func(r *tableRow) error {
+		if !strings.EqualFold(r.topic.String, topic) {
+			if !slices.Contains(found.Others, r.topic.String) {
+				found.Others = append(found.Others, r.topic.String)
 			}
-			continue
+			return nil
 		}
-		c, there := row.checkpoint()
+		c, there := r.checkpoint()
 		if slices.ContainsFunc(found.Checkpoints, func(other Checkpoint) bool { return other.Partition == c.Partition }) {
-			return found, fmt.Errorf("table %s has several rows of partition %s, with topics that differ in case: delete all but one", table, c.Partition)
+			return fmt.Errorf("has several rows of partition %s, with topics that differ in case: delete all but one", c.Partition)
 		}
 		if there {
 			found.Checkpoints = append(found.Checkpoints, c)
 		}
-	}
+		return nil
+	})
 	slices.SortFunc(found.Checkpoints, func(a, b Checkpoint) int { return compare(a.Partition, b.Partition) })
-	return found, rows.Err()
+	return found, err
+}
+
+// eachRow reads a table with the columns of [PublishedTable], and calls fn with each row. The name of
+// the table belongs before fn's errors.
+func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) error) error {
+	if !tableName.MatchString(table) {
+		return fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)
+	}
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
+	if err != nil {
+		return fmt.Errorf("table %s: %w: correct its name (--table), or grant SELECT on it", table, err)
+	}
+	defer rows.Close()
+	row, err := newTableRow(rows)
+	if err != nil {
+		return fmt.Errorf("table %s %w", table, err)
+	}
+	for n := 0; rows.Next(); n++ {
+		if n == mostRows {
+			return fmt.Errorf("table %s has more than %d rows: check that it is the right table", table, mostRows)
+		}
+		if err := rows.Scan(row.columns...); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+		row.trim()
+		if err := fn(row); err != nil {
+			return fmt.Errorf("table %s %w", table, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	return nil
 }
 
 // tableRow is the destination of a row.
 type tableRow struct {
 	topic, partition, offset sql.NullString
 	sequence                 sql.NullInt64
+	failedAt, failure        any // of [PublishedDeadLetters]; nil if there is no such column, or NULL
 	columns                  []any
 }
 
@@ -80,7 +96,10 @@ func newTableRow(rows *sql.Rows) (*tableRow, error) {
 		return nil, err
 	}
 	r := &tableRow{}
-	missing := map[string]any{"topic": &r.topic, "partitionid": &r.partition, "sequencenumber": &r.sequence, "offset": &r.offset}
+	missing := map[string]any{
+		"topic": &r.topic, "partitionid": &r.partition, "sequencenumber": &r.sequence, "offset": &r.offset,
+		"failedat": &r.failedAt, "error": &r.failure,
+	}
 	for _, name := range names {
 		name = strings.ToLower(name)
 		column := missing[name]
@@ -89,8 +108,10 @@ func newTableRow(rows *sql.Rows) (*tableRow, error) {
 		}
 		r.columns = append(r.columns, column)
 	}
-	if len(missing) > 0 {
-		return nil, errors.New("does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table")
+	for _, name := range []string{"topic", "partitionid", "sequencenumber", "offset"} {
+		if missing[name] != nil {
+			return nil, errors.New("does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table")
+		}
 	}
 	return r, nil
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
@@ -16,6 +17,12 @@ type Foreign struct {
 	Offset    string // likewise; empty if not known
 	Origin    bool   // no event is processed yet
 	Owner     string // the other processor, if it still reads the partition
+	// Exact refuses, without force, an offset whose event has passed retention: events after it may
+	// be gone too.
+	Exact bool
+	// Onward replaces a checkpoint of this pipeline that is not after the other one, also without
+	// force: the other consumer has continued since.
+	Onward bool
 }
 
 // ExistsError is returned for a partition that has a checkpoint already.
@@ -65,45 +72,97 @@ func (f Foreign) checkActive(force bool) error {
 
 func (f Foreign) aim(force bool) aim {
 	return func(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64) (sluice.Position, error) {
-		to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
-		switch {
-		case s.progress.Position != driver.Unset && !force:
-			return to, &ExistsError{Partition: s.partition, At: s.progress.Position}
-		case f.Sequence < 0 && !f.Origin:
-			return f.find(ctx, t, b, epoch)
-		case f.Sequence > b.Last.Sequence:
-			return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",
-				s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
-		case f.Sequence >= b.First-1:
-			return to, nil
+		begun := s.progress.Position != driver.Unset && !force
+		exists := &ExistsError{Partition: s.partition, At: s.progress.Position}
+		if begun && (!f.Onward || s.progress.Incarnation != s.topic.Incarnation) {
+			return s.progress.Position, exists
 		}
-		oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
-		switch {
-		case err != nil:
-			return to, fmt.Errorf("seek the oldest event of partition %s: %w", s.partition, err)
-		case f.Sequence >= oldest.Sequence:
-			return to, nil
-		case !force:
-			return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
-				s.partition, f.Sequence+1, oldest.Sequence)
+		to, err := f.target(ctx, t, s, b, epoch, force)
+		if err == nil && begun && to.Sequence < s.progress.Position.Sequence {
+			err = exists
 		}
-		return oldest, nil
+		return to, err
 	}
 }
 
-// find returns the position of an event of which only the offset is known: after the event, or
-// before it if it may have passed retention.
-func (f Foreign) find(ctx context.Context, t *Table, b driver.Bounds, epoch int64) (sluice.Position, error) {
+// target returns the position of the other checkpoint in the log.
+func (f Foreign) target(ctx context.Context, t *Table, s state, b driver.Bounds, epoch int64, force bool) (sluice.Position, error) {
+	to := sluice.Position{Sequence: f.Sequence, Offset: f.Offset}
+	switch {
+	case f.Sequence < 0 && !f.Origin:
+		return f.find(ctx, t, b, epoch, force)
+	case f.Sequence > b.Last.Sequence:
+		return to, fmt.Errorf("partition %s: the checkpoint is at %d, but the newest event of %s is %d: the checkpoint belongs to another hub or topic, or to this one before it was recreated",
+			s.partition, f.Sequence, s.topic.Topic, b.Last.Sequence)
+	case f.Sequence >= b.First-1:
+		return to, nil
+	}
+	oldest, err := t.Source.Seek(ctx, s.partition, sluice.Earliest(), epoch)
+	switch {
+	case err != nil:
+		return to, fmt.Errorf("seek the oldest event of partition %s: %w", s.partition, err)
+	case f.Sequence >= oldest.Sequence:
+		return to, nil
+	case !force:
+		return to, fmt.Errorf("partition %s: events %d to %d have passed retention and cannot be read any more: check whether they are recorded elsewhere, then continue at the oldest event with --force",
+			s.partition, f.Sequence+1, oldest.Sequence)
+	}
+	return oldest, nil
+}
+
+// find returns the position of an event of which only the offset is known. The log shows that it
+// has this event: it is read. If retention has removed it, reading continues with the oldest event.
+func (f Foreign) find(ctx context.Context, t *Table, b driver.Bounds, epoch int64, force bool) (sluice.Position, error) {
 	before, err := t.Source.Seek(ctx, f.Partition, sluice.FromOffset(f.Offset), epoch)
 	if err != nil {
 		return before, fmt.Errorf("seek offset %s in partition %s: %w", f.Offset, f.Partition, err)
 	}
-	oldest, err := t.Source.Seek(ctx, f.Partition, sluice.Earliest(), epoch) // b may be inexact
+	if before.Sequence >= b.Last.Sequence {
+		if b.First > b.Last.Sequence && force { // empty: the event cannot be read
+			return before, nil
+		}
+		return before, fmt.Errorf("partition %s: no event is at or after the offset %s of the checkpoint: it belongs to another hub, to this one before it was recreated, or retention has removed all events; continue at the end with --force if the partition is empty",
+			f.Partition, f.Offset)
+	}
+	event, err := ReadEvent(ctx, t.Source, f.Partition, before.Sequence+1, epoch)
 	if err != nil {
+		return before, fmt.Errorf("read the event at offset %s in partition %s: %w", f.Offset, f.Partition, err)
+	}
+	if event.Offset == f.Offset {
+		return event.Position(), nil
+	}
+	oldest, err := t.Source.Seek(ctx, f.Partition, sluice.Earliest(), epoch) // b may be inexact
+	switch {
+	case err != nil:
 		return before, fmt.Errorf("seek the oldest event of partition %s: %w", f.Partition, err)
+	case before.Sequence > oldest.Sequence:
+		return before, fmt.Errorf("partition %s: no event has the offset %s of the checkpoint, the next one is event %d at %s: the checkpoint belongs to another hub, or to this one before it was recreated",
+			f.Partition, f.Offset, event.Sequence, event.Offset)
+	case f.Exact && !force:
+		return before, fmt.Errorf("partition %s: the event at the offset %s of the checkpoint has passed retention, and so may have events after it: check whether they are recorded elsewhere, then continue at the oldest event, %d, with --force",
+			f.Partition, f.Offset, event.Sequence)
 	}
-	if before.Sequence <= oldest.Sequence || before.Sequence >= b.Last.Sequence {
-		return before, nil
+	return before, nil
+}
+
+// ReadEvent reads one event of a partition. It waits for it as long as ctx allows. The error is an
+// ErrRetention if the log does not hold it any more.
+func ReadEvent(ctx context.Context, source driver.Source, partition string, sequence, epoch int64) (event *driver.Event, err error) {
+	r, err := source.Open(ctx, partition, driver.Position{Sequence: sequence - 1}, epoch)
+	if err != nil {
+		return nil, err
 	}
-	return sluice.Position{Sequence: before.Sequence + 1, Offset: f.Offset}, nil
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = r.Close(closing)
+	}()
+	events, err := r.Read(ctx, 1)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(events) == 0 || events[0].Sequence != sequence || events[0].Control:
+		return nil, fmt.Errorf("event %d: %w", sequence, driver.ErrRetention)
+	}
+	return events[0], nil
 }

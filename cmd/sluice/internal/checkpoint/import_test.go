@@ -41,13 +41,13 @@ func TestImport(t *testing.T) {
 			sequence, offset int64 // -1: not known
 			to               int64
 		}{
-			"both":                           {3, 3, 3},
-			"sequence number alone":          {3, -1, 3},
-			"newest":                         {4, 4, 4},
-			"last before the oldest held":    {1, -1, 1},
-			"offset alone":                   {-1, 3, 3},
-			"offset of the newest":           {-1, 4, 4},
-			"offset of the oldest, or gone?": {-1, 2, 1},
+			"both":                        {3, 3, 3},
+			"sequence number alone":       {3, -1, 3},
+			"newest":                      {4, 4, 4},
+			"last before the oldest held": {1, -1, 1},
+			"offset alone":                {-1, 3, 3},
+			"offset of the newest":        {-1, 4, 4},
+			"offset of the oldest":        {-1, 2, 2},
 		} {
 			w := fresh(t)
 			f := checkpoint.Foreign{Partition: "1", Sequence: c.sequence}
@@ -69,6 +69,7 @@ func TestImport(t *testing.T) {
 
 func TestImportRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		between := strings.TrimSuffix(offset(t, fresh(t), 3), "0") + "1"
 		for name, c := range map[string]struct {
 			foreign checkpoint.Foreign
 			owned   bool
@@ -82,6 +83,9 @@ func TestImportRefuses(t *testing.T) {
 			"past the end":            {checkpoint.Foreign{Partition: "1", Sequence: 5}, false, -3, "the newest event of t is 4"},
 			"no such partition":       {checkpoint.Foreign{Partition: "7", Sequence: 3}, false, -3, "t has no partition 7"},
 			"an offset that's no one": {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: "nonsense"}, false, -3, "seek offset nonsense"},
+			"its event is gone":       {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: "0", Exact: true}, false, 1, "the event at the offset 0 of the checkpoint has passed retention"},
+			"between two events":      {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: between}, false, -3, "no event has the offset " + between},
+			"an offset past the end":  {checkpoint.Foreign{Partition: "1", Sequence: -1, Offset: "99999"}, false, -3, "no event is at or after the offset 99999"},
 		} {
 			w := fresh(t)
 			if c.owned {

@@ -30,6 +30,7 @@ type Move struct {
 	// AtLeastOnce and InBatches are those of the [Table].
 	AtLeastOnce, InBatches bool
 
+	End     int64  // sequence number of the newest event when the move was planned
 	Skipped int64  // events that will not be delivered
 	Fenced  string // the live owner that was fenced
 	Epoch   int64  // of the checkpoint from now on; 0 if only planned
@@ -133,6 +134,14 @@ func (q quietSource) Seek(ctx context.Context, partition string, start sluice.St
 		return sluice.Position{Sequence: min(max(start.Sequence, b.First)-1, b.Last.Sequence)}, nil
 	}
 	return sluice.Position{}, fmt.Errorf("a dry run cannot look for a time or an offset while %s owns the partition, because that would end its link: stop that process first", q.owner)
+}
+
+// Open implements [driver.Source].
+func (q quietSource) Open(ctx context.Context, partition string, after sluice.Position, _ int64) (driver.Reader, error) {
+	if q.owner != "" {
+		return nil, fmt.Errorf("a dry run cannot read an event while %s owns the partition, because that would end its link: stop that process first", q.owner)
+	}
+	return q.Source.Open(ctx, partition, after, driver.NoEpoch)
 }
 
 // Set moves the checkpoint of a partition to start. It holds the partition's lease meanwhile, so
@@ -268,6 +277,7 @@ func (t *Table) plan(ctx context.Context, s state, to aim, epoch int64) (m Move,
 	if err != nil {
 		return m, nil, err
 	}
+	m.End = b.Last.Sequence
 	if m.To, err = to(ctx, t, s, b, epoch); err != nil {
 		return m, nil, err
 	}

@@ -19,8 +19,11 @@ type Store interface {
 
 // Table is the checkpoints of one consumer group and what goes with them.
 type Table struct {
-	Noun        string // what the log is called: hub or topic
-	Group       sluice.Group
+	Noun  string // what the log is called: hub or topic
+	Group sluice.Group
+	// SDKGroup has the names under which the Azure SDKs' processors keep their checkpoints of the
+	// group.
+	SDKGroup    sluice.Group
 	Source      driver.Source // nil: only what the stores know is listed
 	Leases      driver.LeaseStore
 	Checkpoints Store

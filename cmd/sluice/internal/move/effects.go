@@ -1,0 +1,88 @@
+package move
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-go/sluice/pipeline"
+)
+
+// Effects looks at the pipeline's table, which the old consumer may have written too.
+type Effects struct {
+	db     *sql.DB
+	tables []pipeline.Lineage
+	why    string // unknown
+}
+
+// NewEffects opens the pipeline's table. The caller closes it.
+func NewEffects(p *pipeline.Pipeline) *Effects {
+	tables, err := p.Lineage()
+	if err == nil && len(tables) == 0 {
+		err = fmt.Errorf("the pipeline has no table")
+	}
+	if err != nil {
+		return &Effects{why: err.Error()}
+	}
+	db, err := pipeline.OpenReader(tables[0].Database)
+	if err != nil {
+		return &Effects{why: err.Error()}
+	}
+	return &Effects{db: db, tables: tables}
+}
+
+// Close closes the database.
+func (e *Effects) Close() {
+	if e.db != nil {
+		_ = e.db.Close()
+	}
+}
+
+// look fills in what the tables have around a seam. That it is unknown is no error.
+func (e *Effects) look(ctx context.Context, s *Seam) {
+	if e == nil {
+		return
+	}
+	around := &Around{Why: e.why}
+	s.Effects = around
+	for _, t := range e.tables {
+		if err := e.around(ctx, t, s, around); err != nil {
+			*around = Around{Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+			return
+		}
+	}
+}
+
+// around adds what one table has. The partition is a number in all logs, so it needs no quoting
+// rules of the database, and it is compared as a text or as a number, whatever the column is.
+func (e *Effects) around(ctx context.Context, t pipeline.Lineage, s *Seam, a *Around) error {
+	if strings.Trim(s.Partition, "0123456789") != "" {
+		return fmt.Errorf("partition %q is no number", s.Partition)
+	}
+	for _, side := range []struct {
+		pick, than string
+		rows       *int64
+		event      **int64
+		nearer     func(a, b int64) int64
+	}{
+		{"max", "<", &a.Before, &a.Last, func(a, b int64) int64 { return max(a, b) }},
+		{"min", ">=", &a.After, &a.First, func(a, b int64) int64 { return min(a, b) }},
+	} {
+		query := fmt.Sprintf("SELECT count(*), %s(%s) FROM %s WHERE %s = '%s' AND %s %s %d",
+			side.pick, t.Sequence, t.Table, t.Partition, s.Partition, t.Sequence, side.than, s.Start)
+		var rows int64
+		var event sql.NullInt64
+		if err := e.db.QueryRowContext(ctx, query).Scan(&rows, &event); err != nil {
+			return fmt.Errorf("table %s: %w", t, err)
+		}
+		if *side.rows += rows; !event.Valid {
+			continue
+		}
+		if *side.event != nil {
+			event.Int64 = side.nearer(event.Int64, **side.event)
+		}
+		*side.event = &event.Int64
+	}
+	return nil
+}
