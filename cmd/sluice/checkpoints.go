@@ -52,7 +52,7 @@ type opening func(*pipeline.Pipeline, context.Context) (*pipeline.Parts, error)
 func withParts(ctx context.Context, open opening, config, stage string, fn func(context.Context, *checkpoint.Table) error) error {
 	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
-	p, err := loadStageWithCheckpoints(config, stage)
+	p, err := loadStageWithCheckpoints(ctx, config, stage)
 	if err != nil {
 		return err
 	}
