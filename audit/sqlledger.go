@@ -6,19 +6,32 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sluice-go/sluice/driver"
 )
 
-// Table is a table whose rows record which event each belongs to. All three
-// names go into statements as they are: they must be quoted where SQL requires
-// it.
+// Table is a table whose rows record which event each belongs to. The names go into
+// statements as they are: they must be quoted where SQL requires it.
 type Table struct {
 	Name      string
 	Partition string // column with the event's partition
 	Sequence  string // column with its sequence number
+	// Topic is the column with the name of the event's topic; empty: all rows are of one topic.
+	Topic string
+}
+
+// rows selects the sequence numbers of a partition's rows, and appends the arguments.
+func (t *Table) rows(topic, partition string, args *[]any) string {
+	text := fmt.Sprintf("SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?", t.Name, t.Partition, t.Sequence)
+	*args = append(*args, partition)
+	if t.Topic != "" {
+		text += " AND t." + t.Topic + " = ?"
+		*args = append(*args, topic)
+	}
+	return text
 }
 
 // Dialect is how the SQL of a database differs from that of another.
@@ -148,17 +161,16 @@ func scanCheckpoint(rows *sql.Rows, columns []string, p *driver.Checkpoint) erro
 func (v *sqlView) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		g := v.topic.Group
-		var others strings.Builder
+		var selects []string
 		var args []any
-		for _, t := range v.ledger.more {
-			fmt.Fprintf(&others, "SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ? UNION ALL ", t.Name, t.Partition, t.Sequence)
-			args = append(args, v.partition)
+		for _, t := range append(slices.Clone(v.ledger.more), v.ledger.table) {
+			selects = append(selects, t.rows(g.Topic, v.partition, &args))
 		}
-		args = append(args, v.partition, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
-		rows, err := v.tx.QueryContext(ctx, v.ledger.numbered(others.String()+fmt.Sprintf(`SELECT t.%[3]s AS n, 0 AS letter FROM %[1]s AS t WHERE t.%[2]s = ?
+		args = append(args, g.Namespace, g.Topic, g.Name, v.topic.Incarnation, v.partition)
+		rows, err := v.tx.QueryContext(ctx, v.ledger.numbered(strings.Join(selects, " UNION ALL ")+`
 UNION ALL SELECT sequence_number, 1 FROM sluice_dead_letters
 WHERE {group} AND incarnation = ? AND {partition} = ?
-ORDER BY n, letter`, v.ledger.table.Name, v.ledger.table.Partition, v.ledger.table.Sequence)), args...)
+ORDER BY n, letter`), args...)
 		if err != nil {
 			yield(Entry{}, fmt.Errorf("read table %s and the dead letters: %w", v.ledger.names(), err))
 			return

@@ -43,8 +43,10 @@ const (
 	// compares values of the column.
 	//
 	// Of the changes in one call the one with the highest version counts for each key, also if it
-	// is a delete. But the table does not remember what was deleted: an older change in a later
-	// call revives the row. To prevent that, keep the row and mark it as deleted in a column.
+	// is a delete. A delete with a lower version does nothing; one with the same version, before
+	// the row, makes it a new row. But the table does not remember what was deleted: an older
+	// change in a later call revives the row. To prevent that, keep the row and mark it as deleted
+	// in a column.
 	Newer
 )
 

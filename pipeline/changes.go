@@ -154,9 +154,19 @@ func (t *tableTarget) runs(changes []change) []run {
 				r.columns = append(r.columns, i)
 			}
 		}
+		if n := len(runs); n > 0 && runs[n-1].deletes() && !c.cleared { // together, an old delete loses
+			r.changes = append(runs[n-1].changes, c)
+			runs[n-1] = r
+			continue
+		}
 		runs = append(runs, r)
 	}
 	return runs
+}
+
+// deletes reports whether the run deletes rows and does nothing else.
+func (r *run) deletes() bool {
+	return !slices.ContainsFunc(r.changes, func(c change) bool { return !c.deleted })
 }
 
 // signature has an x for each column of a row that is written. NULL stands for other values that

@@ -238,6 +238,29 @@ func (e *testedEngine) testConflicts(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
+// testOldDeletes: a delete that is older than a row of its batch, before or after it, does not clear
+// what the row's event lacks.
+func (e *testedEngine) testOldDeletes(t *testing.T, address string, db *sql.DB) {
+	mustExec(t, db, e.words("CREATE TABLE versions (id WORD NOT NULL PRIMARY KEY, v integer, note WORD DEFAULT 'new')"))
+	p, parts := opened(t, address, `  insert:
+    table: versions
+    key: id
+    on_conflict: newer
+    version: v
+    delete_when: {body.op: d}
+    columns:
+      id: {from: body.id, type: text}
+      v: {from: body.v, type: integer}
+      note: {from: body.note, type: text, required: false}
+`)
+	mustExec(t, db, "INSERT INTO versions VALUES ('a', 0, 'old'), ('b', 0, 'old'), ('c', 0, 'old'), ('d', 0, 'old')")
+	consume(t, p, parts, sluicetest.Bodies(
+		`{"id":"a","op":"d","v":1}`, `{"id":"c","op":"d","v":7}`, `{"id":"a","v":5}`, `{"id":"b","v":5}`, `{"id":"d","v":6}`, `{"id":"b","op":"d","v":1}`, `{"id":"d","v":6}`, `{"id":"c","v":6}`)...)
+	if got, want := query(t, db, "SELECT id, v, note FROM versions ORDER BY id"), "a 5 old\nb 5 old\nd 6 old"; got != want {
+		t.Errorf("rows\n%s\nwant\n%s", got, want)
+	}
+}
+
 // testElements: each element of an array is a row, all of an event or none.
 func (e *testedEngine) testElements(t *testing.T, address string, db *sql.DB) {
 	p, parts := opened(t, address, `  insert:

@@ -37,6 +37,10 @@ type reader struct {
 	stage  bool        // of a file with stages
 	shared connections // what all stages share, or else the source's: the defaults of source and target
 	from   string      // the hub or topic that a stage of another file reads, which feeds this one
+	logs   severalLogs
+	// matched has the topics of patterns, and clusters those that were read already, by their places.
+	matched  map[strictyaml.Place][]string
+	clusters map[strictyaml.Place]*kafkaCluster
 	// given has the keys that not every pipeline may have; nil: a key is not given.
 	given struct {
 		start, progressGroup, progressBlobs, outboxDelete, claimCheck, partitions, assign, memoryLimit, leases *strictyaml.Node
@@ -103,6 +107,9 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 	r.checkMemoryLimit()
 	if memory != nil {
 		r.readRollup(*memory)
+		if r.logs.at != nil {
+			r.logs.at.Fail("goes with no memory: statistics are those of one topic or hub: write a stage for each")
+		}
 	}
 	if r.given.copyTo != nil { // after source
 		r.readCopyTo(*r.given.copyTo)
@@ -112,6 +119,7 @@ func (r *reader) read(n strictyaml.Node, shared sharedKeys) {
 		for _, m := range r.mappings() {
 			m.raw = r.System == Kafka
 		}
+		r.nameTopic()
 		r.checkTests()
 	}
 }

@@ -22,9 +22,6 @@ type copyTarget struct {
 // namespace is the default.
 func (r *reader) readCopyTo(n strictyaml.Node) {
 	t := &copyTarget{place: n.Place(), redrive: "sluice deadletters retry --config " + argument(n.Place().File)}
-	if r.stage {
-		t.redrive += " --stage " + r.Name
-	}
 	r.copies = t
 	ok := n.Object(strictyaml.Keys{
 		"servicebus": func(n strictyaml.Node) {

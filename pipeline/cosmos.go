@@ -254,6 +254,15 @@ func (t *cosmosTarget) compile() {
 	t.picker = jsonpick.New(paths...)
 }
 
+// origins are those that are in no mapping.
+func (t *cosmosTarget) origins() []*origin {
+	list := []*origin{&t.id, &t.ttl.part.from}
+	for i := range t.parts {
+		list = append(list, &t.parts[i].from)
+	}
+	return list
+}
+
 // keyOf returns the ordering key of a record: writes of one document must not
 // overtake each other.
 func keyOf(d document) string {

@@ -199,7 +199,7 @@ func (e *testedEngine) test(t *testing.T) {
 		"Insert": (*testedEngine).testInsert, "Refuses": (*testedEngine).testRefuses, "Statement": (*testedEngine).testStatement,
 		"Target": (*testedEngine).testTarget, "CreateTogether": (*testedEngine).testCreateTogether, "Audit": (*testedEngine).testAudit,
 		"Routes": (*testedEngine).testRoutes, "LeavesOut": (*testedEngine).testLeavesOut, "Formats": (*testedEngine).testFormats,
-		"Changes": (*testedEngine).testChanges, "Conflicts": (*testedEngine).testConflicts, "SharedKeys": (*testedEngine).testSharedKeys, "Replay": (*testedEngine).testReplay, "NoKey": (*testedEngine).testNoKey, "Elements": (*testedEngine).testElements, "ElementChanges": (*testedEngine).testElementChanges,
+		"Changes": (*testedEngine).testChanges, "Conflicts": (*testedEngine).testConflicts, "OldDeletes": (*testedEngine).testOldDeletes, "SharedKeys": (*testedEngine).testSharedKeys, "Replay": (*testedEngine).testReplay, "NoKey": (*testedEngine).testNoKey, "Elements": (*testedEngine).testElements, "ElementChanges": (*testedEngine).testElementChanges,
 		"Defaults": (*testedEngine).testDefaults, "Evolve": (*testedEngine).testEvolve, "Debezium": (*testedEngine).testDebezium,
 	} {
 		t.Run(name, func(t *testing.T) {

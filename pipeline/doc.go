@@ -76,6 +76,7 @@
 //
 // # Where values come from
 //
+//   - topic: the name of the topic or hub that the pipeline reads;
 //   - partition, sequence, offset, enqueued, created, key, message_id,
 //     correlation_id, content_type: the event's fields of these names;
 //   - body: the whole body, unchanged (types bytes and text) or checked to be JSON

@@ -129,6 +129,9 @@ func (r *reader) readSourceHub(n strictyaml.Node) {
 	r.places.source = n.Place()
 	h := hub{}
 	ok := h.read(n, strictyaml.Keys{
+		"hubs": func(n strictyaml.Node) {
+			h.name = r.logs.read(n, func(n strictyaml.Node, to *string) { n.Text(to) })
+		},
 		"hub":                  func(n strictyaml.Node) { n.Text(&h.name) },
 		"consumer_group":       func(n strictyaml.Node) { n.Text(&h.config.ConsumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&h.config.Namespace) },
@@ -148,6 +151,10 @@ func (r *reader) readSourceHub(n strictyaml.Node) {
 		"progress_blobs": func(n strictyaml.Node) { r.readProgressBlobs(n, &h) },
 	})
 	if !ok {
+		return
+	}
+	if n.Has("hub") && n.Has("hubs") {
+		n.Fail("needs one of hub and hubs")
 		return
 	}
 	if h.at == nil {

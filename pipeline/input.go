@@ -12,7 +12,13 @@ type Input struct{ p Pipeline }
 // problem with it, which is in the file then.
 func ReadInput(n strictyaml.Node) *Input {
 	i := &Input{}
-	if (&reader{Pipeline: &i.p}).readSource(n); i.p.source == nil {
+	r := &reader{Pipeline: &i.p}
+	r.readSource(n)
+	if at := r.logs.at; at != nil {
+		at.Fail("goes in a pipeline's file: here write a source for each")
+		return nil
+	}
+	if i.p.source == nil {
 		return nil
 	}
 	return i

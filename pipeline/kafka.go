@@ -17,6 +17,8 @@ import (
 type kafkaTopic struct {
 	cluster         *kafkaCluster
 	name            string
+	pattern         *topicPattern    // whose topics are not known yet; nil: name is one
+	at              strictyaml.Place // of the pattern
 	consumerGroup   string
 	namespace       string // of checkpoints; empty: the cluster's id
 	readUncommitted bool
@@ -35,6 +37,8 @@ func (r *reader) readSourceTopic(n strictyaml.Node) {
 	t := &kafkaTopic{consumerGroup: defaultGroup}
 	var isolation string
 	c := r.readCluster(n, strictyaml.Keys{
+		"topics":               func(n strictyaml.Node) { t.name = r.logs.read(n, readTopicName) },
+		"topic_pattern":        func(n strictyaml.Node) { r.readPattern(n, t) },
 		"topic":                func(n strictyaml.Node) { readTopicName(n, &t.name) },
 		"group":                func(n strictyaml.Node) { n.Text(&t.consumerGroup) },
 		"checkpoint_namespace": func(n strictyaml.Node) { n.Text(&t.namespace) },
@@ -51,7 +55,7 @@ func (r *reader) readSourceTopic(n strictyaml.Node) {
 			n.Text(&t.progressGroup)
 		},
 	})
-	if c == nil {
+	if c == nil || !n.ExactlyOne("topic", "topics", "topic_pattern") {
 		return
 	}
 	t.cluster, t.readUncommitted = c, isolation == "read_uncommitted"
@@ -96,14 +100,20 @@ type kafkaCluster struct {
 	users  int // of client
 }
 
-// readCluster reads the cluster, and more keys of the same mapping, which need a topic. It
-// returns the shared cluster if the mapping names none, and nil if there is a problem.
-func (r *reader) readCluster(n strictyaml.Node, more strictyaml.Keys) *kafkaCluster {
+// readCluster reads the cluster, and more keys of the same mapping. It returns the shared cluster if
+// the mapping names none, and nil if there is a problem.
+func (r *reader) readCluster(n strictyaml.Node, more strictyaml.Keys, required ...string) *kafkaCluster {
 	own := &kafkaCluster{}
-	if !own.read(n, more, "topic") {
+	if !own.read(n, more, required...) {
 		return nil
 	}
 	if len(own.brokers) > 0 {
+		if known := r.clusters[n.Place()]; known != nil {
+			return known
+		}
+		if r.clusters != nil {
+			r.clusters[n.Place()] = own
+		}
 		return own
 	}
 	if r.shared.cluster == nil {

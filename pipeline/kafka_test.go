@@ -214,8 +214,8 @@ func TestKafkaErrors(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{editTopic(t, "    topic: flights\n", ""), nil, "p.yaml:3:3: source.kafka.topic: is missing"},
-		{editTopic(t, "topic:", "topics:"), nil, "p.yaml:5:5: source.kafka.topics: unknown key, did you mean topic?"},
+		{editTopic(t, "    topic: flights\n", ""), nil, "p.yaml:3:3: source.kafka: needs one of topic, topics and topic_pattern"},
+		{editTopic(t, "topic:", "topicx:"), nil, "p.yaml:5:5: source.kafka.topicx: unknown key, did you mean topic?"},
 		{editTopic(t, "    brokers: ${KAFKA_BROKERS}\n", ""), nil, "p.yaml:3:3: source.kafka: brokers are missing: write ${KAFKA_BROKERS}, or host:port, host:port"},
 		{soundTopic, []string{"KAFKA_BROKERS"}, "p.yaml:4:5: source.kafka.brokers: the environment variable KAFKA_BROKERS is not set"},
 		{soundTopic, []string{"KAFKA_BROKERS=me:hunter2@a:9092"}, "p.yaml:4:5: source.kafka.brokers: broker 1: not a host"},

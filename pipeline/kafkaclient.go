@@ -73,6 +73,9 @@ func (s *topicSource) Close(ctx context.Context) error {
 
 // open implements [log].
 func (t *kafkaTopic) open(consumerGroup string) (Source, error) {
+	if t.pattern != nil {
+		return nil, errUnresolved
+	}
 	client, done, err := t.cluster.use()
 	if err != nil {
 		return nil, err

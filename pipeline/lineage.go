@@ -23,6 +23,7 @@ type Lineage struct {
 	Database            string // for [OpenReader]; it may contain a password
 	Table               string // quoted for SQL, like the columns
 	Partition, Sequence string // the columns with an event's partition and sequence number
+	Topic               string // the column with its topic; empty: all rows are of one topic
 }
 
 // String returns the table. Every fmt verb prints only this, because the other
@@ -38,6 +39,9 @@ func (p *Pipeline) Lineage() ([]Lineage, error) {
 	var list []Lineage
 	for _, r := range p.routing.routes {
 		l, err := lineageOf(r.to)
+		if err == nil && p.amongTopics && l.Topic == "" {
+			err = fmt.Errorf("table %s has rows of several %ss, and no column is mapped from topic: an audit needs one", l.Table, p.System.Noun())
+		}
 		if err != nil {
 			return nil, p.problem(r.place, err)
 		}
@@ -72,5 +76,5 @@ func lineageOf(to target) (Lineage, error) {
 			return Lineage{}, fmt.Errorf("table %s: no column is mapped from %s: an audit needs partition and sequence recorded with the row", t.table, f)
 		}
 	}
-	return Lineage{Table: t.dialect.quoteTable(t.table), Partition: columns[fieldPartition], Sequence: columns[fieldSequence]}, nil
+	return Lineage{Table: t.dialect.quoteTable(t.table), Partition: columns[fieldPartition], Sequence: columns[fieldSequence], Topic: columns[fieldTopic]}, nil
 }

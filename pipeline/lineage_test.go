@@ -12,9 +12,9 @@ func TestLineage(t *testing.T) {
 	insert := sound[strings.Index(sound, "    columns:"):]
 	with := func(columns string) string { return edit(t, insert, "    columns: {"+columns+"}\n") }
 	for _, c := range []struct{ file, database, want string }{
-		{with("hub partition: partition, n: sequence, x: body.x"), "sqlite:x.db", `{sqlite:x.db "flights" "hub partition" "n"}`},
-		{with("p: partition, n: {from: sequence, type: text}"), "postgres://u:pw@h/d", `{postgres://u:pw@h/d "flights" "p" "n"}`},
-		{with("p`q: partition, n: sequence"), "mysql://u:pw@h/d", "{mysql://u:pw@h/d `flights` `p``q` `n`}"},
+		{with("hub partition: partition, n: sequence, x: body.x"), "sqlite:x.db", `{sqlite:x.db "flights" "hub partition" "n" }`},
+		{with("p: partition, n: {from: sequence, type: text}"), "postgres://u:pw@h/d", `{postgres://u:pw@h/d "flights" "p" "n" }`},
+		{with("p`q: partition, n: sequence"), "mysql://u:pw@h/d", "{mysql://u:pw@h/d `flights` `p``q` `n` }"},
 		{with("n: sequence"), "sqlite:x.db", "p.yaml:14:1: target: table flights: no column is mapped from partition: an audit needs partition and sequence recorded with the row"},
 		{with("p: partition"), "sqlite:x.db", "p.yaml:14:1: target: table flights: no column is mapped from sequence: an audit needs partition and sequence recorded with the row"},
 		{edit(t, sound[strings.Index(sound, "  insert:"):], "  statement: {sql: SELECT 1}\n"), "sqlite:x.db", "p.yaml:14:1: target: no table of its own: an audit needs target.insert, with partition and sequence recorded with the row"},

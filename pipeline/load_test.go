@@ -290,7 +290,7 @@ func TestLoadErrors(t *testing.T) {
 		{edit(t, "table: flights", "table: "+strings.Repeat("x", 64)), nil, `p.yaml:16:5: target.insert.table: "` + strings.Repeat("x", 40) + `…": the name has more than 63 bytes`},
 		{edit(t, "      sequence_number: sequence\n      delay: {from: body.delay, type: integer}\n", "      {}\n"), nil, `p.yaml:15:3: target.insert: has no columns: write them as NAME: {from: …, type: …}`},
 		{edit(t, "sequence_number: sequence", "sequence_number: sequense"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "sequense": did you mean sequence?`},
-		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, type, body.PATH, properties.NAME or a function of them`},
+		{edit(t, "sequence_number: sequence", "sequence_number: headers.x"), nil, `p.yaml:19:7: target.insert.columns.sequence_number: "headers.x": write body, content_type, correlation_id, created, enqueued, key, message_id, offset, partition, sequence, topic, type, body.PATH, properties.NAME or a function of them`},
 		{edit(t, "body.delay", "'body.delay.[0]'"), nil, `p.yaml:20:15: target.insert.columns.delay.from: "body.delay.[0]": a key must follow the dot (letters, digits, _ and -; any other key is written ["key"])`},
 		{edit(t, "type: integer", "type: int"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "int": write one of text, smallint, integer, bigint, real, double, numeric, boolean, timestamp, date, bytes, json`},
 		{edit(t, "type: integer", "type: intger"), nil, `p.yaml:20:33: target.insert.columns.delay.type: "intger": did you mean integer?`},

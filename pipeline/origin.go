@@ -17,7 +17,7 @@ import (
 // origin is the place of a value in an event.
 type origin struct {
 	field field
-	name  string        // of the property; the text of a literal
+	name  string        // of the property or the topic; the text of a literal
 	call  *call         // of fieldCall
 	path  jsonpick.Path // into the body
 	slot  int           // the index of the path's value among those picked
@@ -26,6 +26,7 @@ type origin struct {
 type field string
 
 const (
+	fieldTopic         field = "topic" // the name of the topic or hub
 	fieldPartition     field = "partition"
 	fieldSequence      field = "sequence"
 	fieldOffset        field = "offset"
@@ -51,6 +52,7 @@ var anyScalar = []columnType{
 
 // columnTypes lists the types that a field can be converted to, the default first.
 var columnTypes = map[field][]columnType{
+	fieldTopic:         {typeText},
 	fieldPartition:     {typeText, typeSmallint, typeInteger, typeBigint},
 	fieldSequence:      {typeBigint, typeInteger, typeNumeric, typeText},
 	fieldOffset:        {typeText, typeBigint},
@@ -147,6 +149,33 @@ func (o origin) leaves() []origin {
 	return list
 }
 
+// nameTopic sets the topic that the pipeline reads in the origins that are one: no event has it.
+func (p *Pipeline) nameTopic() {
+	for _, m := range p.mappings() {
+		for i := range m.columns {
+			m.columns[i].from.nameTopic(p.Group.Topic)
+		}
+	}
+	for _, r := range p.routing.routes {
+		if documents, ok := r.to.(*cosmosTarget); ok {
+			for _, o := range documents.origins() {
+				o.nameTopic(p.Group.Topic)
+			}
+		}
+	}
+}
+
+func (o *origin) nameTopic(topic string) {
+	switch o.field {
+	case fieldTopic:
+		o.name = topic
+	case fieldCall:
+		for i := range o.call.arguments {
+			o.call.arguments[i].nameTopic(topic)
+		}
+	}
+}
+
 // inElement reports whether the value depends on an element of an array.
 func (o origin) inElement() bool {
 	return slices.ContainsFunc(o.leaves(), func(leaf origin) bool { return leaf.field == fieldElement || leaf.field == fieldIndex })
@@ -206,6 +235,8 @@ func (o origin) scalar(e *sluice.Event, picked []jsonpick.Value) (scalar, error)
 		return ofTime(e.Enqueued)
 	case fieldCreated:
 		return ofTime(e.Created)
+	case fieldTopic:
+		return ofText(o.name), nil
 	case fieldPartition:
 		return ofText(e.Partition), nil
 	case fieldType:

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/strictyaml"
@@ -28,8 +30,14 @@ func ParseFilter(name, text string, system System) (*EventFilter, error) {
 		return nil, err
 	}
 	for _, m := range f.filter.mappings() {
-		if m != nil {
-			m.raw = system == Kafka
+		if m == nil {
+			continue
+		}
+		m.raw = system == Kafka
+		for _, c := range m.columns {
+			if slices.ContainsFunc(c.from.leaves(), func(leaf origin) bool { return leaf.field == fieldTopic }) {
+				return nil, fmt.Errorf("%s: %s: is the same for all events here: choose the topic in place of that", name, c.from)
+			}
 		}
 	}
 	return f, nil

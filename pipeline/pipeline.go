@@ -20,6 +20,9 @@ type File struct {
 	// Stages are its pipelines, at least one, in the file's order. Events pass
 	// through them in this order.
 	Stages []*Pipeline
+
+	parse   func() error                  // reads the stages
+	matched map[strictyaml.Place][]string // the topics of patterns
 }
 
 // Pipeline is one pipeline of a file: the only one, or a stage. It is safe for
@@ -36,6 +39,7 @@ type Pipeline struct {
 	// again at every assignment. It has neither checkpoints nor dead letters.
 	Rollup bool
 
+	amongTopics bool          // it is one of those that a source with several topics or hubs makes
 	config      sluice.Config // the settings of the file
 	source      log           // nil if it cannot be read
 	body        bodyReader
@@ -102,7 +106,8 @@ func CheckFile(path string) (missing []string, err error) {
 // path is the name of the file in messages.
 func ParseFile(path string, data []byte, lookup func(string) (string, bool)) (*File, error) {
 	f := &File{Path: path}
-	if err := strictyaml.Read(path, data, lookup, f.read); err != nil {
+	f.parse = func() error { return strictyaml.Read(path, data, lookup, f.read) }
+	if err := f.parse(); err != nil {
 		return nil, err
 	}
 	return f, nil

@@ -18,10 +18,11 @@ var sharedKeyNames = []string{"partitions", "lease", "assign", "prefetch", "memo
 // read reads the whole file.
 func (f *File) read(n strictyaml.Node) {
 	if !n.Has("stages") {
-		r := &reader{Pipeline: &Pipeline{Name: nameOf(f.Path)}}
-		f.Stages = []*Pipeline{r.Pipeline}
-		r.read(n, nil)
-		believeStamps([]*reader{r})
+		readers := f.readEach(n, nil, func() *reader { return &reader{Pipeline: &Pipeline{Name: nameOf(f.Path)}} })
+		for _, r := range readers {
+			f.add(r.Pipeline, n)
+		}
+		believeStamps(readers)
 		return
 	}
 	var readers []*reader
@@ -48,10 +49,11 @@ func (f *File) read(n strictyaml.Node) {
 		if !stageName.MatchString(name) {
 			n.Fail("not a valid name for a stage: write up to 63 letters, digits, - and _")
 		}
-		r := &reader{Pipeline: &Pipeline{Name: name}, stage: true, shared: share}
-		r.read(n, shared)
-		f.add(r.Pipeline, n)
-		readers = append(readers, r)
+		list := f.readEach(n, shared, func() *reader { return &reader{Pipeline: &Pipeline{Name: name}, stage: true, shared: share} })
+		for _, r := range list {
+			f.add(r.Pipeline, n)
+		}
+		readers = append(readers, list...)
 	})
 	if len(f.Stages) == 0 {
 		stages.Fail("has no stages: write them as NAME: {source: …, target: …}")

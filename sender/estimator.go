@@ -41,13 +41,16 @@ type EstimatorConfig struct {
 // message as its body and a header, and corrects the estimate when the service
 // refuses a batch as too large. If a message of the batch has more beside its
 // body than the header allows for, the header is raised; if not, the limit is
-// cut to 95 % of the batch's estimated size. Only the messages of that batch are
-// packed and sent again. The corrections stay for the Estimator's life.
+// cut to 95 % of the batch's estimated size, and full batches that are accepted
+// then raise it halfway to the refused one, until it is within 1 % of that. Only
+// the messages of a refused batch are packed and sent again. The corrections stay
+// for the Estimator's life.
 //
 // For a service whose true limit is L by the same estimate, at most
-// 1 + ln(Limit/L) / 0.051 refusals correct the limit, and as few the header,
-// which is raised by at least a quarter. Batches that were in flight or filling
-// meanwhile may each be refused once more.
+// 1 + ln(Limit/L) / 0.051 refusals cut the limit and three narrow it down. As few
+// correct the header, which is raised by at least a quarter. Batches that were in
+// flight or filling meanwhile may each be refused once more, and so may batches of
+// messages of another size, for which the header does not fit.
 //
 // A message whose estimated size is above the limit is sent alone, because the
 // service decides; if the service refuses it, it is rejected.

@@ -143,6 +143,34 @@ func TestEstimator(t *testing.T) {
 	}
 }
 
+// TestEstimatorFillsBatches: once the lesson is learned, batches have what the service takes, to 2 %.
+func TestEstimatorFillsBatches(t *testing.T) {
+	for _, c := range []struct{ limit, header int }{{262_000, 54}, {262_000, 100}, {262_000, 300}, {200_000, 54}, {100_000, 300}} {
+		h := &sizeUnawareHub{limit: c.limit, header: c.header}
+		e, err := sender.NewEstimator(h, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, mix := sender.New(e, &sender.Config{Ordered: true}), traffic{count: 10_000, size: fixed(700)}
+		var report sender.Report
+		var before int64
+		for range 2 {
+			before, h.stored = h.refusals, nil
+			if report, err = s.SendAll(testContext(t), mix.all()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total := 0
+		for _, messages := range h.stored {
+			total += h.size(messages)
+		}
+		least := float64(total) / float64(c.limit)
+		if most := int64(math.Ceil(least * 1.02)); report.Batches > most || h.refusals > before {
+			t.Errorf("limit %d, header %d: %d batches and %d refusals, where %.1f batches would be full: want at most %d", c.limit, c.header, report.Batches, h.refusals-before, least, most)
+		}
+	}
+}
+
 // TestEstimatorLargeMessages sends messages that are above the assumed limit.
 // Only those that the service refuses are rejected.
 func TestEstimatorLargeMessages(t *testing.T) {

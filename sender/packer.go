@@ -3,8 +3,6 @@ package sender
 import (
 	"context"
 	"math"
-	"sync"
-	"sync/atomic"
 )
 
 // packer packs messages into batches, for a [Sender] or a [Sink]. One rule holds
@@ -34,12 +32,14 @@ func (p *packer) newBatch(ctx context.Context, partition string) (*packedBatch, 
 // send sends a batch once, and learns from a refusal as too large.
 func (p *packer) send(ctx context.Context, b *packedBatch) (Outcome, error) {
 	outcome, err := p.transport.Send(ctx, b.Batch)
-	if outcome != OutcomeTooLarge || b.Len() < 2 {
-		return outcome, err
-	}
-	if e, ok := b.Batch.(*estimatedBatch); ok {
+	e, estimated := b.Batch.(*estimatedBatch)
+	switch {
+	case outcome == OutcomeAccepted && estimated:
+		e.by.estimate.accepted(e.bytes)
+	case outcome != OutcomeTooLarge || b.Len() < 2:
+	case estimated:
 		e.refusedAsTooLarge()
-	} else {
+	default:
 		p.limit.refusedAsTooLarge(0, func(int) int { return b.Bytes() })
 	}
 	return outcome, err
@@ -77,37 +77,4 @@ func sizeIn(batch Batch, m *Message) int {
 		}
 	}
 	return len(m.Body)
-}
-
-// sizeEstimate is what is assumed to fit into a batch.
-type sizeEstimate struct {
-	corrected atomic.Bool // a refusal has changed it; spares the lock a message
-
-	mu     sync.Mutex
-	limit  int // bytes of a batch
-	header int // bytes of a message beside its body; 0 if sizes are known
-}
-
-func (s *sizeEstimate) current() (limit, header int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.limit, s.header
-}
-
-// refusedAsTooLarge corrects the estimate by a refused batch: if a message has
-// more beside its body than the header allows for, the header is raised; if
-// not, the limit is cut to 95 % of the batch's size, which size computes from a
-// header. A batch above the current limit was packed before an earlier
-// correction, and changes nothing.
-func (s *sizeEstimate) refusedAsTooLarge(largestOverhead int, size func(header int) int) {
-	s.corrected.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if largestOverhead > s.header {
-		s.header = max(largestOverhead, s.header+s.header/4)
-		return
-	}
-	if n := size(s.header); n <= s.limit {
-		s.limit = n * 95 / 100
-	}
 }

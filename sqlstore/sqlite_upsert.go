@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-go/sluice/driver"
@@ -69,18 +70,19 @@ type sqliteUpsert struct {
 	tx       *sql.Tx
 	prepared map[string]*sql.Stmt
 
-	insert func(rows int) string
-	action string
-	remove string // of one row
-	where  string // that a row of table g is in table t
-	look   bool   // a trigger may leave rows out: nothing else does, without an error
+	insert  func(rows int) string
+	action  string
+	remove  string            // of one row
+	where   string            // that a row of table g is in table t
+	collate map[string]string // the COLLATE clauses of the key's columns
+	look    bool              // a trigger may leave rows out: nothing else does, without an error
 }
 
 // prepare makes the statements.
 func (u *sqliteUpsert) prepare(ctx context.Context) error {
 	d := sqliteDialect{}
-	collations, err := u.collations(ctx)
-	if err != nil {
+	var err error
+	if u.collate, err = u.collations(ctx); err != nil {
 		return err
 	}
 	// What the constraints themselves say about conflicts must not count: they may replace other
@@ -105,9 +107,9 @@ func (u *sqliteUpsert) prepare(ctx context.Context) error {
 		u.action = " ON CONFLICT (" + target + ") DO UPDATE SET " + set
 	}
 	u.remove = "DELETE FROM " + quoteTable(d, u.Table) + " WHERE " +
-		joined(d, u.Write, " AND ", func(column string, i int) string { return column + " = ?" + collations[u.Key[i]] })
+		joined(d, u.Write, " AND ", func(column string, i int) string { return column + " = ?" + u.collate[u.Key[i]] })
 	u.where = joined(d, u.Write, " AND ", func(column string, i int) string {
-		return fmt.Sprintf("t.%s = g.column%d%s", column, i+2, collations[u.Key[i]])
+		return fmt.Sprintf("t.%s = g.column%d%s", column, i+2, u.collate[u.Key[i]])
 	})
 	if u.OnConflict == driver.Newer {
 		table := quoteTable(d, u.Table)
@@ -146,31 +148,49 @@ func (u *sqliteUpsert) collations(ctx context.Context) (map[string]string, error
 	return nil, nil
 }
 
-// byVersion sorts rows by version as the column's type compares it, those without one first. In
-// this order the highest version of a key wins, also if it is a delete.
+// byVersion sorts rows by version as the column's type compares it, those without one first, and
+// leaves out deletes with a lower version than another row of the key. In this order the highest
+// version of a key wins, also if it is a delete.
 func (u *sqliteUpsert) byVersion(ctx context.Context, rows []int) (sorted []int, err error) {
-	var kind string
-	if _, err := one(ctx, u.tx, "SELECT type FROM pragma_table_xinfo(:table, :schema) WHERE name = :column COLLATE NOCASE",
-		append(sqliteNames(u.Table), sql.Named("column", u.Version)), &kind); err != nil {
+	columns, err := u.declarations(ctx)
+	if err != nil {
 		return nil, err
 	}
 	const table = "temp.sluice_versions"
-	for _, text := range []string{"DROP TABLE IF EXISTS " + table, "CREATE TABLE " + table + " (n INTEGER PRIMARY KEY, v " + kind + ")"} {
+	for _, text := range []string{"DROP TABLE IF EXISTS " + table, "CREATE TABLE " + table + " (n INTEGER PRIMARY KEY, deletes INTEGER" + columns + ")"} {
 		if _, err := u.tx.ExecContext(ctx, text); err != nil {
 			return nil, err
 		}
 	}
+	insert := "INSERT INTO " + table + " VALUES (?, ?" + strings.Repeat(", ?", len(u.Key)+1) + ")"
 	for _, row := range rows {
-		if _, err := u.exec(ctx, "INSERT INTO "+table+" VALUES (?, ?)", []any{row, u.Rows[row][u.VersionAt]}); err != nil {
+		if _, err := u.exec(ctx, insert, append([]any{row, u.Deletes(row)}, u.keyAndVersion(row)...)); err != nil {
 			return nil, err
 		}
 	}
-	sorted, err = collect(ctx, u.tx, func(n *int) []any { return []any{n} }, "SELECT n FROM "+table+" ORDER BY v, n", nil)
+	key := joined(sqliteDialect{}, u.Write, ", ", func(_ string, i int) string { return fmt.Sprint("v", i) })
+	sorted, err = collect(ctx, u.tx, func(n *int) []any { return []any{n} }, fmt.Sprintf(
+		"SELECT n FROM (SELECT *, rank() OVER (PARTITION BY %[1]s ORDER BY v%[2]d DESC) AS place FROM %[3]s) WHERE place = 1 OR NOT deletes ORDER BY v%[2]d, n",
+		key, len(u.Key), table), nil)
 	if err == nil {
 		u.close()
 		_, err = u.tx.ExecContext(ctx, "DROP TABLE "+table)
 	}
 	return sorted, err
+}
+
+// declarations are columns v0, v1 and so on that compare values as those of the key, and after them
+// the version's, do.
+func (u *sqliteUpsert) declarations(ctx context.Context) (list string, err error) {
+	for i, name := range append(slices.Clone(u.Key), u.Version) {
+		var kind string
+		if _, err := one(ctx, u.tx, "SELECT type FROM pragma_table_xinfo(:table, :schema) WHERE name = :column COLLATE NOCASE",
+			append(sqliteNames(u.Table), sql.Named("column", name)), &kind); err != nil {
+			return "", err
+		}
+		list += fmt.Sprintf(", v%d %s%s", i, kind, u.collate[name])
+	}
+	return list, nil
 }
 
 // part returns the first rows, which are written together: inserts, or deletes.

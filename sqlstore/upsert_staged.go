@@ -97,7 +97,7 @@ func (u *stagedUpsert) write(ctx context.Context, rows []int) error {
 
 func (u *stagedUpsert) tryWrite(ctx context.Context, rows []int) (missing int, err error) {
 	if slices.ContainsFunc(rows, u.Deletes) {
-		text := u.remove(u.table, u.tx.dialect.quote(u.keys), u.match, "g.sluice_deletes = 1 AND "+u.applies)
+		text := u.remove(u.table, u.deletesSQL(), u.match, "g.sluice_deletes = 1 AND "+u.applies)
 		if _, err := u.tx.tx.ExecContext(ctx, text); err != nil {
 			return -1, err
 		}
@@ -183,6 +183,23 @@ func (u *stagedUpsert) find(ctx context.Context) ([]foundRow, error) {
 	return collect(ctx, u.tx.tx, func(f *foundRow) []any { return []any{&f.row, &f.deletes, &f.exists, &f.applies, &f.older} }, u.findSQL(), nil)
 }
 
+// deletesSQL is the staged table; for Newer its rows with the highest version of their key, because
+// another delete loses.
+func (u *stagedUpsert) deletesSQL() string {
+	d := u.tx.dialect
+	if u.OnConflict != driver.Newer {
+		return d.quote(u.keys)
+	}
+	list := joined(d, u.Write, ", ", func(column string, _ int) string { return "s." + column })
+	return "(SELECT r.* FROM (SELECT s.*, RANK() OVER (PARTITION BY " + list + " ORDER BY " + u.versionOrder() + ") AS sluice_rank FROM " + d.quote(u.keys) +
+		" AS s) AS r WHERE r.sluice_rank = 1)"
+}
+
+// versionOrder sorts staged rows s: the highest version first, and those without one last.
+func (u *stagedUpsert) versionOrder() string {
+	return fmt.Sprintf("CASE WHEN s.%[1]s IS NULL THEN 1 ELSE 0 END, s.%[1]s DESC", u.tx.dialect.quote(u.Version))
+}
+
 func (u *stagedUpsert) findSQL() string {
 	d := u.tx.dialect
 	list := joined(d, u.Write, ", ", func(column string, _ int) string { return "s." + column })
@@ -192,7 +209,7 @@ func (u *stagedUpsert) findSQL() string {
 		from = "(SELECT s.*, MAX(CASE WHEN s.sluice_deletes = 1 THEN s.sluice_row ELSE 0 END) OVER (PARTITION BY " + list + ") AS sluice_gone FROM " + from + " AS s)"
 		order = "CASE WHEN s.sluice_row < s.sluice_gone THEN 2 ELSE s.sluice_deletes END, s.sluice_row"
 	case driver.Newer:
-		order = fmt.Sprintf("CASE WHEN s.%[1]s IS NULL THEN 1 ELSE 0 END, s.%[1]s DESC, s.sluice_row DESC", version)
+		order = u.versionOrder() + ", s.sluice_row DESC"
 		older = fmt.Sprintf("CASE WHEN g.%[1]s IS NOT NULL AND (t.%[1]s IS NULL OR t.%[1]s < g.%[1]s) THEN 1 ELSE 0 END", version)
 	}
 	return "SELECT g.sluice_row, g.sluice_deletes, CASE WHEN t." + d.quote(u.Key[0]) + " IS NULL THEN 0 ELSE 1 END, CASE WHEN " + u.applies + " THEN 1 ELSE 0 END, " + older +

@@ -87,7 +87,7 @@ began, 2 if flags are wrong.`,
 const maxAuditRU = 10_000_000
 
 func (a *app) runAuditHub(ctx context.Context, flags *auditFlags) error {
-	p, err := loadStageWithCheckpoints(flags.config, flags.stage)
+	p, err := loadStageWithCheckpoints(ctx, flags.config, flags.stage)
 	if err != nil {
 		return err
 	}

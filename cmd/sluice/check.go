@@ -149,7 +149,7 @@ func (c *checkFlags) mistake() error {
 // runCheck goes as deep as the flags say, and stops where something failed.
 func (a *app) runCheck(ctx context.Context, flags *checkFlags) error {
 	began := time.Now()
-	list, stages, err := checkFiles(flags)
+	list, stages, err := checkFiles(ctx, flags)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *app) runCheck(ctx context.Context, flags *checkFlags) error {
 }
 
 // checkFiles reads the files that the flags name. The error is one of usage.
-func checkFiles(flags *checkFlags) (list check.List, stages []*pipeline.Pipeline, err error) {
+func checkFiles(ctx context.Context, flags *checkFlags) (list check.List, stages []*pipeline.Pipeline, err error) {
 	var mistake *usage.Error
 	ok := check.Finding{Check: "file", State: check.OK}
 	switch {
@@ -198,7 +198,7 @@ func checkFiles(flags *checkFlags) (list check.List, stages []*pipeline.Pipeline
 		}
 		return check.List{ok}, nil, nil
 	case flags.config != "":
-		stages, err = loadStages(flags.config, flags.stage)
+		stages, err = loadStages(ctx, flags.config, flags.stage)
 		if errors.As(err, &mistake) {
 			return nil, nil, err
 		}

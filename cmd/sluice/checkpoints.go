@@ -56,7 +56,7 @@ func withParts(ctx context.Context, open opening, config, stage string, fn func(
 func withPipeline(ctx context.Context, open opening, config, stage string, fn func(context.Context, *pipeline.Pipeline, *checkpoint.Table) error) error {
 	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
-	p, err := loadStageWithCheckpoints(config, stage)
+	p, err := loadStageWithCheckpoints(ctx, config, stage)
 	if err != nil {
 		return err
 	}

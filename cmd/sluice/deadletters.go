@@ -136,7 +136,7 @@ func (l *selectFlags) withAdmin(ctx context.Context, fn func(context.Context, *d
 func (l *selectFlags) withPipeline(ctx context.Context, fn func(context.Context, *pipeline.Pipeline, *pipeline.Parts, *deadletters.Admin) error) error {
 	ctx, stop := term.UntilInterrupted(ctx)
 	defer stop()
-	p, err := loadStageWithCheckpoints(l.config, l.stage)
+	p, err := loadStageWithCheckpoints(ctx, l.config, l.stage)
 	if err != nil {
 		return err
 	}

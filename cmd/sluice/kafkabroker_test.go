@@ -17,6 +17,17 @@ func TestFromABrokerOfKafka(t *testing.T) {
 	eachFastDatabase(t, func(t *testing.T, url string) { runFromKafka(t, kafkatest.Shared(t).Brokers(), url) })
 }
 
+func TestSeveralTopicsOfABroker(t *testing.T) {
+	need.Kafka(t)
+	k := newTopic(t, 1, kafkatest.Shared(t).Brokers())
+	for _, end := range []string{".eu", ".us"} {
+		if _, err := k.admin.CreateTopic(t.Context(), 2, 1, nil, k.name+end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	severalTopics(t, k.name+".", kafkatest.Shared(t).Brokers())
+}
+
 func TestMoveFromAGroupOfABroker(t *testing.T) {
 	need.Kafka(t)
 	eachFastDatabase(t, func(t *testing.T, url string) { moveFromGroup(t, kafkatest.Shared(t).Brokers(), url) })

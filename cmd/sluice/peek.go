@@ -193,7 +193,7 @@ func (p *peekFlags) checkLog(f *pflag.FlagSet, hub, topic string) error {
 // open returns the log, and how its bodies are decoded: nil without a file.
 func (p *peekFlags) open(ctx context.Context) (*peek.Log, pipeline.System, *peek.Decoder, error) {
 	if p.config != "" {
-		stage, err := loadStage(p.config, p.stage)
+		stage, err := loadStage(ctx, p.config, p.stage)
 		if err != nil {
 			return nil, "", nil, err
 		}

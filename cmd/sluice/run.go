@@ -71,7 +71,7 @@ func (a *app) runPipeline(ctx context.Context, path string, flags runFlags) (err
 	stopping, begin := context.WithCancel(interrupted)
 	defer begin()
 	defer pipelines.ExitLate(stopping, flags.stopTimeout, a.log)()
-	stages, err := loadStages(path, flags.stage)
+	stages, err := loadStages(interrupted, path, flags.stage)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,11 +18,20 @@ func stageFlag(f *pflag.FlagSet, to *string) {
 	f.StringVar(to, "stage", "", "the `stage`, if the file has several")
 }
 
-// loadStage reads one pipeline of a file: the only one, or the stage of that name.
-func loadStage(path, stage string) (*pipeline.Pipeline, error) {
+// loadFile reads a file, and asks for the topics of its patterns.
+func loadFile(ctx context.Context, path string) (*pipeline.File, error) {
 	f, err := pipeline.LoadFile(path)
 	if err != nil {
 		return nil, notThere(err, "check the path, or write a new file: sluice init "+path)
+	}
+	return f, f.Resolve(ctx)
+}
+
+// loadStage reads one pipeline of a file: the only one, or the stage of that name.
+func loadStage(ctx context.Context, path, stage string) (*pipeline.Pipeline, error) {
+	f, err := loadFile(ctx, path)
+	if err != nil {
+		return nil, err
 	}
 	p, err := f.Stage(stage)
 	if err != nil {
@@ -31,8 +41,8 @@ func loadStage(path, stage string) (*pipeline.Pipeline, error) {
 }
 
 // loadStageWithCheckpoints is loadStage for commands that need checkpoints or dead letters.
-func loadStageWithCheckpoints(path, stage string) (*pipeline.Pipeline, error) {
-	p, err := loadStage(path, stage)
+func loadStageWithCheckpoints(ctx context.Context, path, stage string) (*pipeline.Pipeline, error) {
+	p, err := loadStage(ctx, path, stage)
 	if err == nil && p.Rollup {
 		err = fmt.Errorf("%s: stage %s is in memory: it has no checkpoints and no dead letters, and is read again at every start", path, p.Name)
 	}
@@ -40,14 +50,14 @@ func loadStageWithCheckpoints(path, stage string) (*pipeline.Pipeline, error) {
 }
 
 // loadStages reads the stages of a file: the one of that name, or all.
-func loadStages(path, stage string) ([]*pipeline.Pipeline, error) {
+func loadStages(ctx context.Context, path, stage string) ([]*pipeline.Pipeline, error) {
 	if stage != "" {
-		p, err := loadStage(path, stage)
+		p, err := loadStage(ctx, path, stage)
 		return []*pipeline.Pipeline{p}, err
 	}
-	f, err := pipeline.LoadFile(path)
+	f, err := loadFile(ctx, path)
 	if err != nil {
-		return nil, notThere(err, "check the path, or write a new file: sluice init "+path)
+		return nil, err
 	}
 	return f.Stages, nil
 }

@@ -141,7 +141,7 @@ func (t *tryFlags) take(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) runTry(ctx context.Context, flags *tryFlags) error {
-	stage, unset, err := flags.load()
+	stage, unset, err := flags.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,10 +171,15 @@ func (a *app) runTry(ctx context.Context, flags *tryFlags) error {
 }
 
 // load reads the file, of which only those variables must be set that the events need.
-func (t *tryFlags) load() (*pipeline.Pipeline, []pipeline.Unset, error) {
+func (t *tryFlags) load(ctx context.Context) (*pipeline.Pipeline, []pipeline.Unset, error) {
 	f, unset, err := pipeline.LoadOffline(t.peek.config)
 	if err != nil {
 		return nil, nil, notThere(err, "check the path, or write a new file: sluice init "+t.peek.config)
+	}
+	if t.sample == "" {
+		if err := f.Resolve(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	stage, err := f.Stage(t.peek.stage)
 	if err != nil {
@@ -202,8 +207,8 @@ func keyOfStage(key, stage string) (concerns bool, rest string) {
 	if !inStage {
 		return true, key
 	}
-	rest, concerns = strings.CutPrefix(below, stage+".")
-	return concerns, rest
+	name, rest, _ := strings.Cut(below, ".")
+	return name == stage || strings.HasPrefix(stage, name+"."), rest // of several topics, NAME.TOPIC is one
 }
 
 // checkDatabase lets the pipeline know the tables that exist, and says whether it does. The error

@@ -142,42 +142,65 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error 
 	if err != nil {
 		return err
 	}
-	var live, gone, fresh, existing []int // what each key is after the part, and the live ones as they were before it
-	for _, row := range results[len(results)-1].rows {
-		n, err := strconv.Atoi(string(row[0]))
-		if err != nil || n < 1 || n > len(rows) {
-			return fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
-		}
-		switch n = rows[n-1]; {
-		case r.Deletes(n):
-			gone = append(gone, n)
-			continue
-		case string(row[1]) == "t":
-			existing = append(existing, n)
-		default:
-			fresh = append(fresh, n)
-		}
-		live = append(live, n)
+	counts, err := r.countOf(results[len(results)-1].rows, rows)
+	if err != nil {
+		return err
 	}
-	upserts := live
-	if len(fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
-		if upserts = existing; r.OnConflict == driver.Skip {
+	upserts := counts.live
+	if len(counts.fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
+		if upserts = counts.existing; r.OnConflict == driver.Skip {
 			upserts = nil
 		}
-		if err := r.copy(ctx, fresh); err != nil {
+		if err := r.copy(ctx, counts.fresh); err != nil {
 			return err
 		}
 	}
 	for try := 1; ; try++ {
-		missing, err := r.store(ctx, rows, upserts, live, gone, point)
+		missing, err := r.store(ctx, counts, upserts, point)
 		switch {
 		case err != nil || missing < 0:
 			return err
 		case try == upsertTries:
 			return r.NotTaken(missing)
 		}
-		point, upserts = false, live // it is released
+		point, upserts = false, counts.live // it is released
 	}
+}
+
+// upsertCounts are the rows of a part that count.
+type upsertCounts struct {
+	live, gone      []int // what each key is after the part
+	fresh, existing []int // the live ones as they were before it
+	deletes         []int // gone, and those before a live one
+}
+
+// countOf reads the result of reduce.
+func (r *upsertRun) countOf(result [][][]byte, rows []int) (c upsertCounts, err error) {
+	for _, row := range result {
+		n, err := strconv.Atoi(string(row[0]))
+		if err != nil || n < 1 || n > len(rows) {
+			return c, fmt.Errorf("row number %q: not one of %d rows", row[0], len(rows))
+		}
+		n = rows[n-1]
+		exists, before := string(row[1]) == "t", string(row[2]) == "t"
+		switch {
+		case r.Deletes(n):
+			c.deletes = append(c.deletes, n)
+			if !before {
+				c.gone = append(c.gone, n)
+			}
+			continue
+		case exists:
+			c.existing = append(c.existing, n)
+		default:
+			c.fresh = append(c.fresh, n)
+		}
+		c.live = append(c.live, n)
+	}
+	if r.OnConflict != driver.Newer {
+		c.deletes = r.deletesOf(rows)
+	}
+	return c, nil
 }
 
 // copy writes rows that are new. If another transaction has inserted one meanwhile, the part is
@@ -202,13 +225,13 @@ func (r *upsertRun) copy(ctx context.Context, rows []int) error {
 	return err
 }
 
-// store writes the rows upserts, which are all of live or those that are not written yet, and
-// returns one that is not as it must be; -1: there is none.
-func (r *upsertRun) store(ctx context.Context, all, upserts, live, gone []int, point bool) (missing int, err error) {
+// store writes the rows upserts, which are all of the live ones or those that are not written yet,
+// and returns one that is not as it must be; -1: there is none.
+func (r *upsertRun) store(ctx context.Context, counts upsertCounts, upserts []int, point bool) (missing int, err error) {
 	var list []upsertStatement
-	key := r.keyColumns()
-	if deletes := r.deletesOf(all); len(deletes) > 0 {
-		list = append(list, upsertStatement{text: r.remove, rows: deletes, columns: key})
+	key, live, gone := r.keyColumns(), counts.live, counts.gone
+	if len(counts.deletes) > 0 {
+		list = append(list, upsertStatement{text: r.remove, rows: counts.deletes, columns: key})
 	}
 	if len(upserts) > 0 {
 		list = append(list, upsertStatement{text: r.insert, rows: upserts, columns: r.allColumns(), split: true})

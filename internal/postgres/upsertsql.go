@@ -29,7 +29,7 @@ type keyedTable struct {
 
 	// The statements. Each takes arrays of texts, of the key's columns, then of the version, if
 	// there is one; insert takes those of all columns.
-	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, and whether the key exists; sorted by key
+	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, whether the key exists, and whether the row is a delete before the one of its key; sorted by key
 	remove  string
 	insert  string
 	absent  string // → number of a row that is not there
@@ -236,10 +236,16 @@ func (u *Upsert) insertSQL(known *knownTable, collations map[string]string, iden
 }
 
 // reduceSQL selects for each key the row that counts: the last one; for Skip the first one that
-// comes after all deletes, else the last delete; for Newer that with the highest version.
+// comes after all deletes, else the last delete; for Newer that with the highest version, and the
+// deletes that have it too.
 func (u *Upsert) reduceSQL(from, list, match string, m, deleted int) string {
-	one := "SELECT DISTINCT ON (" + list + ") g.* FROM "
+	one, before := "SELECT DISTINCT ON ("+list+") g.* FROM ", "false"
 	switch {
+	case u.OnConflict == driver.Newer && u.AnyDelete():
+		window := "OVER (PARTITION BY " + strings.ReplaceAll(list, "g.", "s.") + fmt.Sprintf(" ORDER BY s.v%d DESC NULLS LAST", m)
+		one = "SELECT g.* FROM (SELECT s.*, rank() " + window + ") AS place, row_number() " + window + ", s.n DESC) AS turn FROM " + from + " AS s) AS g" +
+			fmt.Sprintf(" WHERE g.turn = 1 OR g.place = 1 AND g.v%d", deleted)
+		before = "g.turn > 1"
 	case u.OnConflict == driver.Skip && u.AnyDelete():
 		one += fmt.Sprintf("(SELECT s.*, max(CASE WHEN s.v%d THEN s.n ELSE 0 END) OVER (PARTITION BY %s) AS gone FROM %s AS s) AS g WHERE g.n >= g.gone ORDER BY %s, g.v%d, g.n",
 			deleted, strings.ReplaceAll(list, "g.", "s."), from, list, deleted)
@@ -250,7 +256,7 @@ func (u *Upsert) reduceSQL(from, list, match string, m, deleted int) string {
 	default:
 		one += from + " AS g ORDER BY " + list + ", g.n DESC"
 	}
-	return "SELECT g.n, EXISTS (SELECT FROM " + u.Table.Sanitize() + " AS t WHERE " + match + ") FROM (" + one + ") AS g ORDER BY " + list
+	return "SELECT g.n, EXISTS (SELECT FROM " + u.Table.Sanitize() + " AS t WHERE " + match + "), " + before + " FROM (" + one + ") AS g ORDER BY " + list
 }
 
 // keyColumns are those of the arrays that the statements but insert take.

@@ -1,6 +1,7 @@
 package keyedtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -55,19 +56,8 @@ type model map[string]stored
 const fresh = 7 // the default of the column extra
 
 func (m model) apply(changes []change, on driver.OnConflict) {
-	if on == driver.Newer { // those of a key, by version and then in order
-		changes = slices.Clone(changes)
-		slices.SortStableFunc(changes, func(a, b change) int {
-			switch {
-			case a.version == nil && b.version == nil:
-				return 0
-			case a.version == nil:
-				return -1
-			case b.version == nil:
-				return 1
-			}
-			return int(*a.version - *b.version)
-		})
+	if on == driver.Newer {
+		changes = byVersion(changes)
 	}
 	for _, c := range changes {
 		row, exists := m[c.key()]
@@ -81,6 +71,33 @@ func (m model) apply(changes []change, on driver.OnConflict) {
 			m[c.key()] = stored{c.version, c.body, fresh}
 		}
 	}
+}
+
+// byVersion are changes by version and then in order, without the deletes that have a lower version
+// than another change of the key.
+func byVersion(changes []change) []change {
+	compare := func(a, b *int64) int {
+		switch {
+		case a == nil && b == nil:
+			return 0
+		case a == nil:
+			return -1
+		case b == nil:
+			return 1
+		}
+		return cmp.Compare(*a, *b)
+	}
+	highest := make(map[string]*int64)
+	for _, c := range changes {
+		if v := highest[c.key()]; compare(c.version, v) > 0 {
+			highest[c.key()] = c.version
+		}
+	}
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
+		return c.deletes && compare(c.version, highest[c.key()]) < 0
+	})
+	slices.SortStableFunc(changes, func(a, b change) int { return compare(a.version, b.version) })
+	return changes
 }
 
 func (m model) lines() (list []string) {

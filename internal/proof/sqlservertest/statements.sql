@@ -136,7 +136,7 @@ DELETE FROM sluice_seen WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1,
 GO
 DELETE FROM sluice_seen WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND step > @p5
 GO
-DELETE t FROM [dbo].[t] AS t JOIN [#sluice_keys] AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND (t.[v] IS NULL OR t.[v] <= g.[v])
+DELETE t FROM [dbo].[t] AS t JOIN (SELECT r.* FROM (SELECT s.*, RANK() OVER (PARTITION BY s.[a] ORDER BY CASE WHEN s.[v] IS NULL THEN 1 ELSE 0 END, s.[v] DESC) AS sluice_rank FROM [#sluice_keys] AS s) AS r WHERE r.sluice_rank = 1) AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND (t.[v] IS NULL OR t.[v] <= g.[v])
 GO
 DELETE t FROM [dbo].[t] AS t JOIN [#sluice_keys] AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND 1 = 1
 GO

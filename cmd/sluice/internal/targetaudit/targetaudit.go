@@ -115,7 +115,7 @@ func (a *runner) table() (audit.Ledger, error) {
 	}
 	tables := make([]audit.Table, len(lineage))
 	for i, t := range lineage {
-		tables[i] = audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence}
+		tables[i] = audit.Table{Name: t.Table, Partition: t.Partition, Sequence: t.Sequence, Topic: t.Topic}
 	}
 	db, dialect, err := openDatabase(lineage[0].Database)
 	if err != nil {
