@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale/internal/published"
 )
 
-// loadPublished takes over, at the first start, the windows and the time of the last action that the
-// published autoscaler has left in the table. There the row key is the metric's name, and
+// loadPublished takes over, at the first start, the windows and the time of the last action that
+// the published autoscaler has left in the table. There the row key is the metric's name, and
 // SerializedState has both. Sluice's first save replaces these rows where their keys are the same.
 func (s *Store) loadPublished(ctx context.Context, m *autoscale.ResourceState) error {
 	return s.listPartition(ctx, m.Resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {

@@ -68,8 +68,8 @@ func (t *translator) notes(w *writer, title string, notes []Note) {
 	}
 }
 
-// todoVariable is a variable that nobody sets. A file with something to do needs it, so that it does
-// not run by mistake.
+// todoVariable is a variable that nobody sets. A file with something to do needs it, so that it
+// does not run by mistake.
 const todoVariable = "TODO"
 
 // shared writes what all stages share.

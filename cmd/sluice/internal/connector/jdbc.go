@@ -15,6 +15,7 @@ type database struct {
 	kind   string // postgres, mysql, sqlserver or sqlite; empty: not known
 	url    string // as the file has it
 	schema string // of tables without one
+	folds  bool   // names are not quoted there, so that the database lowers them
 }
 
 const passwordVariable = "DATABASE_PASSWORD"
@@ -50,7 +51,32 @@ func (t *translator) readDatabase() error {
 		return err
 	}
 	t.done("connection.url", "database")
+	t.readQuotes()
 	return nil
+}
+
+// readQuotes translates whether names are quoted. Sluice quotes them always, so names that
+// PostgreSQL would have lowered are written in lower case.
+func (t *translator) readQuotes() {
+	key, quotes := t.first("quote.identifiers", "quote.sql.identifiers", "sql.quote.identifiers")
+	quoted := !among(quotes, "false", "never")
+	if quotes == "" {
+		quoted = t.kind != debezium
+	}
+	t.db.folds = !quoted && t.db.kind == "postgres"
+	if t.db.folds {
+		t.done(key, "names are not quoted there: they are in lower case, as PostgreSQL takes them")
+	} else if !quoted {
+		t.different(key, "names are not quoted there, and always here: write them as the database has them")
+	}
+}
+
+// name is a table or column as the database has it.
+func (d *database) name(name string) string {
+	if d.folds {
+		return strings.ToLower(name)
+	}
+	return name
 }
 
 // host is one or more hosts, which may have variables.

@@ -61,7 +61,7 @@ func (t *translator) readSecurity() {
 		t.done(consumer+"security.protocol", "source.kafka.tls: %t", t.source.tls)
 	}
 	mechanism, jaas := strings.ToUpper(t.take(consumer+"sasl.mechanism")), t.take(consumer+"sasl.jaas.config")
-	for key := range t.values {
+	for _, key := range sorted(t.values) {
 		if strings.HasPrefix(key, consumer+"ssl.") && !t.used[key] {
 			t.used[key] = true
 			if strings.Contains(key, "algorithm") || strings.Contains(key, "protocol") || strings.Contains(key, "cipher") {
@@ -103,7 +103,6 @@ type format struct {
 	envelope, encoding   string
 	registry             string
 	user, password, auth string
-	tls                  bool
 }
 
 // The converters of values.
@@ -189,7 +188,7 @@ func (t *translator) readRegistry(encoding string) {
 		f.auth = "${SCHEMA_REGISTRY_TOKEN}"
 		t.done(at+"bearer.auth.token", "source.format.registry.confluent.token, in a variable")
 	}
-	for key := range t.values {
+	for _, key := range sorted(t.values) {
 		if strings.HasPrefix(key, at+"schema.registry.ssl.") {
 			t.used[key] = true
 			t.todo(key, "source.format.registry.confluent.tls takes files of PEM")

@@ -59,7 +59,7 @@ func (t *translator) table(s *stage, key, format string, mapping []string) {
 		t.different(key, "%s has more than a schema and a name: the table is %s", named(strings.Join(parts, ".")), named(table))
 	}
 	if topic != "${TOPIC}" {
-		table = variables(table)
+		table = variables(t.db.name(table))
 	}
 	s.table = t.inSchema(table)
 	t.done(key, "table %s", named(s.table))
@@ -285,6 +285,12 @@ func (t *translator) columns(w *writes, keys []newfile.Column) {
 	}
 	if len(w.columns) == 0 {
 		w.columns = []newfile.Column{{Name: "value", From: "body", Type: "json"}}
+	}
+	for i := range w.columns {
+		w.columns[i].Name = t.db.name(w.columns[i].Name)
+	}
+	for i := range w.key {
+		w.key[i] = t.db.name(w.key[i])
 	}
 	t.types(w)
 }
