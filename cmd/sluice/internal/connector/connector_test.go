@@ -126,6 +126,7 @@ func TestKeys(t *testing.T) {
 		"record header":     {debeziumClass, []string{"primary.key.mode", "record_header", "primary.key.fields", "id", "insert.mode", "upsert"}, []string{"id: {from: properties.id, type: text}", "envelope: debezium", "only: {body.__op: {not: [d, t]}}"}},
 		"names unquoted":    {debeziumClass, []string{"connection.url", "jdbc:postgresql://h/d", "topics", "A.B", "field.include.list", "V", "fields.whitelist", "", "primary.key.mode", "record_value", "primary.key.fields", "ID", "insert.mode", "upsert"}, []string{"table: a_b", "key: [id]", "id: {from: body.ID}", "v: {from: body.V"}},
 		"names quoted":      {confluentClass, []string{"connection.url", "jdbc:postgresql://h/d", "topics", "B"}, []string{"table: B"}},
+		"deletes, no key":   {confluentClass, []string{"delete.enabled", "true"}, []string{"!delete.enabled", "${TODO}"}},
 		"update":            {confluentClass, []string{"pk.mode", "record_value", "pk.fields", "id", "insert.mode", "update"}, []string{`UPDATE \"t\" SET \"v\" = :p2 WHERE \"id\" = :p1`, "p1: {from: body.id}"}},
 		"truncate":          {debeziumClass, []string{"primary.key.mode", "record_key", "primary.key.fields", "id", "insert.mode", "upsert", "delete.enabled", "true", "truncate.enabled", "true"}, []string{"truncates: delete"}},
 		"dead letters":      {confluentClass, []string{"errors.tolerance", "all", "errors.deadletterqueue.topic.name", "dlq"}, []string{"copy_to:", "topic: dlq"}},

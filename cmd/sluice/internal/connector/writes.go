@@ -369,10 +369,12 @@ func (t *translator) deletions(w *writes, enabled bool, keys []newfile.Column) {
 	switch {
 	case !enabled:
 		t.nulls(w)
+	case len(w.key) == 0:
+		t.todo("delete.enabled", "a delete needs the columns of the key: write key")
 	case slices.ContainsFunc(keys, func(c newfile.Column) bool { return c.From != "key" }):
 		w.deleteWhen = "tombstone"
 		t.todo("delete.enabled", "a null value has no fields, and keys are not decoded: only a key that is one text can delete, as from: key")
-	case len(w.key) > 0:
+	default:
 		w.deleteWhen = "tombstone"
 		t.done("delete.enabled", "delete_when: tombstone")
 	}
