@@ -13,6 +13,9 @@ type Action struct {
 	To       int       `json:"to"`     // the number of instances to scale to
 	Decided  time.Time `json:"decided"`
 	Reason   string    `json:"reason"` // the decision's, in one line
+
+	step    int    // of a message of the published autoscaler: To is From and step
+	message string // the id of that message
 }
 
 // maxNumberGap is how far the number of a genuine action or outcome can be above the last
@@ -25,6 +28,8 @@ type Outcome struct {
 	Time     time.Time `json:"time"`            // when it succeeded or was abandoned
 	Err      string    `json:"error,omitempty"` // the last error in one line; empty if it succeeded
 	Attempts int       `json:"tries"`           // how often it was attempted
+	// Message is the id of the message that the action came by, if it had no number.
+	Message string `json:"message,omitempty"`
 }
 
 // OK reports whether the action succeeded.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/sluice-go/sluice/autoscale/internal/published"
 )
 
 const (
@@ -88,10 +90,35 @@ func decode(m *Message, to any) error {
 	case m.Deliveries > maxDeliveries:
 		return fmt.Errorf("delivered %d times without being processed", m.Deliveries)
 	}
-	if err := json.Unmarshal(m.Body, to); err != nil {
+	var err error
+	if other, ok := to.(interface{ readPublished(*Message) error }); ok && published.Is(m.Body) {
+		err = other.readPublished(m)
+	} else {
+		err = json.Unmarshal(m.Body, to)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %v", errBadMessage, err)
 	}
 	return nil
+}
+
+// readPublished reads a metric of the published autoscaler.
+func (p *Point) readPublished(m *Message) error {
+	other, err := published.ReadMetric(m.Body)
+	if err == nil {
+		*p = Point{Resource: other.ResourceName, Metric: other.Name, Time: other.Value.Time.Time, Value: other.Value.Value}
+	}
+	return err
+}
+
+// readPublished reads an action of the published autoscaler, which has no number: the scaler gives
+// it one when it carries it out.
+func (a *Action) readPublished(m *Message) error {
+	other, err := published.ReadAction(m.Body)
+	if err == nil {
+		*a = Action{Resource: other.ResourceName, Reason: "sent by the published autoscaler", step: other.Step, message: m.ID}
+	}
+	return err
 }
 
 // deleteAll deletes processed messages. One that cannot be deleted is delivered

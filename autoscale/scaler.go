@@ -187,6 +187,8 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 		switch {
 		case a.Resource != s.resource:
 			return otherResource(a.Resource, s.resource)
+		case a.step != 0: // it gets its numbers when it is its turn
+			return nil
 		case a.Number < 1 || a.To < 0 || a.To > MaxInstances:
 			return fmt.Errorf("%w: action %d to %d instances", errBadMessage, a.Number, a.To)
 		case a.Number > bound:
@@ -210,29 +212,63 @@ func (s *Scaler) handleActions(ctx context.Context, a batch) error {
 		deleteAll(ctx, a.queue, messages[:done], s.cfg.Log)
 	}()
 	for _, action := range actions {
-		action.Reason = line(action.Reason)
-		last, err := s.store.Outcome(ctx, s.resource)
-		if err != nil {
-			return fmt.Errorf("load outcome: %w", err)
-		}
-		if last != nil && last.Number > action.Number {
-			s.cfg.Log.Warn("action superseded, it is not carried out", "action", action.Number, "last", last.Number)
-		}
-		if last == nil || last.Number < action.Number {
-			o, err := s.execute(ctx, action)
-			if err != nil {
-				return err
-			}
-			if err := s.store.SetOutcome(ctx, s.resource, o); err != nil {
-				return fmt.Errorf("save outcome: %w", err)
-			}
-		}
-		if err := s.sendReport(ctx); err != nil {
+		if err := s.carryOut(ctx, action); err != nil {
 			return err
 		}
 		done++
 	}
 	return nil
+}
+
+// carryOut carries out an action, unless that or a later one has been, and reports.
+func (s *Scaler) carryOut(ctx context.Context, action Action) error {
+	action.Reason = line(action.Reason)
+	last, err := s.store.Outcome(ctx, s.resource)
+	if err != nil {
+		return fmt.Errorf("load outcome: %w", err)
+	}
+	if action.step != 0 {
+		if action, err = s.numbered(ctx, action, last); err != nil {
+			return err
+		}
+	}
+	if last != nil && last.Number > action.Number {
+		s.cfg.Log.Warn("action superseded, it is not carried out", "action", action.Number, "last", last.Number)
+	}
+	if action.Number > 0 && (last == nil || last.Number < action.Number) {
+		o, err := s.execute(ctx, action)
+		if err != nil {
+			return err
+		}
+		o.Message = action.message
+		if err := s.store.SetOutcome(ctx, s.resource, o); err != nil {
+			return fmt.Errorf("save outcome: %w", err)
+		}
+	}
+	return s.sendReport(ctx)
+}
+
+// numbered gives an action of the published autoscaler its numbers. One that has been carried out
+// already, or is beyond the limits, gets the number of the last action, so that it is not carried
+// out.
+func (s *Scaler) numbered(ctx context.Context, a Action, last *Outcome) (Action, error) {
+	now, err := s.countWithin(ctx, s.cfg.Timeout)
+	if err != nil {
+		return a, err
+	}
+	if last != nil {
+		a.Number = last.Number
+	}
+	if last != nil && last.Message == a.message {
+		return a, nil
+	}
+	next := a
+	next.Number, next.From, next.To, next.Decided = a.Number+1, now, now+a.step, s.cfg.Clock.Wall().UTC()
+	if err := s.limits.check(next); err != nil {
+		s.cfg.Log.Warn("action of the published autoscaler is not carried out", "error", err)
+		return a, nil
+	}
+	return next, nil
 }
 
 // keepLocked extends the locks of messages until stop is called.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -35,6 +36,8 @@ type Config struct {
 	// Poll is the longest wait between two requests to an empty queue. The first wait
 	// is a tenth of it, and it doubles. Default: 1 s.
 	Poll time.Duration
+	// Log receives rows of the table that are not understood, each once. Default: nothing is logged.
+	Log *slog.Logger
 	// Client is passed to the SDK. Each attempt of a request lasts at most 30 s, unless
 	// Retry.TryTimeout is set. Default: none.
 	Client policy.ClientOptions
@@ -49,6 +52,9 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.Table = cmp.Or(c.Table, "Scaling")
 	c.Lock = cmp.Or(c.Lock, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	c.Client = azclient.Bounded(c.Client)
 	if strings.EqualFold(strings.TrimSpace(strings.TrimRight(c.Connection, "; ")), "UseDevelopmentStorage=true") {
 		c.Connection = development

@@ -25,6 +25,9 @@
 //	~lease            Lease (JSON): which process works on the resource, from the row's Timestamp on
 //	~record-NUMBER    At, Record (JSON); NUMBER descends, so that the newest record comes first
 //
+// At the first start, without the row ~memory, the state of the published autoscaler is taken over:
+// its rows have the metric's name as row key, and the property SerializedState.
+//
 // The row ~memory is replaced only if its ETag is the one that was read. JSON that is
 // too long for one property continues in History1, History2, and so on. In keys, each
 // byte that is not a letter, digit, hyphen, period or underscore is written =HH.

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -22,6 +25,10 @@ import (
 type Store struct {
 	name  string
 	table *aztables.Client
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	reported map[string]bool // rows that are not understood
 }
 
 var _ autoscale.Store = (*Store)(nil)
@@ -36,7 +43,7 @@ func OpenStore(ctx context.Context, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state in a table: %w", err)
 	}
-	s := &Store{name: c.Table, table: service.NewClient(c.Table)}
+	s := &Store{name: c.Table, table: service.NewClient(c.Table), log: c.Log, reported: map[string]bool{}}
 	if _, err := s.table.CreateTable(ctx, nil); err != nil && !azerror.HasStatus(err, http.StatusConflict) {
 		return nil, s.fail("create", err)
 	}
@@ -66,7 +73,12 @@ func (s *Store) read(ctx context.Context, resource, rowKey string) (*aztables.ED
 // list calls fn with the rows of a resource that match a filter, at most most of them
 // (0: all).
 func (s *Store) list(ctx context.Context, resource, filter string, most int, fn func(*aztables.EDMEntity) error) error {
-	filter = "PartitionKey eq '" + key(resource) + "' and " + filter
+	return s.listPartition(ctx, key(resource), filter, most, fn)
+}
+
+// listPartition is list for a partition by its key.
+func (s *Store) listPartition(ctx context.Context, partition, filter string, most int, fn func(*aztables.EDMEntity) error) error {
+	filter = "PartitionKey eq '" + strings.ReplaceAll(partition, "'", "''") + "' and " + filter
 	n := 0
 	for pages := s.table.NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter}); pages.More(); {
 		page, err := pages.NextPage(ctx)
@@ -98,6 +110,9 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceS
 		return nil, s.fail("load state of "+resource, err)
 	}
 	if e == nil {
+		if err := s.loadPublished(ctx, m); err != nil {
+			return nil, s.fail("load the published autoscaler's state of "+resource, err)
+		}
 		return m, nil
 	}
 	if err := get(e, "Memory", m); err != nil {
@@ -105,16 +120,39 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceS
 	}
 	m.Resource, m.Version, m.Windows = resource, strconv.FormatInt(number(e, "Version"), 10), map[string]*autoscale.Window{}
 	err = s.list(ctx, resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {
-		metric, _ := e.Properties["Metric"].(string)
+		metric, ours := e.Properties["Metric"].(string)
 		w := &autoscale.Window{}
-		m.Windows[metric] = w
-		return get(e, "History", w)
+		switch err := get(e, "History", w); {
+		case !ours:
+			s.report(e, errForeign)
+		case err != nil:
+			s.report(e, err) // the window fills again; until then there is too little to decide on
+		default:
+			m.Windows[metric] = w
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, s.fail("load windows of "+resource, err)
 	}
 	return m, nil
 }
+
+// report logs once that a row is not understood.
+func (s *Store) report(e *aztables.EDMEntity, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if row := e.PartitionKey + "/" + e.RowKey; !s.reported[row] && len(s.reported) < maxReported {
+		s.reported[row] = true
+		s.log.Warn("row of the table is left out", "table", s.name, "partition_key", e.PartitionKey, "row_key", e.RowKey, "error", err)
+	}
+}
+
+// maxReported bounds the rows that are remembered as reported.
+const maxReported = 1000
+
+// errForeign: another program's row is in the partition.
+var errForeign = errors.New("it is of another program: delete it, or give the state a table of its own")
 
 // Save implements [autoscale.Store], in one transaction.
 func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ...autoscale.Record) error {

@@ -16,6 +16,9 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
+// maxAnswer is how much of the answer to a refused transaction is read: its code is at the beginning.
+const maxAnswer = 64 << 10
+
 // maxTransaction is how many rows one transaction of a table can change.
 const maxTransaction = 100
 
@@ -98,7 +101,10 @@ func (t *transaction) commit(ctx context.Context, table *aztables.Client) error 
 	if !errors.As(err, &response) || response.RawResponse == nil {
 		return err
 	}
-	body, _ := io.ReadAll(response.RawResponse.Body)
+	body, unread := io.ReadAll(io.LimitReader(response.RawResponse.Body, maxAnswer))
+	if unread != nil {
+		return err
+	}
 	found := code.FindSubmatch(body)
 	if found == nil {
 		return err

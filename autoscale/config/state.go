@@ -118,6 +118,7 @@ func (c *Config) readAzure(n strictyaml.Node) opener[state] {
 		if account.Credential, err = credential(credentialName); err != nil {
 			return state{}, nil, err
 		}
+		account.Log = opts.Log
 		s, err := azure.OpenStore(ctx, &account)
 		if err != nil {
 			return state{}, nil, err

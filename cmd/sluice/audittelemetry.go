@@ -41,8 +41,9 @@ func (a *app) auditTelemetry() *cobra.Command {
 		Short: "Distinguish sampling from loss in telemetry that counts events",
 		Long: `Compare, day by day, the stored items of a custom event in Application Insights with the
 number of events that they represent, and decide whether a drop is sampling, loss, or
-both. The input is an export (CSV with a header, or JSON lines; "-" is standard input),
-or a Log Analytics workspace, which is queried with Azure's default credential.
+both. The input is an export (CSV with a header, JSON lines, an answer of Log Analytics
+or the classic continuous export; "-" is standard input), or a Log Analytics workspace,
+which is queried with Azure's default credential.
 
 A change of the recorded sampling rate is reported as it is. A loss is reported only if the
 whole interval of the change of the weighted sums is below zero: it has sampling noise, the

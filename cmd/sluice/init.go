@@ -48,11 +48,18 @@ value of each column as an example. Events come from
   --from-hub NAME     the newest --events events of a hub, or of a topic of Kafka with
   --from-topic NAME   --from kafka://HOST:9092: nothing is consumed, as in sluice peek
 
+With --from-connector FILE, the JSON of a JDBC sink of Kafka Connect (Confluent's, Aiven's or
+Debezium's), the file does what the connector does, exactly once. The command lists what it
+translated and what it did not. Where that changes what is written, the file says so and does
+not run before it is done. --from-topic NAME takes one of the connector's topics; --sample, or
+--from with --from-topic, names records whose fields become the columns.
+
 With --table and a database in --database, the values go to the columns of this table that
 have the same names, whatever their case and signs; what is left to do is listed.`
 
 func (a *app) initCommand() *cobra.Command {
 	var force bool
+	var connector string
 	var guessed guessFlags
 	given := make([]string, len(questions))
 	var cmd *cobra.Command
@@ -65,9 +72,16 @@ func (a *app) initCommand() *cobra.Command {
   sluice init flights.yaml --sample flights.csv
   sluice init flights.yaml --from-hub flights --database postgres
   sluice init flights.yaml --from kafka://127.0.0.1:9092 --from-topic flights
-  sluice init flights.yaml --sample new.ndjson --table flights --database env:DATABASE_URL`,
+  sluice init flights.yaml --sample new.ndjson --table flights --database env:DATABASE_URL
+  sluice init orders.yaml --from-connector sink.json --from kafka://127.0.0.1:9092 --from-topic orders`,
 		Args: needs(1, 1, "name the file to write: pass PIPELINE.yaml"),
 		RunE: a.runE(func(ctx context.Context, args []string) error {
+			if cmd.Flags().Changed("from-connector") {
+				if _, err := os.Lstat(args[0]); err == nil && !force {
+					return existsAlready(args[0])
+				}
+				return a.initConnector(ctx, cmd, args[0], connector, force, &guessed)
+			}
 			address, err := guessed.take(cmd, given)
 			if err != nil {
 				return err
@@ -105,6 +119,7 @@ func (a *app) initCommand() *cobra.Command {
 		cmd.Flags().StringVar(&given[i], q.flag, "", text)
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file if it exists")
+	cmd.Flags().StringVar(&connector, "from-connector", "", "`file` with the configuration of a JDBC sink of Kafka Connect, or - for standard input")
 	guessed.add(cmd.Flags())
 	return cmd
 }

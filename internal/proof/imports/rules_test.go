@@ -113,6 +113,7 @@ func TestViolations(t *testing.T) {
 		{from: "internal/proof/sim", to: "autoscale", want: []string{"a package below internal/proof/ imports", "the library's module imports neither"}},
 		{from: "internal/proof/suite", to: "", want: []string{"internal/proof/suite and need import no other"}},
 		{from: "autoscale", to: "eventhub", want: []string{"autoscale imports the root"}},
+		{from: "autoscale/internal/published", to: "internal/worklist", want: []string{"autoscale/internal/published imports nothing"}},
 		{from: "autoscale/internal/azerror", to: "autoscale/target/webhook", want: []string{"a package below autoscale/internal/"}},
 		{from: "autoscale/source/lag", to: "autoscale/target/webhook", want: []string{"never its siblings"}},
 		{from: "autoscale/source/lag", to: "cmd/sluice/internal/usage", test: true, want: []string{"the module autoscale does not import cmd/sluice"}},

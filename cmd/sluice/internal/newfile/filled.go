@@ -44,6 +44,7 @@ type Table struct {
 // Column is a column and where its value comes from.
 type Column struct {
 	Name, From, Type, Format, Zone string
+	Default                        string // of an event without the value; empty: none
 	Plain                          bool   // name: from, without a type
 	Required                       bool   // an event without the value is rejected
 	Comment                        string // an example, and why
@@ -92,7 +93,7 @@ func (l *Log) source(kind string) string {
 func (f *Filled) format() string {
 	text := ""
 	for _, line := range f.Advice {
-		text += "  # " + comment(line, maxComment) + "\n"
+		text += "  # " + Comment(line, maxComment) + "\n"
 	}
 	if len(f.Format) > 0 {
 		text += "  format: {" + strings.Join(f.Format, ", ") + "}\n"
@@ -107,7 +108,7 @@ func (f *Filled) target() string {
 	var b strings.Builder
 	b.WriteString("\n")
 	if f.About != "" {
-		fmt.Fprintf(&b, "# Guessed from %s. required: false: a later event may lack the value.\n", comment(f.About, maxComment))
+		fmt.Fprintf(&b, "# Guessed from %s. required: false: a later event may lack the value.\n", Comment(f.About, maxComment))
 	}
 	if len(f.Tables) == 1 {
 		b.WriteString("target:\n")
@@ -142,35 +143,35 @@ func (t *Table) write(b *strings.Builder, indent string, create bool) {
 	}
 	line("  columns:")
 	for _, c := range t.Columns {
-		line("    %s", c.text())
+		line("    %s", c.Text())
 	}
 }
 
-// text returns the column in one line.
-func (c *Column) text() string {
+// Text returns the column in one line.
+func (c *Column) Text() string {
 	text := quote(c.Name) + ": "
 	if c.Plain {
 		text += value(c.From)
 	} else {
-		text += "{from: " + value(c.From) + ", type: " + c.Type
-		for _, more := range []struct{ key, value string }{{"format", c.Format}, {"zone", c.Zone}} {
+		text += "{from: " + value(c.From)
+		for _, more := range []struct{ key, value string }{{"type", c.Type}, {"format", c.Format}, {"zone", c.Zone}, {"default", c.Default}} {
 			if more.value != "" {
 				text += ", " + more.key + ": " + value(more.value)
 			}
 		}
-		if !c.Required {
+		if !c.Required && c.Default == "" {
 			text += ", required: false"
 		}
 		text += "}"
 	}
-	if said := comment(c.Comment, maxComment); said != "" {
+	if said := Comment(c.Comment, maxComment); said != "" {
 		text += " # " + said
 	}
 	return text
 }
 
-// comment returns a text for a comment: on one line, and of characters that YAML allows.
-func comment(text string, most int) string {
+// Comment returns a text for a comment: on one line, and of characters that YAML allows.
+func Comment(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r != ' ' && (!unicode.IsPrint(r) || r == unicode.ReplacementChar) {
 			return -1
@@ -214,3 +215,6 @@ func AnyAddress(database string) string {
 
 // Quoted is a value as it stands in a file.
 func Quoted(text string) string { return value(text) }
+
+// WithVariables is a value whose ${NAME} are variables.
+func WithVariables(text string) string { return quote(text) }

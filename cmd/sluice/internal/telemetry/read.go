@@ -38,9 +38,10 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns Err.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Read reads an export, CSV with a header or JSON lines, and calls add with the items that count.
-// The first character shows which format it is. CSV may have semicolons or tabs instead of commas,
-// and either may be compressed with gzip or zstd. Read stops at the first row that can't be parsed
+// Read reads an export and calls add with the items that count. An export is CSV with a header, JSON
+// lines, those of the classic continuous export among them, or an answer of Log Analytics,
+// {"tables": …}. Its beginning shows which format it is. CSV may have semicolons or tabs instead of
+// commas, and each may be compressed with gzip or zstd. Read stops at the first row that can't be parsed
 // ([*RowError]) and at add's first error. It ignores columns that it doesn't know.
 func Read(r io.Reader, filter Filter, add func(Item) error) error {
 	in, err := textfile.Open(r, textfile.UTF8)
@@ -62,6 +63,9 @@ func Read(r io.Reader, filter Filter, add func(Item) error) error {
 		}
 		switch c {
 		case '{':
+			if isAnswer(in) {
+				return readAnswer(in, filter, add)
+			}
 			return readLines(in, filter, add)
 		case '[':
 			return errors.New("a JSON array: write one object to a line, for example with jq -c '.[]'")
@@ -89,11 +93,7 @@ func readLines(r io.Reader, filter Filter, add func(Item) error) error {
 		if err := json.Unmarshal(line, &object); err != nil {
 			return &RowError{row, fmt.Errorf("not a JSON object: %w", err)}
 		}
-		f := fields{}
-		for name, value := range object {
-			f.set(name, value)
-		}
-		if err := f.yield(filter, add); err != nil {
+		if err := yieldObject(object, filter, add); err != nil {
 			return &RowError{row, err}
 		}
 	}
@@ -101,6 +101,18 @@ func readLines(r io.Reader, filter Filter, add func(Item) error) error {
 		return &RowError{row + 1, fmt.Errorf("longer than %d bytes", maxRecord)}
 	}
 	return lines.Err()
+}
+
+// yieldObject is a line of JSON: an item, or what the classic continuous export has of one.
+func yieldObject(object map[string]any, filter Filter, add func(Item) error) error {
+	if is, err := yieldClassic(object, filter, add); is {
+		return err
+	}
+	f := fields{}
+	for name, value := range object {
+		f.set(name, value)
+	}
+	return f.yield(filter, add)
 }
 
 func readCSV(r *bufio.Reader, filter Filter, add func(Item) error) error {
