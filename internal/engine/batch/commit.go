@@ -47,7 +47,7 @@ func (w *worker[Tx]) transact(events []*driver.Event, dead []driver.DeadLetter) 
 		w.policy.witnesses.applied(b.Events[n-1])
 	}
 	for _, d := range dead {
-		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, Err: errors.New(d.Error)})
+		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Event: &d.Event, Attempt: d.Attempts, Err: errors.New(d.Error)})
 	}
 	if hook := w.a.Settings.Hooks.Batch; hook != nil {
 		b.Events = events
