@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"log/slog"
 	"strconv"
 	"sync"
 	"testing"
@@ -158,10 +159,9 @@ func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
 	if c.RetryMin == 0 && c.RetryMax == 0 {
 		c.RetryMin, c.RetryMax = time.Millisecond, 10*time.Millisecond
 	}
-	if c.Observer == nil {
-		c.Observer = w
-	} else {
-		c.Observer = driver.Observers(c.Observer, w)
+	c.Observer = driver.Observers(c.Observer, w)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler) // a test looks at the result
 	}
 	return &c
 }
