@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -166,9 +167,11 @@ type Config struct {
 	Filter func(*Event) bool
 	// Hooks are called at the steps of a partition's assignment.
 	Hooks Hooks
-	// Observer receives an observation of everything that the engine does.
-	// Default: LogObserver(nil), which writes to slog.Default. For silence:
-	// ObserverFunc(func(Observation) {}).
+	// Logger gets log lines for operators, as [LogObserver] writes them. Default: [slog.Default].
+	// For silence: slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+	// Observer receives an observation of everything that the engine does, besides the log. Several
+	// consumers may have the same. Default: none.
 	Observer driver.Observer
 	// Clock and Seed replace time and randomness in tests. Defaults: the system's.
 	Clock driver.Clock
@@ -200,9 +203,6 @@ func (cfg *Config) withDefaults() (Config, error) {
 	c.StallAfter = cmp.Or(c.StallAfter, c.LeaseFor)
 	c.SilentAfter = cmp.Or(c.SilentAfter, 2*c.LeaseFor/3)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 256<<10)
-	if c.Observer == nil {
-		c.Observer = LogObserver(nil)
-	}
 	if c.Clock == nil {
 		c.Clock = clock.New()
 	}
@@ -273,7 +273,7 @@ func (c *Config) settings() engine.Settings {
 		FillFor: c.FillFor, FillTo: c.FillTo, Memory: c.Memory.budget,
 		Attempts: c.Attempts, RetryMin: c.RetryMin, RetryMax: c.RetryMax, RetryLater: c.RetryLater, RedriveEvery: c.RedriveEvery, BodyLimit: c.BodyLimit,
 		CopyDeadLetters: c.CopyDeadLetters, StallAfter: c.StallAfter, SilentAfter: c.SilentAfter, StampsFrom: c.StampsFrom,
-		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: c.Observer, Clock: c.Clock, Seed: c.Seed,
+		Filter: c.Filter, Hooks: engine.Hooks(c.Hooks), Observer: driver.Observers(LogObserver(c.Logger), c.Observer), Clock: c.Clock, Seed: c.Seed,
 	}
 }
 

@@ -13,7 +13,7 @@
 //		return err
 //	})
 //	consumer, err := sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil)
-//	err = consumer.Run(ctx)
+//	err = sluice.Run(ctx, 20*time.Second, consumer)
 //
 // # Deliveries
 //

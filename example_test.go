@@ -27,7 +27,6 @@ func Example() {
 	defer cancel()
 
 	source := must(eventhub.New(hub.ConnectionString(), "colours", nil))
-	defer source.Close(ctx)
 	store := must(sqlstore.OpenSQLite(exampleFile(), nil))
 	defer store.Close()
 	must(store.DB().Exec("CREATE TABLE colours (name TEXT)"))
@@ -36,8 +35,8 @@ func Example() {
 		return err
 	})
 	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
-	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT count(*) FROM colours") == 3 })
-	if err := consumer.Run(ctx); err != nil {
+	go stopWhen(ctx, cancel, func() bool { return count(store, "SELECT count(*) FROM colours") == 3 })
+	if err := sluice.Run(ctx, time.Minute, consumer); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(count(store, "SELECT count(*) FROM colours"), "rows")
@@ -59,7 +58,6 @@ func ExampleTyped() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	source := must(eventhub.New(hub.ConnectionString(), "colours", nil))
-	defer source.Close(ctx)
 	store := must(sqlstore.OpenSQLite(exampleFile(), nil))
 	defer store.Close()
 	must(store.DB().Exec("CREATE TABLE orders (id TEXT, total INTEGER)"))
@@ -72,13 +70,12 @@ func ExampleTyped() {
 		return err
 	})
 	consumer := must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
-	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 3 })
-	if err := consumer.Run(ctx); err != nil {
+	go stopWhen(ctx, cancel, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 3 })
+	if err := sluice.Run(ctx, time.Minute, consumer); err != nil {
 		log.Fatal(err)
 	}
 
-	topic := must(source.Describe(ctx))
-	for _, d := range must(store.List(ctx, topic.Group, sluice.DeadLetterFilter{})) {
+	for _, d := range must(store.List(context.Background(), source.Group(), sluice.DeadLetterFilter{})) {
 		fmt.Printf("event %d: %s\n", d.Event.Sequence, d.Error)
 	}
 	fmt.Println("sum of the orders:", count(store, "SELECT sum(total) FROM orders"))
@@ -114,7 +111,7 @@ func ExampleConsumer_Redrive() {
 		return must(sluice.New(source, store.Leases(), sluice.Transactional(store, handler), nil))
 	}
 	consumer := newConsumer()
-	go stopWhen(ctx, consumer, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 2 })
+	go stopWhen(ctx, func() { _ = consumer.Stop(ctx) }, func() bool { return count(store, "SELECT max(sequence_number) FROM sluice_checkpoints") == 2 })
 	if err := consumer.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -159,8 +156,8 @@ func count(store *sqlstore.Store, query string) (n int) {
 	return n
 }
 
-// stopWhen stops a consumer gracefully once a condition holds.
-func stopWhen(ctx context.Context, c *sluice.Consumer, done func() bool) {
+// stopWhen calls stop once a condition holds.
+func stopWhen(ctx context.Context, stop func(), done func() bool) {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for !done() && ctx.Err() == nil {
@@ -169,7 +166,7 @@ func stopWhen(ctx context.Context, c *sluice.Consumer, done func() bool) {
 		case <-ctx.Done():
 		}
 	}
-	_ = c.Stop(ctx)
+	stop()
 }
 
 func must[T any](v T, err error) T {

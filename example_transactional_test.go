@@ -64,12 +64,14 @@ func observeUntil(last sluice.Position) (driver.Observer, <-chan struct{}) {
 
 // runUntil runs a consumer, and stops it gracefully when a channel is closed.
 func runUntil(ctx context.Context, consumer *sluice.Consumer, reached <-chan struct{}) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() {
 		select {
 		case <-reached:
-			_ = consumer.Stop(ctx)
+			stop()
 		case <-ctx.Done():
 		}
 	}()
-	return consumer.Run(ctx)
+	return sluice.Run(ctx, time.Minute, consumer)
 }

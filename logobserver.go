@@ -26,8 +26,8 @@ import (
 // coming ten a minute; where a store throttles, one a minute. Then it writes how many
 // there were more. It reads no bodies of events.
 //
-// It is the default of [Config].Observer, with a nil logger. A nil logger is
-// [slog.Default] at the time of the line.
+// A consumer has one anyway, with [Config].Logger. A nil logger is [slog.Default] at the time of
+// the line.
 func LogObserver(logger *slog.Logger) driver.Observer { return &logObserver{logger: logger} }
 
 type logObserver struct {
@@ -137,7 +137,7 @@ func isThrottled(err error) bool {
 
 // logFields returns the fields of an observation's log line.
 func logFields(o *driver.Observation) []slog.Attr {
-	var list []slog.Attr
+	list := groupFields(o)
 	if o.Partition != "" {
 		list = append(list, slog.String("partition", o.Partition), slog.Int64("epoch", o.Epoch))
 	}
@@ -157,7 +157,7 @@ func logFields(o *driver.Observation) []slog.Attr {
 			slog.Int("in_flight", o.InFlight), slog.Int64("lag", o.Lag))
 		list = appendFiltered(list, o)
 	case driver.KindRetried, driver.KindParked, driver.KindRedriveFailed:
-		list = append(list, slog.String("sequence", o.To.String()))
+		list = append(list, eventFields(o)...)
 		if o.Attempt > 0 {
 			list = append(list, slog.Int("attempt", o.Attempt))
 		}
@@ -165,7 +165,7 @@ func logFields(o *driver.Observation) []slog.Attr {
 			list = append(list, slog.Duration("retried_in", o.RetriedIn))
 		}
 	case driver.KindRedriven:
-		list = append(list, slog.String("sequence", o.To.String()), slog.Duration("took", o.Duration))
+		list = append(append(list, eventFields(o)...), slog.Duration("took", o.Duration))
 	case driver.KindRenewed:
 		list = append(list, slog.Duration("took", o.Duration))
 	case driver.KindCopied, driver.KindCopyFailed:
@@ -177,6 +177,28 @@ func logFields(o *driver.Observation) []slog.Attr {
 	}
 	if o.Err != nil {
 		list = append(list, slog.String("error", o.Err.Error()))
+	}
+	return list
+}
+
+// groupFields returns the topic and the consumer group.
+func groupFields(o *driver.Observation) []slog.Attr {
+	if o.Group.Topic == "" {
+		return nil
+	}
+	return []slog.Attr{slog.String("topic", o.Group.Topic), slog.String("group", o.Group.Name)}
+}
+
+// eventFields returns which event an observation is about.
+func eventFields(o *driver.Observation) []slog.Attr {
+	list := []slog.Attr{slog.String("sequence", o.To.String())}
+	if o.Event == nil {
+		return list
+	}
+	for _, text := range []struct{ name, value string }{{"offset", o.To.Offset}, {"id", o.Event.MessageID}} {
+		if text.value != "" {
+			list = append(list, slog.String(text.name, text.value))
+		}
 	}
 	return list
 }

@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Observer receives an observation of everything that the engine does. The engine
 // calls it on its own goroutines, from several at once: it must be quick, must not
@@ -15,8 +18,9 @@ type ObserverFunc func(Observation)
 // Observe calls f.
 func (f ObserverFunc) Observe(o Observation) { f(o) }
 
-// Observers joins several into one, called in order.
+// Observers joins several into one, called in order. Those that are nil are left out.
 func Observers(list ...Observer) Observer {
+	list = slices.DeleteFunc(slices.Clone(list), func(l Observer) bool { return l == nil })
 	return ObserverFunc(func(o Observation) {
 		for _, l := range list {
 			l.Observe(o)
@@ -25,11 +29,12 @@ func Observers(list ...Observer) Observer {
 }
 
 // Observation is something that the engine did or that happened to it. Its kind says which fields
-// besides Kind, Time and Owner are set.
+// besides Kind, Time, Owner and Group are set.
 type Observation struct {
 	Kind       ObservationKind
 	Time       time.Time // wall clock
 	Owner      string
+	Group      Group // the topic and the consumer group; its Namespace may be unknown at first
 	Partition  string
 	Epoch      int64
 	From, To   Position
@@ -46,6 +51,7 @@ type Observation struct {
 	Waited     time.Duration // time spent waiting for a limit
 	RetriedIn  time.Duration // when the event is tried again; 0: it waits for an operator
 	Passed     Passed        // numbers without an event, by the reason
+	Event      *Event        // that it is about; it must not be changed, and may lack its body
 	Err        error
 }
 
@@ -79,13 +85,13 @@ const (
 	KindFenced
 	// KindUnknown: the reply to a commit was lost; From, To, Err.
 	KindUnknown
-	// KindRetried: an attempt at the event To failed and another follows; Attempt, Err.
+	// KindRetried: an attempt at the event To failed and another follows; Event, Attempt, Err.
 	KindRetried
-	// KindParked: the event To was stored as a dead letter; Attempt, RetriedIn, Err is its error.
+	// KindParked: the event To was stored as a dead letter; Event, Attempt, RetriedIn, Err is its error.
 	KindParked
-	// KindRedriven: a dead letter (To) was applied and removed; Duration.
+	// KindRedriven: a dead letter (To) was applied and removed; Event, Duration.
 	KindRedriven
-	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Attempt, RetriedIn, Err.
+	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Event, Attempt, RetriedIn, Err.
 	KindRedriveFailed
 	// KindHalted: the partition is halted until an operator acts; Err says how. To is the
 	// position. Its end is KindResumed: that the log is opened again ends nothing.

@@ -116,6 +116,21 @@ func BudgetOf(source Source) float64 {
 	return 0
 }
 
+// GroupNamer is implemented by a [Source] that knows its topic and group before it has asked the
+// log, so that a failure of [Source].Describe can be reported with them.
+type GroupNamer interface {
+	// Group returns them; the Namespace may be empty.
+	Group() Group
+}
+
+// GroupOf returns a source's group, the zero Group if it is no [GroupNamer].
+func GroupOf(source Source) Group {
+	if n, is := source.(GroupNamer); is {
+		return n.Group()
+	}
+	return Group{}
+}
+
 // ReadBytes is how many bytes of events, by [Event.Size], one Read of a [Reader] returns at most,
 // except where a single event is larger.
 const ReadBytes = 1 << 20

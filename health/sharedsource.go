@@ -35,6 +35,9 @@ func NewSharedSource(source driver.Source) *SharedSource {
 // BoundsPerSecond implements [driver.BoundsBudget].
 func (s *SharedSource) BoundsPerSecond() float64 { return driver.BudgetOf(s.Source) }
 
+// Group implements [driver.GroupNamer].
+func (s *SharedSource) Group() driver.Group { return driver.GroupOf(s.Source) }
+
 // SetGroup has the topic described with another group: for a log that ignores case in names, the
 // one that [driver.Spelling] has returned.
 func (s *SharedSource) SetGroup(group driver.Group) {

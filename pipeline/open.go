@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -59,8 +60,8 @@ func (parts *Parts) CopyMarks() driver.CopyMarks {
 // Options are settings of a consumer that a program adds to those of the file. The
 // zero value adds nothing.
 type Options struct {
-	Owner    string // as in [sluice.Config]
-	Observer driver.Observer
+	Owner    string          // as in [sluice.Config]
+	Observer driver.Observer // as in [sluice.Config]; if set, it writes the log too, or nobody does
 	Hooks    sluice.Hooks
 	// Source, if set, is read instead of the pipeline's own source, for example
 	// one that wraps it.
@@ -192,6 +193,9 @@ func (parts *Parts) Consumer(ctx context.Context, opts *Options) (*sluice.Consum
 	if opts != nil {
 		to = telemetry{opts.TracerProvider, opts.MeterProvider}
 		cfg.Owner, cfg.Observer, cfg.Hooks = opts.Owner, opts.Observer, opts.Hooks
+		if opts.Observer != nil {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+		}
 		if opts.Source != nil {
 			source = opts.Source
 		}

@@ -99,6 +99,9 @@ type rollupSource struct {
 // BoundsPerSecond implements [driver.BoundsBudget].
 func (w *rollupSource) BoundsPerSecond() float64 { return driver.BudgetOf(w.Source) }
 
+// Group implements [driver.GroupNamer].
+func (w *rollupSource) Group() driver.Group { return driver.GroupOf(w.Source) }
+
 func (w *rollupSource) Describe(ctx context.Context) (sluice.Topic, error) {
 	topic, err := w.Source.Describe(ctx)
 	if err == nil {

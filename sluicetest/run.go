@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strconv"
 	"sync"
@@ -254,10 +255,9 @@ func (w *watcher) config(cfg *sluice.Config) *sluice.Config {
 	if c.RetryMin == 0 && c.RetryMax == 0 {
 		c.RetryMin, c.RetryMax = time.Millisecond, most
 	}
-	if c.Observer == nil {
-		c.Observer = w
-	} else {
-		c.Observer = driver.Observers(c.Observer, w)
+	c.Observer = driver.Observers(c.Observer, w)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler) // a test looks at the result
 	}
 	return &c
 }

@@ -66,6 +66,9 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 	if err != nil {
 		return s.outage(ctx, "begin transaction", err)
 	}
+	// The handler's context ends when the transaction is over, and with it what hangs on it.
+	handling, handled := context.WithCancel(ctx)
+	defer handled()
 	kept := false
 	if fn != nil {
 		t.rolledBack = func() { kept = s.kept(t) }
@@ -79,7 +82,7 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		return s.fence(ctx, t, step)
 	})
 	if err == nil && fn != nil {
-		err = s.handle(ctx, t, step, fn)
+		err = s.handle(ctx, t, step, func(tx *Tx) error { return fn(handling, tx) })
 	}
 	if err == nil && step.DryRun {
 		err = s.checkDeferred(ctx, t, step)
@@ -157,14 +160,13 @@ func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step
 }
 
 // handle runs the handler, and finds out whether the handler or the database failed.
-func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(context.Context, *Tx) error) error {
+func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(*Tx) error) error {
 	t.watch.guard()
 	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect, safe: &s.safe}
+	defer tx.close()
 	began := time.Now()
-	err := fn(ctx, tx)
-	if err == nil {
-		err = tx.failure()
-	}
+	err := fn(tx)
+	err = cmp.Or(err, tx.leave(), tx.failure())
 	took := time.Since(began)
 	t.watch.handled()
 	aborted := false

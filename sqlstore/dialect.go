@@ -13,6 +13,8 @@ import (
 type dialect interface {
 	// statements is the dialect's SQL.
 	statements() *statements
+	// savepoint is a nested transaction of this name.
+	savepoint(name string) savepoint
 	// steps are the migrations of a component, oldest first; none if it is ready.
 	steps(component string) []step
 	// script divides a migration into what one call can execute.

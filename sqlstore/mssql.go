@@ -53,6 +53,11 @@ func (mssqlDialect) inserting(context.Context, querier, string) (string, bool, e
 	return "INSERT", true, nil
 }
 
+// savepoint: SQL Server does not release one.
+func (mssqlDialect) savepoint(name string) savepoint {
+	return savepoint{"SAVE TRANSACTION " + name, "", []string{"ROLLBACK TRANSACTION " + name}}
+}
+
 func (mssqlDialect) statements() *statements    { return mssqlStatements }
 func (mssqlDialect) rebind(query string) string { return mssqlNumbered(query) }
 func (mssqlDialect) variables() int             { return 2098 } // of 2100, sp_executesql has two

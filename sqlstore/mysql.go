@@ -108,6 +108,8 @@ func (mysqlDialect) inserting(context.Context, querier, string) (string, bool, e
 	return "INSERT", true, nil
 }
 
+func (mysqlDialect) savepoint(name string) savepoint { return standardSavepoint(name) }
+
 func (mysqlDialect) statements() *statements         { return mysqlStatements }
 func (d mysqlDialect) steps(component string) []step { return mysqlSteps(component, d.collation) }
 func (mysqlDialect) rebind(query string) string      { return mysqlQuoted(query) }

@@ -73,6 +73,8 @@ func (*postgresDialect) inserting(context.Context, querier, string) (string, boo
 	return "INSERT", true, nil
 }
 
+func (*postgresDialect) savepoint(name string) savepoint { return standardSavepoint(name) }
+
 // steps are none: the migrations are those of package postgres.
 func (*postgresDialect) steps(string) []step         { return nil }
 func (*postgresDialect) script(text string) []string { return []string{text} }

@@ -102,6 +102,7 @@ func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {
 	}
 	s.Commit(ctx, driver.Step{Lease: lease, From: at(9), To: at(9)}, func(ctx context.Context, tx *Tx) error {
 		tx.ExecContext(ctx, "SELECT 1")
+		nested(ctx, tx.DB(), false, func(*sql.Tx) error { return nil })
 		return io.EOF
 	})
 }

@@ -262,6 +262,8 @@ func (sqliteDialect) inserting(ctx context.Context, q querier, table string) (ve
 	return "INSERT", kind == "table", nil
 }
 
+func (sqliteDialect) savepoint(name string) savepoint { return standardSavepoint(name) }
+
 // safe: each table is, also a virtual one or that of a view.
 func (sqliteDialect) safe(context.Context, querier, string) error { return nil }
 func (sqliteDialect) kept(context.Context, querier) (bool, error) { return false, nil }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"time"
 )
@@ -12,6 +13,7 @@ type transaction struct {
 	*sql.Tx
 	conn   *sql.Conn
 	watch  *watch
+	driver driver.Driver
 	detach func() bool // the caller's context no longer ends the transaction; false if it has ended it
 	cancel context.CancelFunc
 	turns  *turns
@@ -32,7 +34,7 @@ func (s *Store) begin(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transaction{conn: conn, turns: s.turns, reader: s.reader}
+	t := &transaction{conn: conn, turns: s.turns, reader: s.reader, driver: s.writer.Driver()}
 	if err := conn.Raw(func(c any) error { t.watch = c.(*watchedConn).watch; return nil }); err != nil {
 		conn.Close()
 		return nil, err

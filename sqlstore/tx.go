@@ -29,7 +29,14 @@ type Tx struct {
 
 	mu      sync.Mutex
 	guarded bool
-	failed  error // of Insert, or of guard
+	failed  error // of Insert, of guard, or of another face
+
+	// Other faces of the transaction: nested.go.
+	db       *sql.DB   // nil: nobody has asked for it
+	plain    *sql.Tx   // likewise
+	nested   *nestedTx // that is open
+	nestings int       // so many were opened
+	closed   bool      // the handler has returned
 }
 
 // guard marks the transaction before the handler's first statement.
@@ -47,9 +54,17 @@ func (t *Tx) guard(ctx context.Context) error {
 	return nil
 }
 
+// begin readies the transaction for a statement of its own.
+func (t *Tx) begin(ctx context.Context) error {
+	if err := t.enter(nil); err != nil {
+		return err
+	}
+	return t.guard(ctx)
+}
+
 // ExecContext runs a statement that returns no rows.
 func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := t.guard(ctx); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return nil, err
 	}
 	return t.tx.ExecContext(ctx, query, args...)
@@ -57,7 +72,7 @@ func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 
 // QueryContext runs a statement that returns rows.
 func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := t.guard(ctx); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return nil, err
 	}
 	return t.tx.QueryContext(ctx, query, args...)
@@ -65,13 +80,18 @@ func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.
 
 // QueryRowContext runs a statement that returns at most one row that matters.
 func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	_ = t.guard(ctx) // a failure also fails the transaction
+	if err := t.begin(ctx); err != nil {
+		t.fail(err)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx) // a row's error comes from a query alone
+		cancel()
+	}
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
 // PrepareContext prepares a statement for the rest of the transaction.
 func (t *Tx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	if err := t.guard(ctx); err != nil {
+	if err := t.begin(ctx); err != nil {
 		return nil, err
 	}
 	return t.tx.PrepareContext(ctx, query)
@@ -107,11 +127,7 @@ func (t *Tx) Insert(ctx context.Context, table string, columns []string, rows []
 		return nil
 	}
 	err = fmt.Errorf("insert into %s: %w", table, err)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failed == nil {
-		t.failed = err
-	}
+	t.fail(err)
 	return err
 }
 
@@ -124,6 +140,9 @@ func (t *Tx) failure() error {
 func (t *Tx) insert(ctx context.Context, table string, columns []string, rows [][]any) error {
 	if len(columns) == 0 || len(columns) > t.dialect.variables() {
 		return fmt.Errorf("%d columns: must be from 1 to %d", len(columns), t.dialect.variables())
+	}
+	if err := t.enter(nil); err != nil {
+		return err
 	}
 	for i, row := range rows {
 		if len(row) != len(columns) {

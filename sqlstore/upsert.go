@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ func (t *Tx) Upsert(ctx context.Context, table string, columns []string, rows []
 	text := "INSERT INTO " + quoteTable(t.dialect, table) + " (" + strings.Join(columns, ", ") + ")"
 	ctx = context.WithValue(ctx, textKey{}, text)
 	w, err := keyed.New(table, columns, rows, k)
+	err = cmp.Or(err, t.enter(nil))
 	if err == nil && len(rows) > 0 {
 		err = t.upsert(ctx, w)
 	}
@@ -35,11 +37,7 @@ func (t *Tx) Upsert(ctx context.Context, table string, columns []string, rows []
 		err = &RowError{Row: refused.Row, Err: refused.Err}
 	}
 	err = fmt.Errorf("upsert into %s: %w", table, err)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failed == nil {
-		t.failed = err
-	}
+	t.fail(err)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func checkBalance(t testing.TB, h leaseHarness) {
 		c, err := sluice.New(idleSource{}, h.LeaseStore, sluice.Transactional(idleStore{}, idle), &sluice.Config{
 			Partitions: sluice.Balanced,
 			Owner:      owner, LeaseFor: h.long, RenewEvery: time.Second, AssignEvery: 20 * time.Millisecond,
-			Observer: driver.ObserverFunc(func(driver.Observation) {}),
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		suite.NoError(t, "make a consumer", err)
 		ran := make(chan error, 1)

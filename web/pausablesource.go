@@ -69,6 +69,9 @@ func (g *PausableSource) resumed(partition string) <-chan struct{} {
 // BoundsPerSecond implements [driver.BoundsBudget].
 func (g *PausableSource) BoundsPerSecond() float64 { return driver.BudgetOf(g.Source) }
 
+// Group implements [driver.GroupNamer].
+func (g *PausableSource) Group() driver.Group { return driver.GroupOf(g.Source) }
+
 // Open implements [driver.Source].
 func (g *PausableSource) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
 	r, err := g.Source.Open(ctx, partition, after, epoch)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -47,8 +48,8 @@ func BenchmarkDelivery(b *testing.B) {
 	var done sync.WaitGroup
 	done.Add(b.N)
 	counting := countingSink{sink, &done}
-	quiet := driver.ObserverFunc(func(driver.Observation) {})
-	consumer, err := sluice.New(hub, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, Messages, counting, nil), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
+	quiet := slog.New(slog.DiscardHandler)
+	consumer, err := sluice.New(hub, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, Messages, counting, nil), &sluice.Config{Partitions: sluice.AllPartitions, Logger: quiet})
 	if err != nil {
 		b.Fatal(err)
 	}

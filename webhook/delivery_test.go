@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -61,8 +62,8 @@ func (d *delivery) runAs(cfg *Config, delivery func(*Sink) sluice.Delivery) []sl
 	}
 	c.Transport = d.v
 	sink := open(d.t, "http://test/api", &c)
-	quiet := driver.ObserverFunc(func(driver.Observation) {})
-	consumer, err := sluice.New(d.hub, &sluicetest.Leases{}, delivery(sink), &sluice.Config{Partitions: sluice.AllPartitions, Observer: quiet})
+	quiet := slog.New(slog.DiscardHandler)
+	consumer, err := sluice.New(d.hub, &sluicetest.Leases{}, delivery(sink), &sluice.Config{Partitions: sluice.AllPartitions, Logger: quiet})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/webhook"
 )
@@ -43,8 +43,8 @@ func ExampleNew() {
 	}
 	defer sink.Close(ctx)
 	delivery := sluice.AtLeastOnce(&sluicetest.Store{}, webhook.Messages, sink, nil)
-	quiet := driver.ObserverFunc(func(driver.Observation) {})
-	consumer, err := sluice.New(hub, &sluicetest.Leases{}, delivery, &sluice.Config{Partitions: 1, Observer: quiet})
+	quiet := slog.New(slog.DiscardHandler)
+	consumer, err := sluice.New(hub, &sluicetest.Leases{}, delivery, &sluice.Config{Partitions: 1, Logger: quiet})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -73,6 +74,9 @@ type library struct {
 	exec   func(ctx context.Context, tx *sqlstore.Tx, statement string) error
 }
 
+// errUndone ends a transaction that is to be undone.
+var errUndone = errors.New("undone")
+
 const insertOrder = "INSERT INTO orders (id, total) VALUES (:id, :total)"
 
 func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]library {
@@ -124,6 +128,22 @@ func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]libra
 		}, func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
 			return session(ctx, tx).Exec(statement).Error
 		}},
+		"gorm, transactions": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			g, err := gorm.Open(d.gorm(tx.DB()), &gorm.Config{Logger: logger.Discard})
+			if err != nil {
+				return err
+			}
+			return g.WithContext(ctx).Transaction(func(outer *gorm.DB) error {
+				if err := outer.Create(&o).Error; err != nil {
+					return err
+				}
+				err := outer.Transaction(func(inner *gorm.DB) error { return cmp.Or(inner.Create(&Order{ID: "undone"}).Error, errUndone) })
+				if !errors.Is(err, errUndone) {
+					return fmt.Errorf("nested twice: %w", err)
+				}
+				return nil
+			})
+		}, execute},
 		"bun": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
 			_, err := b.NewInsert().Conn(tx).Model(&o).Exec(ctx)
 			return err
@@ -131,6 +151,42 @@ func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]libra
 			_, err := b.NewRaw(statement).Conn(tx).Exec(ctx)
 			return err
 		}},
+		"bun, transactions": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			return bun.NewDB(tx.DB(), d.bun).RunInTx(ctx, nil, func(ctx context.Context, outer bun.Tx) error {
+				if _, err := outer.NewInsert().Model(&o).Exec(ctx); err != nil {
+					return err
+				}
+				err := outer.RunInTx(ctx, nil, func(ctx context.Context, inner bun.Tx) error {
+					_, err := inner.NewInsert().Model(&Order{ID: "undone"}).Exec(ctx)
+					return cmp.Or(err, errUndone)
+				})
+				if !errors.Is(err, errUndone) {
+					return fmt.Errorf("nested twice: %w", err)
+				}
+				return nil
+			})
+		}, func(ctx context.Context, tx *sqlstore.Tx, statement string) error {
+			err := bun.NewDB(tx.DB(), d.bun).RunInTx(ctx, nil, func(ctx context.Context, inner bun.Tx) error {
+				_, err := inner.NewRaw(statement).Exec(ctx)
+				return err
+			})
+			return err
+		}},
+		"sqlx, transactions": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
+			query, args, err := named(o)
+			if err != nil {
+				return err
+			}
+			inner, err := sqlx.NewDb(tx.DB(), "").BeginTxx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer inner.Rollback()
+			if _, err := inner.ExecContext(ctx, query, args...); err != nil {
+				return err
+			}
+			return inner.Commit()
+		}, execute},
 	}
 }
 

@@ -145,7 +145,7 @@ func (d *Demo) Run(ctx context.Context, events int64, once bool, source driver.S
 		source = d.Source
 	}
 	consumer, err := sluice.New(source, d.store.Leases(), sluice.Transactional(d.store, sluice.Handler[*sqlstore.Tx](insert)),
-		&sluice.Config{Owner: Owner, Observer: observer})
+		&sluice.Config{Owner: Owner, Logger: slog.New(slog.DiscardHandler), Observer: observer})
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func TestAStallIsShown(t *testing.T) {
 		hub.Append("0", sluicetest.Bodies("one", "two")...)
 		time.Sleep(35 * time.Second)
 		synctest.Wait()
-		if got := lines.String(); !strings.Contains(got, `level=WARN msg="partition stalled" partition=0 epoch=1 lasted=30s error="`+text+`"`) {
+		if got := lines.String(); !strings.Contains(got, `level=WARN msg="partition stalled" topic=flights group=g partition=0 epoch=1 lasted=30s error="`+text+`"`) {
 			t.Errorf("the log is %s", got)
 		}
 		if got := probe("/readyz"); got != "200 ok\npartition 0 stalled: "+text+"\n" {
@@ -180,7 +180,7 @@ func TestAStallIsShown(t *testing.T) {
 		close(release)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := probe("/readyz"); got != "200 ok\n" || !strings.Contains(lines.String(), `level=INFO msg="partition moves again" partition=0 epoch=1 lasted=5m`) {
+		if got := probe("/readyz"); got != "200 ok\n" || !strings.Contains(lines.String(), `level=INFO msg="partition moves again" topic=flights group=g partition=0 epoch=1 lasted=5m`) {
 			t.Errorf("at the end: readyz %s, log %s", got, &lines)
 		}
 		if got := gauge(t, reader, "sluice.stalled"); got != 0 {

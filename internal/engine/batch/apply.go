@@ -152,7 +152,7 @@ func (w *worker[Tx]) decide(t *trial) error {
 	if err := w.recordFailure(t.event, t.attempt, t.failure); err != nil {
 		return err
 	}
-	w.a.Observe(driver.Observation{Kind: driver.KindRetried, To: t.event.Position(), Attempt: t.attempt, Err: t.failure})
+	w.a.Observe(driver.Observation{Kind: driver.KindRetried, To: t.event.Position(), Event: t.event, Attempt: t.attempt, Err: t.failure})
 	t.retry()
 	return w.a.Pause(t.wait.Next())
 }

@@ -48,7 +48,7 @@ func (w *worker[Tx]) transact(events []*driver.Event, dead []driver.DeadLetter) 
 	}
 	for i := range dead {
 		d := &dead[i]
-		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
+		w.a.Observe(driver.Observation{Kind: driver.KindParked, To: d.Event.Position(), Event: &d.Event, Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
 	}
 	if hook := w.a.Settings.Hooks.Batch; hook != nil {
 		b.Events = events

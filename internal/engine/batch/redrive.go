@@ -232,7 +232,7 @@ func (w *worker[Tx]) redriveOne(d *driver.DeadLetter, read *driver.Event) error 
 	case err == nil:
 		w.clearRedrive(d)
 		w.redriven++
-		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.Position(), Events: 1, Duration: w.a.Settings.Clock.Elapsed() - began})
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.Position(), Event: &e, Events: 1, Duration: w.a.Settings.Clock.Elapsed() - began})
 		return nil
 	case errors.As(err, &failed):
 		failure := failed.Err
@@ -289,7 +289,7 @@ func (w *worker[Tx]) storeRedriveFailure(d *driver.DeadLetter, failure error) er
 	}
 	w.clearRedrive(d)
 	w.redriveFailures++
-	w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: failure})
+	w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Event: &d.Event, Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: failure})
 	return nil
 }
 

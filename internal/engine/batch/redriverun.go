@@ -117,7 +117,7 @@ func (w *worker[Tx]) redriveTogether(run []driver.DeadLetter, events []*driver.E
 	took := w.a.Settings.Clock.Elapsed() - began
 	for i := range run {
 		w.clearRedrive(&run[i])
-		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: events[i].Position(), Events: 1, Duration: took})
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: events[i].Position(), Event: events[i], Events: 1, Duration: took})
 	}
 	w.redriven += len(run)
 	return nil, nil

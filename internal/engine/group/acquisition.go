@@ -39,7 +39,7 @@ func (c *Member) acquirePartitions(work, idle context.Context) error {
 		case topic.Partitions == nil && errors.Is(err, driver.ErrRefused):
 			return err
 		default:
-			c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+			c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			if topic.Partitions == nil {
 				_ = c.cfg.Clock.Sleep(idle, wait.Next())
 				continue
@@ -48,7 +48,7 @@ func (c *Member) acquirePartitions(work, idle context.Context) error {
 		if listing.Due(c.cfg.Clock.Elapsed()) {
 			settled, listed, err := c.assign(work, idle, topic.Topic)
 			if err != nil && idle.Err() == nil {
-				c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+				c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 			}
 			listing.next(c, settled, listed)
 		}
@@ -93,6 +93,9 @@ func (c *Member) describe(idle context.Context, topic *topicWatch) error {
 		return fmt.Errorf("describe topic: %w", err)
 	}
 	topic.Topic = described
+	c.mu.Lock()
+	c.described = described.Group
+	c.mu.Unlock()
 	c.reportFew(described)
 	c.reopenRecreated(described)
 	c.releaseMissing(topic)
@@ -209,7 +212,7 @@ func (c *Member) assign(work, idle context.Context, topic driver.Topic) (settled
 	if err != nil {
 		return false, nil, fmt.Errorf("list leases: %w", err)
 	}
-	c.cfg.Observe(driver.Observation{Kind: driver.KindListed})
+	c.observe(driver.Observation{Kind: driver.KindListed})
 	c.checkOwner(listed)
 	c.reportWaiting(topic, free, listed)
 	if c.balancer != nil {
@@ -303,7 +306,7 @@ func (c *Member) request(work, idle context.Context, topic driver.Topic, partiti
 			return
 		}
 		if !errors.Is(err, driver.ErrHeld) && idle.Err() == nil {
-			c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
+			c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("acquire lease of partition %s: %w", partition, err)})
 		}
 		refused.Store(true)
 	})

@@ -34,6 +34,9 @@ func (s withoutEpochs) Open(ctx context.Context, partition string, after driver.
 // BoundsPerSecond implements [driver.BoundsBudget].
 func (s withoutEpochs) BoundsPerSecond() float64 { return driver.BudgetOf(s.Source) }
 
+// Group implements [driver.GroupNamer].
+func (s withoutEpochs) Group() driver.Group { return driver.GroupOf(s.Source) }
+
 // ownLeases are leases that nobody else can take.
 type ownLeases struct {
 	mu sync.Mutex

@@ -61,7 +61,7 @@ func (b *balancer) balance(work context.Context, topic driver.Topic, listed []dr
 		return 0, err
 	} else if err != nil {
 		// The membership lasts; meanwhile the partitions are divided.
-		b.c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 	// The time of the listing by the store's clock, from this process's own lease.
 	asOf := listed[i].Renewed.Add(b.c.cfg.LeaseFor - listed[i].Remaining)
@@ -154,7 +154,7 @@ func (b *balancer) leave(work context.Context) {
 		err = fmt.Errorf("release member lease %s: %w", b.member.Partition, rerr)
 	}
 	if err != nil {
-		b.c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: err})
+		b.c.observe(driver.Observation{Kind: driver.KindFailed, Err: err})
 	}
 }
 

@@ -44,6 +44,7 @@ type Member struct {
 	held      map[string]*partition.Assignment
 	requested map[string]bool          // partitions whose lease is being acquired
 	group     driver.Group             // as the stores spell it; empty: not known yet, or case counts
+	described driver.Group             // of the last description; before it, what the source knows of it
 	takeover  map[string]takeoverState // by partition or name of a membership
 	fatal     error                    // ends Run
 
@@ -58,6 +59,7 @@ func New(source driver.Source, leases driver.LeaseStore, delivery partition.Deli
 		rand:      mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
 		done:      make(chan struct{}),
 		held:      map[string]*partition.Assignment{},
+		described: driver.GroupOf(source),
 		requested: map[string]bool{},
 		takeover:  map[string]takeoverState{},
 	}
@@ -129,6 +131,19 @@ func (c *Member) heldPartitions() []string {
 	return slices.Sorted(maps.Keys(c.held))
 }
 
+// observe adds the group to an observation that is about no assignment, and passes it on.
+func (c *Member) observe(o driver.Observation) {
+	o.Group = c.Group()
+	c.cfg.Observe(o)
+}
+
+// Group returns the topic and the group, as far as they are known.
+func (c *Member) Group() driver.Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.described
+}
+
 // fail ends Run with an error.
 func (c *Member) fail(err error) {
 	c.mu.Lock()
@@ -160,6 +175,7 @@ func (c *Member) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	late := c.delaying()
 	c.mu.Lock()
 	cancel := c.cancel
 	c.mu.Unlock()
@@ -170,9 +186,9 @@ func (c *Member) Stop(ctx context.Context) error {
 	defer end()
 	select {
 	case <-c.done:
-		return ctx.Err()
+		return c.stopError(ctx, "was cancelled", late)
 	case <-grace.Done():
-		return c.notStopped(ctx.Err())
+		return c.stopError(ctx, "does not end", c.delaying())
 	}
 }
 
@@ -213,11 +229,10 @@ func (c *Member) Redrive(ctx context.Context) (applied, failed int, err error) {
 	return applied, failed, nil
 }
 
-// notStopped adds to a stop's error what has not returned.
-func (c *Member) notStopped(err error) error {
+// delaying returns what has not returned.
+func (c *Member) delaying() (list []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var list []string
 	for _, id := range slices.Sorted(maps.Keys(c.held)) {
 		for _, what := range c.held[id].Delaying() {
 			list = append(list, fmt.Sprintf("partition %s: %s", id, what))
@@ -226,8 +241,18 @@ func (c *Member) notStopped(err error) error {
 	if len(list) == 0 && c.redrives.asks() {
 		list = append(list, "request to look for redrives has not returned")
 	}
-	if len(list) == 0 {
+	return list
+}
+
+// stopError returns the error of a stop whose context has ended, with what had not returned by then,
+// and what became of it.
+func (c *Member) stopError(ctx context.Context, fate string, late []string) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != err {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if len(late) == 0 {
 		return err
 	}
-	return fmt.Errorf("stop: %w: %s", err, strings.Join(list, "; "))
+	return fmt.Errorf("stop: %w: %s: %s", err, fate, strings.Join(late, "; "))
 }

@@ -124,7 +124,7 @@ func (r *renewals) run(round *renewalRound) {
 	defer cancel()
 	err := engine.CallDriver(func() error { return r.store.RenewAll(ctx, round.leases, cfg.LeaseFor) })
 	if _, panicked := errors.AsType[*driver.PanicError](err); panicked {
-		r.c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
+		r.c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("renew leases together: %w", err)})
 	}
 	round.renewed = err == nil
 }

@@ -73,7 +73,7 @@ func (c *Member) reportSharedOwner(what, partition string, epoch int64) {
 	}
 	c.mu.Unlock()
 	if due {
-		c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("%w %q: it has the %s of partition %s in epoch %d: give each process its own owner name, or none for a unique one",
+		c.observe(driver.Observation{Kind: driver.KindFailed, Err: fmt.Errorf("%w %q: it has the %s of partition %s in epoch %d: give each process its own owner name, or none for a unique one",
 			driver.ErrSharedOwner, c.cfg.Owner, what, partition, epoch)})
 	}
 }

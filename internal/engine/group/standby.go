@@ -30,7 +30,7 @@ func (c *Member) reportFew(topic driver.Topic) {
 		return
 	}
 	c.standby.few = n
-	c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("%d partitions are configured, and topic %s has %d: state at most %[3]d, or all", c.cfg.Partitions, topic.Topic, n)}})
+	c.observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("%d partitions are configured, and topic %s has %d: state at most %[3]d, or all", c.cfg.Partitions, topic.Topic, n)}})
 }
 
 // reportWaiting says once that partitions of a replay have had other owners for longer than a
@@ -56,7 +56,7 @@ func (c *Member) reportWaiting(topic driver.Topic, wanted []string, listed []dri
 	case !s.waited && now-s.since > c.cfg.LeaseFor:
 		s.waited = true
 		slices.Sort(owners)
-		c.cfg.Observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, run each without a lease store, or give each a consumer group of its own",
+		c.observe(driver.Observation{Kind: driver.KindFailed, Err: &WaitingError{fmt.Sprintf("replay: %d of %d partitions are owned by other processes (%s), and this one waits for them: if each replica needs all events, run each without a lease store, or give each a consumer group of its own",
 			taken, len(topic.Partitions), strings.Join(slices.Compact(owners), ", "))}})
 	}
 }

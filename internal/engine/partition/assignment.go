@@ -245,10 +245,10 @@ func (a *Assignment) Ended() error {
 	return driver.ErrStopped
 }
 
-// Observe adds the partition and the epoch to an observation, and passes it to
+// Observe adds group, partition and epoch to an observation, and passes it to
 // the observer and to the error hook.
 func (a *Assignment) Observe(o driver.Observation) {
-	o.Partition, o.Epoch = a.Lease.Partition, a.Lease.Epoch
+	o.Group, o.Partition, o.Epoch = a.Lease.Group, a.Lease.Partition, a.Lease.Epoch
 	a.Progress.note(&o, a.Lag.note(&o))
 	if (o.Kind == driver.KindParked || o.Kind == driver.KindRedriveFailed) && o.RetriedIn == 0 {
 		a.parked.Store(true)
@@ -280,7 +280,7 @@ func (a *Assignment) queueHook(name string, fn func() error) {
 // Hook calls a hook. Its error or panic is observed and changes nothing.
 func (a *Assignment) Hook(name string, fn func() error) {
 	if err := engine.GuardGoexit("function", fn); err != nil {
-		a.Settings.Observe(driver.Observation{Kind: driver.KindHookFailed, Partition: a.Lease.Partition, Epoch: a.Lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
+		a.Settings.Observe(driver.Observation{Kind: driver.KindHookFailed, Group: a.Lease.Group, Partition: a.Lease.Partition, Epoch: a.Lease.Epoch, Err: fmt.Errorf("%s hook: %w", name, err)})
 	}
 }
 

@@ -156,9 +156,9 @@ func (w *worker[R]) storeDeadLetters(ctx context.Context) {
 		}
 		w.deadLetters.added(events)
 		for i, e := range events {
-			at := e.event.Position()
+			event := e.event
 			w.complete(e)
-			w.a.Observe(driver.Observation{Kind: driver.KindParked, To: at, Attempt: e.attempts, RetriedIn: w.a.RetriedIn(&dead[i]), Err: e.failure})
+			w.a.Observe(driver.Observation{Kind: driver.KindParked, To: event.Position(), Event: event, Attempt: e.attempts, RetriedIn: w.a.RetriedIn(&dead[i]), Err: e.failure})
 		}
 		partition.Wake(w.wakeup) // there is room
 	}

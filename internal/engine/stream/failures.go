@@ -113,7 +113,7 @@ func (w *worker[R]) convict(t *recordTask[R], err error) {
 }
 
 func (w *worker[R]) retry(t *recordTask[R], wait time.Duration, err error) {
-	w.a.Observe(driver.Observation{Kind: driver.KindRetried, To: t.event.event.Position(), Attempt: t.attempts, Err: err})
+	w.a.Observe(driver.Observation{Kind: driver.KindRetried, To: t.event.event.Position(), Event: t.event.event, Attempt: t.attempts, Err: err})
 	w.queue.retryAt(t, w.a.Settings.Clock.Elapsed()+wait)
 }
 

@@ -475,9 +475,9 @@ func (w *worker[R]) settleRedrives(ctx context.Context) {
 	}
 	w.redrives.settled(succeeded, failed)
 	for _, e := range succeeded {
-		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Events: 1})
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Event: e.event, Events: 1})
 	}
 	for _, d := range failed {
-		w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
+		w.a.Observe(driver.Observation{Kind: driver.KindRedriveFailed, To: d.Event.Position(), Event: &d.Event, Attempt: d.Attempts, RetriedIn: w.a.RetriedIn(d), Err: errors.New(d.Error)})
 	}
 }

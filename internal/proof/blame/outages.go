@@ -101,7 +101,8 @@ func serve[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, t
 	hub := sluicetest.NewHub(sv.group, 1)
 	consumer, err := sluice.New(hub, s.Leases, sluice.Transactional(s.Store, sluice.Each(handle)), &sluice.Config{
 		Owner: sv.group.Name, StallAfter: stallAfter, Seed: 1,
-		Observer: driver.Observers(sluice.LogObserver(slog.New(slog.NewTextHandler(sv, nil))), meters, sv.probes, driver.ObserverFunc(sv.observe)),
+		Logger:   slog.New(slog.NewTextHandler(sv, nil)),
+		Observer: driver.Observers(meters, sv.probes, driver.ObserverFunc(sv.observe)),
 	})
 	if err != nil {
 		t.Fatal(err)

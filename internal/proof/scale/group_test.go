@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,6 +116,7 @@ func (g *group) start() *process {
 	source := health.NewSharedSource(source{g.hub, p})
 	c, err := sluice.New(source, leases{g.leases, p}, sluice.Transactional(store{g.store, p}, handle), &sluice.Config{
 		Partitions: g.wanted, Owner: p.name, AssignBurst: g.burst, Seed: uint64(g.started),
+		Logger: slog.New(slog.DiscardHandler),
 		Observer: driver.ObserverFunc(func(o driver.Observation) {
 			if o.Kind == driver.KindAcquired && g.taken != nil {
 				g.taken(o.Partition)

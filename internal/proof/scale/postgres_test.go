@@ -3,6 +3,7 @@ package scale
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/pgstore"
@@ -48,7 +48,7 @@ func TestPostgres(t *testing.T) {
 	}()
 	for i := range processes {
 		c, err := sluice.New(hub, s.Leases(), sluice.Transactional(s, handle), &sluice.Config{
-			Partitions: sluice.Balanced, Owner: fmt.Sprintf("process-%04d", i), Observer: driver.ObserverFunc(func(driver.Observation) {}),
+			Partitions: sluice.Balanced, Owner: fmt.Sprintf("process-%04d", i), Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -139,7 +140,7 @@ func (w *world) launch(name, owner string, slot *slot, of role, run func(context
 		Partitions: want,
 		Owner:      p.owner, Clock: p, Seed: h.Sum64() | 1,
 		MaxBatch: p.maxBatch, BodyLimit: w.cfg.BodyLimit, RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second, RetryLater: w.retryLater(),
-		RedriveEvery: 5 * time.Second, Observer: p, StampsFrom: []stamp.Source{{Topic: w.group.Topic}},
+		RedriveEvery: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Observer: p, StampsFrom: []stamp.Source{{Topic: w.group.Topic}},
 	})
 	if err != nil {
 		panic(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -171,7 +172,7 @@ func (w *truncated) append() {
 // start starts a process. stop kills it.
 func (w *truncated) start(n int) (stop func()) {
 	consumer, err := sluice.New(w.hub, w.leases, w.delivery(), &sluice.Config{
-		Owner: fmt.Sprint("p", n), Observer: w, MaxBatch: 3, RetryMin: 50 * time.Millisecond, RetryMax: time.Second, RedriveEvery: 5 * time.Second,
+		Owner: fmt.Sprint("p", n), Logger: slog.New(slog.DiscardHandler), Observer: w, MaxBatch: 3, RetryMin: 50 * time.Millisecond, RetryMax: time.Second, RedriveEvery: 5 * time.Second,
 	})
 	if err != nil {
 		w.t.Fatal(err)

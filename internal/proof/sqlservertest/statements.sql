@@ -175,6 +175,10 @@ INSERT INTO sluice_seen (origin_key, group_key, namespace, topic, consumer_group
 GO
 KILL %d
 GO
+ROLLBACK TRANSACTION sluice_nested_1
+GO
+SAVE TRANSACTION sluice_nested_1
+GO
 SELECT 1
 GO
 SELECT 1 FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND updated_at = @p5

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -158,7 +159,7 @@ func (w *world) process(owner string, streams bool) func() {
 		}
 		delivery = sluice.AtLeastOnce(&w.store, sluice.EventAsRecord, sink, nil)
 	}
-	c, err := sluice.New(src, &w.leases, delivery, &sluice.Config{Owner: owner, Observer: w, Start: sluice.Earliest(), MaxBatch: 1 + w.rand.IntN(100), PrefetchBytes: prefetch})
+	c, err := sluice.New(src, &w.leases, delivery, &sluice.Config{Owner: owner, Logger: slog.New(slog.DiscardHandler), Observer: w, Start: sluice.Earliest(), MaxBatch: 1 + w.rand.IntN(100), PrefetchBytes: prefetch})
 	if err != nil {
 		w.t.Fatal(err)
 	}
