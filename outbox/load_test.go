@@ -265,7 +265,7 @@ func TestLostCommits(t *testing.T) {
 			return commitproxy.None
 		})
 		scene.run(t)
-		if n := proxy.Commits(); n < 50 {
+		if n := proxy.Commits(); n < 4*scene.lost {
 			t.Errorf("%d COMMITs: this shows nothing", n)
 		}
 	})
