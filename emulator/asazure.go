@@ -14,7 +14,7 @@ import (
 // its parts is one behaviour, which the zero value leaves out. One value serves all servers:
 // each uses its own part.
 //
-// docs/emulator.md lists the behaviours and their sources.
+// docs/reference/emulator.md lists the behaviours and their sources.
 type AsAzure struct {
 	// Seed decides what the behaviours do that Azure does at random. Default 0, a seed
 	// like any other.
@@ -26,7 +26,7 @@ type AsAzure struct {
 }
 
 // AllAsAzure returns the behaviours that Azure's services have by default, with Azure's
-// values. Those of special namespaces and accounts are left out; docs/emulator.md says which.
+// values. Those of special namespaces and accounts are left out; docs/reference/emulator.md says which.
 func AllAsAzure(seed uint64) *AsAzure {
 	a := &AsAzure{Seed: seed}
 	for _, s := range asAzureSwitches() {
@@ -43,7 +43,7 @@ func AllAsAzure(seed uint64) *AsAzure {
 //	stale-runtime,envelope-routing
 //	all,idle-link=10s,random-busy=off
 //
-// Each is a name from docs/emulator.md, for Azure's own value, or NAME=VALUE. "all" stands
+// Each is a name from docs/reference/emulator.md, for Azure's own value, or NAME=VALUE. "all" stands
 // for those of [AllAsAzure], and =off takes one out again. It returns an error for an unknown
 // name or an invalid value.
 func ParseAsAzure(list string, seed uint64) (*AsAzure, error) {

@@ -30,9 +30,9 @@ func TestAsAzureSwitches(t *testing.T) {
 	}
 }
 
-// docs/emulator.md has one row for each switch, with Azure's value and a source.
+// docs/reference/emulator.md has one row for each switch, with Azure's value and a source.
 func TestAsAzureDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/emulator.md")
+	text, err := os.ReadFile("../docs/reference/emulator.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func TestAsAzureDocumented(t *testing.T) {
 			want = "special"
 		}
 		if got, ok := rows[s.name]; !ok || got != want {
-			t.Errorf("docs/emulator.md: %s has the value %q, want %q", s.name, got, want)
+			t.Errorf("docs/reference/emulator.md: %s has the value %q, want %q", s.name, got, want)
 		}
 		delete(rows, s.name)
 	}
 	if len(rows) > 0 {
-		t.Errorf("docs/emulator.md: no such switches: %v", rows)
+		t.Errorf("docs/reference/emulator.md: no such switches: %v", rows)
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *app) check() *cobra.Command {
 		Long: `Check whether a pipeline will work, or a hub, a database, a storage account, a Cosmos DB
 container or an autoscaler without one. Each line of the result is ok, warning, failed,
 undecided or skipped; it names the thing and the cause, and below it the next step.
-docs/check.md lists all checks.
+docs/reference/checks.md lists all checks.
 
 Without a flag, only the file is read.
 

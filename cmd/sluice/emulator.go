@@ -58,7 +58,7 @@ addresses with TLS issue them, too, over HTTPS.
 
 With --as-azure, all of these are as strict and inexact as the services on Azure: runtime
 information is out of date, quotas hold, idle links are detached. --as-azure NAME,… turns
-on some of that. docs/emulator.md lists the names.`,
+on some of that. docs/reference/emulator.md lists the names.`,
 		Example: `  sluice emulator serve --hub flights=4 --data ./hub --retention 24h
   sluice emulator serve --hub flights=4 --key reader=c2VjcmV0:listen
   sluice emulator serve --hub flights=4 --as-azure stale-runtime=10s,known-groups

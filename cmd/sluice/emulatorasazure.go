@@ -15,7 +15,7 @@ type asAzureFlags struct {
 
 func (s *asAzureFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.list, "as-azure", "", "be as strict and inexact as Azure: all of it, or the `NAMES` in docs/emulator.md, separated by commas (default none)")
+	f.StringVar(&s.list, "as-azure", "", "be as strict and inexact as Azure: all of it, or the `NAMES` in docs/reference/emulator.md, separated by commas (default none)")
 	f.Lookup("as-azure").NoOptDefVal = "all"
 	f.Uint64Var(&s.seed, "as-azure-seed", 0, "`number` that decides what --as-azure does at random")
 }

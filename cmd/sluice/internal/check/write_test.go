@@ -253,18 +253,43 @@ func eachRow[S System](t *testing.T, rows []broken[S], fn func(t *testing.T, row
 	running.Wait()
 }
 
-// docs/check.md lists every check with what is assumed.
+// TestChecksAreDocumented checks that docs/reference/checks.md lists every check with what is
+// assumed. With UPDATE=1 it writes the page.
 func TestChecksAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/check.md")
-	if err != nil {
-		t.Fatal(err)
+	const path = "../../../../docs/reference/checks.md"
+	var page strings.Builder
+	page.WriteString("# What sluice check --write tests\n\nEach row is a check, and what Sluice assumes of the system. [How to run them](../check.md).\n")
+	kinds := []struct{ kind, heading string }{
+		{"hub", "An event hub"},
+		{"kafka", "A topic of Kafka"},
+		{"database", "A database"},
+		{"server", "Two sessions of a database server"},
+		{"blob", "A container of Azure Blob Storage"},
+		{"cosmos", "A container of Cosmos DB"},
+		{"http", "An HTTP endpoint"},
+		{"metric", "A metric of an autoscaler"},
+		{"scaling", "A target of an autoscaler"},
 	}
-	for kind, list := range catalog() {
-		for _, c := range list {
-			if line := fmt.Sprintf("| `%s` | %s |", c.name, c.assumes); !strings.Contains(string(page), line) {
-				t.Errorf("%s: the page does not have the line %s", kind, line)
-			}
+	if len(kinds) != len(catalog()) {
+		t.Errorf("the page has %d kinds of system, want %d", len(kinds), len(catalog()))
+	}
+	for _, k := range kinds {
+		list := catalog()[k.kind]
+		if len(list) == 0 {
+			t.Errorf("there are no checks of %s", k.kind)
 		}
+		fmt.Fprintf(&page, "\n## %s\n\n| check | what Sluice assumes, and why |\n|---|---|\n", k.heading)
+		for _, c := range list {
+			fmt.Fprintf(&page, "| `%s` | %s |\n", c.name, c.assumes)
+		}
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := os.ReadFile(path); err != nil || string(found) != page.String() {
+		t.Errorf("%s does not list the checks (%v): run UPDATE=1 go test ./internal/check -run TestChecksAreDocumented in cmd/sluice", path, err)
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of values in docs/kubernetes.md")
+var update = flag.Bool("update", false, "rewrite docs/reference/chart.md")
 
 // server is the API server of all tests of this package.
 var server *cluster

@@ -7,5 +7,5 @@
 //
 //	go test ./cmd/sluice/internal/proof/kubernetes
 //
-// With -update it rewrites the table of values in docs/kubernetes.md.
+// With -update it rewrites docs/reference/chart.md.
 package kubernetes
