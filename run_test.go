@@ -125,9 +125,15 @@ func TestRunFails(t *testing.T) {
 			return enginetest.Must(sluice.New(refusingHub{sluicetest.NewHub(enginetest.Group, 1), &refusal{why}}, enginetest.NewLedger(),
 				sluice.Transactional(&sluicetest.Store{}, enginetest.Nothing), nil))
 		}
-		err := sluice.Run(t.Context(), time.Hour, slow.consumer(10*time.Minute, false), refused("no such hub"), refused("no access"))
-		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "no such hub") || !strings.Contains(err.Error(), "no access") || strings.Contains(err.Error(), "stop") {
+		lost := refused("no such hub")
+		err := sluice.Run(t.Context(), time.Hour, slow.consumer(10*time.Minute, false), lost)
+		if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "no such hub") || strings.Contains(err.Error(), "stop") {
 			t.Errorf("error: %v", err)
+		}
+		// Those that cannot run again fail whatever the others do.
+		err = sluice.Run(t.Context(), time.Hour, lost, lost, lost)
+		if err == nil || strings.Count(err.Error(), "has run already") != 3 {
+			t.Errorf("error: %v, want those of all three", err)
 		}
 		if n := len(slow.store.Rows("rows")); n != 1 {
 			t.Errorf("%d rows of the consumer that was stopped", n)
