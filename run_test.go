@@ -35,8 +35,8 @@ type runScene struct {
 	begun  chan struct{}
 }
 
-// consumer makes a consumer. Its handler is done after a time, or when its context ends unless it is
-// deaf.
+// consumer makes a consumer. Its handler is done after a time, or when its context ends unless it
+// is deaf.
 func (s *runScene) consumer(takes time.Duration, deaf bool) *sluice.Consumer {
 	s.hub, s.leases, s.store = &closingHub{Hub: sluicetest.NewHub(enginetest.Group, 1)}, enginetest.NewLedger(), &sluicetest.Store{}
 	s.begun = make(chan struct{}, 9)

@@ -130,9 +130,10 @@ func NewMirror(ctx context.Context, client *container.Client, group driver.Group
 	return m, nil
 }
 
-// WriteCheckpoints writes checkpoints of a group once, as a [Mirror] does, for a processor of an SDK that
-// continues there. The consumer must have stopped. The error is an [ErrProcessorActive],
-// [ErrOtherCheckpoint] or [ErrLaterOwner] where a Mirror has these, and what was written before it stays.
+// WriteCheckpoints writes checkpoints of a group once, as a [Mirror] does, for a processor of an
+// SDK that continues there. The consumer must have stopped. The error is an [ErrProcessorActive],
+// [ErrOtherCheckpoint] or [ErrLaterOwner] where a Mirror has these, and what was written before it
+// stays.
 func WriteCheckpoints(ctx context.Context, client *container.Client, group driver.Group, list []driver.Checkpoint) error {
 	m := &Mirror{client: client, group: group, known: map[string]copied{}}
 	if err := m.begin(ctx); err != nil {

@@ -25,8 +25,8 @@ type AsAzure struct {
 	ServiceBus ServiceBusAsAzure
 }
 
-// AllAsAzure returns the behaviours that Azure's services have by default, with Azure's
-// values. Those of special namespaces and accounts are left out; docs/reference/emulator.md says which.
+// AllAsAzure returns the behaviours that Azure's services have by default, with Azure's values.
+// Those of special namespaces and accounts are left out; docs/reference/emulator.md says which.
 func AllAsAzure(seed uint64) *AsAzure {
 	a := &AsAzure{Seed: seed}
 	for _, s := range asAzureSwitches() {
@@ -43,9 +43,9 @@ func AllAsAzure(seed uint64) *AsAzure {
 //	stale-runtime,envelope-routing
 //	all,idle-link=10s,random-busy=off
 //
-// Each is a name from docs/reference/emulator.md, for Azure's own value, or NAME=VALUE. "all" stands
-// for those of [AllAsAzure], and =off takes one out again. It returns an error for an unknown
-// name or an invalid value.
+// Each is a name from docs/reference/emulator.md, for Azure's own value, or NAME=VALUE. "all"
+// stands for those of [AllAsAzure], and =off takes one out again. It returns an error for an
+// unknown name or an invalid value.
 func ParseAsAzure(list string, seed uint64) (*AsAzure, error) {
 	a := &AsAzure{Seed: seed}
 	for item := range strings.SplitSeq(list, ",") {

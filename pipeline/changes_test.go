@@ -238,8 +238,8 @@ func (e *testedEngine) testConflicts(t *testing.T, address string, db *sql.DB) {
 	}
 }
 
-// testOldDeletes: a delete that is older than a row of its batch, before or after it, does not clear
-// what the row's event lacks.
+// testOldDeletes: a delete that is older than a row of its batch, before or after it, does not
+// clear what the row's event lacks.
 func (e *testedEngine) testOldDeletes(t *testing.T, address string, db *sql.DB) {
 	mustExec(t, db, e.words("CREATE TABLE versions (id WORD NOT NULL PRIMARY KEY, v integer, note WORD DEFAULT 'new')"))
 	p, parts := opened(t, address, `  insert:

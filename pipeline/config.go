@@ -38,7 +38,8 @@ type reader struct {
 	shared connections // what all stages share, or else the source's: the defaults of source and target
 	from   string      // the hub or topic that a stage of another file reads, which feeds this one
 	logs   severalLogs
-	// matched has the topics of patterns, and clusters those that were read already, by their places.
+	// matched has the topics of patterns, and clusters those that were read already, by their
+	// places.
 	matched  map[strictyaml.Place][]string
 	clusters map[strictyaml.Place]*kafkaCluster
 	// given has the keys that not every pipeline may have; nil: a key is not given.

@@ -100,8 +100,8 @@ type kafkaCluster struct {
 	users  int // of client
 }
 
-// readCluster reads the cluster, and more keys of the same mapping. It returns the shared cluster if
-// the mapping names none, and nil if there is a problem.
+// readCluster reads the cluster, and more keys of the same mapping. It returns the shared cluster
+// if the mapping names none, and nil if there is a problem.
 func (r *reader) readCluster(n strictyaml.Node, more strictyaml.Keys, required ...string) *kafkaCluster {
 	own := &kafkaCluster{}
 	if !own.read(n, more, required...) {

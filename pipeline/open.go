@@ -75,10 +75,10 @@ type Options struct {
 	MeterProvider metric.MeterProvider
 }
 
-// Open opens the database, and creates or migrates Sluice's own tables in it. It
-// does not connect to the log, which the source does when it is first used, unless
-// only the log knows the namespace of the checkpoints: the id of a Kafka cluster. An outbox is created if
-// the file says `create: true`.
+// Open opens the database, and creates or migrates Sluice's own tables in it. It does not connect
+// to the log, which the source does when it is first used, unless only the log knows the namespace
+// of the checkpoints: the id of a Kafka cluster. An outbox is created if the file says `create:
+// true`.
 func (p *Pipeline) Open(ctx context.Context) (*Parts, error) {
 	if o, is := p.source.(*outboxTable); is {
 		if err := o.create(ctx); err != nil {

@@ -118,8 +118,8 @@ func (t *outboxTable) create(ctx context.Context) error {
 	return errors.Join(source.Create(ctx), source.Close(ctx))
 }
 
-// deleteAfter has the source delete what is done in all groups, if the file says so. The checkpoints of
-// the other groups are where those of the pipeline are.
+// deleteAfter has the source delete what is done in all groups, if the file says so. The
+// checkpoints of the other groups are where those of the pipeline are.
 func (t *outboxTable) deleteAfter(parts *Parts) {
 	source, is := parts.log.(*outboxSource)
 	if !t.deletes || !is {

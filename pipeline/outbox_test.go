@@ -118,9 +118,9 @@ func TestOutboxErrors(t *testing.T) {
 	}
 }
 
-// A handler writes messages to an outbox in its own transaction. A stage relays them to a hub, and the
-// next one writes rows to another database. All three are ended again and again: each event has one
-// row in the end.
+// A handler writes messages to an outbox in its own transaction. A stage relays them to a hub, and
+// the next one writes rows to another database. All three are ended again and again: each event has
+// one row in the end.
 func TestOutboxChain(t *testing.T) {
 	const events = 100
 	srv, err := emulator.Start([]emulator.Hub{{Name: "orders", Partitions: 2}}, nil)

@@ -106,8 +106,8 @@ func (b *progressBlobs) mirror(ctx context.Context, g sluice.Group, next driver.
 	return blobstore.NewMirror(ctx, client, g, &blobstore.MirrorConfig{Every: b.every, Observer: next})
 }
 
-// SDKGroup returns the names under which the processors of the Azure SDKs keep their checkpoints of the
-// pipeline's hub and consumer group. Of another log it is the group itself.
+// SDKGroup returns the names under which the processors of the Azure SDKs keep their checkpoints of
+// the pipeline's hub and consumer group. Of another log it is the group itself.
 func (p *Pipeline) SDKGroup(group sluice.Group) sluice.Group {
 	if h, is := p.source.(*hub); is {
 		return h.sdkGroup(p.Group.Name)

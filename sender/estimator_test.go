@@ -143,7 +143,8 @@ func TestEstimator(t *testing.T) {
 	}
 }
 
-// TestEstimatorFillsBatches: once the lesson is learned, batches have what the service takes, to 2 %.
+// TestEstimatorFillsBatches: once the lesson is learned, batches have what the service takes, to 2
+// %.
 func TestEstimatorFillsBatches(t *testing.T) {
 	for _, c := range []struct{ limit, header int }{{262_000, 54}, {262_000, 100}, {262_000, 300}, {200_000, 54}, {100_000, 300}} {
 		h := &sizeUnawareHub{limit: c.limit, header: c.header}

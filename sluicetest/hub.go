@@ -441,8 +441,8 @@ func (r *reader) Close(context.Context) error {
 	return nil
 }
 
-// event returns the event as it was appended. By its number an event that was changed is found too, if
-// that was not.
+// event returns the event as it was appended. By its number an event that was changed is found too,
+// if that was not.
 func (h *Hub) event(e *sluice.Event) *sluice.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()

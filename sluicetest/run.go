@@ -37,11 +37,11 @@ type Result struct {
 // Sequence numbers count from 0 in each partition.
 //
 // A nil cfg means the defaults of [sluice.Config], except that attempts follow each other within
-// milliseconds, and that an event that has used them up is parked and not tried again. Run takes all
-// partitions, whatever cfg says. The test fails if a partition stops, if the handler has changed an
-// event or ended its transaction, or if nothing is committed for 30 seconds, in a bubble of
-// testing/synctest for a day. Handlers must not call t.FailNow or t.Fatal, which are for the test's
-// own goroutine.
+// milliseconds, and that an event that has used them up is parked and not tried again. Run takes
+// all partitions, whatever cfg says. The test fails if a partition stops, if the handler has
+// changed an event or ended its transaction, or if nothing is committed for 30 seconds, in a bubble
+// of testing/synctest for a day. Handlers must not call t.FailNow or t.Fatal, which are for the
+// test's own goroutine.
 func Run[Tx any](t testing.TB, store driver.TxStore[Tx], handler sluice.Handler[Tx], events []*sluice.Event, cfg *sluice.Config) Result {
 	t.Helper()
 	hub, last := load(t, events)

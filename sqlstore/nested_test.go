@@ -49,8 +49,8 @@ func nested(ctx context.Context, db *sql.DB, commit bool, fn func(tx *sql.Tx) er
 	return tx.Commit()
 }
 
-// nestedCases are handlers that end transactions. rows are what is in the table after a step that has
-// committed; a step without committed says that the handler must fail, and then none are.
+// nestedCases are handlers that end transactions. rows are what is in the table after a step that
+// has committed; a step without committed says that the handler must fail, and then none are.
 var nestedCases = []struct {
 	name      string
 	handle    func(ctx context.Context, t *testing.T, tx *Tx) error

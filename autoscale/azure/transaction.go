@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 )
 
-// maxAnswer is how much of the answer to a refused transaction is read: its code is at the beginning.
+// maxAnswer is how much of the answer to a refused transaction is read: its code is at the
+// beginning.
 const maxAnswer = 64 << 10
 
 // maxTransaction is how many rows one transaction of a table can change.

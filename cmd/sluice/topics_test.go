@@ -28,7 +28,8 @@ target:
       amount: {from: body.amount, type: integer}
 `
 
-// TestSeveralTopics: a file reads two topics, named or matched, and each command has them as stages.
+// TestSeveralTopics: a file reads two topics, named or matched, and each command has them as
+// stages.
 func TestSeveralTopics(t *testing.T) {
 	t.Parallel()
 	severalTopics(t, "orders.", fakeKafka(t, kfake.SeedTopics(2, "orders.eu", "orders.us", "others")))

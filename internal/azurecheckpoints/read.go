@@ -73,7 +73,8 @@ var ways = []way{
 // host is the holder of a lease whose blob does not name it.
 const host = "an EventProcessorHost"
 
-// ownership is the folder of the current SDKs' ownerships, and of a fixed-partition processor's offsets.
+// ownership is the folder of the current SDKs' ownerships, and of a fixed-partition processor's
+// offsets.
 func ownership(g driver.Group) []string {
 	return []string{g.Namespace, g.Topic, g.Name, "ownership"}
 }
@@ -277,8 +278,8 @@ func offset(text string) string {
 	return text
 }
 
-// parse reads a checkpoint that is the content of a blob. There is false for the lease of a partition
-// that has no checkpoint yet.
+// parse reads a checkpoint that is the content of a blob. There is false for the lease of a
+// partition that has no checkpoint yet.
 func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob, read func(*Checkpoint, []byte) (bool, error)) (there bool, err error) {
 	got, err := client.NewBlobClient(b.name).DownloadStream(ctx, nil)
 	if err != nil {
@@ -292,8 +293,8 @@ func (c *Checkpoint) parse(ctx context.Context, client *container.Client, b blob
 	return read(c, content)
 }
 
-// readOffset reads the checkpoint of a fixed-partition processor: the offset of the last event that is
-// done, as a number.
+// readOffset reads the checkpoint of a fixed-partition processor: the offset of the last event that
+// is done, as a number.
 func (c *Checkpoint) readOffset(content []byte) (there bool, err error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
 	if err != nil || n < -1 {

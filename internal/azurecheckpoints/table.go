@@ -45,8 +45,8 @@ func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, err
 	return found, err
 }
 
-// eachRow reads a table with the columns of [PublishedTable], and calls fn with each row. The name of
-// the table belongs before fn's errors.
+// eachRow reads a table with the columns of [PublishedTable], and calls fn with each row. The name
+// of the table belongs before fn's errors.
 func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) error) error {
 	if !tableName.MatchString(table) {
 		return fmt.Errorf("%q is not the name of a table: write NAME or SCHEMA.NAME, of letters, digits and _", table)

@@ -60,8 +60,8 @@ func mustGetwd(t *testing.T) string {
 	return dir
 }
 
-// TestPageIsCurrent checks that docs/reference/mistakes.md lists the mutants. With UPDATE=1 it writes
-// the page.
+// TestPageIsCurrent checks that docs/reference/mistakes.md lists the mutants. With UPDATE=1 it
+// writes the page.
 func TestPageIsCurrent(t *testing.T) {
 	root, err := Root(mustGetwd(t))
 	if err != nil {

@@ -38,11 +38,11 @@ func (e *RowError) Error() string { return fmt.Sprintf("row %d: %v", e.Row, e.Er
 // Unwrap returns Err.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Read reads an export and calls add with the items that count. An export is CSV with a header, JSON
-// lines, those of the classic continuous export among them, or an answer of Log Analytics,
+// Read reads an export and calls add with the items that count. An export is CSV with a header,
+// JSON lines, those of the classic continuous export among them, or an answer of Log Analytics,
 // {"tables": …}. Its beginning shows which format it is. CSV may have semicolons or tabs instead of
-// commas, and each may be compressed with gzip or zstd. Read stops at the first row that can't be parsed
-// ([*RowError]) and at add's first error. It ignores columns that it doesn't know.
+// commas, and each may be compressed with gzip or zstd. Read stops at the first row that can't be
+// parsed ([*RowError]) and at add's first error. It ignores columns that it doesn't know.
 func Read(r io.Reader, filter Filter, add func(Item) error) error {
 	in, err := textfile.Open(r, textfile.UTF8)
 	if err != nil {
