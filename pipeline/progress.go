@@ -4,71 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/publisher"
 	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/kafka"
 )
-
-const (
-	// publishEvery bounds how often progress is published.
-	publishEvery = 5 * time.Second
-	// publishAll is how often partitions whose checkpoint stays are published again, because Kafka
-	// forgets the offsets of groups without members (offsets.retention.minutes, a week by default).
-	publishAll = time.Hour
-	// publishTimeout bounds one request.
-	publishTimeout = 15 * time.Second
-)
-
-// offsetCommitter is the part of a [kafka.Source] that publishing progress needs.
-type offsetCommitter interface {
-	ConsumerGroup(ctx context.Context, name string) (kafka.ConsumerGroup, error)
-	CommitOffsets(ctx context.Context, name string, positions map[string]driver.Position) error
-}
-
-// startPublishing publishes the checkpoints of the partitions that this process holds as offsets of a
-// consumer group of Kafka, until the publisher is closed. It is refused if the group has members, whose
-// offsets these are. If the brokers do not answer, it tries later.
-func startPublishing(ctx context.Context, group string, log offsetCommitter, next driver.Observer) (*publisher.Publisher, error) {
-	asking, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	if err := checkUnread(asking, group, log); errors.Is(err, kafka.ErrGroupActive) || errors.Is(err, sluice.ErrRefused) {
-		return nil, err
-	}
-	return publisher.Start(publisher.Config{
-		What: "publish progress to Kafka", Every: publishEvery, Again: publishAll, Timeout: publishTimeout, Observer: next,
-		Publish: func(ctx context.Context, due map[string]publisher.Checkpoint) error {
-			positions := make(map[string]driver.Position, len(due))
-			for partition, c := range due {
-				positions[partition] = c.Position
-			}
-			err := log.CommitOffsets(ctx, group, positions)
-			if err == nil {
-				clear(due)
-			}
-			return err
-		},
-	}), nil
-}
-
-// checkUnread checks that a consumer group of Kafka has no members. The error is a
-// [kafka.ErrGroupActive] if it has.
-func checkUnread(ctx context.Context, group string, log offsetCommitter) error {
-	found, err := log.ConsumerGroup(ctx, group)
-	const named = 3
-	switch members := found.Members; {
-	case len(members) > 0:
-		return fmt.Errorf("progress_group %s: %w: %s: stop them, or name a group that no program reads in", group, kafka.ErrGroupActive, strings.Join(members[:min(len(members), named)], ", "))
-	case err != nil:
-		return fmt.Errorf("progress_group: %w", err)
-	}
-	return nil
-}
 
 // Limits of progress_blobs.every.
 const (
@@ -127,9 +70,9 @@ func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observe
 	}
 	switch log := parts.pipeline.source.(type) {
 	case *kafkaTopic:
-		p, err := startPublishing(ctx, log.progressGroup, parts.log.(*topicSource), observer)
+		p, err := kafka.NewProgress(ctx, parts.log.(*topicSource).Source, log.progressGroup, &kafka.ProgressConfig{Observer: observer})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("progress_group: %w", err)
 		}
 		published = p
 	case *hub:
@@ -163,7 +106,10 @@ func (p *Pipeline) checkProgress(ctx context.Context) error {
 	case *kafkaTopic:
 		source, err := log.open("")
 		if err == nil {
-			err = errors.Join(checkUnread(ctx, log.progressGroup, source.(*topicSource)), source.Close(ctx))
+			if err = source.(*topicSource).CheckUnread(ctx, log.progressGroup); err != nil {
+				err = fmt.Errorf("progress_group: %w", err)
+			}
+			err = errors.Join(err, source.Close(ctx))
 		}
 		return p.problem(p.places.progress, err)
 	}
