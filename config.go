@@ -88,11 +88,12 @@ type Config struct {
 	PrefetchBytes int
 	// FillFor is how long a batch of [Transactional] or [Batches] waits for further events, counted
 	// from when its first one was read. It waits no longer once it has FillTo bytes or MaxBatch
-	// events, or if nothing more can be read: the link has failed, or Memory is used up. A stop and a
-	// hand-over wait for nothing: the next owner reads the events again. Default: 0, it does not wait.
+	// events, or if nothing more can be read: the link has failed, or Memory is used up. A stop and
+	// a hand-over wait for nothing: the next owner reads the events again. Default: 0, it does not
+	// wait.
 	FillFor time.Duration
-	// FillTo is how many bytes of events (bodies and properties) fill a batch, at most PrefetchBytes.
-	// Default: PrefetchBytes.
+	// FillTo is how many bytes of events (bodies and properties) fill a batch, at most
+	// PrefetchBytes. Default: PrefetchBytes.
 	FillTo int
 	// Memory is the budget of bytes for what the senders of events can make the process hold.
 	// Consumers with the same one share it. Default: [ProcessMemory].
@@ -112,11 +113,12 @@ type Config struct {
 	// Each wait is twice the one before, shortened at random by up to a quarter.
 	// Defaults: 100 ms and 10 s.
 	RetryMin, RetryMax time.Duration
-	// RetryLater are the waits before further attempts at an event that has used up its Attempts. It
-	// is a dead letter meanwhile, with [driver.StatusRetry], and the later events go on. With
+	// RetryLater are the waits before further attempts at an event that has used up its Attempts.
+	// It is a dead letter meanwhile, with [driver.StatusRetry], and the later events go on. With
 	// [KeyHold] those of its key become dead letters too, and are tried again after it. After the
-	// last of the attempts an event waits for an operator ([driver.StatusDead]), as one does that was
-	// rejected. At most 32 waits. Default: 10 s, 1 min, 10 min. None, if the list is empty and not nil.
+	// last of the attempts an event waits for an operator ([driver.StatusDead]), as one does that
+	// was rejected. At most 32 waits. Default: 10 s, 1 min, 10 min. None, if the list is empty and
+	// not nil.
 	RetryLater []time.Duration
 	// RedriveEvery is how often an owner looks for dead letters whose redrive is
 	// due. Where one request finds those of all partitions ([driver.RedriveFinder]),
@@ -133,12 +135,12 @@ type Config struct {
 	// [driver.CopyMarks]; it stays the truth, and dead letters are redriven and discarded there.
 	//
 	// Each dead letter is copied at least once, also those that were stored before CopyDeadLetters
-	// was set, unless its redrive succeeds before. One that waits for another attempt is copied when
-	// that has failed and none follows. It is marked as copied in the store when the
-	// call has returned nil. An [*driver.EventError], or several that are joined, names those by
-	// index that were not copied; any other error means that none was. These are tried again, after
-	// waits from RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after
-	// LeaseFor, and when the partition is to be released.
+	// was set, unless its redrive succeeds before. One that waits for another attempt is copied
+	// when that has failed and none follows. It is marked as copied in the store when the call has
+	// returned nil. An [*driver.EventError], or several that are joined, names those by index that
+	// were not copied; any other error means that none was. These are tried again, after waits from
+	// RetryMin to LeaseFor, and reported as [driver.KindCopyFailed]. ctx ends after LeaseFor, and
+	// when the partition is to be released.
 	//
 	// The partition's owner copies beside the delivery, which never waits for it: at most 16 dead
 	// letters at a time, of one of the consumer's partitions at a time.

@@ -136,11 +136,11 @@ func (c *Consumer) closeSource(ctx context.Context) {
 	_ = source.Close(ctx) // nothing is lost: all that was read is done, or is read again
 }
 
-// Run acquires partitions and delivers their events until the consumer is stopped.
-// It returns nil after [Consumer.Stop]. If ctx ends first, Run stops promptly:
-// handlers are cancelled, nothing half-done is committed, leases are released, and
-// it returns ctx's error; [Run], the function, waits for what is in progress. It returns early only if the source refuses to describe
-// the topic ([ErrRefused]). A consumer runs once.
+// Run acquires partitions and delivers their events until the consumer is stopped. It returns nil
+// after [Consumer.Stop]. If ctx ends first, Run stops promptly: handlers are cancelled, nothing
+// half-done is committed, leases are released, and it returns ctx's error; [Run], the function,
+// waits for what is in progress. It returns early only if the source refuses to describe the topic
+// ([ErrRefused]). A consumer runs once.
 func (c *Consumer) Run(ctx context.Context) error { return c.member.Run(ctx) }
 
 // Stop ends Run gracefully: no more partitions are acquired, batches in progress are
@@ -161,8 +161,9 @@ func (c *Consumer) Redrive(ctx context.Context) (applied, failed int, err error)
 // Assignments returns the partitions that the consumer holds now, sorted.
 func (c *Consumer) Assignments() []driver.Assignment { return c.member.Assignments() }
 
-// CaughtUp waits until the consumer holds as many partitions as [Config].Partitions says, [Balanced]
-// ones at least one, and has done what the log held in each of them when it was first seen held:
-// for a probe of readiness. While the source fails it is asked again. The error is ctx's, with what
-// failed last; [ErrStopped] after the consumer has stopped; [ErrRefused] if the source refuses.
+// CaughtUp waits until the consumer holds as many partitions as [Config].Partitions says,
+// [Balanced] ones at least one, and has done what the log held in each of them when it was first
+// seen held: for a probe of readiness. While the source fails it is asked again. The error is
+// ctx's, with what failed last; [ErrStopped] after the consumer has stopped; [ErrRefused] if the
+// source refuses.
 func (c *Consumer) CaughtUp(ctx context.Context) error { return c.member.CaughtUp(ctx) }

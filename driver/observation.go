@@ -87,11 +87,13 @@ const (
 	KindUnknown
 	// KindRetried: an attempt at the event To failed and another follows; Event, Attempt, Err.
 	KindRetried
-	// KindParked: the event To was stored as a dead letter; Event, Attempt, RetriedIn, Err is its error.
+	// KindParked: the event To was stored as a dead letter; Event, Attempt, RetriedIn, Err is its
+	// error.
 	KindParked
 	// KindRedriven: a dead letter (To) was applied and removed; Event, Duration.
 	KindRedriven
-	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Event, Attempt, RetriedIn, Err.
+	// KindRedriveFailed: a dead letter's redrive failed; it stays one; Event, Attempt, RetriedIn,
+	// Err.
 	KindRedriveFailed
 	// KindHalted: the partition is halted until an operator acts; Err says how. To is the
 	// position. Its end is KindResumed: that the log is opened again ends nothing.

@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-go/sluice/pgstore"
 )
 
-// BenchmarkRelay compares a consumer of an outbox, with its checkpoints, with a relay as it is written by
-// hand (lock rows, send, delete, COMMIT), on one PostgreSQL. A message is sent to a function. Rows are
-// written by four writers, each in a transaction of its own, at full speed and at 200 a second. The
-// latency is from the time in the row to the function.
+// BenchmarkRelay compares a consumer of an outbox, with its checkpoints, with a relay as it is
+// written by hand (lock rows, send, delete, COMMIT), on one PostgreSQL. A message is sent to a
+// function. Rows are written by four writers, each in a transaction of its own, at full speed and
+// at 200 a second. The latency is from the time in the row to the function.
 //
 //	go test -run ^$ -bench Relay -benchtime 20000x ./outbox
 func BenchmarkRelay(b *testing.B) {

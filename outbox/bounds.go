@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// tag names the transaction that numbered a row: its time in milliseconds, and random bits below. Of
-// two rows of a partition the later one has no lower tag. It is the event's offset, by which a position
-// shows whether the table still has what it had. 0: not known.
+// tag names the transaction that numbered a row: its time in milliseconds, and random bits below.
+// Of two rows of a partition the later one has no lower tag. It is the event's offset, by which a
+// position shows whether the table still has what it had. 0: not known.
 type tag int64
 
 const randomBits = 20

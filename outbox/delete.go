@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// A reader deletes one batch of its partition at a time, so that events wait for no more: the next one
-// soon after a full batch, else later.
+// A reader deletes one batch of its partition at a time, so that events wait for no more: the next
+// one soon after a full batch, else later.
 const (
 	deleteSoon  = 100 * time.Millisecond
 	deleteLater = 10 * time.Second
@@ -34,11 +34,11 @@ type deletion struct {
 	next    map[int]time.Duration // when rows of a partition are deleted next, on the clock's Elapsed
 }
 
-// DeleteAfter has the source's readers delete rows once the checkpoints of all these groups have passed
-// them and keep has passed since they got their numbers. Every group that reads the outbox must be
-// among them: one that is not loses events, which its partitions report as a [driver.RetentionError].
-// A group without a checkpoint keeps all rows. Rows without a number are never deleted. Call it before
-// the source is opened; without it no row is deleted.
+// DeleteAfter has the source's readers delete rows once the checkpoints of all these groups have
+// passed them and keep has passed since they got their numbers. Every group that reads the outbox
+// must be among them: one that is not loses events, which its partitions report as a
+// [driver.RetentionError]. A group without a checkpoint keeps all rows. Rows without a number are
+// never deleted. Call it before the source is opened; without it no row is deleted.
 func (s *Source) DeleteAfter(keep time.Duration, readers ...Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *Source) allPassed(ctx context.Context, p int, readers []Reader) (before
 	return before, nil
 }
 
-// deleteBatch deletes the oldest numbered rows of a partition, at most a batch and none from before on,
-// and returns how many. Rows that were numbered less than keep ago stay.
+// deleteBatch deletes the oldest numbered rows of a partition, at most a batch and none from before
+// on, and returns how many. Rows that were numbered less than keep ago stay.
 func (s *Source) deleteBatch(ctx context.Context, p int, before int64, keep time.Duration) (deleted int64, err error) {
 	err = s.locked(ctx, p, func(ctx context.Context, tx *sql.Tx, st state) error {
 		youngest := s.clock.Wall().Add(-keep)

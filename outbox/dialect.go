@@ -34,12 +34,12 @@ type terms struct {
 	database    string // the name of the database
 	uuid        string
 	orderNew    string // orders rows without a number by id, as an index does
-	// lock locks the row of a partition until the end of the transaction, and returns what is committed
-	// there. In a transaction of SQLite it is the first statement, and writes, so that it waits for its
-	// turn.
+	// lock locks the row of a partition until the end of the transaction, and returns what is
+	// committed there. In a transaction of SQLite it is the first statement, and writes, so that it
+	// waits for its turn.
 	lock string
-	// number numbers the rows of a JSON array of ids, which drives the join, so that no other rows are
-	// locked.
+	// number numbers the rows of a JSON array of ids, which drives the join, so that no other rows
+	// are locked.
 	number string
 	check  func(ctx context.Context, db *sql.DB) error
 	schema []string // see [Schema]
@@ -177,8 +177,8 @@ func partitionsTable(create, integer, text, options string) string {
 )` + options
 }
 
-// Schema returns the statements that create the tables of an outbox, with a semicolon after each, for
-// those who create tables by themselves. cfg may be nil.
+// Schema returns the statements that create the tables of an outbox, with a semicolon after each,
+// for those who create tables by themselves. cfg may be nil.
 func Schema(dialect Dialect, cfg *Config) (string, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -198,8 +198,8 @@ func schema(d Dialect, c Config) []string {
 	for i := range count {
 		numbers = append(numbers, fmt.Sprintf("SELECT %d AS i", i))
 	}
-	// One statement, so that nobody sees some of the partitions. Those of a table in use are not made
-	// anew: they would begin with numbers that were given.
+	// One statement, so that nobody sees some of the partitions. Those of a table in use are not
+	// made anew: they would begin with numbers that were given.
 	list := append(append([]string(nil), t.schema...), `INSERT INTO @p (partition_id, incarnation)
 SELECT v.i, @uuid FROM (`+strings.Join(numbers, " UNION ALL ")+`) v
 WHERE NOT EXISTS (SELECT 1 FROM @p) AND NOT EXISTS (SELECT 1 FROM @t WHERE n IS NOT NULL)`)
@@ -211,8 +211,8 @@ WHERE NOT EXISTS (SELECT 1 FROM @p) AND NOT EXISTS (SELECT 1 FROM @t WHERE n IS 
 	return list
 }
 
-// create creates the tables. Several processes may do so at the same time: the statements of one that
-// lost the race fail or change nothing.
+// create creates the tables. Several processes may do so at the same time: the statements of one
+// that lost the race fail or change nothing.
 func (s *Source) create(ctx context.Context) error {
 	var failed error
 	for range 3 {
@@ -232,8 +232,8 @@ func (s *Source) create(ctx context.Context) error {
 
 func unchecked(context.Context, *sql.DB) error { return nil }
 
-// checkSnapshots: without row versions a reader waits for the writers that are open, and passes rows of
-// lower ids that appear behind it.
+// checkSnapshots: without row versions a reader waits for the writers that are open, and passes
+// rows of lower ids that appear behind it.
 func checkSnapshots(ctx context.Context, db *sql.DB) error {
 	var on bool
 	var name string

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// A program writes a row and a message in one transaction, and a consumer gets the message. What was
-// rolled back never existed.
+// A program writes a row and a message in one transaction, and a consumer gets the message. What
+// was rolled back never existed.
 func ExampleSource() {
 	dir, err := os.MkdirTemp("", "outbox")
 	if err != nil {

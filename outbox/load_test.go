@@ -40,8 +40,8 @@ func (l load) sized() load {
 	return l
 }
 
-// key has a version in the table of accounts, which each of its messages raises: so the messages of a
-// key must arrive as 1, 2, 3 and so on, up to the version that is committed in the end.
+// key has a version in the table of accounts, which each of its messages raises: so the messages of
+// a key must arrive as 1, 2, 3 and so on, up to the version that is committed in the end.
 type scene struct {
 	load
 	*world
@@ -72,8 +72,8 @@ func newScene(t *testing.T, w *world, l load) *scene {
 	return s
 }
 
-// write raises the version of a key and writes its message, or rolls back. Its error may mean that the
-// COMMIT is unknown.
+// write raises the version of a key and writes its message, or rolls back. Its error may mean that
+// the COMMIT is unknown.
 func (s *scene) write(ctx context.Context, key int, pause time.Duration, undo bool) error {
 	tx, err := s.writer.db.BeginTx(ctx, s.dialect.txOptions())
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 type Message struct {
 	// Key decides the partition. Messages of one key keep their order, see the package.
 	Key string
-	// ID is the message's id, by which a receiver that is not Sluice recognises duplicates. Default:
-	// a random UUID.
+	// ID is the message's id, by which a receiver that is not Sluice recognises duplicates.
+	// Default: a random UUID.
 	ID            string
 	CorrelationID string
 	ContentType   string
@@ -60,9 +60,9 @@ type affected int64
 func (affected) LastInsertId() (int64, error)   { return 0, errors.ErrUnsupported }
 func (n affected) RowsAffected() (int64, error) { return int64(n), nil }
 
-// Add writes messages in the caller's transaction, which must be one of the outbox's database, in their
-// order. They exist once it is committed. If Add fails, roll the transaction back. The first call takes
-// another connection, to read how many partitions there are, unless [Source.Create] or
+// Add writes messages in the caller's transaction, which must be one of the outbox's database, in
+// their order. They exist once it is committed. If Add fails, roll the transaction back. The first
+// call takes another connection, to read how many partitions there are, unless [Source.Create] or
 // [Source.Describe] has.
 func (s *Source) Add(ctx context.Context, tx Execer, messages ...Message) error {
 	topic, err := s.prepared(ctx)

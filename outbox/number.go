@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 )
 
-// numberAll numbers all rows of a partition that were committed before the call, and returns the state
-// after the last of them.
+// numberAll numbers all rows of a partition that were committed before the call, and returns the
+// state after the last of them.
 func (s *Source) numberAll(ctx context.Context, p int) (state, error) {
 	for {
 		n, st, err := s.number(ctx, p)
@@ -22,13 +22,14 @@ func (s *Source) numberAll(ctx context.Context, p int) (state, error) {
 	}
 }
 
-// number gives the next numbers to rows that have none, at most a batch, and returns how many it has
-// numbered and the state after them.
+// number gives the next numbers to rows that have none, at most a batch, and returns how many it
+// has numbered and the state after them.
 //
-// The lock of the partition's row is the fence: it is held from before the rows are read until COMMIT,
-// so no two processes read the same rows, and one that was paused holds it or begins again. Rows are
-// read in one consistent view and without locks, so that an open transaction of a writer delays
-// nothing but its own rows: a row of the same key that was written later is not in the view either.
+// The lock of the partition's row is the fence: it is held from before the rows are read until
+// COMMIT, so no two processes read the same rows, and one that was paused holds it or begins again.
+// Rows are read in one consistent view and without locks, so that an open transaction of a writer
+// delays nothing but its own rows: a row of the same key that was written later is not in the view
+// either.
 func (s *Source) number(ctx context.Context, p int) (n int, st state, err error) {
 	err = s.locked(ctx, p, func(ctx context.Context, tx *sql.Tx, before state) error {
 		st = before

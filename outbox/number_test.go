@@ -37,8 +37,8 @@ func add(t testing.TB, s *Source, bodies ...string) {
 	}
 }
 
-// readAll numbers what is committed, and returns the bodies after a position, of which it has checked
-// the numbers.
+// readAll numbers what is committed, and returns the bodies after a position, of which it has
+// checked the numbers.
 func readAll(t testing.TB, s *Source, after driver.Position) (bodies string, last driver.Position) {
 	t.Helper()
 	ctx := suite.Context(t)
@@ -202,7 +202,8 @@ func TestLastRowGone(t *testing.T) {
 	}
 }
 
-// A table that was set back has other events under numbers that were read, also once they are numbered.
+// A table that was set back has other events under numbers that were read, also once they are
+// numbered.
 func TestSetBack(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		ctx, s := suite.Context(t), w.source(t, Config{})

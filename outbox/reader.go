@@ -106,7 +106,8 @@ func (r *reader) Read(ctx context.Context, most int) ([]*driver.Event, error) {
 	return nil, r.err
 }
 
-// look returns the next events. If there are none it numbers rows, and reports whether there were any.
+// look returns the next events. If there are none it numbers rows, and reports whether there were
+// any.
 func (r *reader) look(ctx context.Context, most int) (events []*driver.Event, fresh bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -121,7 +122,8 @@ func (r *reader) look(ctx context.Context, most int) (events []*driver.Event, fr
 	return events, fresh, err
 }
 
-// fetch reads numbered rows after the position, and reports whether there are rows without a number.
+// fetch reads numbered rows after the position, and reports whether there are rows without a
+// number.
 func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, fresh bool, err error) {
 	s := r.source
 	ctx, cancel := s.bounded(ctx)
@@ -205,8 +207,8 @@ func (w *row) fields() []any {
 	return []any{&w.n, &w.tag, &w.created, &w.key, &w.message, &w.correlation, &w.content, &w.properties, &w.body}
 }
 
-// event returns the row's event. One whose properties cannot be read is returned with what there is: a
-// single writer's mistake must not hold the others up.
+// event returns the row's event. One whose properties cannot be read is returned with what there
+// is: a single writer's mistake must not hold the others up.
 func (w *row) event(partition string) *driver.Event {
 	e := &driver.Event{
 		Partition: partition, Sequence: w.n.Int64, Offset: tag(w.tag.Int64).offset(),
@@ -223,8 +225,8 @@ func (w *row) event(partition string) *driver.Event {
 	return e
 }
 
-// decodeProperties reads what [property.Encode] has written, or plain JSON: there a number is an int64
-// if it is whole, else a float64.
+// decodeProperties reads what [property.Encode] has written, or plain JSON: there a number is an
+// int64 if it is whole, else a float64.
 func decodeProperties(text string) (map[string]any, error) {
 	properties, err := property.Decode([]byte(text))
 	if err == nil {

@@ -33,8 +33,8 @@ type Config struct {
 	// Table is the name of the table, perhaps with its schema: letters, digits, _ and one dot. The
 	// table of its partitions has this name with "_partitions" appended. Default: sluice_outbox.
 	Table string
-	// Partitions is how many partitions the table has; it never changes. 0: as many as it has, and 1
-	// where [Source.Create] creates it.
+	// Partitions is how many partitions the table has; it never changes. 0: as many as it has, and
+	// 1 where [Source.Create] creates it.
 	Partitions int
 
 	// ConsumerGroup and Namespace belong to the name under which checkpoints are stored. Default:
@@ -78,8 +78,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Source is an outbox: a [driver.Source] for its consumers, with [Source.Add] for its writers. It is
-// safe for concurrent use.
+// Source is an outbox: a [driver.Source] for its consumers, with [Source.Add] for its writers. It
+// is safe for concurrent use.
 type Source struct {
 	db      *sql.DB
 	dialect Dialect
@@ -96,8 +96,8 @@ type Source struct {
 
 var _ driver.Source = (*Source)(nil)
 
-// New returns the outbox of a database. It does not connect. The database stays the caller's to close.
-// cfg may be nil.
+// New returns the outbox of a database. It does not connect. The database stays the caller's to
+// close. cfg may be nil.
 func New(db *sql.DB, dialect Dialect, cfg *Config) (*Source, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {

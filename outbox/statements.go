@@ -22,8 +22,8 @@ type statements struct {
 // stateColumns are those of [state.fields].
 const stateColumns = "p.incarnation, p.head, p.first_n, p.first_tag, p.last_tag"
 
-// newStatements makes the statements. In the texts below @t is the table, @p that of the partitions, and
-// {name} an argument.
+// newStatements makes the statements. In the texts below @t is the table, @p that of the
+// partitions, and {name} an argument.
 func newStatements(d Dialect, table string) (*statements, error) {
 	terms, known := dialects[d]
 	if !known {

@@ -172,8 +172,8 @@ func (w *world) harness(t testing.TB) storetest.SourceHarness {
 	}
 }
 
-// setBack makes the table what it was before the number end was given, as the restore of a backup or a
-// fail-over to a server that is behind does.
+// setBack makes the table what it was before the number end was given, as the restore of a backup
+// or a fail-over to a server that is behind does.
 func (w *world) setBack(ctx context.Context, partition string, end int64) error {
 	replace := strings.NewReplacer("@t", w.table, "@part", partition, "@before", fmt.Sprint(end-1), "@end", fmt.Sprint(end))
 	return w.exec(ctx,

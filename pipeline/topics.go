@@ -96,9 +96,10 @@ func (r *reader) readPattern(n strictyaml.Node, t *kafkaTopic) {
 // errUnresolved is why the topics of a pattern cannot be read.
 var errUnresolved = errors.New("topic_pattern: its topics are not known: only programs that call pipeline.File.Resolve can read them: name the topics in topics")
 
-// Resolve asks the clusters which topics match the patterns of the file (source.kafka.topic_pattern),
-// and makes a stage of each, in place of the one with the pattern. A pattern without a topic is an
-// error. It does nothing in a file without patterns. It must not be called beside other methods.
+// Resolve asks the clusters which topics match the patterns of the file
+// (source.kafka.topic_pattern), and makes a stage of each, in place of the one with the pattern. A
+// pattern without a topic is an error. It does nothing in a file without patterns. It must not be
+// called beside other methods.
 func (f *File) Resolve(ctx context.Context) error {
 	matched := map[strictyaml.Place][]string{}
 	for _, p := range f.Stages {

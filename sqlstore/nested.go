@@ -30,13 +30,13 @@ var (
 	errNotYours   = errors.New("the transaction is the store's, which commits it with the checkpoint after the handler has returned nil: return an error to have it rolled back, or begin a nested transaction by Tx.DB")
 )
 
-// DB returns the transaction as a [*sql.DB], for libraries that begin transactions themselves, such as
-// db.Transaction of gorm and RunInTx of bun. Statements run in this transaction. BeginTx makes a
+// DB returns the transaction as a [*sql.DB], for libraries that begin transactions themselves, such
+// as db.Transaction of gorm and RunInTx of bun. Statements run in this transaction. BeginTx makes a
 // nested one, by a savepoint: its Commit keeps what it wrote for the store's commit, its Rollback
 // undoes that alone. It has the isolation level of this one, and cannot be read-only.
 //
-// One nested transaction may be open at a time; meanwhile statements outside it fail, and nothing is
-// lost by its Rollback that it does not contain. One that is still open when the handler returns
+// One nested transaction may be open at a time; meanwhile statements outside it fail, and nothing
+// is lost by its Rollback that it does not contain. One that is still open when the handler returns
 // makes the handler fail. After the handler everything fails. Close is the store's to call.
 func (t *Tx) DB() *sql.DB {
 	t.mu.Lock()
@@ -48,9 +48,9 @@ func (t *Tx) DB() *sql.DB {
 	return db
 }
 
-// SQL returns the transaction as a [*sql.Tx], for code that wants one. Its Commit fails, and changes
-// nothing. Its Rollback fails too, and so does then the handler, even if it returns nil: what the
-// code gave up is not committed.
+// SQL returns the transaction as a [*sql.Tx], for code that wants one. Its Commit fails, and
+// changes nothing. Its Rollback fails too, and so does then the handler, even if it returns nil:
+// what the code gave up is not committed.
 func (t *Tx) SQL() *sql.Tx {
 	t.mu.Lock()
 	closed := t.closed

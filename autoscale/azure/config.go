@@ -36,7 +36,8 @@ type Config struct {
 	// Poll is the longest wait between two requests to an empty queue. The first wait
 	// is a tenth of it, and it doubles. Default: 1 s.
 	Poll time.Duration
-	// Log receives rows of the table that are not understood, each once. Default: nothing is logged.
+	// Log receives rows of the table that are not understood, each once. Default: nothing is
+	// logged.
 	Log *slog.Logger
 	// Client is passed to the SDK. Each attempt of a request lasts at most 30 s, unless
 	// Retry.TryTimeout is set. Default: none.

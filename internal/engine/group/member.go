@@ -244,8 +244,8 @@ func (c *Member) delaying() (list []string) {
 	return list
 }
 
-// stopError returns the error of a stop whose context has ended, with what had not returned by then,
-// and what became of it.
+// stopError returns the error of a stop whose context has ended, with what had not returned by
+// then, and what became of it.
 func (c *Member) stopError(ctx context.Context, fate string, late []string) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {

@@ -83,8 +83,8 @@ type copiedPage struct {
 	missed int   // dead letters that were not copied
 }
 
-// copyNext copies the dead letters of one page, which begins after an ID. Those that are tried again
-// may be none soon: they are copied when they have failed for good.
+// copyNext copies the dead letters of one page, which begins after an ID. Those that are tried
+// again may be none soon: they are copied when they have failed for good.
 func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, error) {
 	group, partition := a.Topic.Group, a.Lease.Partition
 	ctx, cancel := a.RequestCtx(a.Idle)
