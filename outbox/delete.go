@@ -59,6 +59,12 @@ func (s *Source) deleteDue(ctx context.Context, p int) error {
 	if !due {
 		return nil
 	}
+	wait := deleteLater
+	defer func() { // from its end on: it may have taken as long as Timeout
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d.next[p] = s.clock.Elapsed() + wait
+	}()
 	end, err := s.allPassed(ctx, p, d.readers)
 	if err != nil {
 		return fmt.Errorf("which rows may be deleted: %w", err)
@@ -68,9 +74,7 @@ func (s *Source) deleteDue(ctx context.Context, p int) error {
 		return fmt.Errorf("delete rows that all groups have passed: %w", err)
 	}
 	if n == int64(s.cfg.Batch) {
-		s.mu.Lock()
-		d.next[p] = now + deleteSoon
-		s.mu.Unlock()
+		wait = deleteSoon
 	}
 	return nil
 }

@@ -260,6 +260,45 @@ func (c *checkpoints) Read(_ context.Context, g driver.Group) ([]driver.Checkpoi
 	return c.list, c.err
 }
 
+// lateClock is a clock that can be set forward.
+type lateClock struct {
+	driver.Clock
+	late time.Duration
+}
+
+func (c *lateClock) Elapsed() time.Duration { return c.Clock.Elapsed() + c.late }
+
+// slowCheckpoints do not answer in time.
+type slowCheckpoints struct{ clock *lateClock }
+
+func (c slowCheckpoints) Read(context.Context, driver.Group) ([]driver.Checkpoint, error) {
+	c.clock.late += time.Minute
+	return nil, context.DeadlineExceeded
+}
+
+// Events are read between two looks at checkpoints, however long a look takes.
+func TestDeleteWithSlowCheckpoints(t *testing.T) {
+	w := worlds[SQLite](t)
+	s := w.source(t, Config{})
+	clock := &lateClock{Clock: s.clock}
+	s.clock = clock
+	add(t, s, "a")
+	s.DeleteAfter(0, Reader{Checkpoints: slowCheckpoints{clock}})
+	read := func() (int, error) {
+		r, err := s.Open(t.Context(), "0", driver.Origin, 1)
+		suite.NoError(t, "open", err)
+		defer r.Close(t.Context())
+		events, err := r.Read(t.Context(), 1)
+		return len(events), err
+	}
+	if _, err := read(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("read without checkpoints: %v", err)
+	}
+	if n, err := read(); n != 1 || err != nil {
+		t.Errorf("read %d events of 1 after a look: %v", n, err)
+	}
+}
+
 // Rows are deleted up to the lowest checkpoint, and those without a number never.
 func TestDeleteAfter(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {

@@ -84,14 +84,17 @@ func (t *Tx) face() *sql.DB {
 // now; nil is the transaction itself.
 func (t *Tx) enter(c *nestedConn) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	n, closed := t.nested, t.closed
+	t.mu.Unlock()
 	switch {
-	case t.closed:
+	case closed:
 		return sql.ErrTxDone
-	case t.nested != nil && (c == nil || t.nested.conn != c):
-		return errNestedOpen
+	case n == nil || n.conn == c:
+		return nil
+	case n.mayEnd():
+		return n.settle()
 	}
-	return nil
+	return errNestedOpen
 }
 
 // fail has the handler fail, whatever it returns.
@@ -112,10 +115,10 @@ func (t *Tx) leave() error {
 	switch {
 	case n == nil:
 		return nil
-	case n.ctx.Err() == nil:
-		return errNestedLeft
+	case n.mayEnd():
+		return n.settle()
 	}
-	return n.Rollback()
+	return errNestedLeft
 }
 
 // close ends the other faces.
@@ -201,7 +204,7 @@ func (c *nestedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 		return nil, errNestedOpen
 	}
 	t.nestings++
-	n := &nestedTx{conn: c, ctx: ctx, savepoint: t.dialect.savepoint(fmt.Sprint("sluice_nested_", t.nestings))}
+	n := &nestedTx{conn: c, ctx: ctx, over: make(chan struct{}), savepoint: t.dialect.savepoint(fmt.Sprint("sluice_nested_", t.nestings))}
 	t.nested = n
 	t.mu.Unlock()
 	if _, err := t.tx.ExecContext(ctx, n.savepoint.set); err != nil {
@@ -248,6 +251,8 @@ type nestedTx struct {
 	conn      *nestedConn
 	ctx       context.Context // whose end makes database/sql roll back
 	savepoint savepoint
+	ends      bool          // its last statements run, or have run; under Tx.mu
+	over      chan struct{} // closed when they have, or never will
 }
 
 // Commit implements [driver.Tx].
@@ -267,17 +272,45 @@ func (n *nestedTx) Rollback() error {
 	return err
 }
 
+// mayEnd reports whether the nested transaction ends without its handle: its context has ended.
+func (n *nestedTx) mayEnd() bool {
+	n.conn.tx.mu.Lock()
+	defer n.conn.tx.mu.Unlock()
+	return n.ends || n.ctx.Err() != nil
+}
+
+// settle rolls back, or waits until another goroutine has, such as that of database/sql; what fails
+// there fails the handler.
+func (n *nestedTx) settle() error {
+	err := n.Rollback()
+	if errors.Is(err, sql.ErrTxDone) {
+		<-n.over
+		return nil
+	}
+	return err
+}
+
 // nestedEndsWithin bounds the end of a nested transaction, which has no context.
 const nestedEndsWithin = 10 * time.Second
 
-// end ends the nested transaction, once.
+// end ends the nested transaction, once. It stays open until the statements have run: database/sql
+// rolls back on a goroutine of its own, and what ran before would be undone with it.
 func (n *nestedTx) end(what string, statements ...string) error {
 	t := n.conn.tx
 	t.mu.Lock()
-	over := t.nested != n || t.closed
-	t.nested = nil
+	again, closed := n.ends, t.closed
+	n.ends = true
 	t.mu.Unlock()
-	if over {
+	if again {
+		return sql.ErrTxDone
+	}
+	defer func() {
+		t.mu.Lock()
+		t.nested = nil
+		t.mu.Unlock()
+		close(n.over)
+	}()
+	if closed {
 		return sql.ErrTxDone
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.ctx), nestedEndsWithin)

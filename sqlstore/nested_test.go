@@ -100,6 +100,21 @@ var nestedCases = []struct {
 			return nil
 		})
 	}, []string{"in", "out"}, true},
+	{"its context ends, and the handler goes on", func(ctx context.Context, t *testing.T, tx *Tx) error {
+		short, end := context.WithCancel(ctx)
+		inner, err := tx.DB().BeginTx(short, nil)
+		suite.NoError(t, "begin", err)
+		err = insertID(ctx, inner, "in")
+		end() // database/sql rolls back on another goroutine
+		return firstOf(err, insertID(ctx, tx, "after"))
+	}, []string{"after", "out"}, true},
+	{"its context ends, and the handler returns", func(ctx context.Context, t *testing.T, tx *Tx) error {
+		short, end := context.WithCancel(ctx)
+		defer end()
+		inner, err := tx.DB().BeginTx(short, nil)
+		suite.NoError(t, "begin", err)
+		return insertID(ctx, inner, "in")
+	}, []string{"out"}, true},
 	{"SQL is written through", func(ctx context.Context, _ *testing.T, tx *Tx) error { return insertID(ctx, tx.SQL(), "in") }, []string{"in", "out"}, true},
 	{"SQL commits", func(ctx context.Context, t *testing.T, tx *Tx) error {
 		err := insertID(ctx, tx.SQL(), "in")

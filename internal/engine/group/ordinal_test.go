@@ -84,6 +84,9 @@ func TestCaughtUp(t *testing.T) {
 		}
 		c, stop := s.Run(s.Hub, sluice.Transactional(s.Store, slow), sluice.Config{MaxBatch: 10})
 		sending, end := context.WithCancel(t.Context())
+		for len(c.Assignments()) < 4 { // what is there then is waited for
+			time.Sleep(time.Millisecond)
+		}
 		go func() {
 			for sending.Err() == nil {
 				s.Send("0", "new", "new")
@@ -111,6 +114,32 @@ func TestCaughtUp(t *testing.T) {
 		end()
 		stop()
 		if err := c.CaughtUp(t.Context()); !errors.Is(err, sluice.ErrStopped) {
+			t.Errorf("after the stop it returned %v", err)
+		}
+	})
+}
+
+// deaf is a source that fails.
+type deaf struct{ driver.Source }
+
+var errDeaf = errors.New("no answer")
+
+func (deaf) Describe(context.Context) (driver.Topic, error) { return driver.Topic{}, errDeaf }
+
+// TestCaughtUpWithoutAnAnswer: while the source fails, the wait ends with ctx, or with the consumer.
+func TestCaughtUpWithoutAnAnswer(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		t := s.T
+		c, stop := s.Run(deaf{s.Hub}, sluice.Transactional(s.Store, enginetest.Nothing), sluice.Config{})
+		late, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.CaughtUp(late); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errDeaf) {
+			t.Errorf("at the end of ctx it returned %v", err)
+		}
+		late, cancel = context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		time.AfterFunc(time.Minute, stop)
+		if err := c.CaughtUp(late); !errors.Is(err, sluice.ErrStopped) || !errors.Is(err, errDeaf) {
 			t.Errorf("after the stop it returned %v", err)
 		}
 	})

@@ -102,7 +102,8 @@ func (c *Member) least(topic driver.Topic) int {
 	return all
 }
 
-// ask calls the source, again and again while it fails, until ctx ends or the source refuses.
+// ask calls the source, again and again while it fails, until ctx or the consumer ends or the source
+// refuses.
 func (c *Member) ask(ctx context.Context, what string, call func(ctx context.Context) error) error {
 	wait := c.cfg.Backoff(nil)
 	for {
@@ -112,8 +113,14 @@ func (c *Member) ask(ctx context.Context, what string, call func(ctx context.Con
 		if err == nil || errors.Is(err, driver.ErrRefused) {
 			return err
 		}
-		if slept := c.cfg.Clock.Sleep(ctx, wait.Next()); slept != nil {
-			return fmt.Errorf("%s: %w", what, err)
+		ended := c.cfg.Clock.Sleep(ctx, wait.Next())
+		select {
+		case <-c.done:
+			ended = cmp.Or(ended, driver.ErrStopped)
+		default:
+		}
+		if ended != nil {
+			return fmt.Errorf("%w: %s: %w", ended, what, err)
 		}
 	}
 }

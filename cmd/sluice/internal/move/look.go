@@ -179,18 +179,24 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // checkStill compares the other consumer with the look by which the partitions were moved. What it
-// has done since is done twice.
+// has done since, or does next, is done twice.
 func (m *Mover) checkStill(ctx context.Context, by look) error {
 	after, err := m.look(ctx)
 	if err != nil {
 		return fmt.Errorf("the partitions are moved, but whether the other consumer stood still meanwhile is unknown: %w", err)
 	}
 	var moved []string
-	for _, c := range by.found.Checkpoints {
-		for _, now := range after.found.Checkpoints {
-			if now.Partition == c.Partition && place(now) != place(c) {
-				moved = append(moved, fmt.Sprintf("partition %s from %s to %s", c.Partition, place(c), place(now)))
-			}
+	for _, now := range after.found.Checkpoints {
+		i := slices.IndexFunc(by.found.Checkpoints, func(c azurecheckpoints.Checkpoint) bool { return c.Partition == now.Partition })
+		if i < 0 {
+			moved = append(moved, fmt.Sprintf("partition %s got its first checkpoint", now.Partition))
+		} else if c := by.found.Checkpoints[i]; place(now) != place(c) {
+			moved = append(moved, fmt.Sprintf("partition %s from %s to %s", c.Partition, place(c), place(now)))
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(after.found.Owners)) {
+		if by.found.Owners[p] == "" { // else --force is given
+			moved = append(moved, fmt.Sprintf("partition %s is read by %s", p, humanize.Shorten(after.found.Owners[p], 100)))
 		}
 	}
 	if len(moved) == 0 {

@@ -319,6 +319,29 @@ func TestMoveSeesAConsumerThatWasIdle(t *testing.T) {
 	})
 }
 
+// So is one that starts meanwhile and has not committed yet, or in another partition.
+func TestMoveSeesAConsumerThatStarts(t *testing.T) {
+	for says, start := range map[string]func(*oldConsumer){
+		"(partition 0 is read by worker-7, partition 1 is read by worker-7)": func(o *oldConsumer) { o.owner = "worker-7" },
+		"(partition 2 got its first checkpoint)":                             func(o *oldConsumer) { o.at["2"] = 0 },
+	} {
+		t.Run(says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 8)
+				w.old.at = map[string]int64{"0": 1, "1": 7}
+				w.old.onRead = func(n int) {
+					if n == 3 {
+						start(w.old)
+					}
+				}
+				if _, err := w.mover(true).Run(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A checkpoint that the pipeline has moved itself, and one that it began otherwise, stay.
 func TestMoveLeavesThePipelinesCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
