@@ -115,3 +115,9 @@ func Shifted(err error, from, n int) error {
 	}
 	return errors.Join(list...)
 }
+
+// HeldBack is why an event of a key waits: an earlier one of the key is a dead letter. Nothing was
+// tried.
+type HeldBack struct{ Why string }
+
+func (h *HeldBack) Error() string { return "held back: " + h.Why }

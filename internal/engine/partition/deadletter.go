@@ -2,6 +2,8 @@ package partition
 
 import (
 	"cmp"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,9 +55,23 @@ func beginning(text string) string {
 
 // RedriveFailed updates a dead letter whose redrive has failed.
 func (a *Assignment) RedriveFailed(d *driver.DeadLetter, failure error) {
+	if _, held := errors.AsType[*engine.HeldBack](failure); held && len(a.Settings.RetryLater) > 0 {
+		a.waitForEarlier(d, failure)
+		return
+	}
 	d.Attempts++
 	d.Error, d.FailedAt = ErrorText(failure), a.Settings.Clock.Wall().UTC()
 	a.setStatus(d, failure)
+}
+
+// waitForEarlier has a dead letter wait for an earlier one of its key, for as long as that is there.
+// That is no attempt. It looks after as long as it has waited already, so that many that wait long
+// cost little.
+func (a *Assignment) waitForEarlier(d *driver.DeadLetter, failure error) {
+	waits := a.Settings.RetryLater
+	wait := min(max(a.Settings.Clock.Wall().Sub(d.FailedAt), waits[0]), slices.Max(waits))
+	d.Error = ErrorText(failure)
+	d.Status, d.NextAttempt = driver.StatusRetry, a.storeTime().Add(wait).UTC()
 }
 
 // setStatus decides whether a dead letter is tried again by itself, or waits for an operator.

@@ -446,7 +446,7 @@ func (w *worker[R]) submit() error {
 		case t.event.failed.Load():
 			w.finish(t) // another record of the event has failed
 		case w.isHeld(t.event):
-			w.fail(t, fmt.Errorf("held back: an earlier event of key %q is a dead letter", t.event.event.Key), 0)
+			w.fail(t, &engine.HeldBack{Why: fmt.Sprintf("an earlier event of key %q is a dead letter", t.event.event.Key)}, 0)
 		default:
 			if err := w.redriveHeld(t.event.redrive); err != nil {
 				w.fail(t, err, 0)

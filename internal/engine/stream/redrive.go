@@ -440,7 +440,7 @@ func (w *worker[R]) redriveHeld(d *driver.DeadLetter) error {
 		return nil
 	}
 	if earlier, held := w.redrives.heldBy(d); held {
-		return fmt.Errorf("held back: the dead letter of event %d, which is earlier and has the same key %q, is there: redrive or discard that one first", earlier, d.Event.Key)
+		return &engine.HeldBack{Why: fmt.Sprintf("the dead letter of event %d, which is earlier and has the same key %q, is there: redrive or discard that one first", earlier, d.Event.Key)}
 	}
 	return nil
 }
