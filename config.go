@@ -87,7 +87,8 @@ type Config struct {
 	// how many a batch has at most. One event may be larger. Default: 4 MiB.
 	PrefetchBytes int
 	// FillFor is how long a batch of [Transactional] or [Batches] waits for further events, counted
-	// from when its first one was read. It waits no longer once it has FillTo bytes or MaxBatch
+	// from when the batch before it was done or, if that is later, its first event was read. It
+	// waits no longer once it has FillTo bytes or MaxBatch
 	// events, or if nothing more can be read: the link has failed, or Memory is used up. A stop and
 	// a hand-over wait for nothing: the next owner reads the events again. Default: 0, it does not
 	// wait.

@@ -27,22 +27,23 @@ type offsetCommitter interface {
 	CommitOffsets(ctx context.Context, name string, positions map[string]driver.Position) error
 }
 
-// Progress publishes the checkpoints of the partitions that a process holds as the committed offsets
-// of a consumer group of Kafka, for programs that compute the lag from these. It is an observer:
+// Progress publishes the checkpoints of the partitions that a process holds as the committed
+// offsets of a consumer group of Kafka, for programs that compute the lag from these. It is an
+// observer:
 //
 //	progress, err := kafka.NewProgress(ctx, source, "orders-progress", nil)
 //	defer progress.Close(ctx) // after the consumer has stopped
 //	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{Observer: progress})
 //
-// Each checkpoint is published after it was stored, every 5 seconds and in Close, so the offsets are
-// never ahead of it. Nothing of Sluice reads them. Failures do not affect the consumer; what was not
-// published is tried again. It is safe for concurrent use.
+// Each checkpoint is published after it was stored, every 5 seconds and in Close, so the offsets
+// are never ahead of it. Nothing of Sluice reads them. Failures do not affect the consumer; what
+// was not published is tried again. It is safe for concurrent use.
 type Progress struct{ *publisher.Publisher }
 
 // ProgressConfig has the settings of [Progress]. The zero value is ready to use.
 type ProgressConfig struct {
-	// Observer gets failures, as [driver.KindHookFailed]: the first one, and no more until a request
-	// succeeds. Default: none.
+	// Observer gets failures, as [driver.KindHookFailed]: the first one, and no more until a
+	// request succeeds. Default: none.
 	Observer driver.Observer
 }
 
@@ -79,8 +80,8 @@ func newProgress(ctx context.Context, log offsetCommitter, group string, observe
 	})}, nil
 }
 
-// CheckUnread checks that a consumer group of Kafka has no members. The error is an [ErrGroupActive]
-// if it has.
+// CheckUnread checks that a consumer group of Kafka has no members. The error is an
+// [ErrGroupActive] if it has.
 func (s *Source) CheckUnread(ctx context.Context, group string) error {
 	return checkUnread(ctx, s, group)
 }

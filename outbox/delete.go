@@ -92,6 +92,9 @@ func (s *Source) allPassed(ctx context.Context, p int, readers []Reader) (before
 		if r.Group != "" {
 			group.Name = r.Group
 		}
+		if r.Checkpoints == nil {
+			return 0, fmt.Errorf("delete rows: reader %d of %d (group %q) has no Checkpoints", i+1, len(readers), r.Group)
+		}
 		list, err := r.Checkpoints.Read(ctx, group)
 		if err != nil {
 			return 0, fmt.Errorf("checkpoints of group %s: %w", group.Name, err)

@@ -1,11 +1,13 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -133,8 +135,9 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 		return nil, false, err
 	}
 	defer rows.Close()
-	size, found := 0, false
+	size, found, gap := 0, false, int64(0)
 	var st state
+	var before tag // of the row at the position
 	for rows.Next() {
 		var here sql.NullInt64
 		var unnumbered int64
@@ -143,16 +146,14 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 			return nil, false, err
 		}
 		if !found {
-			fresh, found = unnumbered > 0, true
-			if err := r.unchanged(ctx, st, tag(here.Int64)); err != nil {
-				return nil, false, err
-			}
+			fresh, found, before = unnumbered > 0, true, tag(here.Int64)
 		}
 		if !row.n.Valid {
 			break
 		}
 		if next := r.at.Sequence + 1 + int64(len(events)); row.n.Int64 != next {
-			return nil, false, r.missing(next, row.n.Int64)
+			gap = row.n.Int64
+			break
 		}
 		e := row.event(r.partition)
 		if len(events) > 0 && size+e.Size() > driver.ReadBytes {
@@ -160,12 +161,19 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 		}
 		events, size = append(events, e), size+e.Size()
 	}
-	if err := rows.Err(); err != nil {
+	// The rows are closed before anything else is asked: the database may have one connection.
+	if err := cmp.Or(rows.Err(), rows.Close()); err != nil {
+		return nil, false, err
+	}
+	if !found {
+		return nil, false, fmt.Errorf("table %s_partitions has no row for the partition: restore it", s.cfg.Table)
+	}
+	if err := r.unchanged(ctx, st, before); err != nil {
 		return nil, false, err
 	}
 	switch next := r.at.Sequence + 1; {
-	case !found:
-		return nil, false, fmt.Errorf("table %s_partitions has no row for the partition: restore it", s.cfg.Table)
+	case gap > 0:
+		return nil, false, r.missing(next+int64(len(events)), gap)
 	case len(events) == 0 && st.head > next:
 		return nil, false, r.missing(next, st.head)
 	case len(events) > 0:
@@ -237,6 +245,9 @@ func decodeProperties(text string) (map[string]any, error) {
 	var plain map[string]any
 	if decoder.Decode(&plain) != nil {
 		return nil, fmt.Errorf("column properties: %w", err)
+	}
+	if _, more := decoder.Token(); more != io.EOF {
+		return nil, errors.New("column properties: there is more than one JSON object")
 	}
 	for name, value := range plain {
 		if n, is := value.(json.Number); is {

@@ -79,8 +79,9 @@ func (r *reader) readPattern(n strictyaml.Node, t *kafkaTopic) {
 	if !n.Text(&text) {
 		return
 	}
-	expression, err := regexp.Compile("^(?:" + text + ")$")
-	if err != nil {
+	_, err := regexp.Compile(text) // by itself, so that its parentheses cannot close ours
+	expression, both := regexp.Compile("^(?:" + text + ")$")
+	if err = cmp.Or(err, both); err != nil {
 		n.Fail("%s: not a regular expression: %w", n.Shown(), err)
 		return
 	}

@@ -94,6 +94,7 @@ func TestSeveralTopicsErrors(t *testing.T) {
 		with("topics: [a, b, a]"):                              "p.yaml:5:20: source.kafka.topics[2]: a is there twice",
 		with("topics: [a, b/c]"):                               `p.yaml:5:17: source.kafka.topics[1]: "b/c": not a name of a topic`,
 		with("topics: [a]\n    topic: b"):                      "p.yaml:3:3: source.kafka: needs one of topic, topics and topic_pattern",
+		with("topic_pattern: 'a)|(?:b'"):                       `p.yaml:5:5: source.kafka.topic_pattern: "a)|(?:b": not a regular expression: `,
 		with("topic_pattern: 'a('"):                            `p.yaml:5:5: source.kafka.topic_pattern: "a(": not a regular expression: `,
 		editStages(t, "{hub: flights}", "{hub: a, hubs: [b]}"): "p.yaml:8:14: stages.clean.source.eventhub: needs one of hub and hubs",
 		editStages(t, "{hub: clean}}\n    memory", "{hubs: [clean, x]}}\n    memory"): "stages.figures.source.eventhub.hubs: goes with no memory",

@@ -126,7 +126,8 @@ var errDeaf = errors.New("no answer")
 
 func (deaf) Describe(context.Context) (driver.Topic, error) { return driver.Topic{}, errDeaf }
 
-// TestCaughtUpWithoutAnAnswer: while the source fails, the wait ends with ctx, or with the consumer.
+// TestCaughtUpWithoutAnAnswer: while the source fails, the wait ends with ctx, or with the
+// consumer.
 func TestCaughtUpWithoutAnAnswer(t *testing.T) {
 	stage(t, 1, func(s *scene) {
 		t := s.T

@@ -102,8 +102,8 @@ func (c *Member) least(topic driver.Topic) int {
 	return all
 }
 
-// ask calls the source, again and again while it fails, until ctx or the consumer ends or the source
-// refuses.
+// ask calls the source, again and again while it fails, until ctx or the consumer ends or the
+// source refuses.
 func (c *Member) ask(ctx context.Context, what string, call func(ctx context.Context) error) error {
 	wait := c.cfg.Backoff(nil)
 	for {

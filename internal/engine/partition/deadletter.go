@@ -64,9 +64,9 @@ func (a *Assignment) RedriveFailed(d *driver.DeadLetter, failure error) {
 	a.setStatus(d, failure)
 }
 
-// waitForEarlier has a dead letter wait for an earlier one of its key, for as long as that is there.
-// That is no attempt. It looks after as long as it has waited already, so that many that wait long
-// cost little.
+// waitForEarlier has a dead letter wait for an earlier one of its key, for as long as that is
+// there. That is no attempt. It looks after as long as it has waited already, so that many that
+// wait long cost little.
 func (a *Assignment) waitForEarlier(d *driver.DeadLetter, failure error) {
 	waits := a.Settings.RetryLater
 	wait := min(max(a.Settings.Clock.Wall().Sub(d.FailedAt), waits[0]), slices.Max(waits))

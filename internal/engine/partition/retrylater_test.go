@@ -227,3 +227,62 @@ func TestAttemptOf(t *testing.T) {
 		}
 	})
 }
+
+// Under KeyHold the events of a key wait for an earlier one as long as it is there, whatever it
+// waits for, and are tried after it without an operator.
+func TestHeldBackWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		failure func(at time.Duration) error // of the first event
+		redrive time.Duration                // when an operator redrives it
+	}{
+		"deferred for long": {func(at time.Duration) error {
+			if at < 40*time.Minute {
+				return driver.Defer(errors.New("not yet"), 40*time.Minute)
+			}
+			return nil
+		}, 0},
+		"rejected, and redriven by an operator": {func(at time.Duration) error {
+			if at < time.Hour {
+				return driver.Reject(errors.New("no"))
+			}
+			return nil
+		}, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stage(t, 1, func(s *scene) {
+				s.RetryLater = true
+				began := time.Now()
+				w := enginetest.NewWarehouse(s.T)
+				w.Says = func(e *sluice.Event, _ int) error {
+					if e.Sequence == 0 {
+						return c.failure(time.Since(began))
+					}
+					return nil
+				}
+				_, stop := s.Pour(w, &sluice.AtLeastOnceConfig{OnDeadLetter: sluice.KeyHold}, sluice.Config{})
+				s.SendKeyed("0", 4, func(int) string { return "k" })
+				time.Sleep(30 * time.Minute)
+				held := s.Letters(sluice.StatusRetry)
+				for _, d := range held {
+					if d.Event.Sequence > 0 && d.Attempts != 0 {
+						t.Errorf("event %d waits for an earlier one, and has %d attempts", d.Event.Sequence, d.Attempts)
+					}
+				}
+				if looks := s.Count(driver.KindRedriveFailed); len(held) < 3 || looks > 3*12 {
+					t.Errorf("%d events wait, looked at %d times", len(held), looks)
+				}
+				if c.redrive > 0 {
+					time.Sleep(c.redrive - time.Since(began))
+					s.RedriveAll()
+				}
+				time.Sleep(time.Hour)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if rows := w.Rows(); len(s.Letters()) > 0 || !slices.Equal(rows, []int64{0, 1, 2, 3}) {
+					t.Errorf("written in the order %v, dead letters %+v", rows, s.Letters())
+				}
+			})
+		})
+	}
+}

@@ -100,8 +100,8 @@ func (p *lister) readFile(file *ast.File) {
 	}
 }
 
-// addType lists a type, and each of its fields or methods on a line of its own: another field breaks
-// no program, another method of an interface breaks those that implement it.
+// addType lists a type, and each of its fields or methods on a line of its own: another field
+// breaks no program, another method of an interface breaks those that implement it.
 func (p *lister) addType(s *ast.TypeSpec) {
 	parameters := p.text(s.TypeParams)
 	switch t := s.Type.(type) {

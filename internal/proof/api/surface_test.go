@@ -9,8 +9,8 @@ import (
 
 const update = "UPDATE=1 go test ./internal/proof/api"
 
-// TestSurface: no exported name goes, changes or is added without a change of api.txt, and there are
-// at most 240 in the root, 300 in driver and 1,600 in all.
+// TestSurface: no exported name goes, changes or is added without a change of api.txt, and there
+// are at most 240 in the root, 300 in driver and 1,600 in all.
 func TestSurface(t *testing.T) {
 	now, names, err := surface("../../..")
 	if err != nil {
