@@ -167,7 +167,7 @@ WHERE n.nspname = $1 AND c.relname = 'sluice_schema' AND NOT pg_has_role(c.relow
 		return fmt.Errorf("look up rights: %w", err)
 	}
 	if !may {
-		return fmt.Errorf("the role may not create or migrate them: grant the role CREATE on schema %s, or run `sluice checkpoints list` once with the URL of their owner", schema)
+		return fmt.Errorf("the role may not create or migrate them: grant the role CREATE on schema %s, or run `sluice migrate` with the URL of their owner", schema)
 	}
 	return nil
 }
