@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"math"
 	"time"
 
@@ -24,6 +25,9 @@ type Config struct {
 	// keep the role's search_path. Default: the first schema of the role's
 	// search_path that exists, usually public.
 	Schema string
+	// NoMigrate lets [Open] and [New] only check that the tables are up to date, and fail otherwise:
+	// for programs whose role may not create tables, see [Migrations]. Default: they migrate.
+	NoMigrate bool
 	// MaxConns is how many connections [Open] makes for steps at most, each
 	// in use while a handler runs; two more serve the leases. Default: the
 	// URL's pool_max_conns, else the number of CPUs but at least 4.
@@ -131,6 +135,13 @@ func openPool(ctx context.Context, pc *pgxpool.Config) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
+// Migrations returns what [Open] runs to make the tables, as files NNNN_store.up.sql that goose and
+// golang-migrate read; the next file of a later version has the next number. The tables go to the first
+// schema of the search_path, which must exist. The files record the version in sluice_schema, so that
+// Open finds its tables current. Tables that Open has made need no files: mark those as applied in
+// the tool.
+func Migrations() fs.FS { return postgres.MigrationFiles() }
+
 // Open connects to the database at url as [Connect] does, and brings Sluice's
 // tables in it up to date. The context is for opening only.
 // [Store.Close] ends the connections.
@@ -156,7 +167,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	schema, err := prepare(ctx, pool, c.Schema)
+	schema, err := prepare(ctx, pool, c)
 	if err != nil {
 		return nil, err
 	}
@@ -174,13 +185,13 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 }
 
 // prepare makes the database ready and returns the schema of Sluice's tables.
-func prepare(ctx context.Context, pool *pgxpool.Pool, schema string) (string, error) {
+func prepare(ctx context.Context, pool *pgxpool.Pool, c Config) (string, error) {
 	conn, err := acquire(ctx, pool)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Release()
-	return postgres.Prepare(ctx, conn.Conn(), schema)
+	return postgres.Prepare(ctx, conn.Conn(), c.Schema, c.NoMigrate)
 }
 
 // Pool returns the connections of the steps, for other queries. Steps cannot use a connection while

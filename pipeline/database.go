@@ -36,6 +36,7 @@ type storage struct {
 	database    database
 	connections int            // to the database, for batches; 0: the default
 	leases      *blobContainer // of the leases, if they are not in the database
+	noMigrate   bool           // opening only checks that the tables are up to date
 }
 
 // databaseForms says how a database is written.

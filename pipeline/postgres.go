@@ -105,7 +105,7 @@ func (d postgresDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) e
 	if err != nil {
 		return err
 	}
-	store, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: p.storage.connections, LeaseFor: p.config.LeaseFor, Password: password})
+	store, err := pgstore.Open(ctx, url, &pgstore.Config{MaxConns: p.storage.connections, LeaseFor: p.config.LeaseFor, NoMigrate: p.storage.noMigrate, Password: password})
 	if err != nil {
 		return err
 	}

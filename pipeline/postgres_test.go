@@ -244,7 +244,7 @@ func TestPostgresRights(t *testing.T) {
 	mustExec(t, db, `GRANT SELECT ON sluice_schema TO guest`)
 	check("<nil>")
 	mustExec(t, db, `UPDATE sluice_schema SET version = version - 1`)
-	check("or run `sluice checkpoints list` once with the URL of their owner")
+	check("or run `sluice migrate` with the URL of their owner")
 	mustExec(t, db, `UPDATE sluice_schema SET version = 999, oldest_compatible = 999`)
 	check("run one that knows version 999")
 }

@@ -61,7 +61,7 @@ func (d serverDatabase) outbox() (*sql.DB, outbox.Dialect, error) {
 }
 
 func (d serverDatabase) open(ctx context.Context, p *Pipeline, parts *Parts) error {
-	store, err := d.serverKind.open(ctx, d.url, &sqlstore.ServerConfig{MaxConns: p.storage.connections, LeaseFor: p.config.LeaseFor, AccessToken: d.token})
+	store, err := d.serverKind.open(ctx, d.url, &sqlstore.ServerConfig{MaxConns: p.storage.connections, LeaseFor: p.config.LeaseFor, NoMigrate: p.storage.noMigrate, AccessToken: d.token})
 	if err != nil {
 		return err
 	}

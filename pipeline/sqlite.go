@@ -76,7 +76,7 @@ func (d sqliteDatabase) file(parameters string) (*sql.DB, error) {
 }
 
 func (d sqliteDatabase) open(_ context.Context, p *Pipeline, parts *Parts) error {
-	store, err := sqlstore.OpenSQLite(d.path, nil)
+	store, err := sqlstore.OpenSQLite(d.path, &sqlstore.Config{NoMigrate: p.storage.noMigrate})
 	if err != nil {
 		return err
 	}

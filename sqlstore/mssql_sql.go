@@ -144,16 +144,16 @@ var mssqlOwn = statements{
 	ErrorContains: `CHARINDEX(LOWER(?), LOWER(error)) > 0`,
 
 	SchemaTable: `
-		IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
-			component         nvarchar(64) NOT NULL PRIMARY KEY,
-			version           bigint       NOT NULL,
-			oldest_compatible bigint       NOT NULL, -- programs that know this version or a later one can work here
-			applied_at        datetime2(6) NOT NULL  -- UTC
-		)`,
+IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
+	component         nvarchar(64) NOT NULL PRIMARY KEY,
+	version           bigint       NOT NULL,
+	oldest_compatible bigint       NOT NULL, -- programs that know this version or a later one can work here
+	applied_at        datetime2(6) NOT NULL  -- UTC
+)`,
 	SchemaFound: `SELECT CASE WHEN OBJECT_ID(N'sluice_schema', N'U') IS NULL THEN 0 ELSE 1 END`,
 	SchemaStep: `
-		UPDATE sluice_schema SET version = @p2, oldest_compatible = @p3, applied_at = {now} WHERE component = @p1;
-		IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (@p1, @p2, @p3, {now})`,
+UPDATE sluice_schema SET version = {version}, oldest_compatible = {oldest}, applied_at = {now} WHERE component = {component};
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ({component}, {version}, {oldest}, {now})`,
 	SchemaLock: `
 		DECLARE @result int;
 		EXEC @result = sp_getapplock @Resource = N'sluice migration', @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 60000;

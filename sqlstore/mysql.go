@@ -72,6 +72,12 @@ func mysqlDialectOf(ctx context.Context, db querier) (d mysqlDialect, err error)
 	return d, err
 }
 
+// The collations in which texts are equal only if their bytes are.
+const (
+	mysqlBinary   = "utf8mb4_0900_bin"
+	mariadbBinary = "utf8mb4_nopad_bin"
+)
+
 // mysqlCollation returns the collation of a server's version in which texts are equal only if their
 // bytes are.
 func mysqlCollation(version string) (string, error) {
@@ -89,11 +95,11 @@ func mysqlCollation(version string) (string, error) {
 	case mariaDB && number < 10_006_000:
 		return "", fmt.Errorf("MariaDB %s is too old: upgrade it to 10.6 or later", version)
 	case mariaDB:
-		return "utf8mb4_nopad_bin", nil
+		return mariadbBinary, nil
 	case number < 8_000_019:
 		return "", fmt.Errorf("MySQL %s is too old: upgrade it to 8.0.19 or later", version)
 	}
-	return "utf8mb4_0900_bin", nil
+	return mysqlBinary, nil
 }
 
 var mysqlVersion = regexp.MustCompile(`^(\d{1,3})\.(\d{1,3})\.(\d{1,3})`)

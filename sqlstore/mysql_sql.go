@@ -65,17 +65,17 @@ var mysqlStatements = newStatements(statements{
 	ErrorContains: `LOCATE(LOWER(?), LOWER(error)) > 0`,
 
 	SchemaTable: `
-		CREATE TABLE IF NOT EXISTS sluice_schema (
-			component         VARCHAR(64) NOT NULL PRIMARY KEY,
-			version           BIGINT      NOT NULL,
-			oldest_compatible BIGINT      NOT NULL, -- programs that know this version or a later one can work here
-			applied_at        DATETIME(6) NOT NULL  -- UTC
-		) ENGINE = InnoDB`,
+CREATE TABLE IF NOT EXISTS sluice_schema (
+	component         VARCHAR(64) NOT NULL PRIMARY KEY,
+	version           BIGINT      NOT NULL,
+	oldest_compatible BIGINT      NOT NULL, -- programs that know this version or a later one can work here
+	applied_at        DATETIME(6) NOT NULL  -- UTC
+) ENGINE = InnoDB`,
 	SchemaFound: `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'sluice_schema'`,
 	SchemaStep: `
-		INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (?, ?, ?, {now})
-		ON DUPLICATE KEY UPDATE
-			version = VALUES(version), oldest_compatible = VALUES(oldest_compatible), applied_at = VALUES(applied_at)`,
+INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ({component}, {version}, {oldest}, {now})
+ON DUPLICATE KEY UPDATE
+	version = VALUES(version), oldest_compatible = VALUES(oldest_compatible), applied_at = VALUES(applied_at)`,
 	SchemaLock:   `SELECT COALESCE(GET_LOCK(CONCAT('sluice ', MD5(DATABASE())), 60), 0)`,
 	SchemaUnlock: `DO RELEASE_LOCK(CONCAT('sluice ', MD5(DATABASE())))`,
 }, func(query string) string { return mysqlQuoted(mysqlTerms.Replace(query)) })

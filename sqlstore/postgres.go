@@ -47,10 +47,10 @@ func OpenPostgres(ctx context.Context, url string, cfg *ServerConfig) (*Store, e
 		return nil, err
 	}
 	connector := newPostgresConnector(pc, c)
-	schema, err := connector.prepare(ctx, c.Schema)
+	schema, err := connector.prepare(ctx, c.Schema, c.NoMigrate)
 	if postgres.RefusedParameter(err) {
 		connector.adaptToPooler()
-		schema, err = connector.prepare(ctx, c.Schema)
+		schema, err = connector.prepare(ctx, c.Schema, c.NoMigrate)
 	}
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (c *postgresConnector) adaptToPooler() {
 }
 
 // prepare makes the database ready and returns the schema of the tables.
-func (c *postgresConnector) prepare(ctx context.Context, schema string) (string, error) {
+func (c *postgresConnector) prepare(ctx context.Context, schema string, noMigrate bool) (string, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	conn, err := c.Connect(bounded)
@@ -64,7 +64,7 @@ func (c *postgresConnector) prepare(ctx context.Context, schema string) (string,
 		return "", err
 	}
 	defer conn.Close()
-	return postgres.Prepare(bounded, conn.(*postgresConn).pgx(), schema)
+	return postgres.Prepare(bounded, conn.(*postgresConn).pgx(), schema, noMigrate)
 }
 
 // Connect opens a connection.

@@ -23,7 +23,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	suite.NoError(t, "parse", err)
 	pc.ConnConfig.DialFunc = wire.Dial
 	connector := newPostgresConnector(pc, c)
-	schema, err := connector.prepare(t.Context(), c.Schema)
+	schema, err := connector.prepare(t.Context(), c.Schema, false)
 	suite.NoError(t, "prepare", err)
 	s, err := openServer(t.Context(), "counted", connector, newPostgresDialect(schema), c)
 	suite.NoError(t, "open", err)

@@ -55,26 +55,36 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, d.statements().SchemaTable); err != nil {
-		return err
-	}
 	if version, err = readVersion(ctx, tx, d, component, len(steps)); err != nil {
 		return err
 	}
 	if version >= len(steps) {
 		return nil
 	}
-	for i, s := range steps[version:] {
-		for _, statement := range d.script(s.sql) {
+	for version < len(steps) {
+		version++
+		for _, statement := range migration(d, component, version) {
 			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return fmt.Errorf("migrate %s to version %d: %w", component, version+i+1, err)
+				return fmt.Errorf("migrate %s to version %d: %w", component, version, err)
 			}
 		}
 	}
-	if _, err := tx.ExecContext(ctx, d.statements().SchemaStep, component, len(steps), steps[len(steps)-1].oldest); err != nil {
-		return err
-	}
 	return tx.Commit()
+}
+
+// current returns an error unless a component's schema has a version that this program can work with.
+// It changes nothing.
+func current(ctx context.Context, db *sql.DB, d dialect, component string) error {
+	known := len(d.steps(component))
+	if known == 0 {
+		return nil
+	}
+	version, err := readVersion(ctx, db, d, component, known)
+	if err == nil && version < known {
+		err = fmt.Errorf("its schema for %s is version %d, and this program needs %d: apply the migrations from %s %d on (`sluice migrate`, or the files of sqlstore.Migrations), or leave NoMigrate out",
+			component, version, known, component, version+1)
+	}
+	return err
 }
 
 // unlock releases the lock, which belongs to the session and not to a transaction. If the server does

@@ -36,8 +36,8 @@ func sent(t *testing.T, d dialect, answers map[string][]sqldriver.Value) []strin
 	return slices.Compact(texts)
 }
 
-// partial are the parts of statements that a filter puts together.
-var partial = []string{"RenewAll", "MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
+// partial are the parts of statements that a filter, or a migration, puts together.
+var partial = []string{"SchemaStep", "RenewAll", "MarkRedrive", "Discard", "OfGroup", "IdIn", "StatusIn", "ErrorContains", "KeyIs"}
 
 // use calls every method of a store. That the recorder has no rows makes some of them fail.
 func use(t *testing.T, d dialect, r *sqlgrammar.Recorder) {

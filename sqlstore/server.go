@@ -30,6 +30,9 @@ type ServerConfig struct {
 	// keep the role's search_path. The other databases ignore it. Default: the first schema of the
 	// role's search_path that exists, usually public.
 	Schema string
+	// NoMigrate lets opening only check that the tables are up to date, and fail otherwise: for
+	// programs whose user may not create tables, see [Migrations]. Default: opening migrates.
+	NoMigrate bool
 	// AccessToken returns a token of Microsoft Entra ID: for https://database.windows.net/.default
 	// for SQL Server and Azure SQL, for https://ossrdbms-aad.database.windows.net/.default for
 	// PostgreSQL. It is called for each connection, and may be called by several goroutines. MySQL
@@ -90,8 +93,12 @@ func openServer(ctx context.Context, name string, connector driver.Connector, d 
 			s.Close()
 		}
 	}()
+	prepare := migrate
+	if c.NoMigrate {
+		prepare = current
+	}
 	for _, component := range []string{storeComponent, leaseComponent} {
-		if err := migrate(ctx, s.reader, d, component); err != nil {
+		if err := prepare(ctx, s.reader, d, component); err != nil {
 			return nil, outage(ctx, d, name, component, err)
 		}
 	}

@@ -55,7 +55,11 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	s := &Store{name: path, dialect: d, sql: d.statements(), busy: c.BusyTimeout, turns: new(turns)}
 	leasePath := path + leaseSuffix
 	for _, file := range []string{path, leasePath} {
-		_ = datadir.CreateFile(file) // SQLite fails for the same reason, and says more
+		if !c.NoMigrate {
+			_ = datadir.CreateFile(file) // SQLite fails for the same reason, and says more
+		} else if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("database %s: %w: apply the migrations (`sluice migrate`, or the files of sqlstore.Migrations), or leave NoMigrate out", file, errors.Unwrap(err))
+		}
 	}
 	s.leases = &Leases{name: leasePath, dialect: d, sql: d.statements()}
 
@@ -72,20 +76,25 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 		}
 	}()
 
-	if err := prepareSQLite(s.writer, d, storeComponent, c.BusyTimeout); err != nil {
+	if err := prepareSQLite(s.writer, d, storeComponent, c); err != nil {
 		return nil, outage(context.Background(), d, path, "store", err)
 	}
-	if err := prepareSQLite(s.leases.db, d, leaseComponent, c.BusyTimeout); err != nil {
+	if err := prepareSQLite(s.leases.db, d, leaseComponent, c); err != nil {
 		return nil, outage(context.Background(), d, leasePath, "leases", err)
 	}
 	return s, nil
 }
 
-// prepareSQLite turns the write-ahead log on and runs the migrations. Several processes may do so at
+// prepareSQLite turns the write-ahead log on and runs the migrations, or only looks for them. Several processes may do so at
 // the same time on a new file.
-func prepareSQLite(db *sql.DB, d dialect, component string, busy time.Duration) error {
+func prepareSQLite(db *sql.DB, d dialect, component string, c Config) error {
 	ctx := context.Background()
-	return retryBusy(ctx, d, busy, func() error {
+	return retryBusy(ctx, d, c.BusyTimeout, func() error {
+		if c.NoMigrate {
+			if err := current(ctx, db, d, component); err != nil {
+				return err
+			}
+		}
 		var mode string
 		if _, err := one(ctx, db, "PRAGMA journal_mode = WAL", nil, &mode); err != nil {
 			return err

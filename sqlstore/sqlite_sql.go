@@ -66,15 +66,15 @@ var sqliteStatements = newStatements(statements{
 	ErrorContains: `contains_fold(error, ?)`,
 
 	SchemaTable: `
-		CREATE TABLE IF NOT EXISTS sluice_schema (
-			component         TEXT    NOT NULL PRIMARY KEY,
-			version           INTEGER NOT NULL,
-			oldest_compatible INTEGER NOT NULL, -- programs that know this version or a later one can work here
-			applied_at        TEXT    NOT NULL  -- UTC
-		) STRICT`,
+CREATE TABLE IF NOT EXISTS sluice_schema (
+	component         TEXT    NOT NULL PRIMARY KEY,
+	version           INTEGER NOT NULL,
+	oldest_compatible INTEGER NOT NULL, -- programs that know this version or a later one can work here
+	applied_at        TEXT    NOT NULL  -- UTC
+) STRICT`,
 	SchemaFound: `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'sluice_schema'`,
 	SchemaStep: `
-		INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (?, ?, ?, {now})
-		ON CONFLICT DO UPDATE SET
-			version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
+INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ({component}, {version}, {oldest}, {now})
+ON CONFLICT DO UPDATE SET
+	version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
 }, sqliteTerms.Replace)

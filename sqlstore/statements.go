@@ -81,7 +81,7 @@ type statements struct {
 	SchemaTable   string // creates the table of versions if it is missing
 	SchemaFound   string // → 1 if that table is there, else 0
 	SchemaVersion string // component → version or 0, oldest compatible one or 0
-	SchemaStep    string // component, version, oldest compatible one
+	SchemaStep    string // records {version} of {component}, and its {oldest} compatible one
 	SchemaLock    string // → 1 if this session may migrate, else 0; empty: a transaction that has begun has the lock
 	SchemaUnlock  string
 }

@@ -151,7 +151,7 @@ time, --help and --version.`,
 	root.SetFlagErrorFunc(plainFlagError)
 	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of log lines: `text` or json")
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
-	root.AddCommand(a.demo(), a.emulator(), a.run(), a.initCommand(), a.check(), a.schema(), a.send(), a.peek(), a.try(), a.test(), a.deadLetters(), a.checkpoints(), a.move(), a.audit(), a.autoscale(), a.versionCommand(), a.manPages())
+	root.AddCommand(a.demo(), a.emulator(), a.run(), a.initCommand(), a.check(), a.schema(), a.send(), a.peek(), a.try(), a.test(), a.deadLetters(), a.checkpoints(), a.migrate(), a.move(), a.audit(), a.autoscale(), a.versionCommand(), a.manPages())
 	a.refuseUnknownHelp(root)
 	complete(root)
 	return root

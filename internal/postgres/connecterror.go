@@ -111,10 +111,16 @@ func refusal(e *pgconn.PgError) string {
 }
 
 // Prepare checks that the server is suitable, and brings the stores' tables in schema (the role's
-// default if empty) up to date. It returns the schema's name. Its errors are one line that names host,
-// port, database, user, cause and what to do.
-func Prepare(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
-	schema, err := PrepareTables(ctx, conn, schema, Stores, Migrations)
+// default if empty) up to date; with noMigrate it only checks that they are. It returns the schema's
+// name. Its errors are one line that names host, port, database, user, cause and what to do.
+func Prepare(ctx context.Context, conn *pgx.Conn, schema string, noMigrate bool) (string, error) {
+	migrate := func(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
+		return Migrate(ctx, conn, schema, Stores, Migrations)
+	}
+	if noMigrate {
+		migrate = require
+	}
+	schema, err := prepare(ctx, conn, schema, migrate)
 	if err == nil {
 		err = checkOwn(ctx, conn, schema)
 	}
@@ -123,10 +129,16 @@ func Prepare(ctx context.Context, conn *pgx.Conn, schema string) (string, error)
 
 // PrepareTables is [Prepare] for the tables of another component.
 func PrepareTables(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
+	return prepare(ctx, conn, schema, func(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
+		return Migrate(ctx, conn, schema, component, all)
+	})
+}
+
+func prepare(ctx context.Context, conn *pgx.Conn, schema string, migrate func(context.Context, *pgx.Conn, string) (string, error)) (string, error) {
 	if err := Check(conn); err != nil {
 		return "", err
 	}
-	schema, err := Migrate(ctx, conn, schema, component, all)
+	schema, err := migrate(ctx, conn, schema)
 	if err != nil {
 		return "", fmt.Errorf("prepare Sluice's tables in %s: %w", place(&conn.Config().Config), err)
 	}

@@ -5,9 +5,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
+	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluice-go/sluice/internal/migrations"
 )
 
 var (
@@ -49,6 +53,35 @@ var Migrations = []Migration{
 // Stores is the component of [Migrations], by which sluice_schema names their tables.
 const Stores = "store"
 
+// schemaTable creates the table of versions.
+const schemaTable = `
+CREATE TABLE IF NOT EXISTS sluice_schema (
+    component         text        PRIMARY KEY,
+    version           integer     NOT NULL,
+    oldest_compatible integer     NOT NULL,
+    applied_at        timestamptz NOT NULL
+)`
+
+// statements returns what makes version number of a component's tables, and records it.
+func (m Migration) statements(component string, number int) []string {
+	return []string{schemaTable, m.SQL, fmt.Sprintf(`
+INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('%s', %d, %d, clock_timestamp())
+ON CONFLICT (component) DO UPDATE SET version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
+		component, number, m.Oldest)}
+}
+
+// MigrationFiles returns [Migrations] as files. They make the tables in the first schema of the
+// search_path, and do not create that schema.
+func MigrationFiles() fs.FS {
+	all := make([]migrations.Migration, len(Migrations))
+	for i, m := range Migrations {
+		all[i] = migrations.Migration{Component: Stores, Statements: m.statements(Stores, i+1)}
+	}
+	files := fstest.MapFS{}
+	migrations.Write(files, ".", all)
+	return files
+}
+
 // migrationLock bounds the wait for a table's lock during a migration, because
 // every user of the table waits behind it.
 const migrationLock = "10s"
@@ -75,6 +108,20 @@ func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all 
 		return "", err
 	}
 	return schema, have.usable(schema, all)
+}
+
+// require returns the name of a schema (the role's default if empty), and an error unless the stores'
+// tables in it are at a version that this binary can work with.
+func require(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
+	schema, have, err := find(ctx, conn, schema, Stores)
+	if err == nil {
+		err = have.usable(schema, Migrations)
+	}
+	if err == nil && have.version < len(Migrations) {
+		err = fmt.Errorf("schema %s is at version %d, and this binary needs %d: apply the migrations from %04d on (`sluice migrate`, or the files of pgstore.Migrations), or leave NoMigrate out",
+			schema, have.version, len(Migrations), have.version+1)
+	}
+	return schema, err
 }
 
 // insufficientPrivilege is the SQLSTATE of a request for which the role lacks a right.
@@ -120,7 +167,7 @@ WHERE n.nspname = $1 AND c.relname = 'sluice_schema' AND NOT pg_has_role(c.relow
 		return fmt.Errorf("look up rights: %w", err)
 	}
 	if !may {
-		return fmt.Errorf("the role may not create or migrate them: grant the role CREATE on schema %s, or run `sluice checkpoints list` once with the URL of their owner", schema)
+		return fmt.Errorf("the role may not create or migrate them: grant the role CREATE on schema %s, or run `sluice migrate` with the URL of their owner", schema)
 	}
 	return nil
 }
@@ -194,35 +241,23 @@ func upgrade(ctx context.Context, tx pgx.Tx, schema, component string, all []Mig
 		return have, err
 	}
 	for i, m := range all[have.version:] {
-		if _, err := tx.Exec(ctx, m.SQL); err != nil {
-			return have, fmt.Errorf("migrate to version %d: %w", have.version+i+1, err)
+		for _, statement := range m.statements(component, have.version+i+1) {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return have, fmt.Errorf("migrate to version %d: %w", have.version+i+1, err)
+			}
 		}
 	}
-	have = version{version: len(all), oldest: all[len(all)-1].Oldest}
-	_, err = tx.Exec(ctx, `
-INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ($1, $2, $3, clock_timestamp())
-ON CONFLICT (component) DO UPDATE SET version = excluded.version, oldest_compatible = excluded.oldest_compatible, applied_at = excluded.applied_at`,
-		component, have.version, have.oldest)
-	return have, err
+	return version{version: len(all), oldest: all[len(all)-1].Oldest}, nil
 }
 
-// create makes the schema and the table of versions, where they are missing.
+// create makes the schema, if it is missing.
 func create(ctx context.Context, tx pgx.Tx, schema string) error {
 	var there bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&there); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&there); err != nil || there {
 		return err
 	}
-	if !there {
-		if _, err := tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize()); err != nil {
-			return fmt.Errorf("create schema: %w", err)
-		}
+	if _, err := tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize()); err != nil {
+		return fmt.Errorf("create schema: %w", err)
 	}
-	_, err := tx.Exec(ctx, `
-CREATE TABLE IF NOT EXISTS sluice_schema (
-    component         text        PRIMARY KEY,
-    version           integer     NOT NULL,
-    oldest_compatible integer     NOT NULL,
-    applied_at        timestamptz NOT NULL
-)`)
-	return err
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,13 @@ func (f *filled) handle(began time.Time) func(context.Context, sluice.Batch) err
 		f.at = append(f.at, time.Since(began))
 		return nil
 	}
+}
+
+// batches returns how many events each batch had, and when it came.
+func (f *filled) batches() ([]int, []time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.list), slices.Clone(f.at)
 }
 
 func (f *filled) events() (n int) {
@@ -69,20 +77,22 @@ func TestFillBatches(t *testing.T) {
 			s.Send("0", strings.Repeat("x", 100))
 			time.Sleep(time.Second)
 		}
-		if len(f.list) < 3 || len(f.list) > 5 {
-			t.Fatalf("batches of %v events at %v, want one in 5 minutes", f.list, f.at)
+		list, at := f.batches()
+		if len(list) < 3 || len(list) > 5 {
+			t.Fatalf("batches of %v events at %v, want one in 5 minutes", list, at)
 		}
-		for i, n := range f.list {
+		for i, n := range list {
 			if n < 295 || n > 310 {
 				t.Errorf("batch %d has %d events, want those of 5 minutes", i, n)
 			}
 		}
-		slow := len(f.list)
+		slow := len(list)
 		for range 60 { // 500 a second
 			s.Send("0", manyOf(500, strings.Repeat("x", 100))...)
 			time.Sleep(time.Second)
 		}
-		for i, n := range f.list[slow+1:] {
+		list, _ = f.batches()
+		for i, n := range list[slow+1:] {
 			if n < 500 || n > 1100 {
 				t.Errorf("batch %d has %d events, want those of 50,000 bytes", i, n)
 			}

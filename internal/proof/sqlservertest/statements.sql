@@ -143,11 +143,11 @@ GO
 EXEC sp_releaseapplock @Resource = N'sluice migration', @LockOwner = N'Session'
 GO
 IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
-			component         nvarchar(64) NOT NULL PRIMARY KEY,
-			version           bigint       NOT NULL,
-			oldest_compatible bigint       NOT NULL, -- programs that know this version or a later one can work here
-			applied_at        datetime2(6) NOT NULL  -- UTC
-		)
+	component         nvarchar(64) NOT NULL PRIMARY KEY,
+	version           bigint       NOT NULL,
+	oldest_compatible bigint       NOT NULL, -- programs that know this version or a later one can work here
+	applied_at        datetime2(6) NOT NULL  -- UTC
+)
 GO
 IF OBJECT_ID(N'tempdb..[#sluice_changes]') IS NOT NULL DROP TABLE [#sluice_changes]
 GO
@@ -386,8 +386,20 @@ GO
 UPDATE sluice_leases SET owner = @p1, epoch = (SELECT MAX(e) FROM (VALUES (epoch + 1), (@p2)) AS v (e)), expires_at = DATEADD(millisecond, CAST(@p3 AS int), CAST(SYSUTCDATETIME() AS datetime2(6))), renewed_at = CAST(SYSUTCDATETIME() AS datetime2(6))
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p4, NCHAR(31), @p5, NCHAR(31), @p6)) AS binary(32)) AND partition = @p7 AND (expires_at IS NULL OR expires_at <= CAST(SYSUTCDATETIME() AS datetime2(6)) OR owner = @p8)
 GO
-UPDATE sluice_schema SET version = @p2, oldest_compatible = @p3, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = @p1;
-		IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES (@p1, @p2, @p3, CAST(SYSUTCDATETIME() AS datetime2(6)))
+UPDATE sluice_schema SET version = 1, oldest_compatible = 1, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = 'leases';
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('leases', 1, 1, CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+UPDATE sluice_schema SET version = 1, oldest_compatible = 1, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = 'store';
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('store', 1, 1, CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+UPDATE sluice_schema SET version = 2, oldest_compatible = 1, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = 'leases';
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('leases', 2, 1, CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+UPDATE sluice_schema SET version = 2, oldest_compatible = 1, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = 'store';
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('store', 2, 1, CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+UPDATE sluice_schema SET version = 3, oldest_compatible = 1, applied_at = CAST(SYSUTCDATETIME() AS datetime2(6)) WHERE component = 'store';
+IF @@ROWCOUNT = 0 INSERT INTO sluice_schema (component, version, oldest_compatible, applied_at) VALUES ('store', 3, 1, CAST(SYSUTCDATETIME() AS datetime2(6)))
 GO
 UPDATE t SET [v] = g.[v], [order] = g.[order] FROM [dbo].[t] AS t JOIN [#sluice_changes] AS g ON t.[a] = g.[a] AND (t.[v] IS NULL OR t.[v] <= g.[v])
 GO
