@@ -128,7 +128,7 @@ func (m *Mover) fate(ctx context.Context, p *partition, row azurecheckpoints.Dea
 		l.fate = fateThere
 	case p.ours.Began.How == driver.HowImport && row.Sequence <= p.ours.Began.After:
 		l.fate = fateSettled
-	case p.old.Sequence >= 0 && row.Sequence > p.old.Sequence:
+	case (p.old.Sequence >= 0 || p.old.Origin) && row.Sequence > p.old.Sequence:
 		l.fate = fateAgain
 	case gone:
 		l.fate = fatePointer
