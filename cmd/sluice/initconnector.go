@@ -177,7 +177,7 @@ func (a *app) reportConnector(path string, out *connector.Translation, tried *gu
 		if stage != "" {
 			stage = " --stage " + stage
 		}
-		fmt.Fprintf(a.out, "  sluice checkpoints import --from-group %s --config %s%s\n", humanize.Shorten(out.Group, 200), path, stage)
+		fmt.Fprintf(a.out, "  sluice move --from-group %s --config %s%s --apply\n", humanize.Shorten(out.Group, 200), path, stage)
 	}
 	_, err := fmt.Fprintf(a.out, "  sluice run %s\n", path)
 	return err

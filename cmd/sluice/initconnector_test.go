@@ -56,7 +56,7 @@ func TestInitFromConnector(t *testing.T) {
 	out := must(t, dir, nil, "init", "orders.yaml", "--from-connector", "sink.json", "--from-topic", "shop.orders", "--from", to)
 	for _, part := range []string{
 		"made.up.key  not translated: this key is not known", "of 13 events none becomes a dead letter",
-		"sluice checkpoints import --from-group connect-orders-sink --config orders.yaml",
+		"sluice move --from-group connect-orders-sink --config orders.yaml --apply",
 	} {
 		if !strings.Contains(out, part) {
 			t.Errorf("no %q in\n%s", part, out)
