@@ -69,9 +69,9 @@ func (a *Assignment) RedriveFailed(d *driver.DeadLetter, failure error) {
 // wait long cost little.
 func (a *Assignment) waitForEarlier(d *driver.DeadLetter, failure error) {
 	waits := a.Settings.RetryLater
-	wait := min(max(a.Settings.Clock.Wall().Sub(d.FailedAt), waits[0]), slices.Max(waits))
+	rest := min(max(a.Settings.Clock.Wall().Sub(d.FailedAt), waits[0]), slices.Max(waits))
 	d.Error = ErrorText(failure)
-	d.Status, d.NextAttempt = driver.StatusRetry, a.storeTime().Add(wait).UTC()
+	d.Status, d.NextAttempt = driver.StatusRetry, a.storeTime().Add(rest).UTC()
 }
 
 // setStatus decides whether a dead letter is tried again by itself, or waits for an operator.

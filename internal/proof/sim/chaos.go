@@ -507,8 +507,8 @@ func (w *world) deadLetters() int {
 
 // redriving reports whether a group has dead letters that wait for a redrive.
 func (w *world) redriving(g sluice.Group) bool {
-	list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{Status: []sluice.DeadLetterStatus{sluice.StatusRetry}})
-	return len(w.onPresent(list)) > 0
+	list, _ := w.storeOf(g).List(context.Background(), g, sluice.DeadLetterFilter{})
+	return slices.ContainsFunc(w.onPresent(slices.Clone(list)), func(d sluice.DeadLetter) bool { return w.waits(&d, list) })
 }
 
 func newWorld(cfg Config) *world {

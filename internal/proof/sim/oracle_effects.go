@@ -60,7 +60,7 @@ func (w *world) checkEffects() []string {
 	parked := map[eventID]int{}
 	for _, l := range deadLetters {
 		parked[w.letterID(&l)]++
-		if l.Status == sluice.StatusRetry && !w.isGone(l.Event.Partition) {
+		if w.waits(&l, deadLetters) && !w.isGone(l.Event.Partition) {
 			complain("partition %s: event %d still waits for its redrive", l.Event.Partition, l.Event.Sequence)
 		}
 	}

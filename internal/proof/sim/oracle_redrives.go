@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -115,4 +116,17 @@ func (w *world) checkReleased() []string {
 		return []string{fmt.Sprintf("%d events were held back although their keys have no dead letters", n)}
 	}
 	return nil
+}
+
+// waits reports whether a dead letter's redrive is still to come, now that the world is at rest. One
+// that is held back may wait for ever: for an earlier one of its key that waits for an operator.
+func (w *world) waits(d *sluice.DeadLetter, list []sluice.DeadLetter) bool {
+	if d.Status != sluice.StatusRetry {
+		return false
+	}
+	hold := w.cfg.Stream != nil && w.cfg.Stream.Policy == sluice.KeyHold && d.Event.Key != ""
+	return !hold || !slices.ContainsFunc(list, func(o sluice.DeadLetter) bool {
+		return o.Status == sluice.StatusDead && o.Event.Key == d.Event.Key && o.Event.Partition == d.Event.Partition &&
+			o.Incarnation == d.Incarnation && o.Event.Sequence < d.Event.Sequence
+	})
 }

@@ -362,7 +362,7 @@ func (w *world) checkStream() []string {
 			continue
 		}
 		handled[written{d.Event.Partition, d.Event.Sequence, w.life}] = true
-		if d.Status == sluice.StatusRetry {
+		if w.waits(d, list) {
 			bad = append(bad, fmt.Sprintf("partition %s: event %d still waits for its redrive", d.Event.Partition, d.Event.Sequence))
 		}
 	}
