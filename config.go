@@ -220,7 +220,7 @@ func (cfg *Config) withDefaults() (Config, error) {
 	case c.Replicas < 0 || c.Ordinal < 0 || c.Ordinal > 0 && c.Ordinal >= c.Replicas:
 		return c, fmt.Errorf("ordinal %d of %d replicas: the ordinals are those from 0 to Replicas-1", c.Ordinal, c.Replicas)
 	case c.Replicas > 0 && c.Partitions != AllPartitions:
-		return c, errors.New("Ordinal and Replicas divide all partitions: Partitions must be AllPartitions")
+		return c, errors.New("ordinal of replicas: these divide all partitions, so Partitions must be AllPartitions")
 	case !isName(c.Owner):
 		return c, fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
 	case !isStart(c.Start):

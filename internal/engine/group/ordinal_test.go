@@ -61,7 +61,7 @@ func TestOrdinals(t *testing.T) {
 		}{
 			{sluice.Config{Ordinal: 3, Replicas: 3}, "ordinal 3 of 3 replicas: the ordinals are those from 0 to Replicas-1"},
 			{sluice.Config{Ordinal: 1}, "ordinal 1 of 0 replicas: the ordinals are those from 0 to Replicas-1"},
-			{sluice.Config{Replicas: 3, Partitions: 4}, "Ordinal and Replicas divide all partitions: Partitions must be AllPartitions"},
+			{sluice.Config{Replicas: 3, Partitions: 4}, "ordinal of replicas: these divide all partitions, so Partitions must be AllPartitions"},
 		} {
 			if _, err := sluice.New(s.Hub, s.Leases, sluice.Transactional(s.Store, enginetest.Nothing), &c.cfg); fmt.Sprint(err) != c.want {
 				t.Errorf("got %v, want %s", err, c.want)
