@@ -122,8 +122,14 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 	if keyed, is := sink.(*keyedSink[R]); is {
 		sink, key = keyed.Sink, keyed.key
 	}
-	if store == nil || records == nil || sink == nil {
+	workers, _ := any(sink).(*WorkerSink)
+	switch {
+	case isNil(store), records == nil, isNil(sink):
 		err = errors.New("at least once: store, records or sink is nil")
+	case workers != nil && workers.fn == nil:
+		err = errors.New("at least once: the sink is a WorkerSink without a function: make it with Workers")
+	case c.Rate != nil && !c.Rate.rate.Made():
+		err = errors.New("at least once: Rate is a zero value: make it with NewRate or NewClusterRate")
 	}
 	if err != nil {
 		return delivery{err: err}

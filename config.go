@@ -243,6 +243,8 @@ func (cfg *Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d", c.FillTo, c.PrefetchBytes)
 	case c.Attempts < 0:
 		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
+	case c.RetryMin > 0 && c.RetryMin < minRetry:
+		return c, fmt.Errorf("wait of %v between attempts: must be at least %v; is the unit missing, as in 100*time.Millisecond?", c.RetryMin, minRetry)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
 		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
 	case len(c.RetryLater) > maxRetryLater:
@@ -266,6 +268,7 @@ const (
 	maxOwner      = 1000
 	maxRetryLater = 32
 	minLease      = 10 * time.Millisecond
+	minRetry      = 100 * time.Microsecond
 )
 
 // settings returns the configuration as the engine takes it.

@@ -23,7 +23,7 @@ type Consumer struct {
 // New makes a consumer of the source's topic. A nil cfg takes every default. [Replay] needs no
 // leases: with nil, each process reads every partition by itself.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
-	if source == nil || delivery == nil {
+	if isNil(source) || delivery == nil {
 		return nil, errors.New("make a consumer: source or delivery is nil")
 	}
 	config, err := cfg.withDefaults()
@@ -36,6 +36,8 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 	}
 	given := source
 	switch {
+	case leases != nil && isNil(leases):
+		err = errors.New("make a consumer: the lease store is a nil pointer")
 	case leases != nil:
 		err = checkLease(leases, config.LeaseFor)
 	case d.Store() == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -40,7 +41,7 @@ func (d delivery) engine() (partition.Delivery, error) { return d.Delivery, d.er
 // [stamp.Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
 	var err error
-	if store == nil || handler == nil {
+	if isNil(store) || handler == nil {
 		err = errors.New("transactional: store or handler is nil")
 	}
 	return delivery{batch.Transactional(store, handler), err}
@@ -87,7 +88,7 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch)
 	}
 	var err error
 	switch {
-	case store == nil || handler == nil:
+	case isNil(store) || handler == nil:
 		err = errors.New("batches: store or handler is nil")
 	case every < 0:
 		err = fmt.Errorf("batches: checkpoint every %v: must not be negative", every)
@@ -126,4 +127,13 @@ func Replay(r Replayer) Delivery {
 		err = errors.New("replay: Apply is missing")
 	}
 	return delivery{replay.New(replay.Replayer(r)), err}
+}
+
+// isNil reports whether an interface holds nothing, or a nil pointer, which fails at its first use.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	value := reflect.ValueOf(v)
+	return value.Kind() == reflect.Pointer && value.IsNil()
 }

@@ -44,6 +44,9 @@ func (h Handler[Tx]) With(middleware ...Middleware[Tx]) Handler[Tx] {
 
 // Each makes a handler from a function that handles one event.
 func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[Tx] {
+	if fn == nil {
+		return nil // New refuses it
+	}
 	return func(ctx context.Context, tx Tx, b Batch) error {
 		for i, e := range b.Events {
 			if err := engine.Guard(func() error { return fn(ctx, tx, e) }); err != nil {
@@ -58,6 +61,9 @@ func Each[Tx any](fn func(ctx context.Context, tx Tx, e *Event) error) Handler[T
 // rejected. So is null, and an empty body: if T is a pointer they are nil, for topics in which an
 // event without a body deletes its key.
 func Typed[T, Tx any](fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
+	if fn == nil {
+		return nil
+	}
 	nilable := reflect.TypeFor[T]().Kind() == reflect.Pointer
 	return TypedBy(func(e *Event) (T, error) {
 		var v T
@@ -75,6 +81,9 @@ func Typed[T, Tx any](fn func(ctx context.Context, tx Tx, e *Event, value T) err
 
 // TypedBy is [Typed] with a decoder of the caller. The decoder's errors are rejections.
 func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Context, tx Tx, e *Event, value T) error) Handler[Tx] {
+	if decode == nil || fn == nil {
+		return nil
+	}
 	return Each(func(ctx context.Context, tx Tx, e *Event) error {
 		v, err := decode(e)
 		if err != nil {
@@ -88,6 +97,9 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 // neighbours of one kind come as one batch. kind returns what kind an event is, for example a
 // property. The handler of "" gets the events that have no other; without it they are rejected.
 func Route[Tx any](kind func(*Event) string, handlers map[string]Handler[Tx]) Handler[Tx] {
+	if kind == nil || len(handlers) == 0 {
+		return nil
+	}
 	handlers = maps.Clone(handlers)
 	return func(ctx context.Context, tx Tx, b Batch) error {
 		for first := 0; first < len(b.Events); {

@@ -127,3 +127,6 @@ func (r *Rate) wait(ctx context.Context, clock driver.Clock, most int) (int, err
 	r.mu.Unlock()
 	return l.Wait(ctx, most)
 }
+
+// Made reports whether the rate was made by Init: the zero value would grant nothing.
+func (r *Rate) Made() bool { return r.perSecond > 0 }
