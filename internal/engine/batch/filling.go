@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,20 @@ type filling struct {
 	waits bool
 	until time.Duration // by Clock.Elapsed
 	wakes atomic.Bool   // a goroutine will wake the delivery, for this batch or for an earlier one
+}
+
+// take returns the next batch, nothing while it waits for further events. Then a goroutine of wakers
+// wakes the delivery when the wait is over.
+func (w *worker[Tx]) take(ctx context.Context, wakers *sync.WaitGroup) ([]*driver.Event, error) {
+	cfg := w.a.Settings
+	rest := w.filling.wait(w.buffer, w.batchLimit(), cfg)
+	if rest == 0 {
+		return w.buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
+	}
+	if w.filling.wakes.CompareAndSwap(false, true) {
+		wakers.Go(func() { w.filling.wake(ctx, cfg.Clock, rest, w.buffer.Ready) })
+	}
+	return nil, nil
 }
 
 // wait returns for how long a batch of up to n events still waits for further ones at most.

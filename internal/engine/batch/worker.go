@@ -163,14 +163,9 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 				return err
 			}
 		}
-		var events []*driver.Event
-		if rest := w.filling.wait(buffer, w.batchLimit(), cfg); rest == 0 {
-			var err error
-			if events, err = buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes)); err != nil {
-				return fmt.Errorf("read log: %w", err)
-			}
-		} else if w.filling.wakes.CompareAndSwap(false, true) {
-			ticking.Go(func() { w.filling.wake(ctx, cfg.Clock, rest, buffer.Ready) })
+		events, err := w.take(ctx, &ticking)
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
 			began, contested := cfg.Clock.Elapsed(), w.redrives.due
