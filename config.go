@@ -214,54 +214,59 @@ func (cfg *Config) withDefaults() (Config, error) {
 		rand.Read(b[:])
 		c.Seed = binary.NativeEndian.Uint64(b[:])
 	}
+	return c, c.check()
+}
+
+// check returns what is wrong with a configuration that has its defaults.
+func (c *Config) check() error {
 	switch {
 	case c.Partitions < Balanced:
-		return c, fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
+		return fmt.Errorf("%d partitions: state a positive number, AllPartitions or Balanced", c.Partitions)
 	case c.Replicas < 0 || c.Ordinal < 0 || c.Ordinal > 0 && c.Ordinal >= c.Replicas:
-		return c, fmt.Errorf("ordinal %d of %d replicas: the ordinals are those from 0 to Replicas-1", c.Ordinal, c.Replicas)
+		return fmt.Errorf("ordinal %d of %d replicas: the ordinals are those from 0 to Replicas-1", c.Ordinal, c.Replicas)
 	case c.Replicas > 0 && c.Partitions != AllPartitions:
-		return c, errors.New("ordinal of replicas: these divide all partitions, so Partitions must be AllPartitions")
+		return errors.New("ordinal of replicas: these divide all partitions, so Partitions must be AllPartitions")
 	case !isName(c.Owner):
-		return c, fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
+		return fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
 	case !isStart(c.Start):
-		return c, fmt.Errorf("start of kind %d without a value that fits: use Earliest, Latest, At, Ago, FromSequence or FromOffset", c.Start.Kind)
+		return fmt.Errorf("start of kind %d without a value that fits: use Earliest, Latest, At, Ago, FromSequence or FromOffset", c.Start.Kind)
 	case c.LeaseFor < minLease:
-		return c, fmt.Errorf("lease of %v: must last at least %v; is the unit missing, as in 30*time.Second?", c.LeaseFor, minLease)
+		return fmt.Errorf("lease of %v: must last at least %v; is the unit missing, as in 30*time.Second?", c.LeaseFor, minLease)
 	case c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
-		return c, fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
+		return fmt.Errorf("lease of %v renewed every %v: a lease must last at least three renewals, so that one lost renewal does not lose it", c.LeaseFor, c.RenewEvery)
 	case c.AssignEvery < 0:
-		return c, fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
+		return fmt.Errorf("assign every %v: must be positive", c.AssignEvery)
 	case c.AssignBurst < 0:
-		return c, fmt.Errorf("bursts of %d partitions: must be positive", c.AssignBurst)
+		return fmt.Errorf("bursts of %d partitions: must be positive", c.AssignBurst)
 	case c.MaxBatch < 0:
-		return c, fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
+		return fmt.Errorf("batch of at most %d events: must be positive", c.MaxBatch)
 	case c.PrefetchBytes < 0:
-		return c, fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
+		return fmt.Errorf("prefetch of %d bytes: must be positive", c.PrefetchBytes)
 	case c.FillFor < 0:
-		return c, fmt.Errorf("fill batches for %v: must be positive", c.FillFor)
+		return fmt.Errorf("fill batches for %v: must be positive", c.FillFor)
 	case c.FillTo < 0 || c.FillTo > c.PrefetchBytes:
-		return c, fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d", c.FillTo, c.PrefetchBytes)
+		return fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d", c.FillTo, c.PrefetchBytes)
 	case c.Attempts < 0:
-		return c, fmt.Errorf("%d attempts: must be positive", c.Attempts)
+		return fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin > 0 && c.RetryMin < minRetry:
-		return c, fmt.Errorf("wait of %v between attempts: must be at least %v; is the unit missing, as in 100*time.Millisecond?", c.RetryMin, minRetry)
+		return fmt.Errorf("wait of %v between attempts: must be at least %v; is the unit missing, as in 100*time.Millisecond?", c.RetryMin, minRetry)
 	case c.RetryMin < 0 || c.RetryMax < c.RetryMin:
-		return c, fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
+		return fmt.Errorf("waits from %v to %v between attempts: must be positive and in order", c.RetryMin, c.RetryMax)
 	case len(c.RetryLater) > maxRetryLater:
-		return c, fmt.Errorf("%d waits in RetryLater: at most %d", len(c.RetryLater), maxRetryLater)
+		return fmt.Errorf("%d waits in RetryLater: at most %d", len(c.RetryLater), maxRetryLater)
 	case len(c.RetryLater) > 0 && slices.Min(c.RetryLater) <= 0:
-		return c, fmt.Errorf("wait of %v in RetryLater: must be positive", slices.Min(c.RetryLater))
+		return fmt.Errorf("wait of %v in RetryLater: must be positive", slices.Min(c.RetryLater))
 	case c.StallAfter < 0 || c.SilentAfter < 0:
-		return c, fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
+		return fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
 	case c.RedriveEvery < 0:
-		return c, fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
+		return fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}
 	for i := range c.StampsFrom {
 		if err := c.StampsFrom[i].Check(); err != nil {
-			return c, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 const (
