@@ -206,12 +206,32 @@ func (t *truncation) goOn(ctx context.Context, first, last int64) error {
 	return t.compare(ctx, "flights")
 }
 
+// producer returns a client that has its producer id. A broker that was just started may close its
+// connections, and a client that got no id gets none any more: then there is another.
+func (t *truncation) producer(ctx context.Context) (*kgo.Client, error) {
+	for {
+		client, err := t.client(t.world.clean.log, kgo.TransactionalID(fmt.Sprintf("phase-%d", t.phase)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err = client.ProducerID(ctx); err == nil {
+			return client, nil
+		}
+		client.Close()
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("ask for a producer id: %w", err)
+		}
+	}
+}
+
 // write writes transactions, of which every third aborts, and returns the records of the others.
 func (t *truncation) write(ctx context.Context) (list []*kgo.Record, err error) {
 	t.phase++
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	client, err := t.client(t.world.clean.log, kgo.TransactionalID(fmt.Sprintf("phase-%d", t.phase)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := t.producer(ctx)
 	if err != nil {
 		return nil, err
 	}
