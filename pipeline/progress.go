@@ -72,7 +72,7 @@ func (parts *Parts) publishProgress(ctx context.Context, observer driver.Observe
 	case *kafkaTopic:
 		p, err := kafka.NewProgress(ctx, parts.log.(*topicSource).Source, log.progressGroup, &kafka.ProgressConfig{Observer: observer})
 		if err != nil {
-			return nil, fmt.Errorf("progress_group: %w", err)
+			return nil, fmt.Errorf("progress_%w", err) // "progress_group NAME: …"
 		}
 		published = p
 	case *hub:
@@ -107,7 +107,7 @@ func (p *Pipeline) checkProgress(ctx context.Context) error {
 		source, err := log.open("")
 		if err == nil {
 			if err = source.(*topicSource).CheckUnread(ctx, log.progressGroup); err != nil {
-				err = fmt.Errorf("progress_group: %w", err)
+				err = fmt.Errorf("progress_%w", err) // "progress_group NAME: …"
 			}
 			err = errors.Join(err, source.Close(ctx))
 		}
