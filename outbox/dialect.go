@@ -199,7 +199,7 @@ func schema(d Dialect, c Config) []string {
 		numbers = append(numbers, fmt.Sprintf("SELECT %d AS i", i))
 	}
 	// One statement, so that nobody sees some of the partitions. Those of a table in use are not
-	// made anew: they would begin with numbers that were given.
+	// created again: they would begin with numbers that were given.
 	list := append(append([]string(nil), t.schema...), `INSERT INTO @p (partition_id, incarnation)
 SELECT v.i, @uuid FROM (`+strings.Join(numbers, " UNION ALL ")+`) v
 WHERE NOT EXISTS (SELECT 1 FROM @p) AND NOT EXISTS (SELECT 1 FROM @t WHERE n IS NOT NULL)`)

@@ -185,7 +185,7 @@ func (r *reader) fetch(ctx context.Context, most int) (events []*driver.Event, f
 // unchanged returns an error if the table is not the one that was read so far.
 func (r *reader) unchanged(ctx context.Context, st state, here tag) error {
 	if st.incarnation != r.incarnation {
-		return errors.New("the table was created anew: opening it again")
+		return errors.New("the table was deleted and created again: opening it again")
 	}
 	if r.at.Sequence == st.first-1 {
 		here = st.firstTag

@@ -131,7 +131,7 @@ func (s *Source) describe(ctx context.Context) (driver.Topic, error) {
 	if _, err := s.prepared(ctx); err != nil {
 		return driver.Topic{}, err
 	}
-	// Again, because the table may have been created anew.
+	// Again, because the table may have been deleted and created again.
 	return s.readTopic(ctx)
 }
 

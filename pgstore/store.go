@@ -25,8 +25,9 @@ type Config struct {
 	// keep the role's search_path. Default: the first schema of the role's
 	// search_path that exists, usually public.
 	Schema string
-	// NoMigrate lets [Open] and [New] only check that the tables are up to date, and fail otherwise:
-	// for programs whose role may not create tables, see [Migrations]. Default: they migrate.
+	// NoMigrate lets [Open] and [New] only check that the tables are up to date, and fail
+	// otherwise: for programs whose role may not create tables, see [Migrations]. Default: they
+	// migrate.
 	NoMigrate bool
 	// MaxConns is how many connections [Open] makes for steps at most, each
 	// in use while a handler runs; two more serve the leases. Default: the
@@ -136,10 +137,10 @@ func openPool(ctx context.Context, pc *pgxpool.Config) (*pgxpool.Pool, error) {
 }
 
 // Migrations returns what [Open] runs to make the tables, as files NNNN_store.up.sql that goose and
-// golang-migrate read; the next file of a later version has the next number. The tables go to the first
-// schema of the search_path, which must exist. The files record the version in sluice_schema, so that
-// Open finds its tables current. Tables that Open has made need no files: mark those as applied in
-// the tool.
+// golang-migrate read; the next file of a later version has the next number. The tables go to the
+// first schema of the search_path, which must exist. The files record the version in sluice_schema,
+// so that Open finds its tables current. Tables that Open has made need no files: mark those as
+// applied in the tool.
 func Migrations() fs.FS { return postgres.MigrationFiles() }
 
 // Open connects to the database at url as [Connect] does, and brings Sluice's

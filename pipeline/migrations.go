@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// Migrate creates Sluice's tables in the database of the pipeline, or brings them up to date, as opening
-// the pipeline does. It does nothing for a container, which has no tables.
+// Migrate creates Sluice's tables in the database of the pipeline, or brings them up to date, as
+// opening the pipeline does. It does nothing for a container, which has no tables.
 func (p *Pipeline) Migrate(ctx context.Context) error { return p.openTables(ctx, false) }
 
 // CheckMigrations returns an error if a migration of the tables is missing. It changes no table.
@@ -26,9 +26,9 @@ func (p *Pipeline) openTables(ctx context.Context, noMigrate bool) error {
 	return p.problem(p.places.database, errors.Join(err, parts.Close(ctx)))
 }
 
-// Migrations returns what [Pipeline.Migrate] runs on a new database, see [sqlstore.Migrations]; false
-// for a container. It does not connect: a URL that begins with mysql: stands for MySQL, and one that
-// begins with mariadb: for MariaDB.
+// Migrations returns what [Pipeline.Migrate] runs on a new database, see [sqlstore.Migrations];
+// false for a container. It does not connect: a URL that begins with mysql: stands for MySQL, and
+// one that begins with mariadb: for MariaDB.
 func (p *Pipeline) Migrations() (fs.FS, bool) {
 	db, ok := p.storage.database.(sqlDatabase)
 	if !ok {

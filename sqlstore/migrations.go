@@ -24,14 +24,15 @@ const (
 	SQLServer  Dialect = "sqlserver"
 )
 
-// Migrations returns what opening a store runs to make Sluice's tables, as files NNNN_name.up.sql that
-// goose and golang-migrate read; the next file of a later version has the next number. They record the
-// version in sluice_schema, so that a store that is opened afterwards finds its tables current. Tables
-// that a store has made need no files: mark those as applied in the tool.
+// Migrations returns what opening a store runs to make Sluice's tables, as files NNNN_name.up.sql
+// that goose and golang-migrate read; the next file of a later version has the next number. They
+// record the version in sluice_schema, so that a store that is opened afterwards finds its tables
+// current. Tables that a store has made need no files: mark those as applied in the tool.
 //
 // SQLite has the files of its leases in the directory leases: they belong to the file path-leases.
-// In PostgreSQL the tables go to the first schema of the search_path, which must exist. golang-migrate
-// needs x-multi-statement off, its default. Of an unknown dialect, opening any file fails.
+// In PostgreSQL the tables go to the first schema of the search_path, which must exist.
+// golang-migrate needs x-multi-statement off, its default. Of an unknown dialect, opening any file
+// fails.
 func Migrations(kind Dialect) fs.FS {
 	files := fstest.MapFS{}
 	server := func(d dialect) fs.FS {
@@ -56,8 +57,8 @@ func Migrations(kind Dialect) fs.FS {
 	return unknownDialect(kind)
 }
 
-// serverOrder has the component of each file of MySQL, MariaDB and SQL Server. It is only appended to:
-// the tools know a migration by its number.
+// serverOrder has the component of each file of MySQL, MariaDB and SQL Server. It is only appended
+// to: the tools know a migration by its number.
 var serverOrder = []string{storeComponent, storeComponent, storeComponent, leaseComponent, leaseComponent}
 
 // migrationsOf returns the migrations whose components are in order.
@@ -71,8 +72,8 @@ func migrationsOf(d dialect, order []string) []migrations.Migration {
 	return list
 }
 
-// migration returns the statements that make a version of a component's tables, and record it. A store
-// sends each by itself.
+// migration returns the statements that make a version of a component's tables, and record it. A
+// store sends each by itself.
 func migration(d dialect, component string, version int) []string {
 	s := d.steps(component)[version-1]
 	row := strings.NewReplacer("{component}", "'"+component+"'", "{version}", fmt.Sprint(version), "{oldest}", fmt.Sprint(s.oldest))

@@ -18,8 +18,9 @@ import (
 const serverColumns = `SELECT table_name, column_name, data_type, is_nullable, coalesce(column_default, '-')
 	FROM information_schema.columns WHERE table_name LIKE 'sluice_%' AND table_schema = `
 
-// byTool checks that the files of a dialect make what opening makes, and that a store finds them current
-// and works. open opens a database of its own by the address; schema is an expression for the default one.
+// byTool checks that the files of a dialect make what opening makes, and that a store finds them
+// current and works. open opens a database of its own by the address; schema is an expression for
+// the default one.
 func byTool(t *testing.T, kind Dialect, database func(testing.TB) string, open func(context.Context, string, *ServerConfig) (*Store, error), schema string) {
 	addressOf := map[string]string{"opening": database(t), "tool": database(t)}
 	_, err := open(t.Context(), addressOf["tool"], &ServerConfig{NoMigrate: true})
@@ -44,7 +45,8 @@ func byTool(t *testing.T, kind Dialect, database func(testing.TB) string, open f
 	suite.NoError(t, "commit", s.Commit(t.Context(), driver.Step{Lease: l, From: c.Position, To: at(1)}, nil))
 }
 
-// apply sends the statements of the files over one connection of a new database, which is not a store's.
+// apply sends the statements of the files over one connection of a new database, which is not a
+// store's.
 func apply(t *testing.T, kind Dialect, address string, made *Store) {
 	t.Helper()
 	var db *sql.DB

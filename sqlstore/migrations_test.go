@@ -109,7 +109,8 @@ func TestSQLiteMigrations(t *testing.T) {
 	}
 }
 
-// TestSQLiteNoMigrate: a store that may not migrate refuses what is missing or old, and changes nothing.
+// TestSQLiteNoMigrate: a store that may not migrate refuses what is missing or old, and changes
+// nothing.
 func TestSQLiteNoMigrate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.db")
@@ -143,8 +144,8 @@ func TestSQLiteNoMigrate(t *testing.T) {
 	suite.NoError(t, "close", s.Close())
 }
 
-// TestMigrationFiles: the files of each dialect contain every migration once, in statements that goose
-// sends as a store does.
+// TestMigrationFiles: the files of each dialect contain every migration once, in statements that
+// goose sends as a store does.
 func TestMigrationFiles(t *testing.T) {
 	for kind, d := range map[Dialect]dialect{
 		MySQL: mysqlDialect{collation: mysqlBinary}, MariaDB: mysqlDialect{collation: mariadbBinary}, SQLServer: mssqlDialect{},

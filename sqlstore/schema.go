@@ -72,8 +72,8 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, component string) error
 	return tx.Commit()
 }
 
-// current returns an error unless a component's schema has a version that this program can work with.
-// It changes nothing.
+// current returns an error unless a component's schema has a version that this program can work
+// with. It changes nothing.
 func current(ctx context.Context, db *sql.DB, d dialect, component string) error {
 	known := len(d.steps(component))
 	if known == 0 {

@@ -85,8 +85,8 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	return s, nil
 }
 
-// prepareSQLite turns the write-ahead log on and runs the migrations, or only looks for them. Several processes may do so at
-// the same time on a new file.
+// prepareSQLite turns the write-ahead log on and runs the migrations, or only looks for them.
+// Several processes may do so at the same time on a new file.
 func prepareSQLite(db *sql.DB, d dialect, component string, c Config) error {
 	ctx := context.Background()
 	return retryBusy(ctx, d, c.BusyTimeout, func() error {

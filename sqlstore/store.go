@@ -41,8 +41,8 @@ type Config struct {
 	// Readers is how many connections read, besides the one that writes.
 	// Default: 4.
 	Readers int
-	// NoMigrate lets [OpenSQLite] create no file, and only check that the tables are up to date, see
-	// [Migrations]: it fails if they are not. Default: it migrates.
+	// NoMigrate lets [OpenSQLite] create no file, and only check that the tables are up to date,
+	// see [Migrations]: it fails if they are not. Default: it migrates.
 	NoMigrate bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestMigrate: what is printed makes the tables as the command does, and --check finds whether they are
-// there, and changes nothing.
+// TestMigrate: what is printed makes the tables as the command does, and --check finds whether they
+// are there, and changes nothing.
 func TestMigrate(t *testing.T) {
 	_, connection := serve(t, 1)
 	byCommand, byPrint := filepath.Join(t.TempDir(), "x.db"), filepath.Join(t.TempDir(), "x.db")

@@ -75,7 +75,7 @@ processor, or a group of Kafka. The pipeline must have stopped. Its open dead le
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` that takes over, or with --back gives back")
+	flags.StringVar(&f.config, "config", "", "the `PIPELINE.yaml` of this pipeline")
 	stageFlag(flags, &f.stage)
 	fromFlags(flags, &f.from)
 	flags.StringVar(&f.from.DeadLetters, "dead-letters-table", azurecheckpoints.PublishedDeadLetters, "with --from-table: `name` of the table of dead letters, or none")

@@ -1,5 +1,5 @@
-// Package migrations writes the migrations of Sluice's tables as files that goose and golang-migrate
-// read.
+// Package migrations writes the migrations of Sluice's tables as files that goose and
+// golang-migrate read.
 package migrations
 
 import (
@@ -16,8 +16,8 @@ type Migration struct {
 	Statements []string
 }
 
-// Write adds a file NNNN_component.up.sql to a directory for each migration, with the numbers from 1
-// on. A tool that knows nothing of goose's annotations reads them as comments.
+// Write adds a file NNNN_component.up.sql to a directory for each migration, with the numbers from
+// 1 on. A tool that knows nothing of goose's annotations reads them as comments.
 func Write(to fstest.MapFS, dir string, all []Migration) {
 	for i, m := range all {
 		var b strings.Builder

@@ -111,8 +111,9 @@ func refusal(e *pgconn.PgError) string {
 }
 
 // Prepare checks that the server is suitable, and brings the stores' tables in schema (the role's
-// default if empty) up to date; with noMigrate it only checks that they are. It returns the schema's
-// name. Its errors are one line that names host, port, database, user, cause and what to do.
+// default if empty) up to date; with noMigrate it only checks that they are. It returns the
+// schema's name. Its errors are one line that names host, port, database, user, cause and what to
+// do.
 func Prepare(ctx context.Context, conn *pgx.Conn, schema string, noMigrate bool) (string, error) {
 	migrate := func(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
 		return Migrate(ctx, conn, schema, Stores, Migrations)

@@ -110,8 +110,8 @@ func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all 
 	return schema, have.usable(schema, all)
 }
 
-// require returns the name of a schema (the role's default if empty), and an error unless the stores'
-// tables in it are at a version that this binary can work with.
+// require returns the name of a schema (the role's default if empty), and an error unless the
+// stores' tables in it are at a version that this binary can work with.
 func require(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
 	schema, have, err := find(ctx, conn, schema, Stores)
 	if err == nil {

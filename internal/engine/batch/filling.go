@@ -18,8 +18,8 @@ type filling struct {
 	wakes atomic.Bool   // a goroutine will wake the delivery, for this batch or for an earlier one
 }
 
-// take returns the next batch, nothing while it waits for further events. Then a goroutine of wakers
-// wakes the delivery when the wait is over.
+// take returns the next batch, nothing while it waits for further events. Then a goroutine of
+// wakers wakes the delivery when the wait is over.
 func (w *worker[Tx]) take(ctx context.Context, wakers *sync.WaitGroup) ([]*driver.Event, error) {
 	cfg := w.a.Settings
 	rest := w.filling.wait(w.buffer, w.batchLimit(), cfg)

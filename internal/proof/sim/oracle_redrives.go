@@ -118,8 +118,9 @@ func (w *world) checkReleased() []string {
 	return nil
 }
 
-// waits reports whether a dead letter's redrive is still to come, now that the world is at rest. One
-// that is held back may wait for ever: for an earlier one of its key that waits for an operator.
+// waits reports whether a dead letter's redrive is still to come, now that the world is at rest.
+// One that is held back may wait for ever: for an earlier one of its key that waits for an
+// operator.
 func (w *world) waits(d *sluice.DeadLetter, list []sluice.DeadLetter) bool {
 	if d.Status != sluice.StatusRetry {
 		return false

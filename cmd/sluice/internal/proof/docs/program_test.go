@@ -42,13 +42,22 @@ func TestLibraryProgram(t *testing.T) {
 	sendOrder(t, hub.ConnectionString())
 
 	var log strings.Builder
-	cmd := exec.CommandContext(t.Context(), binary)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary)
 	cmd.Env = append(os.Environ(), "EVENTHUB_CONNECTION_STRING="+hub.ConnectionString(), "DATABASE_URL="+database)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	for n := 0; n == 0; time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-ended: // by itself, or because it took too long
+			t.Fatalf("before it wrote the row: %v\n%s", err, log.String())
+		default:
+		}
 		if err := db.QueryRow(t.Context(), "SELECT count(*) FROM orders").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +65,7 @@ func TestLibraryProgram(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := <-ended; err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, log.String())
 	}
 }
