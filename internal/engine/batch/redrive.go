@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
@@ -47,20 +46,6 @@ func (p *redrivePace) end(now, took time.Duration) {
 
 // forgive forgets what is owed: one of the two does not wait.
 func (p *redrivePace) forgive() { p.batch, p.owed = 0, 0 }
-
-// interval fires at regular intervals.
-type interval struct{ due atomic.Bool }
-
-// run fires until ctx ends, and wakes the delivery.
-func (i *interval) run(ctx context.Context, clock driver.Clock, every time.Duration, delivery chan struct{}) {
-	for clock.Sleep(ctx, every) == nil {
-		i.due.Store(true)
-		partition.Wake(delivery)
-	}
-}
-
-// fired reports whether it has fired since the last call.
-func (i *interval) fired() bool { return i.due.Swap(false) }
 
 // redriveAll runs the redrives that are due, and nothing else.
 func (w *worker[Tx]) redriveAll() (applied, failed int, err error) {

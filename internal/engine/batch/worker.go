@@ -43,6 +43,7 @@ type worker[Tx any] struct {
 	parkedLoaded     bool
 	redrives         redrivePace
 	filling          filling
+	duties           duties
 	redriven         int // dead letters
 	redriveFailures  int
 }
@@ -125,37 +126,22 @@ func (w *worker[Tx]) Recreated() bool { return true }
 // Deliver implements worker.
 func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 	w.buffer, w.filling.waits = buffer, false
-	var look, calm, gaps, save interval
-	var ticking sync.WaitGroup
-	ctx, cancel := context.WithCancel(w.a.Idle)
 	cfg := w.a.Settings
-	ticking.Go(func() { look.run(ctx, cfg.Clock, cfg.RedriveEvery, buffer.Ready) })
-	if w.suspicious() {
-		ticking.Go(func() { calm.run(ctx, cfg.Clock, cfg.RenewEvery, buffer.Ready) })
-	}
-	if w.a.Topic.Sparse {
-		ticking.Go(func() { gaps.run(ctx, cfg.Clock, passEvery, buffer.Ready) })
-	}
-	if every := w.policy.saveEvery; every > 0 {
-		ticking.Go(func() { save.run(ctx, cfg.Clock, every, buffer.Ready) })
-	}
-	defer ticking.Wait()
+	opened := cfg.Clock.Elapsed()
+	w.redrives.rest(opened) // the time in which the log was opened was not the events'
+	w.duties.begin(cfg, w.suspicious(), w.a.Topic.Sparse, w.policy.saveEvery, opened)
+	timer := partition.NewTimer(cfg.Clock, buffer.Ready)
+	ctx, cancel := context.WithCancel(w.a.Idle)
+	var timing sync.WaitGroup
+	timing.Go(func() { timer.Run(ctx) })
+	defer timing.Wait()
 	defer cancel()
-	w.redrives.rest(cfg.Clock.Elapsed()) // the time in which the log was opened was not the events'
-	rest := w.redrives.round
-	ticking.Go(func() {
-		if cfg.Clock.Sleep(ctx, rest) == nil {
-			partition.Wake(buffer.Ready)
-		}
-	})
-	waiting := true              // the reader may have events that wait
-	taken := cfg.Clock.Elapsed() // when there were events last
-	checked := taken             // when the checkpoint was known to be this lease's
+	waiting := true // the reader may have events that wait
 	for {
 		if w.a.Idle.Err() != nil {
 			return w.a.Ended()
 		}
-		if look.fired() {
+		if w.duties.look.Due(cfg.Clock.Elapsed()) {
 			w.redrives.due = true
 		}
 		if w.redrives.due && cfg.Clock.Elapsed() >= w.redrives.restUntil && !w.attemptsOnRecord() {
@@ -163,47 +149,48 @@ func (w *worker[Tx]) Deliver(buffer *partition.Buffer) error {
 				return err
 			}
 		}
-		events, err := w.take(ctx, &ticking)
+		events, err := w.take()
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if len(events) > 0 {
-			began, contested := cfg.Clock.Elapsed(), w.redrives.due
-			if err := w.deliverBatch(events); err != nil {
+			if err := w.deliverTurn(events); err != nil {
 				return err
 			}
-			w.batch, w.given = nil, nil // they are charged no more
-			taken = cfg.Clock.Elapsed()
-			if contested {
-				w.redrives.batch = taken - began
-			}
-			checked, waiting = taken, false
+			waiting = false
 			continue
-		}
-		if gaps.fired() {
-			if err := w.pass(buffer.Behind()); err != nil {
-				return err
-			}
 		}
 		if waiting = waiting && cfg.Clock.Elapsed() < w.redrives.restUntil; w.redrives.due && w.redrives.restUntil > 0 && !waiting && !w.attemptsOnRecord() {
 			w.redrives.restUntil = 0 // there are no events that wait
 			w.redrives.forgive()
 			continue
 		}
-		if calm.fired() && w.suspicious() && cfg.Clock.Elapsed()-taken >= cfg.RenewEvery {
-			w.clearSuspicion()
+		if err := w.whileIdle(); err != nil {
+			return err
 		}
-		if now := cfg.Clock.Elapsed(); save.fired() || now-checked >= cfg.LeaseFor {
-			if err := w.checkFence(); err != nil {
-				return err
-			}
-			checked = now
-		}
+		timer.Set(w.nextDuty())
 		select {
 		case <-buffer.Ready:
 		case <-w.a.Idle.Done():
 		}
 	}
+}
+
+// deliverTurn applies the events taken from the buffer, and counts the time that redrives which
+// are due have waited for them.
+func (w *worker[Tx]) deliverTurn(events []*driver.Event) error {
+	clock := w.a.Settings.Clock
+	began, contested := clock.Elapsed(), w.redrives.due
+	if err := w.deliverBatch(events); err != nil {
+		return err
+	}
+	w.batch, w.given = nil, nil // they are charged no more
+	w.duties.delivered = clock.Elapsed()
+	w.duties.fenced = w.duties.delivered
+	if contested {
+		w.redrives.batch = w.duties.delivered - began
+	}
+	return nil
 }
 
 // checkFence commits an empty step. The owner of a partition without events notices in this

@@ -1,15 +1,10 @@
 package stream
 
 import (
-	"context"
-	"math"
-	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/clock"
 	"github.com/sluice-go/sluice/internal/engine"
-	"github.com/sluice-go/sluice/internal/engine/partition"
 )
 
 // circuitBreaker keeps records back during an outage of the store, or of the way
@@ -63,58 +58,3 @@ func (b *circuitBreaker) trip(now time.Duration) bool {
 }
 
 func (b *circuitBreaker) reset() { b.tripped, b.refused = false, 0 }
-
-const never = time.Duration(math.MaxInt64)
-
-// timerTick is how late a wakeTimer may fire if it was set to a later time before.
-const timerTick = 20 * time.Millisecond
-
-// wakeTimer wakes a worker at a time that it sets. It is safe for concurrent use.
-type wakeTimer struct {
-	mu     sync.Mutex
-	at     time.Duration // by Clock.Elapsed
-	sooner chan struct{} // wakes run: at has become earlier
-}
-
-func (t *wakeTimer) init() { t.at, t.sooner = never, make(chan struct{}, 1) }
-
-// set replaces the time.
-func (t *wakeTimer) set(at time.Duration) {
-	t.mu.Lock()
-	sooner := at < t.at
-	t.at = at
-	t.mu.Unlock()
-	if sooner {
-		partition.Wake(t.sooner)
-	}
-}
-
-// run wakes the worker at the times that are set, until ctx ends.
-func (t *wakeTimer) run(ctx context.Context, clock driver.Clock, worker chan struct{}) {
-	for {
-		t.mu.Lock()
-		at := t.at
-		t.mu.Unlock()
-		if at == never {
-			select {
-			case <-t.sooner:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		left := at - clock.Elapsed()
-		if left <= 0 {
-			t.mu.Lock()
-			if t.at == at {
-				t.at = never
-			}
-			t.mu.Unlock()
-			partition.Wake(worker)
-			continue
-		}
-		if clock.Sleep(ctx, min(left, timerTick)) != nil {
-			return
-		}
-	}
-}

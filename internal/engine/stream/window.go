@@ -208,7 +208,7 @@ func (s *sinkWindow) drop(fn func(*partitionWindow) bool) {
 func (s *sinkWindow) restart(now time.Duration) {
 	s.settled, s.changed = false, now
 	s.quiet.Store(int64(now))
-	s.began.Store(int64(never))
+	s.began.Store(int64(partition.Never))
 	for _, p := range s.members {
 		p.filled = false
 	}

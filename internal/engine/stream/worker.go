@@ -34,7 +34,7 @@ type worker[R any] struct {
 	// Shared with the other goroutines. Each has its own lock, or is atomic.
 	inFlight    inFlightList
 	results     resultQueue[R]
-	timer       wakeTimer
+	timer       *partition.Timer
 	stats       writeStats
 	deadLetters deadLetterWriter
 	redrives    redriveQueue
@@ -87,7 +87,7 @@ func (d *delivery[R]) newWorker(a *partition.Assignment) *worker[R] {
 	w.window.shared, w.window.wakeup = d.window, w.wakeup
 	w.inFlight.init(w.maxEvents, a.Topic.Sparse)
 	w.checkpoints.at, w.checkpoints.reported = driver.Unset, driver.Unset.Sequence
-	w.timer.init()
+	w.timer = partition.NewTimer(a.Settings.Clock, w.wakeup)
 	w.queue.init()
 	w.deadLetters.init(d.cfg.HoldKeys)
 	w.redrives.init()
@@ -104,7 +104,7 @@ func (w *worker[R]) startBackground() {
 	})
 	w.a.Progress.Written.Store(&w.stats.written)
 	w.background.Go(func() { w.a.Survive(func() { w.storeAndReport(ctx) }) })
-	w.background.Go(func() { w.timer.run(ctx, w.a.Settings.Clock, w.wakeup) })
+	w.background.Go(func() { w.timer.Run(ctx) })
 }
 
 // storeAndReport stores dead letters, the outcomes of redrives and the checkpoint,
@@ -112,20 +112,20 @@ func (w *worker[R]) startBackground() {
 func (w *worker[R]) storeAndReport(ctx context.Context) {
 	cfg := w.a.Settings
 	tick := min(w.cfg.CheckpointEvery, cfg.RedriveEvery, time.Second)
-	w.checkpoints.stored = cfg.Clock.Elapsed()
-	nextCheckpoint := w.checkpoints.stored + tick // the first one early, to show that the partition moves
-	var nextLook time.Duration
+	now := cfg.Clock.Elapsed()
+	w.checkpoints.stored = now
+	checkpoint, look := partition.Every(w.cfg.CheckpointEvery, now), partition.Every(cfg.RedriveEvery, now)
+	checkpoint.Next = now + tick // the first one early, to show that the partition moves
+	look.Next = now
 	for w.settleFor(ctx, tick) == nil {
 		w.storeDeadLetters(ctx)
 		w.settleRedrives(ctx)
-		if now := cfg.Clock.Elapsed(); now >= nextCheckpoint {
-			nextCheckpoint = now + w.cfg.CheckpointEvery
+		if checkpoint.Due(cfg.Clock.Elapsed()) {
 			w.storeCheckpoint(ctx)
 		}
 		w.reportStats()
 		w.reportAge()
-		if now := cfg.Clock.Elapsed(); now >= nextLook {
-			nextLook = now + cfg.RedriveEvery
+		if look.Due(cfg.Clock.Elapsed()) {
 			w.findRedrives(ctx)
 		}
 	}

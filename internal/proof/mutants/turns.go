@@ -14,10 +14,10 @@ var turns = []Mutant{
 	{Name: "AtLeastOnce: dead letters without bodies leave the events no turn", File: "internal/engine/stream/redrive.go",
 		Old: "!mayRead && w.eventsTurn(elapsed())", New: "!mayRead && elapsed() < 0",
 		Test: streams, Env: untilCaught},
-	{Name: "AtLeastOnce: an event's record waits for those of all redrives", File: "internal/engine/stream/records.go",
+	{Name: "AtLeastOnce: an event's record waits for those of all redrives", File: "internal/engine/stream/sendqueue.go",
 		Old: "(w.events.first == nil || !w.redriven)", New: "(w.events.first == nil || w != nil)",
 		Test: streams, Env: untilCaught},
-	{Name: "AtLeastOnce: a redrive's record waits for those of all events", File: "internal/engine/stream/records.go",
+	{Name: "AtLeastOnce: a redrive's record waits for those of all events", File: "internal/engine/stream/sendqueue.go",
 		Old: "(len(q.fresh) == 0 || !q.redriven)", New: "len(q.fresh) == 0",
 		Test: streams, Env: untilCaught},
 }
