@@ -53,8 +53,6 @@ var rules = append([]rule{
 		"web imports the root, driver, internal/, audit and the observers only"},
 	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "observers", "kafkasender"}, drivers...), false,
 		"pipeline imports the root, stamp, the drivers, the observers and internal/ only"},
-	{"first demo", []string{"demo/...", "internal/flights"}, []string{"root", "driver", "internal", "audit", "observers", "emulator", "eventhub", "sqlstore", "web"}, false,
-		"the first demo is compiled by everybody who tries Sluice: it imports what it shows, never pipeline, kafka or another store"},
 	{"proof", []string{"internal/proof/..."}, []string{"any of the library"}, false,
 		"a package below internal/proof/ imports the library only"},
 	{"suite", []string{"internal/proof/suite", "internal/proof/need"}, []string{}, false,
@@ -76,6 +74,10 @@ var rules = append([]rule{
 
 	{"cmd", []string{"cmd/sluice/..."}, []string{"any but proof"}, false,
 		"the program imports no suite and nothing below internal/proof/: tests do"},
+	{"progress", []string{"cmd/sluice/internal/catchup", "cmd/sluice/internal/progress", "cmd/sluice/internal/term"}, []string{"root", "driver", "internal"}, false,
+		"what the first demo shows its progress with imports the root, driver, stamp and internal/ only"},
+	{"first demo", []string{"cmd/sluice/demo/...", "cmd/sluice/internal/flights"}, []string{"root", "driver", "internal", "progress", "audit", "observers", "emulator", "eventhub", "sqlstore", "web"}, false,
+		"the first demo is compiled by everybody who tries Sluice: it imports what it shows, never pipeline, kafka or another store"},
 	{"proof of cmd", []string{"cmd/sluice/internal/proof/..."}, []string{"any"}, false, ""},
 }, driverRules()...)
 
@@ -157,9 +159,9 @@ func (g graph) check() []string {
 			}
 		}
 	}
-	for to, chain := range g.reach(join("demo")) {
+	for to, chain := range g.reach(join("cmd/sluice/demo")) {
 		if n := g[to]; !ours(to) && (n == nil || !n.standard) && !below(to, firstDemoModules) {
-			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("demo"), to, through(chain)))
+			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("cmd/sluice/demo"), to, through(chain)))
 		}
 	}
 	slices.Sort(problems)

@@ -43,7 +43,7 @@ const (
 	all       = "./... ./autoscale/... ./cmd/sluice/..."
 	proof     = "./cmd/sluice/internal/proof"
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
-	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
+	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./cmd/sluice/internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
 	simulated = "./internal/proof/sim"
 	wired     = "./internal/proof/wire"
 )

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/catchup"
 )
 
 // Partitions is how many each hub has.

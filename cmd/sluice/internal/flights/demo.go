@@ -5,7 +5,7 @@
 // nothing is sent or written twice. [Command] is the whole command. A [Scenario] is what other
 // demos use too.
 //
-// The program ./demo compiles this package and what it imports: keep both small.
+// The program cmd/sluice/demo compiles this package and what it imports: keep both small.
 package flights
 
 import (

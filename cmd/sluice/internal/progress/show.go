@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/partitionstate"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 // idleEvery is how often the totals are logged while they do not change.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/partitionstate"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 func recorder() (*slog.Logger, *strings.Builder) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/progress"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 // Command is the demo as a command. All fields are required.

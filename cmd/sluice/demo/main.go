@@ -1,6 +1,6 @@
 // Command demo sends real flight records to an embedded hub and writes each one into a SQLite
 // table, exactly once. It is the command `sluice demo` as a program of its own, with less than half
-// of the packages to compile: go run ./demo --once.
+// of the packages to compile: go run ./cmd/sluice/demo --once.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/flights"
-	"github.com/sluice-go/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 )
 
 func main() {

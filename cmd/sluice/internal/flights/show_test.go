@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 )
 
 // command is a demo of 1,000 events with its output.
