@@ -1,6 +1,6 @@
 # Everything here works on a fresh machine with Go. `make test` needs nothing else; `make proof` installs what its tests need.
 
-MODULES     = ./... ./autoscale/... ./cmd/sluice/...
+MODULES    := $(shell sed -n "s,^\t\(\.[^ ]*\)\$$,\1/...,p" go.work)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 PEERS       = ./cmd/sluice/internal/proof/peers

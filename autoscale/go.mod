@@ -69,3 +69,8 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
+
+require (
+	github.com/sluice-go/sluice/internal/config v0.0.0
+	github.com/sluice-go/sluice/pipeline v0.0.0
+)

@@ -127,10 +127,18 @@ func TestExceptions(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
+	if _, err := run(dir); err == nil || !strings.Contains(err.Error(), "go.work") {
+		t.Errorf("outside of a repository: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte("use (\n\t.\n)\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := run(dir); err == nil || !strings.Contains(err.Error(), "no tests below") {
 		t.Errorf("without tests: %v", err)
 	}
 	for file, source := range map[string]string{
+		"other/go.mod":               "module other",
+		"other/bad_test.go":          "no Go, in a module that go.work does not name",
 		"shop/shop_test.go":          "package shop; func TestA(t *testing.T) { new(thing) }",
 		"shop/testdata/bad_test.go":  "no Go",
 		"shop/.hidden/bad_test.go":   "no Go",

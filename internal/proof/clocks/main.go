@@ -3,7 +3,7 @@
 //
 //	go run ./internal/proof/clocks
 //
-// It parses the test files of the three modules, and the other files whose functions take a
+// It parses the test files of the modules in go.work, and the other files whose functions take a
 // testing.TB, without types. For each test it follows names: functions and variables of its
 // package, methods of types that are mentioned, and functions of the project's other packages. A
 // test is refused where what it reaches sleeps, compares elapsed time with less than minutes or
@@ -18,12 +18,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sluice-go/sluice/internal/proof/workspace"
 )
 
 const module = "github.com/sluice-go/sluice"
-
-// modules are the directories of the modules in go.work.
-var modules = []string{".", "autoscale", "cmd/sluice"}
 
 func main() {
 	problems, err := run(".")
@@ -41,8 +40,12 @@ func main() {
 
 // run checks the project in a directory. No test found is an error: it ran in the wrong place.
 func run(root string) ([]string, error) {
+	modules, err := workspace.Modules(root)
+	if err != nil {
+		return nil, err
+	}
 	p := newProject()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Command imports checks who imports whom across the three modules, including
+// Command imports checks who imports whom across the modules of go.work, including
 // what is imported indirectly and by tests. scripts/check-imports runs it.
 //
 // It reads the packages from go list, and prints one line for each violation: the
@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+
+	"github.com/sluice-go/sluice/internal/proof/workspace"
 )
 
 const module = "github.com/sluice-go/sluice"
@@ -61,8 +63,11 @@ type node struct {
 
 // load adds the packages of all modules.
 func (g graph) load() error {
-	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,TestImports,XTestImports",
-		"./...", "./autoscale/...", "./cmd/sluice/...")
+	packages, err := workspace.Packages(".")
+	if err != nil {
+		return err
+	}
+	list := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, packages...)...)
 	list.Stderr = os.Stderr
 	out, err := list.StdoutPipe()
 	if err != nil {

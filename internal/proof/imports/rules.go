@@ -49,10 +49,12 @@ var rules = append([]rule{
 		"sender/kafkasender imports driver, stamp, internal/, sender and kafka only"},
 	{"audit", []string{"audit/..."}, []string{"root", "driver", "internal"}, true,
 		"audit imports the root, driver, stamp and internal/ only, no driver of a database"},
-	{"web", []string{"web/..."}, []string{"root", "driver", "internal", "audit", "observers"}, false,
+	{"web", []string{"pipeline/web/..."}, []string{"root", "driver", "internal", "audit", "observers"}, false,
 		"web imports the root, driver, internal/, audit and the observers only"},
-	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "observers", "kafkasender"}, drivers...), false,
-		"pipeline imports the root, stamp, the drivers, the observers and internal/ only"},
+	{"config", []string{"internal/config/..."}, []string{"internal"}, false,
+		"what configuration files are read with imports internal/ only"},
+	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "config", "observers", "kafkasender"}, drivers...), false,
+		"pipeline imports the root, stamp, the drivers, the observers and internal/ only, not web"},
 	{"proof", []string{"internal/proof/..."}, []string{"any of the library"}, false,
 		"a package below internal/proof/ imports the library only"},
 	{"suite", []string{"internal/proof/suite", "internal/proof/need"}, []string{}, false,
@@ -68,7 +70,7 @@ var rules = append([]rule{
 		"a package below autoscale imports autoscale, the root of the library and internal/ only, never its siblings"},
 	{"autoscaletest", []string{"autoscale/autoscaletest"}, []string{"root", "internal", "published", "suite", "autoscale"}, false,
 		"autoscaletest imports autoscale and internal/proof/suite and need only"},
-	{"autoscale/config", []string{"autoscale/config/..."}, append([]string{"root", "driver", "internal", "observers", "pipeline",
+	{"autoscale/config", []string{"autoscale/config/..."}, append([]string{"root", "driver", "internal", "config", "observers", "pipeline",
 		"autoscale", "autoscale/internal", "published", "below autoscale", "kafkasender"}, drivers...), false,
 		"autoscale/config imports what lies below autoscale, pipeline and internal/ only"},
 
@@ -95,7 +97,8 @@ var moduleRules = []struct {
 	of, not []string
 	text    string
 }{
-	{[]string{"library"}, []string{"autoscale", "cmd/sluice"}, "the library's module imports neither autoscale nor cmd/sluice, not even in tests"},
+	{[]string{"library"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "the library's module imports nothing of autoscale, cmd/sluice, internal/config and pipeline, not even in tests"},
+	{[]string{"internal/config", "pipeline"}, []string{"autoscale", "cmd/sluice"}, "pipeline and internal/config import neither autoscale nor cmd/sluice, not even in tests"},
 	{[]string{"autoscale"}, []string{"cmd/sluice"}, "the module autoscale does not import cmd/sluice, not even in tests"},
 }
 
@@ -114,7 +117,9 @@ var firstDemoModules = []string{
 // A go.mod names no module with one of these paths or below them: who imports ours would
 // compile or download them. Of Kubernetes, two requests are needed (autoscale/target/kubernetes).
 var forbiddenModules = map[string][]string{
-	"go.mod":            {"k8s.io", "sigs.k8s.io", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang"},
+	"go.mod": {"k8s.io", "sigs.k8s.io", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang",
+		"golang.org/x/term", "github.com/bufbuild", "github.com/twmb/avro"},
+	"pipeline/go.mod":   {"k8s.io", "sigs.k8s.io", "github.com/expr-lang", "github.com/spf13/cobra", "github.com/prometheus/client_golang"},
 	"autoscale/go.mod":  {"k8s.io", "sigs.k8s.io"},
 	"cmd/sluice/go.mod": {"k8s.io", "sigs.k8s.io"},
 }
@@ -252,7 +257,7 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func join(below string) string { return strings.TrimSuffix(module+"/"+below, "/") }
 
 func moduleOf(path string) string {
-	for _, name := range []string{"autoscale", "cmd/sluice"} {
+	for _, name := range []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"} {
 		if path == join(name) || strings.HasPrefix(path, join(name)+"/") {
 			return name
 		}

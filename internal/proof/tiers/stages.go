@@ -40,10 +40,10 @@ const (
 )
 
 const (
-	all       = "./... ./autoscale/... ./cmd/sluice/..."
+	all       = "./... ./autoscale/... ./cmd/sluice/... ./internal/config/... ./pipeline/..."
 	proof     = "./cmd/sluice/internal/proof"
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
-	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./cmd/sluice/internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./web"
+	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./cmd/sluice/internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./pipeline/web"
 	simulated = "./internal/proof/sim"
 	wired     = "./internal/proof/wire"
 )
@@ -62,7 +62,7 @@ var leftToProof = []string{
 // The packages of the stages of make proof that are not listed one by one.
 var (
 	stores    = []string{"./sqlstore/...", "./pgstore/...", "./outbox", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
-	pipelines = []string{"./pipeline/...", "./audit/..."}
+	pipelines = []string{"./pipeline/...", "./internal/config/...", "./audit/..."}
 	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./internal/proof/mutants"})
 	databases = []string{"postgres", "mariadb", "sqlserver"}
 )

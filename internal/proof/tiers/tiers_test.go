@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/need"
+	"github.com/sluice-go/sluice/internal/proof/workspace"
 )
 
 // planted are tests that fail the first time that they run, each in another way.
@@ -162,7 +163,11 @@ func TestEveryTestIsInATier(t *testing.T) {
 			}
 		}
 	}
-	out, err := exec.Command("go", append([]string{"list", "-f", "{{.ImportPath}} {{join .TestImports \" \"}} {{join .XTestImports \" \"}}"}, strings.Fields(all)...)...).Output()
+	packages, err := workspace.Packages(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", append([]string{"list", "-f", "{{.ImportPath}} {{join .TestImports \" \"}} {{join .XTestImports \" \"}}"}, packages...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice/audit"
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 // AuditGroup is the consumer group that audits read with, unless another is named.

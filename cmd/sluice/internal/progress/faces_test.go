@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/partitionstate"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluiceotel"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 // TestEventsReadAreNotDone: of 1,500 events that were read and not committed, the

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 // ledger is what has become of partition 0's events, in memory: SQL ledgers

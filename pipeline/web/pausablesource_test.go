@@ -10,9 +10,9 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/storetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 func harness(h *sluicetest.Hub) storetest.SourceHarness {

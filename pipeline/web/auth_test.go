@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 const token = "correct horse battery staple"

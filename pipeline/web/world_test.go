@@ -18,8 +18,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 var group = sluice.Group{Namespace: "ns", Topic: "flights", Name: "g"}

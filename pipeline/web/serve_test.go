@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluicetest"
 	"github.com/sluice-go/sluice/storetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 func TestHTTP2OverTLS(t *testing.T) {
