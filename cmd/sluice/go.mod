@@ -101,3 +101,5 @@ require (
 	github.com/sluice-go/sluice/internal/config v0.0.0
 	github.com/sluice-go/sluice/pipeline v0.0.0
 )
+
+require github.com/sluice-go/sluice/emulator v0.0.0

@@ -65,3 +65,5 @@ require (
 )
 
 replace github.com/sluice-go/sluice => ../..
+
+replace github.com/sluice-go/sluice/emulator => ../../emulator
