@@ -76,3 +76,5 @@ require (
 )
 
 require github.com/sluice-go/sluice/emulator v0.0.0
+
+require github.com/sluice-go/sluice/sluiceotel v0.0.0 // indirect

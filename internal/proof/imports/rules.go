@@ -55,8 +55,8 @@ var rules = append([]rule{
 		"what configuration files are read with imports internal/ only"},
 	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "config", "observers", "kafkasender"}, drivers...), false,
 		"pipeline imports the root, stamp, the drivers, the observers and internal/ only, not web"},
-	{"proof", []string{"internal/proof/..."}, []string{"emulator", "any of the library"}, false,
-		"a package below internal/proof/ imports the library and the emulator only"},
+	{"proof", []string{"internal/proof/..."}, []string{"emulator", "observers", "any of the library"}, false,
+		"a package below internal/proof/ imports the library, the emulator and sluiceotel only"},
 	{"suite", []string{"internal/proof/suite", "internal/proof/need"}, []string{}, false,
 		"internal/proof/suite and need import no other package of ours"},
 
@@ -98,7 +98,7 @@ var moduleRules = []struct {
 	text    string
 }{
 	{[]string{"library"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "the library's module imports nothing of autoscale, cmd/sluice, internal/config and pipeline, not even in tests"},
-	{[]string{"emulator"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "the emulator imports the library alone, not even in tests another module of ours"},
+	{[]string{"emulator", "sluiceotel"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "emulator and sluiceotel import the library alone, not even in tests another module of ours"},
 	{[]string{"internal/config", "pipeline"}, []string{"autoscale", "cmd/sluice"}, "pipeline and internal/config import neither autoscale nor cmd/sluice, not even in tests"},
 	{[]string{"autoscale"}, []string{"cmd/sluice"}, "the module autoscale does not import cmd/sluice, not even in tests"},
 }
@@ -258,7 +258,7 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func join(below string) string { return strings.TrimSuffix(module+"/"+below, "/") }
 
 func moduleOf(path string) string {
-	for _, name := range []string{"autoscale", "cmd/sluice", "emulator", "internal/config", "pipeline"} {
+	for _, name := range []string{"autoscale", "cmd/sluice", "emulator", "internal/config", "pipeline", "sluiceotel"} {
 		if path == join(name) || strings.HasPrefix(path, join(name)+"/") {
 			return name
 		}

@@ -40,7 +40,7 @@ const (
 )
 
 const (
-	all       = "./... ./autoscale/... ./cmd/sluice/... ./emulator/... ./internal/config/... ./pipeline/..."
+	all       = "./... ./autoscale/... ./cmd/sluice/... ./emulator/... ./internal/config/... ./pipeline/... ./sluiceotel/..."
 	proof     = "./cmd/sluice/internal/proof"
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
 	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./cmd/sluice/internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./pipeline/web"
@@ -90,7 +90,7 @@ var tiers = map[string][]stage{
 			commands: commands("go test -p 1 -timeout 30m " + strings.Join(pipelines, " "))},
 		{name: "autoscale", needs: append([]string{"azurite", "kafka", "prometheus"}, databases...), budget: 3 * time.Minute,
 			commands: commands("go test -p 1 -timeout 30m ./autoscale/...")},
-		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/..." + without(elsewhere))},
+		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/... ./sluiceotel/..." + without(elsewhere))},
 		{name: "silence", needs: []string{"postgres", "azurite", "attack-tools"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/silence")},
 		{name: "docs", needs: []string{"postgres", "sqlfluff", "chromium"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/docs")},
 		{name: "tools", needs: append([]string{"kafka", "datasets"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/datasets " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
