@@ -15,7 +15,7 @@ import (
 	"os/exec"
 	"slices"
 
-	"github.com/sluice-go/sluice/internal/proof/workspace"
+	"github.com/sluice-go/sluice/proof/workspace"
 )
 
 const module = "github.com/sluice-go/sluice"

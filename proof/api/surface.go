@@ -15,7 +15,7 @@ import (
 )
 
 // closed are folders without packages that programs import.
-var closed = []string{"internal", "testdata", "examples", "cmd", "bin", "docs", "deploy", "scripts", "packaging"}
+var closed = []string{"internal", "proof", "testdata", "examples", "cmd", "bin", "docs", "deploy", "scripts", "packaging"}
 
 // surface returns a line for each exported name below a directory, sorted, and how many names each
 // package has, fields and methods of interfaces not counted.

@@ -3,12 +3,12 @@
 // Command tiers runs the project's tests in tiers: what a newcomer runs, everything else, and what
 // takes hours.
 //
-//	go run ./internal/proof/tiers test                      make test
-//	go run ./internal/proof/tiers proof                     make proof
-//	go run ./internal/proof/tiers proof -stage kafka,race   make proof STAGE=kafka,race
-//	go run ./internal/proof/tiers soak                      make soak
-//	go run ./internal/proof/tiers list                      the stages of all
-//	go run ./internal/proof/tiers install                   what make proof needs beyond Go
+//	go run ./proof/tiers test                      make test
+//	go run ./proof/tiers proof                     make proof
+//	go run ./proof/tiers proof -stage kafka,race   make proof STAGE=kafka,race
+//	go run ./proof/tiers soak                      make soak
+//	go run ./proof/tiers list                      the stages of all
+//	go run ./proof/tiers install                   what make proof needs beyond Go
 //
 // stages.go has the stages as data. Each stage runs to its end whatever becomes of the others, and
 // one summary follows. verdict.go says which failures are repeated, flaky.go what becomes of a test

@@ -80,7 +80,7 @@ var rules = append([]rule{
 		"what the first demo shows its progress with imports the root, driver, stamp and internal/ only"},
 	{"first demo", []string{"cmd/sluice/demo/...", "cmd/sluice/internal/flights"}, []string{"root", "driver", "internal", "progress", "audit", "observers", "emulator", "eventhub", "sqlstore", "web"}, false,
 		"the first demo is compiled by everybody who tries Sluice: it imports what it shows, never pipeline, kafka or another store"},
-	{"proof of cmd", []string{"cmd/sluice/internal/proof/..."}, []string{"any"}, false, ""},
+	{"proof of modules", []string{"cmd/sluice/internal/proof/...", "proof/..."}, []string{"any"}, false, ""},
 }, driverRules()...)
 
 func driverRules() []rule {
@@ -100,6 +100,7 @@ var moduleRules = []struct {
 	{[]string{"library"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "the library's module imports nothing of autoscale, cmd/sluice, internal/config and pipeline, not even in tests"},
 	{[]string{"emulator", "sluiceotel"}, []string{"autoscale", "cmd/sluice", "internal/config", "pipeline"}, "emulator and sluiceotel import the library alone, not even in tests another module of ours"},
 	{[]string{"internal/config", "pipeline"}, []string{"autoscale", "cmd/sluice"}, "pipeline and internal/config import neither autoscale nor cmd/sluice, not even in tests"},
+	{[]string{"library", "emulator", "sluiceotel", "internal/config", "pipeline", "autoscale", "cmd/sluice"}, []string{"proof"}, "no module imports proof, not even in tests"},
 	{[]string{"autoscale"}, []string{"cmd/sluice"}, "the module autoscale does not import cmd/sluice, not even in tests"},
 }
 
@@ -196,7 +197,7 @@ func (r *rule) forbids(from, to string, n *node) bool {
 	if other == nil || other.group == r.group && !strings.HasPrefix(r.group, "below") {
 		return false // a package in no group is reported by itself
 	}
-	proof := slices.Contains([]string{"proof", "proof of cmd", "suite", "suites", "autoscaletest"}, other.group)
+	proof := slices.Contains([]string{"proof", "proof of modules", "suite", "suites", "autoscaletest"}, other.group)
 	for _, may := range r.may {
 		switch may {
 		case other.group, "any":
@@ -246,7 +247,7 @@ func checkGoMod(name, text string) []string {
 		line, _, _ = strings.Cut(line, "//")
 		for field := range strings.FieldsSeq(line) {
 			if below(field, forbiddenModules[name]) {
-				problems = append(problems, fmt.Sprintf("%s names %s: internal/proof/imports/rules.go says why it must not", name, field))
+				problems = append(problems, fmt.Sprintf("%s names %s: proof/imports/rules.go says why it must not", name, field))
 			}
 		}
 	}
@@ -258,7 +259,7 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func join(below string) string { return strings.TrimSuffix(module+"/"+below, "/") }
 
 func moduleOf(path string) string {
-	for _, name := range []string{"autoscale", "cmd/sluice", "emulator", "internal/config", "pipeline", "sluiceotel"} {
+	for _, name := range []string{"autoscale", "cmd/sluice", "emulator", "internal/config", "pipeline", "proof", "sluiceotel"} {
 		if path == join(name) || strings.HasPrefix(path, join(name)+"/") {
 			return name
 		}

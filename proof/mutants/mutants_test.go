@@ -80,7 +80,7 @@ func TestPageIsCurrent(t *testing.T) {
 		}
 	}
 	if found, err := os.ReadFile(path); err != nil || string(found) != page.String() {
-		t.Errorf("%s does not list the mutants (%v): run UPDATE=1 go test ./internal/proof/mutants -run TestPageIsCurrent", path, err)
+		t.Errorf("%s does not list the mutants (%v): run UPDATE=1 go test ./proof/mutants -run TestPageIsCurrent", path, err)
 	}
 }
 
@@ -93,9 +93,9 @@ func TestRead(t *testing.T) {
 	}{
 		{"=== RUN   TestStreams\n    sim_test.go:125: caught after 55 seeds: event 3/17 lost\n--- FAIL: TestStreams (0.41s)\nFAIL\n",
 			Outcome{By: "TestStreams", Seeds: "55", Finding: "event 3/17 lost"}},
-		{"=== RUN   TestChains\n--- FAIL: TestChains (0.41s)\npanic: deadlock: all goroutines in bubble are blocked\nrepeat: SLUICE_SIM_CHAIN=4 go test ./internal/proof/sim -run TestChains -v\n",
+		{"=== RUN   TestChains\n--- FAIL: TestChains (0.41s)\npanic: deadlock: all goroutines in bubble are blocked\nrepeat: SLUICE_SIM_CHAIN=4 go test ./proof/sim -run TestChains -v\n",
 			Outcome{By: "TestChains", Seeds: "4", Finding: "panic: deadlock: all goroutines in bubble are blocked"}},
-		{"=== RUN   TestStreams\npanic: runtime error\n\ngoroutine 7 [running, synctest bubble 1] {replay: \"SLUICE_SIM_STREAM=9 go test ./internal/proof/sim -run TestStreams -v\"}:\n",
+		{"=== RUN   TestStreams\npanic: runtime error\n\ngoroutine 7 [running, synctest bubble 1] {replay: \"SLUICE_SIM_STREAM=9 go test ./proof/sim -run TestStreams -v\"}:\n",
 			Outcome{By: "TestStreams", Seeds: "9", Finding: "panic: runtime error"}},
 		{"=== RUN   TestTurns\n--- PASS: TestTurns (0.1s)\n=== RUN   TestTurnsTaken\npanic: test timed out after 5m0s\n", Outcome{By: "TestTurnsTaken"}},
 		{"=== RUN   TestTxStore\n=== RUN   TestTxStore/fence\n--- FAIL: TestTxStore (0.1s)\n    --- FAIL: TestTxStore/fence (0.1s)\n", Outcome{By: "TestTxStore"}},

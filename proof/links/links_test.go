@@ -21,7 +21,7 @@ var (
 // TestLinks: the file that a link names is there, and has the heading.
 func TestLinks(t *testing.T) {
 	found := 0
-	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

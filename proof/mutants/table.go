@@ -4,9 +4,9 @@ import "slices"
 
 // The tests of mutants: worlds of the simulation, run from seed 1 on until one notices.
 var (
-	worlds  = []string{"./internal/proof/sim", "-run", "TestSeeds$"}
-	streams = []string{"./internal/proof/sim", "-run", "TestStreams$"}
-	chains  = []string{"./internal/proof/sim", "-run", "TestChains$"}
+	worlds  = []string{"./proof/sim", "-run", "TestSeeds$"}
+	streams = []string{"./proof/sim", "-run", "TestStreams$"}
+	chains  = []string{"./proof/sim", "-run", "TestChains$"}
 
 	// With tracebacklabels, the traceback of a panic names the seed.
 	untilCaught = []string{"SLUICE_SIM_UNTIL_CAUGHT=1", "SLUICE_SIM_SEEDS=2000", "SLUICE_SIM_STREAMS=2000", "SLUICE_SIM_CHAINS=2000", "SLUICE_SIM_TRUNCATIONS=2000", "GODEBUG=tracebacklabels=1"}
@@ -507,13 +507,13 @@ var engine = []Mutant{
 		Test: of("TestTruncatedDeadLetters", "./internal/engine/partition")},
 	{Name: "a dead letter of a lost event is removed by the outcome of the one that has its number", File: "internal/engine/batch/gaps.go",
 		Old: "	lost := partition.LostAmong(w.parked, events)\n", New: "	lost := partition.LostAmong(nil, events)\n",
-		Test: of("TestTruncations", "./internal/proof/sim"), Env: untilCaught},
+		Test: of("TestTruncations", "./proof/sim"), Env: untilCaught},
 	{Name: "AtLeastOnce: a checkpoint set after a loss passes what is not done", File: "internal/engine/stream/worker.go",
 		Old: "lost.Before = max(0, lost.End-1-low.Sequence)", New: "lost.Before = 0 * low.Sequence",
-		Test: of("TestTruncations", "./internal/proof/sim"), Env: untilCaught},
+		Test: of("TestTruncations", "./proof/sim"), Env: untilCaught},
 	{Name: "AtLeastOnce: a leader that loses nothing is taken for one that lost events", File: "internal/engine/stream/worker.go",
 		Old: "		if partition.AnotherHistory(at, w.doneUpTo) {", New: "		if at.Offset != w.doneUpTo.Offset || at.Sequence == w.doneUpTo.Sequence {",
-		Test: of("TestTruncations", "./internal/proof/sim"), Env: untilCaught},
+		Test: of("TestTruncations", "./proof/sim"), Env: untilCaught},
 	{Name: "what the log holds back is no lag", File: "driver/source.go",
 		Old: "		last = max(last, b.Held.Last)\n", New: "",
 		Test: of("TestHeldBack", "./internal/engine/partition")},

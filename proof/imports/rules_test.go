@@ -21,7 +21,8 @@ func sound() graph {
 		"internal/engine/enginetest":   ". driver sluicetest",
 		"internal/config/strictyaml":   "go.yaml.in/yaml/v3 internal/worklist",
 		"internal/proof/suite":         "",
-		"internal/proof/sim":           ". sluicetest",
+		"proof/sim":                    ". internal/proof/pgtest",
+		"internal/proof/pgtest":        ". sluicetest",
 		"eventhub":                     "driver github.com/Azure/go-amqp",
 		"pgstore":                      "driver internal/worklist",
 		"sqlstore":                     "driver",
@@ -44,12 +45,12 @@ func sound() graph {
 		"cmd/sluice/internal/term":     "golang.org/x/term",
 		"cmd/sluice/internal/flights":  ". emulator eventhub sqlstore pipeline/web cmd/sluice/internal/term",
 		"cmd/sluice/demo":              "cmd/sluice/internal/flights",
-		"cmd/sluice/internal/proof/ch": "cmd/sluice/internal/usage emulator internal/proof/sim",
+		"cmd/sluice/internal/proof/ch": "cmd/sluice/internal/usage emulator internal/proof/pgtest",
 	} {
 		g.add(join(path), false, paths(imports), nil)
 	}
 	g.add("fmt", true, nil, nil)
-	g.add(join("pipeline/web"), false, nil, paths("emulator internal/proof/sim sluicetest"))
+	g.add(join("pipeline/web"), false, nil, paths("emulator internal/proof/pgtest sluicetest"))
 	g.add(join("internal/engine/group"), false, nil, paths("internal/engine/enginetest"))
 	return g
 }
@@ -91,18 +92,19 @@ func TestViolations(t *testing.T) {
 		{from: "internal/worklist", to: "internal/engine/partition", want: []string{"only the root package imports the rooms"}},
 		{from: "internal/engine/enginetest", to: "pgstore", want: []string{"internal/engine/enginetest imports the root, driver"}},
 		{from: "internal/engine/batch", to: "internal/engine/enginetest", want: []string{"only tests do"}},
-		{from: "internal/proof/sim", to: "internal/engine/enginetest", want: []string{"only tests do"}},
+		{from: "internal/proof/pgtest", to: "internal/engine/enginetest", want: []string{"only tests do"}},
 		{from: "internal/config/strictyaml", to: "driver", want: []string{"what configuration files are read with"}},
 		{from: "driver", to: "internal/config/strictyaml", want: []string{"go.yaml.in/yaml/v3 (through " + module + "/internal/config/strictyaml): driver and stamp import the standard library"}},
 		{from: "eventhub", to: "", want: []string{"never the engine or another driver"}},
 		{from: "eventhub", to: "pgstore", want: []string{"a driver imports driver"}},
 		{from: "eventhub", to: "health", want: []string{"a driver imports driver", "a program with the root, eventhub and pgstore"}},
 		{from: "sqlstore", to: "emulator", want: []string{"a driver imports driver"}},
-		{from: "sqlstore", to: "internal/proof/sim", want: []string{"a driver imports driver"}},
+		{from: "sqlstore", to: "internal/proof/pgtest", want: []string{"a driver imports driver"}},
 		{from: "emulator", to: "", want: []string{"the emulator shares no code"}},
 		{from: "emulator", to: "pipeline", test: true, want: []string{"emulator and sluiceotel import the library alone"}},
+		{from: "cmd/sluice/internal/proof/ch", to: "proof/sim", test: true, want: []string{"no module imports proof"}},
 		{from: "sluicetest", to: "autoscale", want: []string{"sluicetest and storetest import", "the library's module imports nothing"}},
-		{from: "storetest", to: "internal/proof/sim", want: []string{"sluicetest and storetest import"}},
+		{from: "storetest", to: "internal/proof/pgtest", want: []string{"sluicetest and storetest import"}},
 		{from: "sender/kafkasender", to: "pgstore", want: []string{"sender/kafkasender imports driver"}},
 		{from: "health", to: "eventhub", want: []string{"an observer imports"}},
 		{from: "audit", to: "sqlstore", want: []string{"audit imports the root", "(through " + module + "/audit): web imports"}},
@@ -115,17 +117,17 @@ func TestViolations(t *testing.T) {
 		{from: "cmd/sluice/demo", to: "pipeline", want: []string{"the first demo is compiled by everybody"}},
 		{from: "cmd/sluice/internal/flights", to: "kafka", want: []string{"the first demo is compiled by everybody"}},
 		{from: "pipeline/web", to: "google.golang.org/grpc", want: []string{"google.golang.org/grpc (through " + module + "/cmd/sluice/internal/flights, " + module + "/pipeline/web): the first demo compiles few other modules"}},
-		{from: "internal/proof/sim", to: "autoscale", want: []string{"a package below internal/proof/ imports", "the library's module imports nothing"}},
+		{from: "internal/proof/pgtest", to: "autoscale", want: []string{"a package below internal/proof/ imports", "the library's module imports nothing"}},
 		{from: "internal/proof/suite", to: "", want: []string{"internal/proof/suite and need import no other"}},
 		{from: "autoscale", to: "eventhub", want: []string{"autoscale imports the root"}},
 		{from: "autoscale/internal/published", to: "internal/worklist", want: []string{"autoscale/internal/published imports nothing"}},
 		{from: "autoscale/internal/azerror", to: "autoscale/target/webhook", want: []string{"a package below autoscale/internal/"}},
 		{from: "autoscale/source/lag", to: "autoscale/target/webhook", want: []string{"never its siblings"}},
 		{from: "autoscale/source/lag", to: "cmd/sluice/internal/usage", test: true, want: []string{"the module autoscale does not import cmd/sluice"}},
-		{from: "autoscale/autoscaletest", to: "internal/proof/sim", want: []string{"autoscaletest imports"}},
+		{from: "autoscale/autoscaletest", to: "internal/proof/pgtest", want: []string{"autoscaletest imports"}},
 		{from: "autoscale/config", to: "pipeline/web", want: []string{"autoscale/config imports"}},
 		{from: "cmd/sluice/internal/usage", to: "sluicetest", want: []string{"the program imports no suite"}},
-		{from: "cmd/sluice", to: "internal/proof/sim", want: []string{"the program imports no suite"}},
+		{from: "cmd/sluice", to: "internal/proof/pgtest", want: []string{"the program imports no suite"}},
 		{from: "util", to: "fmt", want: []string{module + "/util is in no group"}},
 	} {
 		g := sound()
@@ -157,8 +159,8 @@ func TestViolations(t *testing.T) {
 
 func TestLongestPatternDecides(t *testing.T) {
 	for path, want := range map[string]string{
-		"": "root", "internal/worklist": "internal", "internal/proof/sim": "proof", "internal/proof/suite": "suite", "cmd/sluice/internal/flights": "first demo", "internal/engine/enginetest": "enginetest", "autoscale": "autoscale",
-		"autoscale/target/webhook": "below autoscale", "autoscale/config/internal/rulefile": "autoscale/config", "cmd/sluice/internal/proof/attack": "proof of cmd",
+		"": "root", "internal/worklist": "internal", "internal/proof/pgtest": "proof", "internal/proof/suite": "suite", "cmd/sluice/internal/flights": "first demo", "internal/engine/enginetest": "enginetest", "autoscale": "autoscale",
+		"autoscale/target/webhook": "below autoscale", "autoscale/config/internal/rulefile": "autoscale/config", "cmd/sluice/internal/proof/attack": "proof of modules",
 	} {
 		if r := ruleOf(join(path)); r == nil || r.group != want {
 			t.Errorf("%q is in the group %v, not %s", path, r, want)

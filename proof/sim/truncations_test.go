@@ -62,7 +62,7 @@ func TestTruncations(t *testing.T) {
 		if untilCaught {
 			t.Fatalf("caught after %d seeds: %s", seed-first+1, w.violations[0])
 		}
-		t.Errorf("seed %d: %s\nrepeat: SLUICE_SIM_TRUNCATION=%d go test ./internal/proof/sim -run TestTruncations", seed, strings.Join(w.violations, "\n"), seed)
+		t.Errorf("seed %d: %s\nrepeat: SLUICE_SIM_TRUNCATION=%d go test ./proof/sim -run TestTruncations", seed, strings.Join(w.violations, "\n"), seed)
 	}
 	t.Logf("%d seeds from %d: %v", seeds, first, total)
 	for _, what := range []string{"loss of events that were done", "loss of events that were not done", "loss of dead letters", "loss of nothing", "halt", "checkpoint set", "death", "dead letter set aside"} {

@@ -12,7 +12,7 @@ var soak = []stage{
 		env: []string{"GODEBUG=tracebacklabels=1", "SLUICE_SIM_SEEDS=100000", "SLUICE_SIM_STREAMS=100000", "SLUICE_SIM_BATCH_WORLDS=100000", "SLUICE_SIM_CHAINS=5000", "SLUICE_SIM_TRUNCATIONS=20000"}},
 	{name: "drivers", budget: 3 * time.Hour, env: []string{"SLUICE_WIRE_WORLDS=20000"}, commands: commands("go test -timeout 0 " + wired)},
 	{name: "mutants", needs: []string{"postgres", "mariadb", "sqlserver", "azurite"}, budget: 2 * time.Hour, env: []string{"SLUICE_MUTANTS=all"},
-		commands: commands("go test -timeout 0 ./internal/proof/mutants")},
+		commands: commands("go test -timeout 0 ./proof/mutants")},
 	{name: "attack-postgres", needs: attacked, budget: time.Hour, env: []string{attackPlan + "fenced=50"}, commands: commands("go test -timeout 0 -run ^TestAttack$ " + proof + "/attack")},
 	// MariaDB ends the session of a paused owner, so that the fence has nothing to refuse.
 	{name: "attack-mariadb", needs: attacked, budget: time.Hour, env: []string{attackPlan + "fenced=0"}, commands: commands("go test -timeout 0 -run ^TestMariaDB " + proof + "/attack")},
@@ -41,7 +41,7 @@ var soak = []stage{
 		commands: commands("go test -timeout 0 -run Test(Checkpoints|RetryWhere|RetryBy|RetryAfter|RetryWithout|FromABroker|MoveFromAGroupOfABroker).*/sqlserver$ ./cmd/sluice")},
 	// ExampleSink shows a sink without the engine that repeats what a busy server refuses.
 	{name: "as-azure", needs: []string{"postgres", "azurite"}, budget: time.Hour, env: []string{"GOFLAGS=-trimpath -tags=asazure"},
-		commands: commands("go test -timeout 0 -skip ^ExampleSink$ . ./audit ./cosmos ./emulator/... ./eventhub ./pipeline ./sender ./internal/proof/crash ./autoscale/source/... ./autoscale/target/cosmos ./cmd/sluice ./cmd/sluice/internal/check " + proof + "/silence")},
+		commands: commands("go test -timeout 0 -skip ^ExampleSink$ . ./audit ./cosmos ./emulator/... ./eventhub ./pipeline ./sender ./proof/crash ./autoscale/source/... ./autoscale/target/cosmos ./cmd/sluice ./cmd/sluice/internal/check " + proof + "/silence")},
 	{name: "clients", needs: []string{"clients", "java-clients", "python-suites", "cosmos-server", "azurite"}, budget: 2 * time.Hour, env: []string{"SLUICE_EVENTHUBS_SUITE=all", "SLUICE_SERVICEBUS_SUITE=all"},
 		commands: commands("go test -timeout 0 " + proof + "/interop/...")},
 	{name: "keda", budget: time.Hour, env: []string{"GOWORK=off"}, commands: commands("go -C cmd/sluice/internal/proof/keda test -count=1 .")},

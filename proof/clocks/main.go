@@ -1,7 +1,7 @@
 // Command clocks checks that tests say what make test cannot give them: real time, child processes,
 // or random choices that differ in each run. It runs in the root of the repository:
 //
-//	go run ./internal/proof/clocks
+//	go run ./proof/clocks
 //
 // It parses the test files of the modules in go.work, and the other files whose functions take a
 // testing.TB, without types. For each test it follows names: functions and variables of its
@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/proof/workspace"
+	"github.com/sluice-go/sluice/proof/workspace"
 )
 
 const module = "github.com/sluice-go/sluice"

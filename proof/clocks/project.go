@@ -109,7 +109,7 @@ func (p *project) check(exceptions map[name]string) []string {
 	}
 	for exception := range exceptions {
 		if !used[exception] {
-			problems = append(problems, fmt.Sprintf("%s: the exception %s is not needed: delete it from internal/proof/clocks", exception.dir, exception.name))
+			problems = append(problems, fmt.Sprintf("%s: the exception %s is not needed: delete it from proof/clocks", exception.dir, exception.name))
 		}
 	}
 	slices.Sort(problems)

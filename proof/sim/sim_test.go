@@ -42,15 +42,15 @@ func replay(cfg Config) string {
 		themes = "SLUICE_SIM_THEMES=" + text + " "
 	}
 	if cfg.Chain != nil {
-		return themes + fmt.Sprintf("SLUICE_SIM_CHAIN=%d go test ./internal/proof/sim -run TestChains -v", cfg.Seed)
+		return themes + fmt.Sprintf("SLUICE_SIM_CHAIN=%d go test ./proof/sim -run TestChains -v", cfg.Seed)
 	}
 	if cfg.Stream != nil && cfg.Stream.Batches != nil {
-		return themes + fmt.Sprintf("SLUICE_SIM_BATCH_WORLD=%d go test ./internal/proof/sim -run TestBatchWorlds -v", cfg.Seed)
+		return themes + fmt.Sprintf("SLUICE_SIM_BATCH_WORLD=%d go test ./proof/sim -run TestBatchWorlds -v", cfg.Seed)
 	}
 	if cfg.Stream != nil {
-		return themes + fmt.Sprintf("SLUICE_SIM_STREAM=%d go test ./internal/proof/sim -run TestStreams -v", cfg.Seed)
+		return themes + fmt.Sprintf("SLUICE_SIM_STREAM=%d go test ./proof/sim -run TestStreams -v", cfg.Seed)
 	}
-	return themes + fmt.Sprintf("SLUICE_SIM_SEED=%d go test ./internal/proof/sim -run TestSeeds -v", cfg.Seed)
+	return themes + fmt.Sprintf("SLUICE_SIM_SEED=%d go test ./proof/sim -run TestSeeds -v", cfg.Seed)
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/proof/need"
-	"github.com/sluice-go/sluice/internal/proof/workspace"
+	"github.com/sluice-go/sluice/proof/workspace"
 )
 
 // planted are tests that fail the first time that they run, each in another way.
@@ -146,7 +146,7 @@ func TestWhatIsRepeated(t *testing.T) {
 // Go in make proof.
 func TestEveryTestIsInATier(t *testing.T) {
 	need.RealTime(t) // go list
-	t.Chdir("../../..")
+	t.Chdir("../..")
 	r := &run{tier: "proof"}
 	inTier := map[string][]string{}
 	for _, tier := range []string{"test", "proof"} {

@@ -23,7 +23,7 @@ import (
 // Mutant is one mistake in the source, and the test that must notice it.
 type Mutant struct {
 	Name  string   // what is broken
-	File  string   // relative to the module's root
+	File  string   // relative to the repository's root
 	Old   string   // exactly one place in the file
 	New   string   // what replaces it
 	Test  []string // arguments of go test
@@ -47,11 +47,11 @@ var errSurvived = errors.New("survived")
 // Root returns the directory of the module that holds dir.
 func Root(dir string) (string, error) {
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("find the module's root: no go.mod in any parent directory")
+			return "", errors.New("find the repository's root: no go.work in any parent directory")
 		}
 	}
 }

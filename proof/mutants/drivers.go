@@ -39,7 +39,7 @@ var drivers = []Mutant{
 	// Kafka.
 	{Name: "AMQP: another message is joined to one that has not ended", File: "internal/amqp/client_receiver.go",
 		Old: "	if err := d.add(p, payload); err != nil {\n		return err\n	}\n", New: "",
-		Test: of("TestEventHubs", "./internal/proof/wire"), Env: []string{"SLUICE_WIRE_WORLDS=40"}},
+		Test: of("TestEventHubs", "./proof/wire"), Env: []string{"SLUICE_WIRE_WORLDS=40"}},
 	{Name: "Kafka: a reader goes on in a log of an earlier epoch", File: "kafka/decoder.go",
 		Old: "past.epoch >= 0 && past.epoch < d.past.epoch {", New: "past.epoch >= 0 && past.epoch < 0 {",
 		Test: of("TestEpochsRise", "./kafka")},

@@ -40,12 +40,12 @@ const (
 )
 
 const (
-	all       = "./... ./autoscale/... ./cmd/sluice/... ./emulator/... ./internal/config/... ./pipeline/... ./sluiceotel/..."
+	all       = "./... ./autoscale/... ./cmd/sluice/... ./emulator/... ./internal/config/... ./pipeline/... ./proof/... ./sluiceotel/..."
 	proof     = "./cmd/sluice/internal/proof"
 	brokers   = "./kafka ./sender/kafkasender ./internal/proof/kafkatest"
 	raced     = ". ./internal/engine/... ./stamp ./sluicetest ./internal/amqp ./emulator/internal/eventhubs ./emulator/internal/servicebus ./cmd/sluice/internal/progress ./cmd/sluice/internal/loadgen ./emulator ./eventhub ./sender ./webhook ./audit ./pipeline/web"
-	simulated = "./internal/proof/sim"
-	wired     = "./internal/proof/wire"
+	simulated = "./proof/sim"
+	wired     = "./proof/wire"
 )
 
 // goNext is the newer of the two Go releases that must work.
@@ -55,15 +55,15 @@ var goNext = cmp.Or(os.Getenv("GO_NEXT"), "go1.27.3")
 // than Go and SQLite, or, in scale, minutes of a CPU.
 var leftToProof = []string{
 	proof + "/attack", proof + "/bench", proof + "/chromium", proof + "/datasets", proof + "/debezium", proof + "/interop/...", proof + "/kubernetes", proof + "/peers",
-	proof + "/platforms", proof + "/release", proof + "/silence", "./internal/proof/azurite", "./internal/proof/crash", "./internal/proof/kafkatest",
-	"./internal/proof/mariadbtest", "./internal/proof/pgtest", "./internal/proof/scale", "./internal/proof/sqlservertest", "./internal/proof/testserver",
+	proof + "/platforms", proof + "/release", proof + "/silence", "./internal/proof/azurite", "./proof/crash", "./internal/proof/kafkatest",
+	"./internal/proof/mariadbtest", "./internal/proof/pgtest", "./proof/scale", "./internal/proof/sqlservertest", "./internal/proof/testserver",
 }
 
 // The packages of the stages of make proof that are not listed one by one.
 var (
 	stores    = []string{"./sqlstore/...", "./pgstore/...", "./outbox", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
 	pipelines = []string{"./pipeline/...", "./internal/config/...", "./audit/..."}
-	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./internal/proof/mutants"})
+	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./proof/mutants"})
 	databases = []string{"postgres", "mariadb", "sqlserver"}
 )
 
@@ -71,7 +71,7 @@ var tiers = map[string][]stage{
 	"test": {
 		{name: "style", budget: time.Minute, commands: commands("make --no-print-directory style")},
 		// What takes long without needing CPUs begins first, beside the compiler.
-		{name: "tests", budget: 6 * time.Minute, commands: commands("go test -p 3 -timeout 5m ./eventhub ./cmd/sluice/internal/targetaudit ./internal/proof/mutants ./pipeline ./kafka ./cosmos " +
+		{name: "tests", budget: 6 * time.Minute, commands: commands("go test -p 3 -timeout 5m ./eventhub ./cmd/sluice/internal/targetaudit ./proof/mutants ./pipeline ./kafka ./cosmos " +
 			all + without(leftToProof))},
 		{name: "vet", budget: 3 * time.Minute, commands: commands("go vet "+all, "go vet -tags asazure ./emulator ./internal/proof/asazure")},
 	},
@@ -90,7 +90,7 @@ var tiers = map[string][]stage{
 			commands: commands("go test -p 1 -timeout 30m " + strings.Join(pipelines, " "))},
 		{name: "autoscale", needs: append([]string{"azurite", "kafka", "prometheus"}, databases...), budget: 3 * time.Minute,
 			commands: commands("go test -p 1 -timeout 30m ./autoscale/...")},
-		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/... ./sluiceotel/..." + without(elsewhere))},
+		{name: "library", needs: []string{"postgres"}, budget: 4 * time.Minute, commands: commands("go test -p 1 -timeout 30m ./... ./emulator/... ./proof/... ./sluiceotel/..." + without(elsewhere))},
 		{name: "silence", needs: []string{"postgres", "azurite", "attack-tools"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/silence")},
 		{name: "docs", needs: []string{"postgres", "sqlfluff", "chromium"}, budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/docs")},
 		{name: "tools", needs: append([]string{"kafka", "datasets"}, databases...), budget: 2 * time.Minute, commands: commands("go test -timeout 30m " + proof + "/datasets " + proof + "/bench " + proof + "/peers " + proof + "/platforms " + proof + "/netns " + proof + "/measure")},
@@ -116,7 +116,7 @@ var tiers = map[string][]stage{
 			commands: commands("go test -timeout 1h -tags sluice_small_bounds -run TestChains($|Bounds) " + simulated)},
 		{name: "examples", needs: databases, budget: 3 * time.Minute, lane: computing, env: []string{"GOWORK=off"}, commands: commands("go -C examples/go test ./...")},
 		{name: "mutants", needs: databases, budget: 6 * time.Minute, lane: computing, again: true, env: []string{"SLUICE_MUTANTS=the fence does not check the position|histories are not compared"}, // one for each store
-			commands: commands("go test -timeout 1h ./internal/proof/mutants")},
+			commands: commands("go test -timeout 1h ./proof/mutants")},
 		{name: "release", needs: []string{"release"}, budget: 5 * time.Minute, lane: computing, commands: commands("go test -timeout 1h " + proof + "/release")},
 		{name: "site", budget: time.Minute, lane: computing, commands: commands("make --no-print-directory docs")},
 	},
