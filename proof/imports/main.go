@@ -56,7 +56,8 @@ type graph map[string]*node
 
 // node is a package. Imports are sorted and hold no package twice.
 type node struct {
-	standard    bool // of the standard library
+	standard    bool   // of the standard library
+	module      string // empty for the standard library
 	imports     []string
 	testImports []string
 }
@@ -67,7 +68,7 @@ func (g graph) load() error {
 	if err != nil {
 		return err
 	}
-	list := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, packages...)...)
+	list := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Standard,Module,Imports,TestImports,XTestImports"}, packages...)...)
 	list.Stderr = os.Stderr
 	out, err := list.StdoutPipe()
 	if err != nil {
@@ -81,6 +82,7 @@ func (g graph) load() error {
 		var p struct {
 			ImportPath                         string
 			Standard                           bool
+			Module                             struct{ Path string }
 			Imports, TestImports, XTestImports []string
 		}
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
@@ -89,6 +91,7 @@ func (g graph) load() error {
 			return fmt.Errorf("read the output of go list: %w", err)
 		}
 		g.add(p.ImportPath, p.Standard, p.Imports, slices.Concat(p.TestImports, p.XTestImports))
+		g[p.ImportPath].module = p.Module.Path
 	}
 	if err := list.Wait(); err != nil {
 		return fmt.Errorf("go list: %w", err)

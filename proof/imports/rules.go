@@ -126,6 +126,27 @@ var forbiddenModules = map[string][]string{
 	"cmd/sluice/go.mod": {"k8s.io", "sigs.k8s.io"},
 }
 
+// The library's packages import from so many modules of others at most, what only tests import aside:
+// who requires the library has them in go.mod.
+const maxLibraryModules = 16
+
+// libraryModules are the modules of others that the library's packages import, those below
+// internal/proof aside.
+func (g graph) libraryModules() []string {
+	var modules []string
+	for path, n := range g {
+		if ours(path) && moduleOf(path) == "library" && !below(path, []string{join("internal/proof")}) {
+			for _, to := range n.imports {
+				if other := g[to]; other != nil && other.module != "" && !ours(to) {
+					modules = append(modules, other.module)
+				}
+			}
+		}
+	}
+	slices.Sort(modules)
+	return slices.Compact(modules)
+}
+
 // check returns the violations, sorted.
 func (g graph) check() []string {
 	var problems []string
@@ -170,6 +191,9 @@ func (g graph) check() []string {
 		if n := g[to]; !ours(to) && (n == nil || !n.standard) && !below(to, firstDemoModules) {
 			problems = append(problems, fmt.Sprintf("%s imports %s%s: the first demo compiles few other modules, so that it runs within a minute: do without, or add it to rules.go", join("cmd/sluice/demo"), to, through(chain)))
 		}
+	}
+	if modules := g.libraryModules(); len(modules) > maxLibraryModules {
+		problems = append(problems, fmt.Sprintf("the library imports from %d modules, at most %d: %s", len(modules), maxLibraryModules, strings.Join(modules, " ")))
 	}
 	slices.Sort(problems)
 	return slices.Compact(problems)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +155,26 @@ func TestViolations(t *testing.T) {
 		if r.text != "" && !fired[r.text] {
 			t.Errorf("no case violates this rule: %s", r.text)
 		}
+	}
+}
+
+func TestLibraryModules(t *testing.T) {
+	g := sound()
+	for i := range maxLibraryModules + 1 {
+		to := fmt.Sprintf("example.com/m%d/p", i)
+		g[to] = &node{module: fmt.Sprintf("example.com/m%d", i)}
+		from := "kafka"
+		if i == maxLibraryModules {
+			from = "internal/proof/pgtest" // what only tests import
+		}
+		g.add(join(from), false, []string{to}, nil)
+	}
+	if problems := g.check(); len(problems) > 0 {
+		t.Errorf("%d modules: %q", maxLibraryModules, problems)
+	}
+	g.add(join("kafka"), false, []string{fmt.Sprintf("example.com/m%d/p", maxLibraryModules)}, nil)
+	if problems := g.check(); len(problems) != 1 || !strings.Contains(problems[0], "imports from 17 modules, at most 16: example.com/m0 ") {
+		t.Errorf("one module more: %q", problems)
 	}
 }
 
