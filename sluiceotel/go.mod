@@ -2,6 +2,8 @@ module github.com/sluice-go/sluice/sluiceotel
 
 go 1.26.0
 
+require github.com/sluice-go/sluice v0.0.0
+
 require (
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
@@ -20,5 +22,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 )
-
-require github.com/sluice-go/sluice v0.0.0
