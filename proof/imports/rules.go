@@ -55,8 +55,8 @@ var rules = append([]rule{
 		"what configuration files are read with imports internal/ only"},
 	{"pipeline", []string{"pipeline/..."}, append([]string{"root", "driver", "internal", "config", "observers", "kafkasender"}, drivers...), false,
 		"pipeline imports the root, stamp, the drivers, the observers and internal/ only, not web"},
-	{"proof", []string{"internal/proof/..."}, []string{"emulator", "observers", "any of the library"}, false,
-		"a package below internal/proof/ imports the library, the emulator and sluiceotel only"},
+	{"proof", []string{"internal/proof/..."}, []string{"emulator", "any of the library"}, false,
+		"a package below internal/proof/ imports the library and the emulator only"},
 	{"suite", []string{"internal/proof/suite", "internal/proof/need"}, []string{}, false,
 		"internal/proof/suite and need import no other package of ours"},
 

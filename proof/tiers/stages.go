@@ -55,13 +55,13 @@ var goNext = cmp.Or(os.Getenv("GO_NEXT"), "go1.27.3")
 // than Go and SQLite, or, in scale, minutes of a CPU.
 var leftToProof = []string{
 	proof + "/attack", proof + "/bench", proof + "/chromium", proof + "/datasets", proof + "/debezium", proof + "/interop/...", proof + "/kubernetes", proof + "/peers",
-	proof + "/platforms", proof + "/release", proof + "/silence", "./internal/proof/azurite", "./proof/crash", "./internal/proof/kafkatest",
+	proof + "/platforms", proof + "/release", proof + "/silence", "./internal/proof/azurite", "./proof/crash", "./proof/outages", "./internal/proof/kafkatest",
 	"./internal/proof/mariadbtest", "./internal/proof/pgtest", "./proof/scale", "./internal/proof/sqlservertest", "./internal/proof/testserver",
 }
 
 // The packages of the stages of make proof that are not listed one by one.
 var (
-	stores    = []string{"./sqlstore/...", "./pgstore/...", "./outbox", "./blobstore/...", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
+	stores    = []string{"./sqlstore/...", "./pgstore/...", "./outbox", "./blobstore/...", "./proof/outages", "./internal/proof/pgtest", "./internal/proof/mariadbtest", "./internal/proof/sqlservertest", "./internal/proof/azurite"}
 	pipelines = []string{"./pipeline/...", "./internal/config/...", "./audit/..."}
 	elsewhere = slices.Concat(strings.Fields(brokers), stores, pipelines, []string{simulated, wired, "./proof/mutants"})
 	databases = []string{"postgres", "mariadb", "sqlserver"}
