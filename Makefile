@@ -1,11 +1,11 @@
 # Everything here works on a fresh machine with Go. `make test` needs nothing else; `make proof` installs what its tests need.
 
-MODULES     = ./... ./autoscale/... ./cmd/sluice/...
+MODULES    := $(shell sed -n "s,^\t\(\.[^ ]*\)\$$,\1/...,p" go.work)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCH       = ./cmd/sluice/internal/proof/bench
 PEERS       = ./cmd/sluice/internal/proof/peers
 GO_NEXT    ?= go1.27.3
-TIERS       = go run ./internal/proof/tiers
+TIERS       = go run ./proof/tiers
 FUZZTIME   ?= 2m
 
 .PHONY: build test proof soak test-next setup lint style staticcheck docs bench bench-peers recovery endurance mutants fuzz release-snapshot release-check clean
@@ -24,7 +24,7 @@ else
 	@$(TIERS) proof $(if $(STAGE),-stage $(STAGE))
 endif
 
-soak: ## hours of fresh seeds, attacks, endurance, fuzzing and peers; internal/proof/tiers/soak.go has the stages
+soak: ## hours of fresh seeds, attacks, endurance, fuzzing and peers; proof/tiers/soak.go has the stages
 	@$(TIERS) soak $(if $(STAGE),-stage $(STAGE))
 
 test-next: ## make test with the newer Go release
@@ -41,7 +41,7 @@ lint: style staticcheck ## style, go vet, staticcheck, known vulnerabilities
 style: ## gofmt, import rules, tests that depend on real time or on random numbers
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt would change the files above"; exit 1; }
 	scripts/check-imports
-	go run ./internal/proof/clocks
+	go run ./proof/clocks
 
 staticcheck:
 	go run $(STATICCHECK) $(MODULES)
@@ -86,7 +86,7 @@ mutants: ## mistakes in the source, one at a time; the test of each must notice 
 	@scripts/install-postgres
 	@scripts/install-mariadb
 	@scripts/install-sqlserver
-	SLUICE_MUTANTS=all go test -count=1 -timeout 2h -v ./internal/proof/mutants
+	SLUICE_MUTANTS=all go test -count=1 -timeout 2h -v ./proof/mutants
 
 fuzz: ## every fuzz target, FUZZTIME each
 	@scripts/fuzz $(FUZZTIME)

@@ -61,7 +61,7 @@ func TestMessagesAreExplained(t *testing.T) {
 	}
 	sentinel := regexp.MustCompile(`(?m)^(?:var |\t)Err\w+ += errors\.New\("([^":]+)`)
 	n := 0
-	for _, in := range []string{".", "driver", "stamp", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "webhook", "autoscale", "audit", "web", "pipeline", "pipeline/internal/rollup"} {
+	for _, in := range []string{".", "driver", "stamp", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "webhook", "autoscale", "audit", "pipeline", "pipeline/web", "pipeline/internal/rollup"} {
 		files, err := filepath.Glob(filepath.Join(in, "*.go"))
 		if err != nil {
 			t.Fatal(err)

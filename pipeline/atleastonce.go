@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // atLeastOnceOptions are the keys of a file whose target cannot join the

@@ -9,7 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/sluice-go/sluice/blobstore"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // blobContainer stores leases, checkpoints and dead letters in Azure Blob Storage.

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/sender"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Check is one part of a pipeline that has to answer before the pipeline can run.

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/memory"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 	"github.com/sluice-go/sluice/sender"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/decode"
 )
 

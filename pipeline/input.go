@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Input is where events come from, in a file that is not a pipeline's.

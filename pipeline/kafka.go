@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/kafka"
 )
 

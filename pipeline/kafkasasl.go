@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/kafka"
 )
 

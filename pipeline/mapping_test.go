@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/jsonscan"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // mappingOf reads columns as they stand in a file.

@@ -1,8 +1,8 @@
 package pipeline
 
 import (
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/memory"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // Limits of memory_limit.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Unset is an environment variable of a file that is not set.

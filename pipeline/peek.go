@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Decoded returns an event with the body that the pipeline handles: fetched from its blob and

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/databasetoken"
+	"github.com/sluice-go/sluice/internal/config/databasetoken"
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/pgstore"

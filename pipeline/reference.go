@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/internal/strictyaml/reference"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml/reference"
 )
 
 //go:embed reference.yaml

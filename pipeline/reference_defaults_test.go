@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // defaultsInCode are the fields whose defaults are those of keys: the file, and the field that

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 	"github.com/sluice-go/sluice/sender"

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // routing says which events a pipeline handles, and which target each of them goes to.

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // batchLimits are how large a batch of messages may be; 0: as the service allows.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"net/url"
 
-	"github.com/sluice-go/sluice/internal/databasetoken"
+	"github.com/sluice-go/sluice/internal/config/databasetoken"
 	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // sharedKeys are keys at the top of a file with stages, by name. They apply to each

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/stamp"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/strictyaml"
 )
 
 // statement is an SQL statement whose named parameters were replaced by numbered

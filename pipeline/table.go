@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // dialect is how the SQL of a database differs, as far as pipelines use it.

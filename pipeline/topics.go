@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // maxLogs is how many topics, or hubs, a pipeline reads at most.

@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // claim is something that only one file may use.

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config/internal/rulefile"
 	"github.com/sluice-go/sluice/autoscale/expression"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Config is the content of an autoscaler's file.

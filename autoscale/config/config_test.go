@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 func lookup(name string) (string, bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/azurecheckpoints"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/pipeline"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
-	"github.com/sluice-go/sluice/internal/strictyaml/reference"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml/reference"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

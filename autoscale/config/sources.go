@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/source/prometheus"
 	"github.com/sluice-go/sluice/autoscale/source/servicebus"
 	"github.com/sluice-go/sluice/autoscale/source/sqlquery"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

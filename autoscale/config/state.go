@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/azure"
 	"github.com/sluice-go/sluice/autoscale/sqlstore"
-	"github.com/sluice-go/sluice/internal/databasetoken"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/databasetoken"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // state is the store, and the queues that join parts in separate processes.

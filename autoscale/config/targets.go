@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-go/sluice/autoscale/target/sqldatabase"
 	"github.com/sluice-go/sluice/autoscale/target/webhook"
 	"github.com/sluice-go/sluice/autoscale/target/workers"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loganalytics"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/telemetry"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 type telemetryFlags struct {

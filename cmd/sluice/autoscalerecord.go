@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/autoscale/config"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) autoscaleRecord() *cobra.Command {

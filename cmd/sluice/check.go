@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/check"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

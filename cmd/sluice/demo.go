@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

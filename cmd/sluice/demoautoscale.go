@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-go/sluice/autoscale/backtest"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/scalingview"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 type demoAutoscaleFlags struct {

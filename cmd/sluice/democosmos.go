@@ -8,12 +8,12 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/demo"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/progress"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

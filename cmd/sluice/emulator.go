@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 func (a *app) emulator() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/newfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 func TestInitWritesAFileOnce(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/connector"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/guess"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/newfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

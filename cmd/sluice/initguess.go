@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/cmd/sluice/internal/guess"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/newfile"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/peek"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/upload"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale/config"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/internal/config/strictyaml/reference"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/strictyaml/reference"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

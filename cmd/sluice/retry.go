@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/results"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/deadletters"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

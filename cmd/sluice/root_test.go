@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/term"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 )
 
 // TestDurationsInLog: both formats of the log have durations with their unit.

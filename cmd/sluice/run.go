@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/pipelines"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/progress"
 )
 
 type runFlags struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/upload"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/textfile"
 )
 
 // inputFlags say how send reads files.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
-	"github.com/sluice-go/sluice/internal/flights"
 )
 
 // webFlags are the flags of commands with a dashboard: those of add, and that of addScaling if the

@@ -374,7 +374,7 @@ func flights200k(t testing.TB) string {
 // flights20k are the demo's records, as the package has them.
 func flights20k(t testing.TB) (list []json.RawMessage) {
 	t.Helper()
-	f, err := os.Open("../../internal/flights/flights-20k.json.gz")
+	f, err := os.Open("internal/flights/flights-20k.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ require (
 	entgo.io/ent v0.14.5
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/sluice-go/sluice v0.0.0
+	github.com/sluice-go/sluice/sluiceotel v0.0.0
 	github.com/uptrace/bun v1.2.18
 	github.com/uptrace/bun/dialect/mssqldialect v1.2.18
 	github.com/uptrace/bun/dialect/mysqldialect v1.2.18
@@ -65,3 +66,7 @@ require (
 )
 
 replace github.com/sluice-go/sluice => ../..
+
+replace github.com/sluice-go/sluice/emulator => ../../emulator
+
+replace github.com/sluice-go/sluice/sluiceotel => ../../sluiceotel

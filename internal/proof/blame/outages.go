@@ -1,27 +1,17 @@
 package blame
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/proof/need"
-	"github.com/sluice-go/sluice/sluiceotel"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -29,81 +19,32 @@ import (
 // to 30 s.
 const holdVariable = "SLUICE_ALTERED_FOR"
 
-const (
-	movesWithin = 10 * time.Second // a partition moves so soon after its table is back
-	stallAfter  = 3 * time.Second
-	reportedIn  = stallAfter + 5*time.Second
-)
+// MovesWithin is how soon a partition moves after its table is back.
+const MovesWithin = 10 * time.Second
 
 // Alteration is what an operator does to the table of a statement, and undoes.
 type Alteration struct{ Name, Statement, Broken, Mended string }
 
-// service is a consumer at work with the settings of a service, while a producer sends.
-type service struct {
+// Service is a consumer at work with the settings of a service, while a producer sends.
+type Service struct {
 	t       *testing.T
-	group   sluice.Group
-	letters func() []sluice.DeadLetter
-	at      func() int64
-	probes  *health.Probes
-	metrics *metric.ManualReader
-	mu      sync.Mutex
-	log     bytes.Buffer
-	ends    []string // what ended a stall
+	Letters func() []sluice.DeadLetter
+	At      func() int64 // the checkpoint
 }
 
-// Write takes a line of the log.
-func (s *service) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.Write(line)
+// NewGroup returns a group that no other test has.
+func NewGroup() sluice.Group {
+	return sluice.Group{Namespace: "test", Topic: "orders", Name: fmt.Sprint("outage", groups.Add(1))}
 }
 
-// observe notes what ends stalls.
-func (s *service) observe(o driver.Observation) {
-	if o.Kind == driver.KindResumed {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.ends = append(s.ends, fmt.Sprint(time.Now().Format(time.StampMilli), " ", o.Err))
-	}
-}
-
-// stalls returns where a stall is reported now: in the log (since the start), the metric, and the
-// answer of the probe.
-func (s *service) stalls() (log, gauge, probe bool) {
-	s.mu.Lock()
-	log = strings.Contains(s.log.String(), "partition stalled")
-	s.mu.Unlock()
-	var all metricdata.ResourceMetrics
-	if err := s.metrics.Collect(s.t.Context(), &all); err != nil {
-		s.t.Error(err)
-	}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "sluice.stalled" {
-				gauge = len(g.DataPoints) > 0 && g.DataPoints[0].Value == 1
-			}
-		}
-	}
-	w := httptest.NewRecorder()
-	s.probes.ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/readyz", http.NoBody))
-	return log, gauge, strings.Contains(w.Body.String(), "partition 0 stalled")
-}
-
-// serve starts a consumer, and a producer of ten events a second.
-func serve[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, tx Tx, e *sluice.Event) error) *service {
+// Serve starts a consumer with settings, and a producer of ten events a second.
+func Serve[Tx any](t *testing.T, s Store[Tx], group sluice.Group, cfg sluice.Config, handle func(ctx context.Context, tx Tx, e *sluice.Event) error) *Service {
 	t.Helper()
 	need.RealTime(t)
-	sv := &service{t: t, group: sluice.Group{Namespace: "test", Topic: "orders", Name: fmt.Sprint("outage", groups.Add(1))}, metrics: metric.NewManualReader(), probes: health.NewProbes(nil)}
-	meters, err := sluiceotel.New(&sluiceotel.Config{Group: sv.group, Meter: metric.NewMeterProvider(metric.WithReader(sv.metrics))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub := sluicetest.NewHub(sv.group, 1)
-	consumer, err := sluice.New(hub, s.Leases, sluice.Transactional(s.Store, sluice.Each(handle)), &sluice.Config{
-		Owner: sv.group.Name, StallAfter: stallAfter, Seed: 1,
-		Logger:   slog.New(slog.NewTextHandler(sv, nil)),
-		Observer: driver.Observers(meters, sv.probes, driver.ObserverFunc(sv.observe)),
-	})
+	sv := &Service{t: t}
+	hub := sluicetest.NewHub(group, 1)
+	cfg.Owner, cfg.Seed = group.Name, 1
+	consumer, err := sluice.New(hub, s.Leases, sluice.Transactional(s.Store, sluice.Each(handle)), &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,31 +65,31 @@ func serve[Tx any](t *testing.T, s Store[Tx], handle func(ctx context.Context, t
 		stop()
 		running.Wait()
 	})
-	sv.letters = func() []sluice.DeadLetter {
-		list, err := s.Store.List(ctx, sv.group, sluice.DeadLetterFilter{})
+	sv.Letters = func() []sluice.DeadLetter {
+		list, err := s.Store.List(ctx, group, sluice.DeadLetterFilter{})
 		if err != nil {
 			t.Error(err)
 		}
 		return list
 	}
-	sv.at = func() int64 {
-		list, err := s.Store.Read(ctx, sv.group)
+	sv.At = func() int64 {
+		list, err := s.Store.Read(ctx, group)
 		if err != nil || len(list) == 0 {
 			return driver.Unset.Sequence
 		}
 		return list[0].Position.Sequence
 	}
-	sv.until("it moves", time.Minute, func() bool { return sv.at() >= 3 })
+	sv.Until("it moves", time.Minute, func() bool { return sv.At() >= 3 })
 	return sv
 }
 
-// until waits for a condition, and returns how long that took.
-func (s *service) until(what string, most time.Duration, met func() bool) time.Duration {
+// Until waits for a condition, and returns how long that took.
+func (s *Service) Until(what string, most time.Duration, met func() bool) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	for !met() {
 		if time.Since(began) > most {
-			s.t.Fatalf("%s not within %v: at %d, %d dead letters", what, most, s.at(), len(s.letters()))
+			s.t.Fatalf("%s not within %v: at %d, %d dead letters", what, most, s.At(), len(s.Letters()))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -158,7 +99,7 @@ func (s *service) until(what string, most time.Duration, met func() bool) time.D
 // altered is an alteration of a running service: what is left to do, in its order.
 type altered[Tx any] struct {
 	Alteration
-	service   *service
+	service   *Service
 	broken    time.Time     // when it is made
 	hold      time.Duration // until it is undone
 	step      int
@@ -183,7 +124,7 @@ func Altered[Tx any](t *testing.T, s Store[Tx], alterations []Alteration) {
 			}
 		}
 		moment := time.Duration(r.Int64N(int64(3 * time.Second)))
-		sv := serve(t, s, func(ctx context.Context, tx Tx, e *sluice.Event) error {
+		sv := Serve(t, s, NewGroup(), sluice.Config{StallAfter: 3 * time.Second}, func(ctx context.Context, tx Tx, e *sluice.Event) error {
 			return s.Exec(ctx, tx, a.Statement, string(e.Body))
 		})
 		all = append(all, &altered[Tx]{Alteration: a, service: sv, broken: time.Now().Add(moment), hold: hold, operators: s.Do})
@@ -209,65 +150,23 @@ func (a *altered[Tx]) proceed(t *testing.T) bool {
 	case a.step == 0 && now.After(a.broken):
 		do(a.Broken)
 	case a.step == 1 && now.After(a.broken.Add(a.hold)):
-		a.before = a.service.at()
+		a.before = a.service.At()
 		do(a.Mended)
 		a.mended = time.Now()
 	case a.step == 2:
-		took, moved := time.Since(a.mended), a.service.at() > a.before
-		if !moved && took < movesWithin {
+		took, moved := time.Since(a.mended), a.service.At() > a.before
+		if !moved && took < MovesWithin {
 			break
 		}
 		a.step++
-		letters := a.service.letters()
+		letters := a.service.Letters()
 		for _, l := range letters {
 			t.Errorf("%s: dead letter of event %d: %s", a.Name, l.Event.Sequence, l.Error)
 		}
 		if !moved {
-			t.Errorf("%s: it does not move within %v after the end", a.Name, movesWithin)
+			t.Errorf("%s: it does not move within %v after the end", a.Name, MovesWithin)
 		}
 		t.Logf("%s for %v: %d dead letters, moved after %v", a.Name, a.hold.Round(time.Second), len(letters), took.Round(10*time.Millisecond))
 	}
 	return a.step < 3
-}
-
-// Locked proves that a table that is locked for a time, so that each statement ends by its time
-// limit, is reported as one stall, in the log, the metric and the probe, until the partition moves.
-func Locked[Tx any](t *testing.T, s Store[Tx], name string, hold time.Duration, statement string, lock func(t *testing.T) (release func())) {
-	need.RealTime(t)
-	t.Run("locked/"+name, func(t *testing.T) {
-		t.Parallel()
-		sv := serve(t, s, func(ctx context.Context, tx Tx, e *sluice.Event) error {
-			return s.Exec(ctx, tx, statement, string(e.Body))
-		})
-		release := lock(t)
-		began := time.Now()
-		took := sv.until("the stall is reported", reportedIn, func() bool {
-			log, gauge, probe := sv.stalls()
-			return log && gauge && probe
-		})
-		for time.Since(began) < hold {
-			if log, gauge, probe := sv.stalls(); !log || !gauge || !probe {
-				t.Fatalf("%v after the lock the stall is in the log %v, the metric %v, the probe %v; ends: %v", time.Since(began), log, gauge, probe, sv.ends)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		before := sv.at()
-		release()
-		moved := sv.until("after the end it moves", movesWithin, func() bool { return sv.at() > before })
-		sv.until("the stall ends", 2*stallAfter, func() bool {
-			_, gauge, probe := sv.stalls()
-			return !gauge && !probe
-		})
-		sv.mu.Lock()
-		lines, ends := strings.Count(sv.log.String(), "partition moves again"), len(sv.ends)
-		sv.mu.Unlock()
-		if lines != 1 || ends != 1 {
-			t.Errorf("the stall has ended %d times, %d in the log", ends, lines)
-		}
-		letters := sv.letters()
-		if len(letters) > 0 {
-			t.Errorf("%d dead letters, the first: %s", len(letters), letters[0].Error)
-		}
-		t.Logf("locked for %v: reported after %v, one stall, %d dead letters, moved after %v", hold, took.Round(10*time.Millisecond), len(letters), moved.Round(10*time.Millisecond))
-	})
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/config/internal/rulefile"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // FuzzRead reads anything; it must not panic, and what it takes has sane limits.

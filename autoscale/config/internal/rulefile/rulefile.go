@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/expression"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // Read reads a rule that may use these metrics, and the limits next to it, which get

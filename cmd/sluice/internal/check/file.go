@@ -3,7 +3,7 @@ package check
 import (
 	"errors"
 
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 )
 
 // OfFile returns the findings about a file that cannot be read or is not valid. keys says where its

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/databasetoken"
+	"github.com/sluice-go/sluice/internal/config/databasetoken"
 	internalpostgres "github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/pgstore"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/databasetoken"
+	"github.com/sluice-go/sluice/internal/config/databasetoken"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
 
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 // UseACME makes the dashboard obtain certificates for public host names by ACME and renew them.

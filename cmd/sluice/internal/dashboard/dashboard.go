@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 // Config says how a dashboard is served, as the --web flags do.

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/autoscale/source/lag"
 	"github.com/sluice-go/sluice/autoscale/sqlstore"
 	"github.com/sluice-go/sluice/autoscale/target/workers"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/datadir"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 )
 
 // phase is a time of constant load.

@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos"
 
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/emulator"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

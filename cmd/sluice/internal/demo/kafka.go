@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/datadir"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/kafka"
 	"github.com/sluice-go/sluice/sender"
 	"github.com/sluice-go/sluice/sender/kafkasender"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/backtest"
-	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/humanize"
 )
 

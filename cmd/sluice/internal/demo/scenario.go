@@ -1,5 +1,5 @@
 // Package demo runs Sluice with servers on one machine. The first demo is package
-// [github.com/sluice-go/sluice/internal/flights]; the others are here:
+// [github.com/sluice-go/sluice/cmd/sluice/internal/flights]; the others are here:
 //
 //   - [OpenKafka]: the first demo with a topic of Kafka in place of the hub.
 //   - [Cosmos]: a hub, a producer of documents, and a pipeline into a Cosmos DB account, at a rate
@@ -14,7 +14,7 @@ import (
 	"log/slog"
 
 	"github.com/sluice-go/sluice/audit"
-	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

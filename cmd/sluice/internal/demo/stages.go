@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/internal/datadir"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/flights"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 )
 
 func TestStagesBeginAnewWhereAllIsTooOld(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/flights"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/flights"
 	"github.com/sluice-go/sluice/stamp"
 )
 

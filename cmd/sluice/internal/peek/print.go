@@ -11,10 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/humanize"
 	"github.com/sluice-go/sluice/internal/jsonscan"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/stamp"
 )
 

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/catchup"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/dashboard"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/history"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/monitoring"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
-	"github.com/sluice-go/sluice/internal/catchup"
-	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // array reads the elements of one JSON array.

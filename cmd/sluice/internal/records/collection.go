@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // collection reads the features of GeoJSON's collections (RFC 7946), which follow each other. What

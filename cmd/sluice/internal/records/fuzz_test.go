@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 func FuzzReader(f *testing.F) {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // lines reads newline-delimited JSON: each line is one value, as the first one was.

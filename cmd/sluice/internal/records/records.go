@@ -13,7 +13,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // MaxSize is the largest record that a [Reader] returns, in bytes. It is larger than what any event

@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 func zipped(t testing.TB, text string) string {

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // table reads CSV with a header; each row becomes a JSON object. A cell that

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // values reads JSON objects and arrays that follow each other, with or without line breaks between

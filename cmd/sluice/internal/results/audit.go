@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/audit"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 // shownFaults is how many runs of faulty events are printed. The JSON and the HTML page have all.

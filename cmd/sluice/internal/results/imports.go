@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/checkpoint"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/azurecheckpoints"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 )
 
 // ImportTable prints imported checkpoints as a table. Missing are the partitions without one.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/autoscale"
-	"github.com/sluice-go/sluice/web"
+	"github.com/sluice-go/sluice/pipeline/web"
 )
 
 // Reader is the part of an [autoscale.Store] that is read.

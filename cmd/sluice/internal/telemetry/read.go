@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sluice-go/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
 )
 
 // Filter says which items of an export count.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/loadgen"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/term"
 	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/internal/term"
 	"github.com/sluice-go/sluice/sender"
 )
 

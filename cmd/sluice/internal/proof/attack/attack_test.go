@@ -38,7 +38,7 @@ func plan(t *testing.T, text string) attack.Plan {
 func config(t *testing.T, source *attack.Source, engine *attack.Engine, program *built.Program, p attack.Plan) attack.Config {
 	t.Helper()
 	path := program.Path(t)
-	file, err := os.Open("../../../../../internal/flights/flights-20k.json.gz")
+	file, err := os.Open("../../flights/flights-20k.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/pipeline"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluiceotel"
-	"github.com/sluice-go/sluice/web"
 )
 
 // observers is everything that may observe a consumer at once: metrics that are

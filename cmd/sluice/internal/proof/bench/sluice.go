@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/sluice/internal/progress"
 	"github.com/sluice-go/sluice/driver"
-	"github.com/sluice-go/sluice/internal/progress"
 	"github.com/sluice-go/sluice/pipeline"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/freeport"
 	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/selfsigned"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 // TestACME obtains a certificate from Pebble, with which Let's Encrypt tests

@@ -26,8 +26,8 @@ import (
 	"github.com/sluice-go/sluice/emulator"
 	"github.com/sluice-go/sluice/internal/proof/built"
 	"github.com/sluice-go/sluice/internal/proof/need"
+	"github.com/sluice-go/sluice/pipeline/web"
 	"github.com/sluice-go/sluice/sluicetest"
-	"github.com/sluice-go/sluice/web"
 )
 
 var screenshots = flag.String("screenshots", "", "`directory` for a picture of each page in both themes")

@@ -316,8 +316,8 @@ func TestWordsOfCommands(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%q", got)
 	}
-	if args, ok := Sluice([]string{"go", "run", "./demo", "--once"}); !ok || fmt.Sprint(args) != "[demo --once]" {
-		t.Errorf("go run ./demo has the arguments %q", args)
+	if args, ok := Sluice([]string{"go", "run", "./cmd/sluice/demo", "--once"}); !ok || fmt.Sprint(args) != "[demo --once]" {
+		t.Errorf("go run ./cmd/sluice/demo has the arguments %q", args)
 	}
 	if args, ok := Sluice(got[2]); !ok || fmt.Sprint(args) != "[demo]" {
 		t.Errorf("%q, %v", args, ok)

@@ -19,7 +19,7 @@ var imports = map[string]string{
 
 // ours are the packages of the module whose names are the ends of their paths.
 var ours = []string{"driver", "eventhub", "kafka", "pgstore", "sqlstore", "blobstore", "cosmos", "sender", "sender/kafkasender",
-	"webhook", "outbox", "sluiceotel", "health", "sluicetest", "storetest", "pipeline", "audit", "web", "emulator"}
+	"webhook", "outbox", "sluiceotel", "health", "sluicetest", "storetest", "pipeline", "pipeline/web", "audit", "emulator"}
 
 // prelude declares what blocks use and the text around them explains.
 var prelude = []struct{ name, declaration string }{

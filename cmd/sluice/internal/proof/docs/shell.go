@@ -116,7 +116,7 @@ func Sluice(command []string) (args []string, ok bool) {
 		return command[1:], true
 	case len(command) > 2 && command[0] == "go" && command[1] == "run" && command[2] == "./cmd/sluice":
 		return command[3:], true
-	case len(command) > 2 && command[0] == "go" && command[1] == "run" && command[2] == "./demo": // has flags of sluice demo
+	case len(command) > 2 && command[0] == "go" && command[1] == "run" && command[2] == "./cmd/sluice/demo": // has flags of sluice demo
 		return append([]string{"demo"}, command[3:]...), true
 	}
 	return nil, false

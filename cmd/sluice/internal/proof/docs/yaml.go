@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-go/sluice/autoscale/config"
-	"github.com/sluice-go/sluice/internal/strictyaml"
+	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/pipeline"
 )
 
