@@ -22,9 +22,9 @@ type filling struct {
 // wakers wakes the delivery when the wait is over.
 func (w *worker[Tx]) take(ctx context.Context, wakers *sync.WaitGroup) ([]*driver.Event, error) {
 	cfg := w.a.Settings
-	rest := w.filling.wait(w.buffer, w.batchLimit(), cfg)
+	rest := w.filling.wait(w.buffer, w.limit.now, cfg)
 	if rest == 0 {
-		return w.buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
+		return w.buffer.TakeBatch(w.limit.now, int64(cfg.PrefetchBytes))
 	}
 	if w.filling.wakes.CompareAndSwap(false, true) {
 		wakers.Go(func() { w.filling.wake(ctx, cfg.Clock, rest, w.buffer.Ready) })
