@@ -51,7 +51,7 @@ var hangs = []hang{
 	{kind: "claim", deliveries: stored, obeys: "claim checkpoint: no answer within", deaf: "request to claim checkpoint has not returned"},
 	{kind: "begin", deliveries: stored, obeys: "store start: ", deaf: "request to store start has not returned"},
 	{kind: "open", deliveries: everyDelivery, obeys: "open log: no answer within", deaf: "request to open log has not returned"},
-	{kind: "due", deliveries: inTurn, deaf: "request to look for redrives has not returned"},
+	{kind: "due", deliveries: stored, deaf: "request to look for redrives has not returned"},
 	{kind: "parked", deliveries: []string{atLeastOnce}, obeys: "look for dead letters: no answer within", deaf: "request to look for dead letters has not returned"},
 	{kind: "read", deliveries: everyDelivery, late: true, obeys: "no event done for", deaf: "reader of the log has not ended"},
 	{kind: "handler", deliveries: inTurn, late: true, deaf: "handler has not returned"},
