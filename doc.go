@@ -45,8 +45,8 @@
 // An event whose handler returns an error is tried [Config.Attempts] times; a rejected
 // one ([driver.Reject]) once. Then it is stored as a dead letter, in the same transaction that
 // moves the checkpoint past it. An outage of the database never counts against an event.
-// An event that kills the process is found by trying events one at a time, and becomes a
-// dead letter too. A dead letter can be redriven: its handler runs again, and it is
+// An event that kills the process is found by trying fewer and fewer events at a time, and becomes
+// a dead letter too. A dead letter can be redriven: its handler runs again, and it is
 // removed in the same transaction.
 //
 // # Reading the code

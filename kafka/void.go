@@ -29,6 +29,10 @@ const earliestLocal = -4
 // be passed, or are reported as missing.
 const voidFor = 10 * time.Second
 
+// voidLeast is how many fetches must have returned nothing. A process that was paused after the
+// first one has waited for long and asked once.
+const voidLeast = 3
+
 // voidPause is the first pause before a fetch that returned nothing is repeated. Each pause is twice
 // as long as the one before, up to voidPauseMost.
 const (
@@ -65,7 +69,8 @@ func (s *Source) endIn(p *kmsg.FetchResponseTopicPartition) int64 {
 }
 
 // confirmVoid repeats the fetch after a pause, if the leader had nothing at the number to fetch
-// next, though its log ended at end. After voidFor it decides whether the numbers are passed.
+// next, though its log ended at end. After voidFor and voidLeast answers it decides whether the
+// numbers are passed.
 func (r *reader) confirmVoid(end int64, wait time.Duration) {
 	if pause(r.life, wait) != nil {
 		return
@@ -77,7 +82,7 @@ func (r *reader) confirmVoid(end int64, wait time.Duration) {
 	}
 	next, empty := r.next, r.void.empty
 	r.mu.Unlock()
-	if lasted >= r.source.voidFor {
+	if lasted >= r.source.voidFor && empty >= voidLeast {
 		hint, err := r.proveVoid(next, end)
 		switch {
 		case errors.Is(err, errGrown) && lasted < 2*r.source.voidFor:

@@ -86,6 +86,27 @@ func TestDecodedWhatMemoryHas(t *testing.T) {
 	}
 }
 
+// TestFilterWhatMemoryHas: a body that a filter decodes is charged. Where there is no memory for it
+// the filter does not wait: the delivery decides.
+func TestFilterWhatMemoryHas(t *testing.T) {
+	p, err := Parse("p.yaml", []byte(edit(t, "partitions: all\n", "partitions: all\nonly: {body.delay: 8}\n", "  start: earliest\n", "  start: earliest\n  format: {compression: gzip}\n")), environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		budget  int64
+		handled bool
+	}{{64 << 20, false}, {8 << 20, true}} {
+		budget := memory.New(c.budget)
+		if got := p.filterWithin(budget)(&sluice.Event{Body: largest}); got != c.handled {
+			t.Errorf("%d MiB: the event is handled: %v", c.budget>>20, got)
+		}
+		if used, _ := budget.Shared(); used != 0 {
+			t.Errorf("%d bytes are charged at the end", used)
+		}
+	}
+}
+
 // TestMaximumEventsOfPartitions: eight partitions whose bodies decompress to 1.3 GiB, each to the
 // largest size, go through a budget of 96 MiB; none becomes a dead letter, in each delivery.
 func TestMaximumEventsOfPartitions(t *testing.T) {

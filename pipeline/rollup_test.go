@@ -28,6 +28,7 @@ type scene struct {
 	leases   sluicetest.Leases
 	worker   *rollupWorker
 	reported []string
+	memory   *sluice.Memory
 
 	mu        sync.Mutex
 	published []string
@@ -72,7 +73,7 @@ func (s *scene) start() func() {
 	}
 	p := f.Stages[1]
 	s.worker = newRollupWorker(p)
-	c, err := sluice.New(s.worker.wrapSource(s.hub), &s.leases, s.worker.deliverTo(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2})
+	c, err := sluice.New(s.worker.wrapSource(s.hub), &s.leases, s.worker.deliverTo(s, s), &sluice.Config{Partitions: p.Partitions, Observer: s, MaxBatch: 2, Memory: s.memory})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -112,6 +113,39 @@ func (s *scene) expect(what string, want ...string) {
 func figuresOf(airport string, hour time.Time, flights, delay, worst, version int) string {
 	return fmt.Sprintf(`%s {"airport":%q,"hour":%q,"flights":%d,"delay":%d,"worst":%d,"version":%d}`,
 		airport, airport, hour.UTC().Truncate(time.Hour).Format(time.RFC3339), flights, delay, worst, version)
+}
+
+// What a rollup keeps is charged to the budget. Without memory for more groups it says so, and gives
+// back what it had.
+func TestRollupIsCharged(t *testing.T) {
+	play(t, func(t *testing.T, s *scene) {
+		s.memory = sluice.NewMemory(16 << 20)
+		stop := s.start()
+		for i := range 1000 {
+			s.flight(fmt.Sprint("A", i), 1)
+		}
+		time.Sleep(time.Second)
+		if used, _ := s.memory.Charged(); used < 1000*256 {
+			t.Errorf("%d bytes are charged for 1,000 groups", used)
+		}
+		stop()
+		if used, _ := s.memory.Charged(); used != 0 {
+			t.Errorf("%d bytes are charged at the end", used)
+		}
+		s.memory = sluice.NewMemory(3 << 20) // about 1.7 MiB beside floors
+		stop = s.start()
+		for i := range 20_000 {
+			s.flight(fmt.Sprint("B", i), 1)
+		}
+		time.Sleep(time.Minute)
+		if _, reported := s.now(); !slices.ContainsFunc(reported, func(text string) bool { return strings.Contains(text, "the process has no memory for more groups") }) {
+			t.Errorf("reported %q", reported)
+		}
+		stop()
+		if used, _ := s.memory.Charged(); used != 0 {
+			t.Errorf("%d bytes are charged at the end", used)
+		}
+	})
 }
 
 func TestRollupIsPublishedAfterCatchUp(t *testing.T) {

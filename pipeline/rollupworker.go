@@ -156,7 +156,7 @@ func (r *rollupWorker) partition(partition string) *rollupPartition {
 }
 
 // rollupOf returns the partition's statistics, which begin with its first event.
-func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup.Partition {
+func (r *rollupWorker) rollupOf(ctx context.Context, p *rollupPartition, first *sluice.Event) *rollup.Partition {
 	if p.groups == nil {
 		if p.truncated {
 			p.from = first.Enqueued.Add(1)
@@ -166,6 +166,7 @@ func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup
 			kinds[i] = f.function
 		}
 		p.groups = rollup.New(kinds, r.config.late, p.from)
+		p.groups.ChargeTo(memory.From(ctx).KeptAccount())
 	}
 	return p.groups
 }
@@ -173,7 +174,7 @@ func (r *rollupWorker) rollupOf(p *rollupPartition, first *sluice.Event) *rollup
 // apply is [sluice.Replayer].Apply.
 func (r *rollupWorker) apply(ctx context.Context, b sluice.Batch) error {
 	p := r.partition(b.Partition)
-	m := r.rollupOf(p, b.Events[0])
+	m := r.rollupOf(ctx, p, b.Events[0])
 	var stats RollupStats
 	for _, e := range b.Events {
 		f, badStamp, err := r.event(ctx, p, e)
@@ -255,6 +256,9 @@ func (r *rollupWorker) caughtUp(ctx context.Context, lease sluice.Lease) error {
 func (r *rollupWorker) released(lease sluice.Lease, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p := r.partitions[lease.Partition]; p != nil && p.groups != nil {
+		p.groups.Release()
+	}
 	delete(r.partitions, lease.Partition)
 }
 

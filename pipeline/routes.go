@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/blobstore"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/config/strictyaml"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // routing says which events a pipeline handles, and which target each of them goes to.
@@ -168,8 +169,12 @@ func (o *routing) deliveredTo(e *sluice.Event) (int, error) {
 }
 
 // Filter returns which events the pipeline handles, as [sluice.Config] has it; nil: every one. An
-// event for which that cannot be decided is handled, and becomes a dead letter.
-func (p *Pipeline) Filter() func(*sluice.Event) bool {
+// event for which that cannot be decided is handled, and becomes a dead letter. Where there is no
+// memory to decode a body, the delivery decides.
+func (p *Pipeline) Filter() func(*sluice.Event) bool { return p.filterWithin(memory.Process()) }
+
+// filterWithin is Filter with the budget that decoded bodies are charged to.
+func (p *Pipeline) filterWithin(budget *memory.Budget) func(*sluice.Event) bool {
 	if p.routing.only.given == nil && !p.routing.ignoreOthers && !p.body.format.SkipsNulls() {
 		return nil
 	}
@@ -180,7 +185,12 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), decodeTimeout)
 		defer cancel()
-		handled, err := p.Handles(ctx, e)
+		charged := budget.Trying()
+		defer func() { charged.Collect().Release() }()
+		handled, err := p.Handles(memory.With(ctx, charged), e)
+		if errors.Is(err, memory.ErrBusy) {
+			return true // the delivery, which waits for memory, decides
+		}
 		if err != nil {
 			retryAt.Store(time.Now().Add(decodeTimeout).UnixNano())
 			return true
@@ -190,7 +200,8 @@ func (p *Pipeline) Filter() func(*sluice.Event) bool {
 }
 
 // Handles reports whether the pipeline handles an event. One for which that cannot be decided is handled,
-// and becomes a dead letter. The error is an outage of what its body is fetched from or decoded with.
+// and becomes a dead letter. The error is an outage of what its body is fetched from or decoded with,
+// or that there is no memory for it.
 func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
 	if e.Body == nil && p.body.format.SkipsNulls() && !blobstore.IsReference(e) {
 		return false, nil
@@ -201,7 +212,7 @@ func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
 		}
 		whole, err := p.body.wholeEvent(ctx, e)
 		switch {
-		case errors.Is(err, sluice.ErrOutage):
+		case errors.Is(err, sluice.ErrOutage), errors.Is(err, memory.ErrBusy):
 			return false, err
 		case err != nil:
 			return true, nil

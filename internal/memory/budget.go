@@ -1,7 +1,7 @@
 // Package memory bounds the bytes that the senders of events can make a process hold, over all
 // partitions of all its consumers: what drivers receive, what is read ahead, in batches and in
-// flight, and bodies while they are fetched, decompressed and decoded. Bytes are charged before
-// they are allocated.
+// flight, bodies while they are fetched, decompressed and decoded, dead letters that are redriven,
+// and what rollups keep. Bytes are charged before they are allocated.
 //
 // Whoever waits for memory while holding some can deadlock with others that do the same. So:
 //
@@ -28,6 +28,7 @@ type Budget struct {
 	limit   atomic.Int64
 	stated  atomic.Bool  // limit was set, and is not the default
 	floors  atomic.Int64 // of all accounts
+	short   atomic.Bool  // they are larger than the limit, and Short has said so
 	reserve atomic.Int64 // only for the charge that has the token
 
 	shared  atomic.Int64 // what accounts hold above their floors, and charges
@@ -71,6 +72,17 @@ func (b *Budget) Reserve(n int64) {
 
 // Limit returns the budget in bytes.
 func (b *Budget) Limit() int64 { return b.limit.Load() }
+
+// Short reports that the floors of partitions are together larger than the budget, once until they
+// are no more.
+func (b *Budget) Short() (floors int64, short bool) {
+	if b == nil {
+		return 0, false
+	}
+	floors = b.floors.Load()
+	over := floors > b.limit.Load()
+	return floors, b.short.Swap(over) != over && over
+}
 
 // Shared returns how many bytes are charged above the floors, and how many may be.
 func (b *Budget) Shared() (used, limit int64) { return b.shared.Load(), b.pool() }
@@ -185,14 +197,20 @@ func (a *Account) Held() int64 { return a.held.Load() }
 // Try charges n bytes if nothing is held, if they and those that are held fit into the floor, or if
 // there is room for them and no charge waits. After a refusal [Account.Freed] tells when to try
 // again.
-func (a *Account) Try(n int64) bool {
+func (a *Account) Try(n int64) bool { return a.try(n, true) }
+
+// TryShared charges n bytes if they fit into the floor, or if there is room for them and no charge
+// waits, also if nothing is held.
+func (a *Account) TryShared(n int64) bool { return a.try(n, false) }
+
+func (a *Account) try(n int64, first bool) bool {
 	if a == nil {
 		return true
 	}
 	for {
 		held := a.held.Load()
 		above := max(0, held+n-a.floor) - max(0, held-a.floor)
-		if held <= 0 {
+		if first && held <= 0 {
 			if a.held.CompareAndSwap(held, held+n) {
 				a.budget.shared.Add(above)
 				return true

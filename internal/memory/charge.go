@@ -10,7 +10,7 @@ import (
 )
 
 // ErrBusy is the error of [Begin] and [Grow] where a partition would wait for memory while it has
-// charges itself: it must end these first.
+// charges itself: it must end these first. Charges of [Budget.Trying] get it too.
 var ErrBusy = errors.New("wait for memory: other partitions have it, and this one has events in progress; it goes on when these are done")
 
 // Partition is what is held for one partition while it is assigned.
@@ -19,8 +19,13 @@ type Partition struct {
 	Received *Account
 	// Read is what was read: ahead of the delivery, in a batch, and in flight.
 	Read *Account
+	// Redriven is dead letters that are redriven.
+	Redriven *Account
+	// Kept is what is computed of events and stays in memory.
+	Kept *Account
 
 	budget  *Budget
+	tries   bool                 // charges never wait
 	waits   func() (done func()) // is called when a charge waits
 	charges atomic.Int64         // len(live)
 
@@ -38,7 +43,16 @@ func (b *Budget) Open(readFloor int64, waits func() (done func())) *Partition {
 	if b == nil {
 		return nil
 	}
-	return &Partition{Received: b.open(ReceivedFloor), Read: b.open(readFloor), budget: b, waits: waits, live: map[*Charge]struct{}{}}
+	return &Partition{
+		Received: b.open(ReceivedFloor), Read: b.open(readFloor), Redriven: b.open(0), Kept: b.open(0),
+		budget: b, waits: waits, live: map[*Charge]struct{}{},
+	}
+}
+
+// Trying returns what holds charges that never wait: where there is no memory they get [ErrBusy].
+// So its user may hold others.
+func (b *Budget) Trying() *Partition {
+	return &Partition{budget: b, tries: true, live: map[*Charge]struct{}{}}
 }
 
 // Close gives back all that is charged for the partition. What is given back later changes nothing.
@@ -53,8 +67,9 @@ func (p *Partition) Close() {
 	for _, c := range live {
 		c.end()
 	}
-	p.Received.close()
-	p.Read.close()
+	for _, a := range []*Account{p.Received, p.Read, p.Redriven, p.Kept} {
+		a.close()
+	}
 }
 
 // ReadAccount returns p.Read, nil if p is nil.
@@ -71,6 +86,22 @@ func (p *Partition) ReceivedAccount() *Account {
 		return nil
 	}
 	return p.Received
+}
+
+// RedrivenAccount returns p.Redriven, nil if p is nil.
+func (p *Partition) RedrivenAccount() *Account {
+	if p == nil {
+		return nil
+	}
+	return p.Redriven
+}
+
+// KeptAccount returns p.Kept, nil if p is nil.
+func (p *Partition) KeptAccount() *Account {
+	if p == nil {
+		return nil
+	}
+	return p.Kept
 }
 
 // Shared returns what [Budget.Shared] does.
@@ -131,7 +162,7 @@ func (c *Charge) grow(ctx context.Context, n int64) error {
 		c.pooled += n
 		return nil
 	}
-	if p.charges.Load() > 1 {
+	if p.tries || p.charges.Load() > 1 {
 		return ErrBusy
 	}
 	if p.waits != nil {

@@ -230,6 +230,48 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
+// TestTryingNeverWaits: a charge of Trying gets memory, or ErrBusy at once.
+func TestTryingNeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(8 * mebibyte)
+		p := b.Trying()
+		for range 2 {
+			one, _ := Begin(With(t.Context(), p))
+			if err := Grow(one, 5*mebibyte); err != nil {
+				t.Fatal(err)
+			}
+			if err := Grow(one, 5*mebibyte); !errors.Is(err, ErrBusy) {
+				t.Errorf("10 MiB of 8: %v", err)
+			}
+			p.Collect().Release()
+			if used, _ := b.Shared(); used != 0 {
+				t.Errorf("%d bytes are charged at the end", used)
+			}
+		}
+	})
+}
+
+// TestShort: floors above the budget are reported once.
+func TestShort(t *testing.T) {
+	b := New(3 * mebibyte)
+	var partitions []*Partition
+	for n := range 5 {
+		partitions = append(partitions, b.Open(mebibyte, nil))
+		if floors, short := b.Short(); short != (n == 2) || floors != int64(n+1)*(mebibyte+ReceivedFloor) {
+			t.Errorf("%d partitions: floors of %d, reported %v", n+1, floors, short)
+		}
+	}
+	for range 2 {
+		for _, p := range partitions[1:] {
+			p.Close()
+		}
+		partitions = partitions[:1]
+		if _, short := b.Short(); short {
+			t.Error("reported for one partition")
+		}
+	}
+}
+
 // TestNothingIsBounded: without a budget everything is granted.
 func TestNothingIsBounded(t *testing.T) {
 	var b *Budget

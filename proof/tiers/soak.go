@@ -19,6 +19,8 @@ var soak = []stage{
 	{name: "attack-sqlserver", needs: attacked, budget: time.Hour, env: []string{attackPlan + "fenced=50"}, commands: commands("go test -timeout 0 -run ^TestSQLServer " + proof + "/attack")},
 	{name: "attack-kafka", needs: attacked, budget: 2 * time.Hour, env: []string{"SLUICE_ATTACK=seed=$SEED events=500000 rate=1000 consumers=100 pauses=60 fenced=10 jumps=20 commits=200 crashes=10 blackholes=20 resets=20 unplugs=20 brokers=120 disks=6"},
 		commands: commands("go test -timeout 0 -run ^TestKafka$ " + proof + "/attack")},
+	{name: "altered", needs: []string{"postgres", "mariadb", "sqlserver"}, budget: time.Hour, env: []string{"SLUICE_ALTERED_FOR=300s"},
+		commands: commands("go test -timeout 0 -run Altered|Revoked|ReadOnly ./pgstore ./sqlstore")},
 	{name: "brokers", needs: attacked, budget: time.Hour, env: []string{"SLUICE_ATTACK_CLUSTER=1", "SLUICE_ATTACK_TRUNCATIONS=5"},
 		commands: commands("go test -timeout 0 -run ^TestCluster$|^TestKafkaTruncation " + proof + "/attack")},
 	{name: "debezium", needs: []string{"kafka", "postgres", "debezium"}, budget: 30 * time.Minute, env: []string{"SLUICE_DEBEZIUM_CHANGES=200000"},

@@ -18,7 +18,7 @@ func (w *worker[Tx]) apply(events []*driver.Event) error {
 			return nil
 		}
 		var err error
-		if n := min(len(events), w.batchLimit()); n == 1 {
+		if n := min(len(events), w.batchLimit(events)); n == 1 {
 			err = w.applyOne(events[0], nil)
 		} else {
 			err = w.applyBatch(events[:n])
@@ -33,7 +33,7 @@ func (w *worker[Tx]) apply(events []*driver.Event) error {
 // them, it splits the batch around the events to blame, which the handler names or
 // halving finds. Events may be left that are neither committed nor dead letters.
 func (w *worker[Tx]) applyBatch(events []*driver.Event) error {
-	failure, err := failureOf(w.transact(events, nil))
+	failure, err := failureOf(w.tryBatch(events))
 	if failure == nil {
 		return err
 	}

@@ -150,6 +150,7 @@ func (w *worker[Tx]) commit(step driver.Step, b driver.Batch) error {
 		w.pos = step.To
 		if step.From != step.To {
 			w.record.clear()
+			w.claims = min(w.claims, 1)
 		}
 		return nil
 	case errors.Is(err, driver.ErrHandlerEnded):
@@ -263,14 +264,6 @@ func failureOf(err error) (failure *driver.HandlerError, end error) {
 		return nil, nil
 	}
 	return nil, err
-}
-
-// batchLimit returns how many events the next transaction may take.
-func (w *worker[Tx]) batchLimit() int {
-	if w.pos.Sequence < w.suspectUpTo || w.suspects > 0 {
-		return 1
-	}
-	return w.limit.now
 }
 
 // reclaim asks the database where the checkpoint stands, for as long as that

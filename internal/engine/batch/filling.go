@@ -17,10 +17,10 @@ type filling struct {
 // take returns the next batch, nothing while it waits for further events.
 func (w *worker[Tx]) take() ([]*driver.Event, error) {
 	cfg := w.a.Settings
-	if w.filling.wait(w.buffer, w.batchLimit(), cfg) {
+	if w.filling.wait(w.buffer, w.limit.now, cfg) {
 		return nil, nil
 	}
-	return w.buffer.TakeBatch(w.batchLimit(), int64(cfg.PrefetchBytes))
+	return w.buffer.TakeBatch(w.limit.now, int64(cfg.PrefetchBytes))
 }
 
 // wait reports whether a batch of up to n events waits for further ones.

@@ -23,6 +23,9 @@ type redrivePace struct {
 	together  int           // how many are redriven in one step at most
 	alone     int           // so many next ones have a step each, because one may have ended the process
 
+	page    int   // so many were looked up last at most
+	charged int64 // bytes for those that were found
+
 	batch time.Duration // how long the newest batch took that redrives waited for, until it is counted
 	owed  time.Duration // how much longer than theirs the events' last turn was: the next round gets it
 }
@@ -52,6 +55,7 @@ func (w *worker[Tx]) redriveAll() (applied, failed int, err error) {
 	a := w.a
 	defer a.Leave(w.store)
 	defer w.takeBack()
+	defer w.releaseRedrives()
 	wait := a.Settings.Backoff(a.Rand)
 	err = partition.ErrReopen
 	for a.Idle.Err() == nil {
@@ -60,6 +64,7 @@ func (w *worker[Tx]) redriveAll() (applied, failed int, err error) {
 		} else {
 			var due []driver.DeadLetter
 			var ahead int
+			w.releaseRedrives()
 			due, ahead, err = w.dueRedrives()
 			if err == nil && len(due) == 0 {
 				if ahead > 0 {
@@ -86,14 +91,17 @@ func (w *worker[Tx]) redriveAll() (applied, failed int, err error) {
 
 // dueRedrives returns dead letters whose redrive is due. Those of events after the
 // checkpoint are only counted: the events are read again, and their steps settle the
-// dead letters.
+// dead letters. What is found is charged until releaseRedrives.
 func (w *worker[Tx]) dueRedrives() (due []driver.DeadLetter, ahead int, err error) {
 	err = w.a.Request(w.a.Idle, "look for redrives", func(ctx context.Context) error {
 		if may, err := w.a.Host.RedrivesDue(ctx, w.a); !may {
 			return err
 		}
+		page, estimate := w.a.ChargeRedrives(engine.RedrivePage)
 		var err error
-		due, err = w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, engine.RedrivePage)
+		due, err = w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, page)
+		w.redrives.page, w.redrives.charged = page, partition.ChargeOfRedrives(due)
+		w.a.Memory.RedrivenAccount().Settle(estimate, w.redrives.charged)
 		return err
 	})
 	all := len(due)
@@ -103,10 +111,17 @@ func (w *worker[Tx]) dueRedrives() (due []driver.DeadLetter, ahead int, err erro
 	return due, all - len(due), err
 }
 
+// releaseRedrives ends the charge for dead letters that were found.
+func (w *worker[Tx]) releaseRedrives() {
+	w.a.Memory.RedrivenAccount().Give(w.redrives.charged)
+	w.redrives.charged = 0
+}
+
 // runRedrives looks for redrives and runs a round of them. It runs between two
 // batches, so never beside the handler.
 func (w *worker[Tx]) runRedrives(mayRead bool) error {
 	w.redrives.due = false
+	defer w.releaseRedrives()
 	due, _, err := w.dueRedrives()
 	if err != nil {
 		if w.a.Idle.Err() != nil {
@@ -142,7 +157,7 @@ func (w *worker[Tx]) redriveRound(due []driver.DeadLetter, mayRead bool) error {
 	if i := slices.IndexFunc(due, func(d driver.DeadLetter) bool { return d.ID == w.record.known.DeadLetter }); i >= 0 {
 		due = slices.Concat(due[i:i+1], due[:i], due[i+1:])
 	}
-	more := len(due) == engine.RedrivePage // there may be
+	more := len(due) == w.redrives.page // there may be
 	for len(due) > 0 {
 		if w.a.Idle.Err() != nil {
 			return w.a.Ended()

@@ -131,7 +131,9 @@ func (w *worker[Tx]) eventsOf(run []driver.DeadLetter) ([]*driver.Event, error) 
 	case len(run) == 1:
 		return nil, nil
 	default:
-		return w.a.RereadRun(run)
+		found, charged, err := w.a.RereadRun(run)
+		w.redrives.charged += charged
+		return found, err
 	}
 	events := make([]*driver.Event, len(run))
 	for i := range run {

@@ -31,7 +31,7 @@ func TestSparseSuspect(t *testing.T) {
 			}
 			deaths++
 		}
-		if letters := s.Letters(); deaths > 8 || len(letters) != 1 || letters[0].Event.Sequence != 5*apart || len(s.Rows()) != 19 {
+		if letters := s.Letters(); deaths > 5 || len(letters) != 1 || letters[0].Event.Sequence != 5*apart || len(s.Rows()) != 19 {
 			t.Errorf("%d deaths, %d rows, dead letters %+v", deaths, len(s.Rows()), letters)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/sluice-go/sluice/driver"
@@ -11,10 +12,12 @@ import (
 )
 
 const (
-	// claimsTrusted is how many claims in a row may see no progress before the
-	// events after the checkpoint are suspected of killing the process and are
-	// tried one at a time.
+	// claimsTrusted is how many claims in a row may see no progress before the largest possible
+	// batch is suspected of killing the process although no attempt at it is on record: an event
+	// that was tried out of turn may have done it.
 	claimsTrusted = 3
+	// suspectsAlone is how many suspected events are tried one at a time. More are tried in groups.
+	suspectsAlone = 100
 	// deathsAllowed is how many attempts at a suspected event may start and never
 	// return before it becomes a dead letter.
 	deathsAllowed = 3
@@ -70,9 +73,8 @@ func (w *worker[Tx]) attemptsOnRecord() bool {
 	return known.DeadLetter == 0 && known.Attempts+known.Unreturned > 0 && known.Sequence > w.pos.Sequence
 }
 
-// suspect notes, after a claim, which events are suspected of killing the process. If
-// an attempt at one of them is on record, it is that one. Otherwise it is one of the
-// largest batch that an earlier owner can have had in progress.
+// suspect notes, after a claim, which events are suspected of killing the process: those that a
+// recorded attempt had in progress. Without a record it can be any of the largest possible batch.
 func (w *worker[Tx]) suspect(cp driver.Checkpoint) {
 	last := driver.Unset.Sequence
 	switch {
@@ -85,7 +87,9 @@ func (w *worker[Tx]) suspect(cp driver.Checkpoint) {
 	case cp.Claims > claimsTrusted:
 		last = cp.Position.Sequence + int64(w.a.Settings.MaxBatch)
 	}
-	w.suspectUpTo = max(w.suspectUpTo, last)
+	if last > w.suspectUpTo {
+		w.suspectUpTo, w.suspected = last, last-cp.Position.Sequence
+	}
 	w.claims = cp.Claims
 }
 
@@ -101,6 +105,39 @@ func (w *worker[Tx]) meet(events []*driver.Event) {
 // checkpoint.
 func (w *worker[Tx]) suspicious() bool {
 	return w.claims > 1 || w.suspectUpTo > w.pos.Sequence
+}
+
+// watched reports whether an attempt that begins with an event is recorded before it starts: it is
+// suspected, or an owner has ended without a trace and nothing was done since.
+func (w *worker[Tx]) watched(e *driver.Event) bool {
+	return e.Sequence <= w.suspectUpTo || w.claims > 1
+}
+
+// batchLimit returns how many of some events the next transaction may take. Suspected events go in
+// groups of the square root of their number: if a group ends the process, its events are few enough
+// to be tried one at a time. So an event is found by two deaths more than its own, and events that
+// are not to blame take few transactions. The attempts of an event that are on record must not be
+// replaced by those at a batch.
+func (w *worker[Tx]) batchLimit(events []*driver.Event) int {
+	if w.attemptsOnRecord() && w.record.known.Sequence == events[0].Sequence {
+		return 1
+	}
+	at := 0 // so many are suspected
+	for at < len(events) && events[at].Sequence <= w.suspectUpTo {
+		at++
+	}
+	if at == 0 {
+		return w.limit.now
+	}
+	all := w.suspected
+	if w.a.Topic.Sparse { // that is how many numbers there are
+		all = int64(at)
+	}
+	if all <= suspectsAlone {
+		return 1
+	}
+	group := int(math.Ceil(math.Sqrt(float64(all))))
+	return max(1, min(group, at/2, w.limit.now)) // fewer than there were, also if most numbers are duplicates
 }
 
 // clearSuspicion ends the suspicion if there are no events after the checkpoint: those that
@@ -138,8 +175,8 @@ func (w *worker[Tx]) killer(e *driver.Event) error {
 }
 
 // try applies one event in a transaction of its own. If the event is suspected of
-// killing the process, the attempt is recorded before it starts, and only one such
-// attempt runs in this process, so that its death shows which event it was.
+// killing the process, only one such attempt runs in this process, so that its death
+// shows which event it was.
 func (w *worker[Tx]) try(e *driver.Event) error {
 	if e.Sequence <= w.suspectUpTo {
 		release, err := w.acquireToken()
@@ -147,11 +184,19 @@ func (w *worker[Tx]) try(e *driver.Event) error {
 			return err
 		}
 		defer release()
-		if err := w.recordStart(e.Sequence, 0); err != nil {
+	}
+	return w.tryBatch([]*driver.Event{e})
+}
+
+// tryBatch applies events in one transaction. An attempt at several of them is recorded as one at
+// the last.
+func (w *worker[Tx]) tryBatch(events []*driver.Event) error {
+	if w.watched(events[0]) {
+		if err := w.recordStart(events[len(events)-1].Sequence, 0); err != nil {
 			return err
 		}
 	}
-	return w.transact([]*driver.Event{e}, nil)
+	return w.transact(events, nil)
 }
 
 // acquireToken waits for the process's token for suspected events. The token is released
@@ -183,7 +228,7 @@ func (w *worker[Tx]) acquireToken() (release func(), err error) {
 func (w *worker[Tx]) recordStart(sequence, deadLetter int64) error {
 	started := w.record.of(sequence, deadLetter)
 	if started.Attempts+started.Unreturned == 0 {
-		w.record.known = driver.AttemptRecord{} // it was of another event
+		w.record.known = driver.AttemptRecord{} // it was of another event, or of a batch
 	}
 	started.Unreturned++
 	return w.recordAttempt(started)

@@ -27,7 +27,8 @@ type worker[Tx any] struct {
 	record      attemptLog      // of the event after pos, or of a dead letter on redrive
 	claims      int             // that saw no progress: see driver.Checkpoint
 	suspectUpTo int64           // events up to this one are suspected of killing the process; Unset's if none
-	suspects    int             // and so many events after it, whose numbers are not known yet
+	suspected   int64           // so many numbers they had when they became that
+	suspects    int             // and so many events after them, whose numbers are not known yet
 	outage      *clock.Backoff  // between tries while the database, or what the handler needs, fails
 	limit       batchLimit
 	brake       brake
@@ -91,9 +92,10 @@ func (w *worker[Tx]) Claimed(cp driver.Checkpoint) {
 
 // StoreStart implements worker.
 func (w *worker[Tx]) StoreStart(start driver.Position) error {
-	ctx, cancel := w.a.RequestCtx(w.a.Work)
-	defer cancel()
-	if err := w.store.Begin(ctx, w.a.Lease, w.pos, start); err != nil {
+	err := w.a.Request(w.a.Work, "store start", func(ctx context.Context) error {
+		return w.store.Begin(ctx, w.a.Lease, w.pos, start)
+	})
+	if err != nil {
 		return err
 	}
 	w.pos = start

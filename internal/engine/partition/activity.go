@@ -26,6 +26,7 @@ var (
 	ActivitySuspect   = &activity{"an event that may have ended the process has waited", "another partition tries such an event: look at the one whose handler has not returned"}
 	ActivityHold      = &activity{"no event succeeds", "the first ones are tried one at a time: look at what all events need: a table, a right, a service"}
 	ActivityStore     = &activity{"request to store checkpoint or dead letters has not returned", "the driver ignores the time limit of its context"}
+	ActivityUnstored  = &activity{"checkpoint has not been stored", "the failures say what is wrong with the store; records are written meanwhile"}
 	activityAssigned  = &activity{"hook Assigned has not returned", "look for a lock or a call without a time limit"}
 	ActivityBatch     = &activity{"hook Batch has not returned", "look for a lock or a call without a time limit"}
 	activityReleased  = &activity{"hook Released has not returned", "look for a lock or a call without a time limit"}
@@ -34,6 +35,7 @@ var (
 	activityRead      = &activity{"reader has not returned", ""}                     // which is normal while no events come: see silenceWatch
 	activityHeld      = &activity{"the log has held back events", "look at the log"} // see driver.HeldBack
 	activityReader    = &activity{"reader of the log has not ended", "the driver ignores the end of its context"}
+	activityReread    = &activity{"event of a dead letter has not been read", "the driver ignores the time limit of its context"}
 )
 
 // track is one line of activity of an assignment: mostly what one goroutine is doing.
@@ -108,6 +110,7 @@ type tracks struct {
 	Delivery  track // the delivery's goroutine
 	Waiting   track // what the delivery waits for over several attempts: the hold of the brake
 	Storing   track // the goroutine that stores checkpoints and dead letters of AtLeastOnce
+	Unstored  track // the checkpoint of AtLeastOnce, over several attempts
 	Sink      track // the records that the sink has
 	hookQueue track // the goroutine that runs the hooks Renewed and Error
 	copying   track // the goroutine that copies dead letters
@@ -118,7 +121,7 @@ type tracks struct {
 // delaying returns the tracks whose activities end. That of the reader does not: it waits
 // for events.
 func (t *tracks) delaying() []*track {
-	return []*track{&t.Delivery, &t.Waiting, &t.Storing, &t.Sink, &t.hookQueue, &t.copying}
+	return []*track{&t.Delivery, &t.Waiting, &t.Storing, &t.Unstored, &t.Sink, &t.hookQueue, &t.copying}
 }
 
 // watchHeld has the track of what the log holds back follow the lag: it moves if the end that

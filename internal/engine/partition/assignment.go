@@ -51,6 +51,7 @@ type Assignment struct {
 	Progress   progress
 	storeClock atomic.Int64            // the store's time, in Unix nanoseconds, when Clock.Elapsed was 0; 0: unknown
 	parked     atomic.Bool             // a dead letter was stored since copyDeadLetters looked
+	hungCopy   *Span                   // of the call of CopyDeadLetters, of which the last one timed out; nil: none did
 	Memory     *memory.Partition       // what is charged for it
 	tracks                             // what the goroutines are doing
 	reading    atomic.Pointer[reading] // nil: no reader is open
@@ -82,6 +83,7 @@ func Start(host *Host, work context.Context, topic driver.Topic, lease driver.Le
 	a.Idle, a.stop = context.WithCancel(a.Work)
 	a.detachStop = context.AfterFunc(host.Stopping, a.stop)
 	a.Observe(driver.Observation{Kind: driver.KindAcquired})
+	a.checkFloors()
 	a.background.Go(func() { a.Survive(func() { a.renewLease(until) }) })
 	a.background.Go(func() { a.Survive(a.watchEnd) })
 	if marks, is := host.Delivery.Store().(driver.CopyMarks); is && a.Settings.CopyDeadLetters != nil {

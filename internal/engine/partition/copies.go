@@ -23,6 +23,7 @@ const copyPage = 16
 func (a *Assignment) copyDeadLetters(marks driver.CopyMarks) {
 	cfg := a.Settings
 	wait := &clock.Backoff{Min: cfg.RetryMin, Max: max(cfg.RetryMin, cfg.LeaseFor), Rand: rand.New(rand.NewPCG(cfg.Seed, uint64(a.Lease.Epoch)))}
+	defer a.copyReturned()
 	for a.Idle.Err() == nil {
 		a.parked.Store(false)
 		failed, err := a.copyUncopied(marks)
@@ -33,6 +34,7 @@ func (a *Assignment) copyDeadLetters(marks driver.CopyMarks) {
 			a.Observe(driver.Observation{Kind: driver.KindCopyFailed, Events: failed, Err: fmt.Errorf("copy dead letters: %w", err)})
 			cfg.Clock.Sleep(a.Idle, wait.Next())
 		default:
+			a.copyReturned()
 			wait.Reset()
 			a.awaitDeadLetter()
 		}
@@ -133,10 +135,26 @@ func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	return page, err
 }
 
-// callCopy calls Config.CopyDeadLetters.
+// callCopy calls Config.CopyDeadLetters. A call that ends by its time limit, and those that follow it,
+// are one activity until one of them does not.
 func (a *Assignment) callCopy(dead []driver.DeadLetter) error {
-	defer a.copying.Doing(activityCopy, 0, 0).Done()
+	if a.hungCopy == nil {
+		span := a.copying.Doing(activityCopy, 0, 0)
+		a.hungCopy = &span
+	}
 	ctx, cancel := context.WithTimeout(a.Idle, a.Settings.LeaseFor)
 	defer cancel()
-	return engine.GuardGoexit("CopyDeadLetters", func() error { return a.Settings.CopyDeadLetters(ctx, dead) })
+	err := engine.GuardGoexit("CopyDeadLetters", func() error { return a.Settings.CopyDeadLetters(ctx, dead) })
+	if err == nil || ctx.Err() == nil {
+		a.copyReturned()
+	}
+	return err
+}
+
+// copyReturned ends the activity of callCopy.
+func (a *Assignment) copyReturned() {
+	if a.hungCopy != nil {
+		a.hungCopy.Done()
+		a.hungCopy = nil
+	}
 }

@@ -167,7 +167,7 @@ func (a *Assignment) Claim(w Worker, checkpoints Claimer) error {
 		// could choose another "latest" and skip the events in between.
 		if a.Start.Sequence > w.Position().Sequence {
 			if err := w.StoreStart(a.Start); err != nil {
-				return fmt.Errorf("store start: %w", err)
+				return err
 			}
 		}
 		a.seekAgain = false
@@ -229,6 +229,7 @@ func (a *Assignment) read(w Worker, checkpoints Claimer) (err error) {
 	defer func() {
 		closing, done := a.ShutdownCtx()
 		defer done()
+		defer a.Delivery.Doing(activityReader, 0, 0).Done()
 		if cerr := reader.Close(closing); cerr != nil && err == nil {
 			err = fmt.Errorf("close reader: %w", cerr)
 		}
@@ -325,11 +326,12 @@ const nearby = 100
 // RereadRun reads events of dead letters from the log again: that of the first, and those of the
 // next ones that follow it there closely. It returns fewer if the log does not return them in time,
 // for which [Assignment.Reread] says why, or if they have more than PrefetchBytes. As for that, no
-// other reader of this consumer may be open.
-func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, err error) {
+// other reader of this consumer may be open. The events are charged, which the caller ends.
+func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, charged int64, err error) {
 	if run[0].Incarnation != a.Incarnation {
-		return nil, nil
+		return nil, 0, nil
 	}
+	defer a.Delivery.Doing(activityReread, run[0].Event.Sequence, len(run)).Done()
 	for n := 1; n < len(run); n++ {
 		at, last := run[n].Event.Sequence, run[n-1].Event.Sequence
 		if run[n].HasBody || run[n].Incarnation != a.Incarnation || at <= last || at-last > nearby || at-run[0].Event.Sequence >= 2*int64(a.Settings.MaxBatch) {
@@ -342,7 +344,7 @@ func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, 
 	defer opened()
 	r, err := a.Host.Source.Open(opening, a.Lease.Partition, before, a.Lease.Epoch)
 	if err == nil {
-		found, err = a.readRun(opening, &countingReader{r, a, before.Sequence}, run)
+		found, charged, err = a.readRun(opening, &countingReader{r, a, before.Sequence}, run)
 		ctx, cancel := a.ShutdownCtx()
 		defer cancel()
 		if cerr := r.Close(ctx); err == nil {
@@ -354,21 +356,23 @@ func (a *Assignment) RereadRun(run []driver.DeadLetter) (found []*driver.Event, 
 	}
 	switch {
 	case a.Idle.Err() != nil:
-		return nil, a.Ended()
+		return nil, charged, a.Ended()
 	case errors.Is(err, driver.ErrFenced), errors.Is(err, driver.ErrStolen):
-		return nil, err
+		return nil, charged, err
 	case err != nil:
-		return nil, nil
+		return nil, charged, nil
 	}
-	return found, nil
+	return found, charged, nil
 }
 
 // readRun reads the events of dead letters that ascend, until one is missing. It reads no further
-// than the last of them.
-func (a *Assignment) readRun(ctx context.Context, r driver.Reader, run []driver.DeadLetter) (found []*driver.Event, err error) {
+// than the last of them. What was found is charged.
+func (a *Assignment) readRun(ctx context.Context, r driver.Reader, run []driver.DeadLetter) (found []*driver.Event, charged int64, err error) {
 	at, bytes := run[0].Event.Sequence-1, 0
+	account := a.Memory.RedrivenAccount()
 	for len(found) < len(run) && bytes < a.Settings.PrefetchBytes && err == nil {
 		var events []*driver.Event
+		account.Take(driver.ReadBytes)
 		err = engine.CallDriver(func() (err error) {
 			events, err = r.Read(ctx, min(int(run[len(run)-1].Event.Sequence-at), a.Settings.MaxBatch))
 			return err
@@ -386,12 +390,15 @@ func (a *Assignment) readRun(ctx context.Context, r driver.Reader, run []driver.
 				found, bytes = append(found, e), bytes+e.Size()
 			}
 		}
+		account.Settle(charged+driver.ReadBytes, ChargeOf(len(found), int64(bytes)))
+		charged = ChargeOf(len(found), int64(bytes))
 	}
-	return found, err
+	return found, charged, err
 }
 
 // readEvent reads a dead letter's event, of whatever incarnation the topic is now.
 func (a *Assignment) readEvent(d *driver.DeadLetter) (*driver.Event, error) {
+	defer a.Delivery.Doing(activityReread, d.Event.Sequence, 1).Done()
 	before := driver.Position{Sequence: d.Event.Sequence - 1}
 	opening, opened := a.RequestCtx(a.Idle)
 	defer opened()

@@ -2,6 +2,7 @@ package partition_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,25 +17,55 @@ import (
 	"github.com/sluice-go/sluice/stamp"
 )
 
-// noAnswer decides which requests get no answer: the first of one kind.
+// noAnswer decides which requests get no answer: the first of one kind, or all of it for a time.
 type noAnswer struct {
-	mu   sync.Mutex
-	kind string
+	mu    sync.Mutex
+	kind  string
+	until chan struct{} // all of the kind hang until this is closed; nil: only the first one does
+	deaf  bool          // they hang whatever their contexts say
+}
+
+// begin has all requests of a kind hang. The function that it returns ends that.
+func (u *noAnswer) begin(kind string, deaf bool) (end func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kind, u.until, u.deaf = kind, make(chan struct{}), deaf
+	return sync.OnceFunc(func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.kind = ""
+		close(u.until)
+	})
+}
+
+// hangs reports whether a kind hangs now.
+func (u *noAnswer) hangs(kind string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.kind == kind
 }
 
 // ask waits for the end of ctx if the request gets no answer.
 func (u *noAnswer) ask(ctx context.Context, kind string) error {
 	u.mu.Lock()
-	hang := u.kind == kind
-	if hang {
+	hang, until := u.kind == kind, u.until
+	if hang && until == nil {
 		u.kind = ""
+	}
+	over := ctx.Done()
+	if u.deaf {
+		over = nil
 	}
 	u.mu.Unlock()
 	if !hang {
 		return nil
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	select {
+	case <-over:
+		return ctx.Err()
+	case <-until:
+		return nil
+	}
 }
 
 // answered makes a request of u's kind hang before it is done.
@@ -64,7 +95,27 @@ func (h silentHub) Seek(ctx context.Context, partition string, start sluice.Star
 }
 
 func (h silentHub) Open(ctx context.Context, partition string, after sluice.Position, epoch int64) (driver.Reader, error) {
-	return answered(ctx, h.u, "open", func() (driver.Reader, error) { return h.Hub.Open(ctx, partition, after, epoch) })
+	return answered(ctx, h.u, "open", func() (driver.Reader, error) {
+		r, err := h.Hub.Open(ctx, partition, after, epoch)
+		return silentReader{r, h.u}, err
+	})
+}
+
+type silentReader struct {
+	driver.Reader
+	u *noAnswer
+}
+
+func (r silentReader) Read(ctx context.Context, most int) ([]*sluice.Event, error) {
+	if r.u.hangs("describe") && r.u.until != nil {
+		return nil, errors.New("connection lost")
+	}
+	return answered(ctx, r.u, "read", func() ([]*sluice.Event, error) { return r.Reader.Read(ctx, most) })
+}
+
+func (r silentReader) Close(ctx context.Context) error {
+	_, err := answered(ctx, r.u, "close", func() (none struct{}, err error) { return none, r.Reader.Close(ctx) })
+	return err
 }
 
 // silentStore is a store over a connection that can go silent.
@@ -75,6 +126,30 @@ type silentStore struct {
 
 func (s silentStore) Claim(ctx context.Context, lease sluice.Lease, incarnation string) (sluice.Checkpoint, error) {
 	return answered(ctx, s.u, "claim", func() (sluice.Checkpoint, error) { return s.Store.Claim(ctx, lease, incarnation) })
+}
+
+func (s silentStore) Begin(ctx context.Context, lease sluice.Lease, from, to sluice.Position) error {
+	_, err := answered(ctx, s.u, "begin", func() (none struct{}, err error) { return none, s.Store.Begin(ctx, lease, from, to) })
+	return err
+}
+
+func (s silentStore) Commit(ctx context.Context, step driver.Step, fn func(context.Context, *sluicetest.Tx) error) error {
+	_, err := answered(ctx, s.u, "commit", func() (none struct{}, err error) { return none, s.Store.Commit(ctx, step, fn) })
+	return err
+}
+
+func (s silentStore) Park(ctx context.Context, dead []sluice.DeadLetter) error {
+	_, err := answered(ctx, s.u, "park", func() (none struct{}, err error) { return none, s.Store.Park(ctx, dead) })
+	return err
+}
+
+func (s silentStore) Settle(ctx context.Context, g sluice.Group, done []int64, failed []sluice.DeadLetter) error {
+	_, err := answered(ctx, s.u, "settle", func() (none struct{}, err error) { return none, s.Store.Settle(ctx, g, done, failed) })
+	return err
+}
+
+func (s silentStore) Uncopied(ctx context.Context, g sluice.Group, partition string, after int64, limit int) ([]sluice.DeadLetter, error) {
+	return answered(ctx, s.u, "uncopied", func() ([]sluice.DeadLetter, error) { return s.Store.Uncopied(ctx, g, partition, after, limit) })
 }
 
 func (s silentStore) ReadDedup(ctx context.Context, g sluice.Group, partition string) ([]driver.DedupState, error) {

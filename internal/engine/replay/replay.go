@@ -170,7 +170,9 @@ func (w *worker) apply(events []*driver.Event) error {
 				break
 			}
 		}
+		filtering := w.a.Delivery.Doing(partition.ActivityFilter, events[0].Sequence, n)
 		b := driver.Batch{Group: w.a.Topic.Group, Incarnation: w.a.Incarnation, Partition: w.a.Lease.Partition, Epoch: w.a.Lease.Epoch, Events: w.a.Settings.Handled(events[:n])}
+		filtering.Done()
 		began := w.a.Settings.Clock.Elapsed()
 		if len(b.Events) > 0 {
 			applying := w.a.Delivery.Doing(partition.ActivityReplayer, b.Events[0].Sequence, len(b.Events))

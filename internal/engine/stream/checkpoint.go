@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/engine/partition"
 	"github.com/sluice-go/sluice/internal/worklist"
 	"github.com/sluice-go/sluice/stamp"
 )
@@ -120,6 +121,7 @@ type checkpointer struct {
 	passed   uint64                 // events below the checkpoint since the start
 	stored   time.Duration          // when it was stored last, by Clock.Elapsed
 	reported int64                  // the event that was last reported as too old
+	unstored *partition.Span        // since the first attempt that failed; nil: none did
 }
 
 // moveTo sets the checkpoint: the start, or what was stored.
@@ -182,11 +184,17 @@ func (w *worker[R]) storeCheckpoint(ctx context.Context) {
 	}
 	// An unchanged checkpoint is stored for its fence: the owner of a partition without
 	// events notices in this way that an operator has set the checkpoint.
+	if c.unstored == nil {
+		span := w.a.Unstored.Doing(partition.ActivityUnstored, 0, 0)
+		c.unstored = &span
+	}
 	rctx, cancel := w.storeRequestCtx(ctx)
 	defer cancel()
 	err := w.store.Advance(rctx, w.a.Lease, w.a.Incarnation, to, done)
 	switch {
 	case err == nil:
+		c.unstored.Done()
+		c.unstored = nil
 		c.stored = w.a.Settings.Clock.Elapsed()
 		if unchanged {
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/engine"
 	"github.com/sluice-go/sluice/internal/engine/partition"
+	"github.com/sluice-go/sluice/internal/memory"
 )
 
 // redriveQueue holds dead letters on redrive: found due, running, and finished but
@@ -28,6 +29,8 @@ type redriveQueue struct {
 	unsettled []*driver.DeadLetter         // failed again; to be settled
 	holding   map[redriveKey]int64         // the first event whose dead letter stays; the later ones that run fail
 	page      bool                         // the last look found a whole page: there may be more
+	charged   int64                        // bytes for what is running
+	reread    map[int64]int64              // bytes of those whose events were read again, by id
 
 	nApplied, nFailed int // settled
 }
@@ -41,7 +44,7 @@ func redriveKeyOf(d *driver.DeadLetter) redriveKey {
 }
 
 func (q *redriveQueue) init() {
-	q.running, q.holding = map[int64]*driver.DeadLetter{}, map[redriveKey]int64{}
+	q.running, q.holding, q.reread = map[int64]*driver.DeadLetter{}, map[redriveKey]int64{}, map[int64]int64{}
 }
 
 // hold keeps the later dead letters of a failed one's key back.
@@ -91,15 +94,16 @@ func (q *redriveQueue) with(due []driver.DeadLetter) (ids []int64) {
 // of them was put back since, its hold must stay. looked is how many were settled before the look
 // that found them: an answer from before a settlement is ignored. It reports whether a redrive is
 // to be started.
-func (q *redriveQueue) found(due []driver.DeadLetter, held []driver.HeldKey, asked bool, looked int) bool {
+func (q *redriveQueue) found(due []driver.DeadLetter, page int, held []driver.HeldKey, asked bool, looked int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.page = len(due) == engine.RedrivePage
+	q.page = len(due) == page
 	if looked != q.nApplied+q.nFailed || !asked && len(due) > 0 {
 		return len(q.due) > 0
 	}
 	for _, d := range q.due { // they may be due no more
 		delete(q.running, d.ID)
+		delete(q.reread, d.ID)
 	}
 	q.due = nil
 	maps.DeleteFunc(q.holding, func(key redriveKey, n int64) bool { return !q.runs(key, n) })
@@ -227,12 +231,33 @@ func (q *redriveQueue) settled(succeeded []*inFlightEvent, failed []*driver.Dead
 	defer q.mu.Unlock()
 	for _, e := range succeeded {
 		delete(q.running, e.redrive.ID)
+		delete(q.reread, e.redrive.ID)
 	}
 	for _, d := range failed {
 		delete(q.running, d.ID)
+		delete(q.reread, d.ID)
 	}
 	q.nApplied += len(succeeded)
 	q.nFailed += len(failed)
+}
+
+// charge charges an account for the redrives that run.
+func (q *redriveQueue) charge(to *memory.Account) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes := int64(0)
+	for _, d := range q.running {
+		bytes += partition.ChargeOf(1, int64(d.Event.Size())) + q.reread[d.ID]
+	}
+	to.Settle(q.charged, bytes)
+	q.charged = bytes
+}
+
+// readAgain notes that the event of a redrive was read again.
+func (q *redriveQueue) readAgain(id int64, e *driver.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reread[id] = partition.ChargeOf(1, int64(e.Size()))
 }
 
 // totals returns how many redrives were settled.
@@ -300,7 +325,10 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 	if may, err := w.a.Host.RedrivesDue(ctx, w.a); err != nil || !may && w.redrives.idle() {
 		return err
 	}
-	due, err := w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, engine.RedrivePage)
+	page, estimate := w.a.ChargeRedrives(engine.RedrivePage)
+	account := w.a.Memory.RedrivenAccount()
+	defer account.Give(estimate)
+	due, err := w.store.Due(ctx, w.a.Topic.Group, w.a.Lease.Partition, page)
 	if err != nil {
 		return err
 	}
@@ -312,7 +340,8 @@ func (w *worker[R]) lookForRedrives(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.redrives.found(due, held, len(ids) > 0 || !keys, applied+failed) {
+	defer w.redrives.charge(account)
+	if w.redrives.found(due, page, held, len(ids) > 0 || !keys, applied+failed) {
 		partition.Wake(w.wakeup)
 	}
 	return nil
@@ -387,10 +416,14 @@ func (w *worker[R]) rereadRun(d *driver.DeadLetter, read map[int64]*driver.Event
 	if len(run) == 1 {
 		return nil
 	}
-	events, err := w.a.RereadRun(run)
+	events, charged, err := w.a.RereadRun(run)
 	for i, e := range events {
 		read[run[i].ID] = e
+		w.redrives.readAgain(run[i].ID, e)
 	}
+	account := w.a.Memory.RedrivenAccount()
+	account.Give(charged)
+	w.redrives.charge(account)
 	return err
 }
 
@@ -474,6 +507,7 @@ func (w *worker[R]) settleRedrives(ctx context.Context) {
 		}
 	}
 	w.redrives.settled(succeeded, failed)
+	w.redrives.charge(w.a.Memory.RedrivenAccount())
 	for _, e := range succeeded {
 		w.a.Observe(driver.Observation{Kind: driver.KindRedriven, To: e.event.Position(), Event: e.event, Events: 1})
 	}

@@ -47,13 +47,13 @@ func TestRedriveThatIsPutBackStaysHeld(t *testing.T) {
 	if ids := q.with(due); len(ids) != 1 {
 		t.Fatalf("the store is asked about the keys without %v, want one redrive", ids)
 	}
-	q.found(due, []driver.HeldKey{{Key: "a", Incarnation: "1", First: 1}}, true, 0)
+	q.found(due, 100, []driver.HeldKey{{Key: "a", Incarnation: "1", First: 1}}, true, 0)
 	d := q.next()
 	if ids := q.with(due); ids != nil {
 		t.Fatalf("all that are due were started, but the store is asked about the keys without %v", ids)
 	}
 	q.putBack(d)
-	q.found(due, nil, false, 0)
+	q.found(due, 100, nil, false, 0)
 	if first, held := q.heldBy(q.next()); !held || first != 1 {
 		t.Errorf("held %t by event %d, want by event 1", held, first)
 	}

@@ -217,9 +217,10 @@ func (w *worker[R]) Claimed(cp driver.Checkpoint) {
 
 // StoreStart implements worker.
 func (w *worker[R]) StoreStart(start driver.Position) error {
-	ctx, cancel := w.a.RequestCtx(w.a.Work)
-	defer cancel()
-	if err := w.store.Begin(ctx, w.a.Lease, w.start, start); err != nil {
+	err := w.a.Request(w.a.Work, "store start", func(ctx context.Context) error {
+		return w.store.Begin(ctx, w.a.Lease, w.start, start)
+	})
+	if err != nil {
 		return err
 	}
 	w.start, w.admitted = start, start

@@ -30,24 +30,27 @@ type dedup struct {
 	bytes int64 // about what they take in memory
 }
 
-// add adds an id, and reports whether it was new.
-func (s *dedup) add(id stamp.CausationID, enqueued time.Time) bool {
+// add adds an id, and reports whether it was new. keep charges what that takes before.
+func (s *dedup) add(id stamp.CausationID, enqueued time.Time, keep func(bytes int64) error) (added bool, err error) {
 	key := pageKey{id.Source, id.Partition, id.N, id.Sequence / pageBits}
 	p := s.pages[key]
 	if p == nil {
+		if err := keep(key.size()); err != nil {
+			return false, err
+		}
 		p = &page{}
 		s.pages[key] = p
 		s.bytes += key.size()
 	}
 	word, bit := id.Sequence%pageBits/64, uint64(1)<<(id.Sequence%64)
 	if p.bits[word]&bit != 0 {
-		return false
+		return false, nil
 	}
 	p.bits[word] |= bit
 	if enqueued.After(p.last) {
 		p.last = enqueued
 	}
-	return true
+	return true, nil
 }
 
 // expire removes the pages whose events were all enqueued before a time.

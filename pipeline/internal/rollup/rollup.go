@@ -35,6 +35,15 @@ var ErrTooManyGroups = errors.New("more than 1000000 groups in memory: use fewer
 // MaxBytes is the limit of the memory that a partition's groups and ids take, about.
 const MaxBytes = 512 << 20
 
+// ErrNoMemory is the error of a group or an id for which the process has no memory.
+var ErrNoMemory = errors.New("the process has no memory for more groups and ids: raise memory_limit, use fewer groups or shorter values, or a shorter late")
+
+// Account is charged for groups and ids before they are kept.
+type Account interface {
+	Try(bytes int64) bool // reports whether there is memory for them
+	Give(bytes int64)
+}
+
 // ErrTooManyBytes is the error of a group or an id beyond MaxBytes.
 var ErrTooManyBytes = errors.New("groups and ids take more than 512 MiB of memory: use fewer groups or shorter values, or a shorter late")
 
@@ -89,6 +98,7 @@ type Partition struct {
 	dedup      dedup
 	bytes      int64 // of groups; see MaxBytes
 	maxBytes   int64
+	account    Account
 }
 
 type group struct {
@@ -106,6 +116,29 @@ func New(kinds []Function, late time.Duration, from time.Time) *Partition {
 	return &Partition{functions: kinds, late: late, from: from, groups: map[string]*group{}, dedup: dedup{pages: map[pageKey]*page{}}, maxBytes: MaxBytes}
 }
 
+// ChargeTo has an account charged for what is kept from now on.
+func (m *Partition) ChargeTo(account Account) { m.account = account }
+
+// Release gives back what is charged. The state is used no more.
+func (m *Partition) Release() { m.give(m.bytes + m.dedup.bytes) }
+
+// keep charges bytes of a group or an id before they are kept.
+func (m *Partition) keep(n int64) error {
+	switch {
+	case m.bytes+m.dedup.bytes+n > m.maxBytes:
+		return ErrTooManyBytes
+	case m.account != nil && !m.account.Try(n):
+		return ErrNoMemory
+	}
+	return nil
+}
+
+func (m *Partition) give(n int64) {
+	if m.account != nil && n > 0 {
+		m.account.Give(n)
+	}
+}
+
 // Groups returns the number of groups in memory.
 func (m *Partition) Groups() int { return len(m.groups) }
 
@@ -119,8 +152,14 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 		return OutsideWindow, nil
 	case e.Time.Add(-Early).Before(m.from):
 		return Incomplete, nil
-	case e.ID != nil && !m.dedup.add(*e.ID, e.Enqueued):
-		return Duplicate, nil
+	}
+	if e.ID != nil {
+		switch added, err := m.dedup.add(*e.ID, e.Enqueued, m.keep); {
+		case err != nil:
+			return Incomplete, err
+		case !added:
+			return Duplicate, nil
+		}
 	}
 	key := strconv.AppendInt(m.key[:0], e.Time.Unix(), 10)
 	for _, part := range e.Parts {
@@ -132,12 +171,13 @@ func (m *Partition) Add(e *Event) (Outcome, error) {
 		if len(m.groups) == MaxGroups {
 			return Incomplete, ErrTooManyGroups
 		}
-		m.bytes += m.size(string(key))
+		size := m.size(string(key))
+		if err := m.keep(size); err != nil {
+			return Incomplete, err
+		}
+		m.bytes += size
 		g = &group{parts: e.Parts, at: e.Time, values: make([]accumulator, len(m.functions))}
 		m.groups[string(key)] = g
-	}
-	if m.bytes+m.dedup.bytes > m.maxBytes {
-		return Incomplete, ErrTooManyBytes
 	}
 	g.events++
 	for i, n := range e.Values {
@@ -182,6 +222,7 @@ const expireEvery = time.Minute
 // expire removes what cannot change any more. It allows for enqueued times that go
 // back by up to Early.
 func (m *Partition) expire() {
+	before := m.bytes + m.dedup.bytes
 	for key, g := range m.groups {
 		if g.at.Add(m.late + Early).Before(m.latest) {
 			m.bytes -= m.size(key)
@@ -189,4 +230,5 @@ func (m *Partition) expire() {
 		}
 	}
 	m.dedup.expire(m.latest.Add(-m.late - 2*Early))
+	m.give(before - m.bytes - m.dedup.bytes)
 }

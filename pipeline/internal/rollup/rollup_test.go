@@ -288,3 +288,43 @@ func TestBytesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// account has a number of bytes.
+type account struct{ left int64 }
+
+func (a *account) Try(n int64) bool {
+	if n > a.left {
+		return false
+	}
+	a.left -= n
+	return true
+}
+
+func (a *account) Give(n int64) { a.left += n }
+
+// Groups and ids are charged before they are kept, and given back when they expire.
+func TestWhatIsKeptIsCharged(t *testing.T) {
+	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	a := &account{left: 1 << 20}
+	m := New([]Function{Count}, 12*time.Hour, time.Time{})
+	m.ChargeTo(a)
+	var err error
+	for n := 0; err == nil && n < 100_000; n++ {
+		id := &stamp.CausationID{Source: "s", Partition: "0", Sequence: int64(n) * pageBits}
+		_, err = m.Add(&Event{Enqueued: at, Time: at, Sequence: int64(n), ID: id, Parts: []string{strconv.Itoa(n)}, Values: []*Number{nil}})
+	}
+	if !errors.Is(err, ErrNoMemory) || a.left < 0 || a.left+m.bytes+m.dedup.bytes != 1<<20 {
+		t.Errorf("%v, %d bytes are left beside %d", err, a.left, m.bytes+m.dedup.bytes)
+	}
+	m.latest = at.Add(24 * time.Hour)
+	m.expire()
+	if a.left != 1<<20 {
+		t.Errorf("%d bytes are left when all has expired", a.left)
+	}
+	if _, err := m.Add(&Event{Enqueued: m.latest, Time: m.latest, Parts: []string{"one"}, Values: []*Number{nil}}); err != nil {
+		t.Error(err)
+	}
+	if m.Release(); a.left != 1<<20 {
+		t.Errorf("%d bytes are left after the release", a.left)
+	}
+}
