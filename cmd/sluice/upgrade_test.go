@@ -158,7 +158,7 @@ func (u *upgrade) commits(check func(history.Record)) (n int) {
 // TestUpgrade: each event has one row or one dead letter, and the histories of all owners are free of faults.
 func TestUpgrade(t *testing.T) {
 	old := otherRevision(t)
-	eachFastDatabase(t, func(t *testing.T, url string) {
+	eachDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 4)
 		db := openDatabase(t, url)
 		u := &upgrade{t, environment(connection, url, "PARTITIONS=balanced"), quick(t, url), func() int64 { return count(t, db, countRows) }, map[*process]string{}}
