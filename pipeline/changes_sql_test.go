@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,9 +33,16 @@ func (e *testedEngine) testColumnChanges(t *testing.T) {
 	ctx := t.Context()
 	var count typesCount
 	waiting, silent := 0, 0
+	fit := w.fitting(t)
 	for typ, list := range typeSamples {
 		for n, kind := range w.kinds {
-			from := w.firstFit(t, typ, n)
+			from := fit[typ][0]
+			if from == kind && len(fit[typ]) > 1 {
+				from = fit[typ][1]
+			}
+			if w.slow && n%3 != 0 && !slices.Contains(fit[typ], kind) {
+				continue
+			}
 			mustExec(t, w.db, "CREATE TABLE changing (c "+from+")")
 			tg := typedTarget(t, w.dialect, "changing", typ)
 			if err := tg.prepare(ctx, w.catalog, false); err != nil {
@@ -68,7 +76,7 @@ func (e *testedEngine) testColumnChanges(t *testing.T) {
 				waited(t, err)
 			}
 			if w.dialect.fits(ctx, w.catalog, typ, now[0]) == nil {
-				w.compare(t, &count, "changing", kind, typ, handler, list[:min(len(list), 12)])
+				w.compare(t, &count, "changing", kind, typ, handler, list[:min(len(list), 6)])
 			} else {
 				waiting++
 				err := batch()
@@ -80,25 +88,30 @@ func (e *testedEngine) testColumnChanges(t *testing.T) {
 		}
 	}
 	t.Logf("%d changes are none to the database, after %d events wait", silent, waiting)
-	count.report(t, 9*len(w.kinds), 100)
+	count.report(t, 4*len(w.kinds), 100)
 	if silent > count.pairs/10 || waiting == 0 {
 		t.Errorf("of %d changes %d are none, and events wait after %d", count.pairs, silent, waiting)
 	}
 }
 
-// firstFit is a type of columns, another than the nth, that a type fills.
-func (w *typeWorld) firstFit(t *testing.T, typ columnType, n int) string {
+// fitting has, for each type of a mapping, the types of columns that it fills.
+func (w *typeWorld) fitting(t *testing.T) map[columnType][]string {
 	t.Helper()
+	fit := make(map[columnType][]string)
 	for i, kind := range w.kinds {
-		mustExec(t, w.db, "CREATE TABLE fitting (c "+kind+")")
-		now, err := w.catalog.columns(t.Context(), "fitting")
-		mustExec(t, w.db, "DROP TABLE fitting")
-		if err == nil && i != n && w.dialect.fits(t.Context(), w.catalog, typ, now[0]) == nil {
-			return kind
+		table := fmt.Sprint("fitting", i)
+		mustExec(t, w.db, "CREATE TABLE "+table+" (c "+kind+")")
+		now, err := w.catalog.columns(t.Context(), table)
+		if err != nil || len(now) != 1 {
+			t.Fatal(now, err)
+		}
+		for typ := range typeSamples {
+			if w.dialect.fits(t.Context(), w.catalog, typ, now[0]) == nil {
+				fit[typ] = append(fit[typ], kind)
+			}
 		}
 	}
-	t.Fatalf("no column fits %s", typ)
-	return ""
+	return fit
 }
 
 // alter runs statements, one after the other.

@@ -88,7 +88,7 @@ var sqlServerEngine = testedEngine{
 			`column c has changed from nvarchar\(90\) to nvarchar\(9\)`, ``, ``, `a`},
 		"fewer digits": {`decimal(9,2)`, typeNumeric, `12.25`, `ALTER TABLE changing ALTER COLUMN c decimal(9,1)`,
 			`column c has changed from decimal\(9,2\) to decimal\(9,1\)`, ``, ``, `12.3`},
-		"not null": {`int`, typeInteger, `12`, `ALTER TABLE changing ALTER COLUMN c int NOT NULL`,
+		"not null": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int NOT NULL`,
 			`column c has changed from int to int not null`, ``, ``, `12`},
 		"a default": {`int`, typeInteger, `12`, `ALTER TABLE changing ADD CONSTRAINT seven DEFAULT 7 FOR c`,
 			`column c has changed from int to int with a default`, ``, ``, `12`},

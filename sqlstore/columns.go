@@ -31,6 +31,7 @@ func (t *Tx) Columns(ctx context.Context, table string) ([]tables.Column, error)
 type pin struct {
 	table   string
 	columns []tables.Column
+	before  bool     // an earlier transaction has committed with these columns
 	names   []string // of the columns that it writes to
 }
 
@@ -43,13 +44,13 @@ func (t *Tx) pin(ctx context.Context, table string) (*pin, error) {
 	if p := t.pinOf(table); p != nil {
 		return p, nil
 	}
-	columns, err := t.known.read(table, func() ([]tables.Column, error) { return c.Columns(ctx, t.tx, table) })
+	columns, before, err := t.known.read(table, func() ([]tables.Column, error) { return c.Columns(ctx, t.tx, table) })
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pins = append(t.pins, &pin{table: table, columns: columns})
+	t.pins = append(t.pins, &pin{table: table, columns: columns, before: before})
 	return t.pins[len(t.pins)-1], nil
 }
 
@@ -83,7 +84,7 @@ func (t *Tx) writing(ctx context.Context, table string, columns []string, write 
 	if err = write(); err == nil || len(p.columns) == 0 {
 		return err
 	}
-	if changed := t.known.changed(ctx, t.dialect.catalog(), t.tx, p); changed != nil {
+	if changed := t.known.changed(ctx, t.dialect.catalog(), t.of, p); changed != nil {
 		return changed
 	}
 	return err
@@ -128,24 +129,21 @@ type knownTable struct {
 	reported []tables.Column // the error for these was returned
 }
 
-// read returns the columns of a table, which read reads if they are not known. It is an error, once,
-// if they have changed.
-func (k *knownColumns) read(table string, read func() ([]tables.Column, error)) ([]tables.Column, error) {
+// read returns the columns of a table, which read reads if they are not known, and whether an
+// earlier transaction has committed with them. It is an error, once, if they have changed.
+func (k *knownColumns) read(table string, read func() ([]tables.Column, error)) (columns []tables.Column, before bool, err error) {
 	k.mu.Lock()
 	known := k.of[table]
 	if known != nil && !known.doubtful {
 		defer k.mu.Unlock()
-		return known.columns, nil
+		return known.columns, true, nil
 	}
 	k.mu.Unlock()
 	now, err := read()
 	if err != nil || known == nil {
-		return now, err
+		return now, false, err
 	}
-	if err := k.report(table, known.columns, now); err != nil {
-		return nil, err
-	}
-	return now, nil
+	return now, true, k.report(table, known.columns, now)
 }
 
 // report returns a [tables.ChangedError], once for each change.
@@ -167,10 +165,14 @@ func (k *knownColumns) report(table string, was, is []tables.Column) error {
 	return err
 }
 
-// changed returns the error if the columns are not those that a transaction relies on.
-func (k *knownColumns) changed(ctx context.Context, c *tables.Catalog, q querier, p *pin) error {
-	now, err := c.Columns(ctx, q, p.table)
-	if err != nil { // the transaction is over
+// changed returns the error if the columns are not those that a transaction relies on. If an error
+// has ended that, another connection says so, unless the transaction itself may have made the table.
+func (k *knownColumns) changed(ctx context.Context, c *tables.Catalog, t *transaction, p *pin) error {
+	now, err := c.Columns(ctx, t, p.table)
+	if err != nil && p.before {
+		now, err = c.Columns(ctx, t.reader, p.table)
+	}
+	if err != nil {
 		return nil
 	}
 	if err := tables.Changed(p.table, p.columns, now); err != nil {

@@ -179,9 +179,11 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	aborted := false
 	over, outage := t.watch.state()
 	switch {
+	case columnsChanged(tx.failure()):
+		return s.outage(ctx, "handler", tx.failure())
 	case outage != nil:
 		return s.handlerLost(ctx, took, outage)
-	case errors.Is(tx.failure(), driver.ErrUnsafeTable), columnsChanged(tx.failure()): // the handler may drop it, or keep its text alone
+	case errors.Is(tx.failure(), driver.ErrUnsafeTable): // the handler may drop it, or keep its text alone
 		return s.outage(ctx, "handler", tx.failure())
 	case s.dialect.fault(err) == faultTimeLimit && ctx.Err() == nil && !errors.Is(err, driver.ErrRejected):
 		return fmt.Errorf("%w: %w", driver.ErrTimeLimit, s.outage(ctx, "handler", err))
