@@ -89,7 +89,6 @@ var barred = map[string]door{
 	"its own savepoint": execsBy(`SAVEPOINT a; ROLLBACK TO a; RELEASE a`),
 	"CALL":              execsBy(`CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()`),
 	"CALL on Conn":      execs(`CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()`),
-	"characteristics":   execsBy(`SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`),
 	"Query": func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `COMMIT`)
 		rows.Close()

@@ -193,8 +193,10 @@ func (mysqlDialect) ends(_ driver.Conn, query string) bool {
 		return second == "PASSWORD" || mysqlAutocommit.MatchString(query)
 	case "START", "LOCK":
 		return second != "INSTANCE"
+	case "LOAD":
+		return second == "INDEX"
 	case "ALTER", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "BEGIN", "COMMIT", "XA",
-		"INSTALL", "UNINSTALL", "ANALYZE", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "STOP", "CHANGE":
+		"INSTALL", "UNINSTALL", "ANALYZE", "CACHE", "CHECK", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "STOP", "CHANGE":
 		return true
 	}
 	return false

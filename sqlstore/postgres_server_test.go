@@ -71,7 +71,7 @@ const postgresLock = "SELECT FROM sluice_checkpoints WHERE partition = '0' FOR U
 func postgresDoors() []storetest.Door[*Tx] {
 	list := doorsOf(true, "COMMIT", "COMMIT AND CHAIN", "END", "ROLLBACK", "ROLLBACK AND CHAIN", "ABORT", "COMMIT; BEGIN", "SELECT 1; COMMIT", "/* ; */ COMMIT", "-- ;\nCOMMIT", "BEGIN", "START TRANSACTION",
 		"PREPARE TRANSACTION 'x'", "COMMIT PREPARED 'x'", "ROLLBACK PREPARED 'x'", "DO 'BEGIN COMMIT; END'", "SAVEPOINT a", "SAVEPOINT a; RELEASE a", "RELEASE nowhere", "ROLLBACK TO nowhere", "DISCARD ALL",
-		"CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()", "VACUUM", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+		"CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()", "VACUUM")
 	list = slices.Concat(list, facesOf(true, "COMMIT"), facesOf(true, "ROLLBACK"))
 	list = append(list, storetest.Door[*Tx]{Name: "escaped COMMIT", Refused: true, End: func(ctx context.Context, tx *Tx) error {
 		if err := execute(ctx, tx, "SET LOCAL standard_conforming_strings = off"); err != nil {
