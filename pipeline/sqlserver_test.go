@@ -78,8 +78,8 @@ var sqlServerEngine = testedEngine{
 			`column c has changed from int to bit`, `column c is bit, which can't hold the mapping's integer`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int`, `12`},
 		"bigint to datetime": {`bigint`, typeBigint, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c datetime`,
 			`column c has changed from bigint to datetime`, `column c is datetime, which can't hold the mapping's bigint`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c bigint`, `12`},
-		"timestamp to date": {`datetime2(6)`, typeTimestamp, `"2026-07-08T21:04:05Z"`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c date`,
-			`column c has changed from datetime2\(6\) to date`, `column c is date, which can't hold the mapping's timestamp`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c datetime2(6)`, `2026-07-08 21:04:05.000000`},
+		"timestamp to date": {`datetime2(6)`, typeTimestamp, `"2026-07-08T21:04:05.123456Z"`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c date`,
+			`column c has changed from datetime2\(6\) to date`, `column c is date, which can't hold the mapping's timestamp`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c datetime2(6)`, `2026-07-08 21:04:05.123456`},
 		"text to varchar": {`nvarchar(20)`, typeText, `"a"`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c varchar(20)`,
 			`column c has changed from nvarchar\(20\) to varchar\(20\) in`, `column c is varchar, which can't hold the mapping's text`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c nvarchar(20)`, `a`},
 		"wider": {`nvarchar(9)`, typeText, `"a"`, `ALTER TABLE changing ALTER COLUMN c nvarchar(90)`,
@@ -100,8 +100,8 @@ var sqlServerEngine = testedEngine{
 			`column n is new: it is int not null`, `column n must have a value and has no default`, `ALTER TABLE changing DROP COLUMN n`, `12`},
 		"generated": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c AS (id + 1)`,
 			`column c has changed from int to int.* generated`, `column c is generated and takes no values`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int`, `12`},
-		"the table renamed and back": {`int`, typeInteger, `12`, `EXEC sp_rename 'changing', 'gone'`,
-			`table changing: the table is gone`, `table changing does not exist`, `EXEC sp_rename 'gone', 'changing'`, `12`},
+		"the table renamed and back": {`int`, typeInteger, `12`, `EXEC sp_rename 'changing', 'gone', 'OBJECT'`,
+			`table changing: the table is gone`, `table changing does not exist`, `EXEC sp_rename 'gone', 'changing', 'OBJECT'`, `12`},
 	},
 }
 
