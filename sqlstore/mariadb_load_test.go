@@ -180,13 +180,13 @@ func TestMariaDBLoadTruncates(t *testing.T) {
 // MariaDB's TIMESTAMP does.
 func TestMariaDBLoadsNull(t *testing.T) {
 	s := openMariaDB(t, mariadbtest.Database(t), nil)
-	for _, kind := range []string{"TIMESTAMP", "DATETIME", "BIGINT", "TEXT", "BLOB", "ENUM('a')", "BIT(1)", "JSON"} {
-		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "DROP TABLE IF EXISTS no_nulls"))
-		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE TABLE no_nulls (v "+kind+" NOT NULL)"))
+	for i, kind := range []string{"TIMESTAMP", "DATETIME", "BIGINT", "TEXT", "BLOB", "ENUM('a')", "BIT(1)", "JSON"} {
+		table := fmt.Sprint("no_nulls_", i)
+		suite.NoError(t, "create table", execute(t.Context(), s.DB(), "CREATE TABLE "+table+" (v "+kind+" NOT NULL)"))
 		refused := map[int]bool{}
 		for _, rows := range []int{1, loadRows} {
 			err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
-				return tx.Insert(ctx, "no_nulls", []string{"v"}, slices.Repeat([][]any{{nil}}, rows))
+				return tx.Insert(ctx, table, []string{"v"}, slices.Repeat([][]any{{nil}}, rows))
 			})
 			row, named := errors.AsType[*RowError](err)
 			if refused[rows] = named; err != nil && (!named || row.Row != 0) {

@@ -64,7 +64,11 @@ func (c *Catalog) Same(table string, columns []Column, names []string) string {
 	if len(each) == 0 {
 		return "1 = 1"
 	}
-	return fmt.Sprintf("(SELECT COUNT(*)"+c.from+" AND (", c.place(table)...) + strings.Join(each, " OR ") + fmt.Sprintf(")) = %d", len(each))
+	var groups []string
+	for group := range slices.Chunk(each, 50) { // SQLite bounds the depth of an expression
+		groups = append(groups, "("+strings.Join(group, " OR ")+")")
+	}
+	return fmt.Sprintf("(SELECT COUNT(*)"+c.from+" AND (", c.place(table)...) + strings.Join(groups, " OR ") + fmt.Sprintf(")) = %d", len(each))
 }
 
 // Changed returns a [ChangedError] if the columns of a table are not what they were.
