@@ -20,6 +20,11 @@ func execs(sql string) door {
 	}
 }
 
+// execsBy executes SQL on the transaction.
+func execsBy(sql string) door {
+	return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, sql); return err }
+}
+
 // past are the ways that the store cannot bar.
 var past = map[string]door{
 	"COMMIT":           execs(`COMMIT`),
@@ -72,7 +77,37 @@ var barred = map[string]door{
 	"ROLLBACK, aborted": execs(`ROLLBACK; BEGIN READ WRITE; SELECT 1/0`), // nothing is committed
 	"Commit":            func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
 	"Rollback":          func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
-	"Exec":              func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `COMMIT`); return err },
+	"Exec":              execsBy(`COMMIT`),
+	"END":               execsBy(`END`),
+	"ABORT":             execsBy(`ABORT`),
+	"AND CHAIN":         execsBy(`COMMIT AND CHAIN`),
+	"two statements":    execsBy(`COMMIT; BEGIN`),
+	"BEGIN":             execsBy(`BEGIN`),
+	"COMMIT PREPARED":   execsBy(`COMMIT PREPARED 'nowhere'`),
+	"RELEASE":           execsBy(`RELEASE nowhere`),
+	"ROLLBACK TO":       execsBy(`ROLLBACK TO nowhere`),
+	"its own savepoint": execsBy(`SAVEPOINT a; ROLLBACK TO a; RELEASE a`),
+	"CALL":              execsBy(`CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()`),
+	"CALL on Conn":      execs(`CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()`),
+	"Query": func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `COMMIT`)
+		rows.Close()
+		return err
+	},
+	"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, `COMMIT`).Scan() },
+	"SendBatch": func(ctx context.Context, tx pgx.Tx) error {
+		var b pgx.Batch
+		b.Queue(`SELECT 1`)
+		b.Queue(`COMMIT`)
+		return tx.SendBatch(ctx, &b).Close()
+	},
+	"Prepare": func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Prepare(ctx, "ends", `COMMIT`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "ends")
+		return err
+	},
 	"a procedure": func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `DO $$ BEGIN COMMIT; END $$`)
 		return err

@@ -186,6 +186,9 @@ type testedEngine struct {
 	leavesOut map[string]leavesOutCase
 	targets   map[string]targetCase // are those of this engine only
 	kinds     columnKinds
+
+	alterations map[string]alteration
+	alone       bool // no table is altered while a transaction is open
 }
 
 // flights is the statement that makes the table of flightsTarget, without its column delay.

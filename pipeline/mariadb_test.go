@@ -63,6 +63,50 @@ var mariaEngine = testedEngine{
 			return "CAST(c AS CHAR)"
 		},
 	},
+	alterations: map[string]alteration{
+		"int to bigint": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c bigint`,
+			`column c has changed from int(\(11\))? to bigint`, ``, ``, `12`},
+		"int to double": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c double`,
+			`column c has changed from int(\(11\))? to double`, ``, ``, `12`},
+		"int to float, which is not exact": {`int`, typeInteger, `16777216`, `ALTER TABLE changing MODIFY c float`,
+			`column c has changed from int(\(11\))? to float`, ``, ``, `16777200`},
+		"int to date": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c date`,
+			`column c has changed from int(\(11\))? to date`, `column c is date, which can't hold the mapping's integer`, `ALTER TABLE changing MODIFY c int`, `12`},
+		"int to year": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c year`,
+			`column c has changed from int(\(11\))? to year`, `column c is year, which can't hold the mapping's integer`, `ALTER TABLE changing MODIFY c int`, `12`},
+		"bigint to timestamp": {`bigint`, typeBigint, `20260708`, `ALTER TABLE changing MODIFY c timestamp NULL`,
+			`column c has changed from bigint(\(20\))? to timestamp`, `column c is timestamp, which can't hold the mapping's bigint`, `ALTER TABLE changing MODIFY c bigint`, `20260708`},
+		"timestamp to date": {`datetime(6)`, typeTimestamp, `"2026-07-08T21:04:05Z"`, `ALTER TABLE changing MODIFY c date`,
+			`column c has changed from datetime\(6\) to date`, `column c is date, which can't hold the mapping's timestamp`, `ALTER TABLE changing MODIFY c datetime(6)`, `2026-07-08 21:04:05.000000`},
+		"text to enum": {`varchar(20)`, typeText, `"2"`, `ALTER TABLE changing MODIFY c enum('none', '2')`,
+			`column c has changed from varchar\(20\) to enum\('none','2'\)`, ``, ``, `2`},
+		"text to latin1": {`varchar(20)`, typeText, `"größe"`, `ALTER TABLE changing MODIFY c varchar(20) CHARACTER SET latin1`,
+			`column c has changed from varchar\(20\) to varchar\(20\) in latin1`, ``, ``, `größe`},
+		"wider": {`varchar(9)`, typeText, `"a"`, `ALTER TABLE changing MODIFY c varchar(90)`,
+			`column c has changed from varchar\(9\) to varchar\(90\)`, ``, ``, `a`},
+		"narrower": {`varchar(90)`, typeText, `"a"`, `ALTER TABLE changing MODIFY c varchar(9)`,
+			`column c has changed from varchar\(90\) to varchar\(9\)`, ``, ``, `a`},
+		"fewer digits": {`decimal(9,2)`, typeNumeric, `12.25`, `ALTER TABLE changing MODIFY c decimal(9,1)`,
+			`column c has changed from decimal\(9,2\) to decimal\(9,1\)`, ``, ``, `12.3`},
+		"not null": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c int NOT NULL`,
+			`column c has changed from int(\(11\))? to int(\(11\))? not null`, ``, ``, `12`},
+		"a default": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c int DEFAULT 7`,
+			`column c has changed from int(\(11\))? to int(\(11\))? with a default`, ``, ``, `12`},
+		"unsigned": {`int`, typeInteger, `12`, `ALTER TABLE changing MODIFY c int unsigned`,
+			`column c has changed from int(\(11\))? to int(\(10\))? unsigned`, ``, ``, `12`},
+		"renamed and back": {`int`, typeInteger, `12`, `ALTER TABLE changing RENAME COLUMN c TO d`,
+			`column c is gone: it was int(\(11\))?, column d is new: it is int`, `has no column c: it has id, d`, `ALTER TABLE changing RENAME COLUMN d TO c`, `12`},
+		"dropped and put back": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c`,
+			`column c is gone`, `has no column c: it has id`, `ALTER TABLE changing ADD COLUMN c bigint`, `12`},
+		"swapped": {`int`, typeInteger, `12`, `ALTER TABLE changing RENAME COLUMN c TO old; ALTER TABLE changing ADD COLUMN c bigint`,
+			`column c has changed from int(\(11\))? to bigint`, ``, ``, `12`},
+		"a required column": {`int`, typeInteger, `12`, `ALTER TABLE changing ADD COLUMN n int NOT NULL`,
+			`column n is new: it is int(\(11\))? not null`, `column n must have a value and has no default`, `ALTER TABLE changing DROP COLUMN n`, `12`},
+		"generated": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD COLUMN c int AS (id + 1) STORED`,
+			`column c has changed from int(\(11\))? to int(\(11\))?.* generated`, `column c is generated and takes no values`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD COLUMN c int`, `12`},
+		"the table renamed and back": {`int`, typeInteger, `12`, `ALTER TABLE changing RENAME TO gone`,
+			`table changing: the table is gone`, `table changing does not exist`, `ALTER TABLE gone RENAME TO changing`, `12`},
+	},
 }
 
 func TestMariaDB(t *testing.T) { mariaEngine.test(t) }
@@ -82,3 +126,7 @@ func TestMariaDBCheck(t *testing.T) {
 }
 
 func TestMariaDBColumnTypes(t *testing.T) { mariaEngine.testColumnTypes(t) }
+
+func TestMariaDBColumnChanges(t *testing.T) { mariaEngine.testColumnChanges(t) }
+
+func TestMariaDBAlterations(t *testing.T) { mariaEngine.testAlterations(t) }

@@ -1,10 +1,7 @@
 package pipeline
 
 import (
-	"context"
-	"database/sql"
 	"database/sql/driver"
-	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/tables"
@@ -18,7 +15,7 @@ var mysqlKind = serverKind{
 	connector: func(address string, _ accessToken) (driver.Connector, error) { return sqlstore.MySQLConnector(address) },
 	open:      sqlstore.OpenMySQL,
 	check:     sqlstore.CheckMySQL,
-	columns:   mysqlColumns,
+	tables:    tables.MySQL,
 	safe:      tables.CheckMySQL,
 	hasKey:    sqlstore.CheckMySQLKey,
 	prepares:  true,
@@ -67,17 +64,4 @@ func mysqlArgument(_ columnType, value any) any {
 
 func parseMySQL(address string) (sqlDatabase, error) {
 	return mysqlKind.database(address, address, nil)
-}
-
-func mysqlColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error) {
-	schema, name, ok := strings.Cut(table, ".")
-	if !ok {
-		schema, name = "", table
-	}
-	return db.QueryContext(ctx,
-		`SELECT column_name, CASE WHEN data_type IN ('enum', 'set') THEN column_type ELSE data_type END, is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%',
-		        COALESCE(generation_expression, '') <> '', column_default IS NOT NULL AND column_default <> 'NULL' OR extra LIKE '%auto_increment%'
-		 FROM information_schema.columns
-		 WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?
-		 ORDER BY ordinal_position`, schema, name)
 }

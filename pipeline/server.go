@@ -17,12 +17,11 @@ type serverKind struct {
 	connector func(address string, token accessToken) (sqldriver.Connector, error)
 	open      func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) (*sqlstore.Store, error)
 	check     func(ctx context.Context, address string, cfg *sqlstore.ServerConfig) error
-	// columns has the rows of scanColumns for a table.
-	columns  func(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error)
-	safe     func(ctx context.Context, q tables.Querier, table string) error
-	hasKey   func(ctx context.Context, db *sql.DB, table string, columns []string, k driver.Keyed) error
-	outboxes outbox.Dialect
-	prepares bool // a statement can be prepared without executing it
+	tables    *tables.Catalog
+	safe      func(ctx context.Context, q tables.Querier, table string) error
+	hasKey    func(ctx context.Context, db *sql.DB, table string, columns []string, k driver.Keyed) error
+	outboxes  outbox.Dialect
+	prepares  bool // a statement can be prepared without executing it
 }
 
 // accessToken returns a token of Entra ID; nil: the URL has the password.
@@ -86,11 +85,8 @@ type serverCatalog struct {
 }
 
 func (c serverCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
-	rows, err := c.kind.columns(ctx, c.db, table)
-	if err != nil {
-		return nil, err
-	}
-	return scanColumns(rows)
+	list, err := c.kind.tables.Columns(ctx, c.db, table)
+	return existingColumns(c.kind.dialect, list), err
 }
 
 func (c serverCatalog) safe(ctx context.Context, table string) error {

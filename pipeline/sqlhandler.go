@@ -2,14 +2,17 @@ package pipeline
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
@@ -26,12 +29,16 @@ func (parts *Parts) useSQLStore(p *Pipeline, store *sqlstore.Store, c catalog) {
 
 // sqlHandler inserts batches into the table, in a database of sqlstore.
 func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
-	names := columnNames(t.mapping.columns)
+	names, checked := columnNames(t.mapping.columns), new(checkedColumns)
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
-		if !t.writesRows() {
-			return t.change(b.Events, t.guards, func(r *run) error { return t.writeSQL(ctx, tx, r) })
+		g, err := checked.current(ctx, t, tx)
+		if err != nil {
+			return err
 		}
-		rows, err := t.rows(b.Events)
+		if !t.writesRows() {
+			return t.change(b.Events, g, func(r *run) error { return t.writeSQL(ctx, tx, r) })
+		}
+		rows, err := t.rows(b.Events, g)
 		if err != nil {
 			return err
 		}
@@ -41,6 +48,48 @@ func (t *tableTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		}
 		return err
 	}
+}
+
+// checkedColumns are the columns of a table as they were checked last, and what guards them.
+type checkedColumns struct {
+	mu      sync.Mutex
+	columns []tables.Column // nil: not checked
+	guards  guards
+}
+
+// current returns what guards the columns that the transaction writes to. If they do not fit any
+// more, events wait until they do.
+func (k *checkedColumns) current(ctx context.Context, t *tableTarget, tx *sqlstore.Tx) (guards, error) {
+	now, err := tx.Columns(ctx, t.table)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.columns != nil && slices.Equal(k.columns, now) {
+		return k.guards, nil
+	}
+	if len(now) == 0 {
+		return nil, driver.Outage(fmt.Errorf("table %s does not exist", t.table))
+	}
+	g, err := t.checkTable(ctx, nil, existingColumns(t.dialect, now))
+	if err != nil {
+		return nil, driver.Outage(errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	k.columns, k.guards = now, g
+	return g, nil
+}
+
+// existingColumns returns columns as a dialect sees them.
+func existingColumns(d *dialect, columns []tables.Column) []existingColumn {
+	list := make([]existingColumn, len(columns))
+	for i, c := range columns {
+		list[i] = existingColumn{name: c.Name, kind: c.Kind, required: c.Required, generated: c.Generated, defaulted: c.Defaulted}
+		if d.engine == sqlite {
+			list[i].kind = affinity(c.Kind)
+		}
+	}
+	return list
 }
 
 // writeSQL writes a run.
@@ -68,7 +117,7 @@ func (t *tableTarget) writeSQL(ctx context.Context, tx *sqlstore.Tx, r *run) (er
 // sqlHandler executes the statement for each event of a batch.
 func (t *statementTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 	return func(ctx context.Context, tx *sqlstore.Tx, b sluice.Batch) error {
-		rows, err := t.rows(b.Events)
+		rows, err := t.rows(b.Events, t.guards)
 		if err != nil {
 			return err
 		}
@@ -84,17 +133,4 @@ func (t *statementTarget) sqlHandler() sluice.Handler[*sqlstore.Tx] {
 		}
 		return nil
 	}
-}
-
-// scanColumns reads the columns of a table: name, kind, required, generated, defaulted.
-func scanColumns(rows *sql.Rows) (list []existingColumn, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		var e existingColumn
-		if err := rows.Scan(&e.name, &e.kind, &e.required, &e.generated, &e.defaulted); err != nil {
-			return nil, err
-		}
-		list = append(list, e)
-	}
-	return list, rows.Err()
 }

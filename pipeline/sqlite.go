@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", for reader
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/tables"
 	"github.com/sluice-go/sluice/outbox"
 	"github.com/sluice-go/sluice/sqlstore"
 )
@@ -107,23 +108,8 @@ type sqliteCatalog struct {
 func (c sqliteCatalog) safe(context.Context, string) error { return nil }
 
 func (c sqliteCatalog) columns(ctx context.Context, table string) ([]existingColumn, error) {
-	schema, name, ok := strings.Cut(table, ".")
-	if !ok {
-		schema, name = "main", table
-	}
-	// hidden 2 and 3 are generated columns. A primary key of one INTEGER column has
-	// a value by default.
-	rows, err := c.db.QueryContext(ctx,
-		`SELECT name, upper(type), "notnull" AND dflt_value IS NULL AND NOT (pk = 1 AND upper(type) = 'INTEGER'), hidden > 1, coalesce(upper(dflt_value) <> 'NULL', 0)
-		 FROM pragma_table_xinfo(?, ?)`, name, schema)
-	if err != nil {
-		return nil, err
-	}
-	list, err := scanColumns(rows)
-	for i := range list {
-		list[i].kind = affinity(list[i].kind)
-	}
-	return list, err
+	list, err := tables.SQLite.Columns(ctx, c.db, table)
+	return existingColumns(&sqliteDialect, list), err
 }
 
 // affinity returns the affinity of a declared type, which is in upper case.

@@ -64,6 +64,37 @@ var sqliteEngine = testedEngine{
 		kinds: []string{"TEXT", "VARCHAR(3)", "CLOB", "INTEGER", "BIGINT", "REAL", "DOUBLE PRECISION", "NUMERIC", "DECIMAL(9,1)", "DATE", "DATETIME", "BOOLEAN", "JSON", "BLOB", ""},
 		shown: func(string) string { return "typeof(c) || ' ' || quote(c)" },
 	},
+	alterations: map[string]alteration{
+		"integer to bigint": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c BIGINT); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from INTEGER to BIGINT`, ``, ``, `12`},
+		"integer to real": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c REAL); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from INTEGER to REAL`, `column c is REAL, which can't hold the mapping's integer`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER); INSERT INTO changing SELECT * FROM old; DROP TABLE old`, `12`},
+		"integer to text": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c TEXT); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from INTEGER to TEXT`, `column c is TEXT, which can't hold the mapping's integer`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER); INSERT INTO changing SELECT * FROM old; DROP TABLE old`, `12`},
+		"text to integer": {`TEXT`, typeText, `"007"`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from TEXT to INTEGER`, `column c is INTEGER, which can't hold the mapping's text`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c TEXT); INSERT INTO changing SELECT * FROM old; DROP TABLE old`, `007`},
+		"text to numeric": {`TEXT`, typeNumeric, `1.10`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c NUMERIC); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from TEXT to NUMERIC`, `column c is NUMERIC, which can't hold the mapping's numeric`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c TEXT); INSERT INTO changing SELECT * FROM old; DROP TABLE old`, `1.10`},
+		"no type": {`TEXT`, typeText, `"007"`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c ); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from TEXT to a column without a type`, ``, ``, `007`},
+		"wider": {`VARCHAR(9)`, typeText, `"a"`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c VARCHAR(90)); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from VARCHAR\(9\) to VARCHAR\(90\)`, ``, ``, `a`},
+		"not null": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER NOT NULL); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from INTEGER to INTEGER not null`, ``, ``, `12`},
+		"a default": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO old; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER DEFAULT 7); INSERT INTO changing SELECT * FROM old; DROP TABLE old`,
+			`column c has changed from INTEGER to INTEGER with a default`, ``, ``, `12`},
+		"renamed and back": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME COLUMN c TO d`,
+			`column c is gone: it was INTEGER, column d is new: it is INTEGER`, `has no column c: it has id, d`, `ALTER TABLE changing RENAME COLUMN d TO c`, `12`},
+		"dropped and put back": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c`,
+			`column c is gone`, `has no column c: it has id`, `ALTER TABLE changing ADD COLUMN c BIGINT`, `12`},
+		"a required column": {`INTEGER`, typeInteger, `12`, `DROP TABLE changing; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER, n INTEGER NOT NULL)`,
+			`column n is new: it is INTEGER not null`, `column n must have a value and has no default`, `ALTER TABLE changing DROP COLUMN n`, `12`},
+		"generated": {`INTEGER`, typeInteger, `12`, `DROP TABLE changing; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER AS (id + 1))`,
+			`column c has changed from INTEGER to INTEGER generated`, `column c is generated and takes no values`, `DROP TABLE changing; CREATE TABLE changing (id int NOT NULL PRIMARY KEY, c INTEGER)`, `12`},
+		"the table renamed and back": {`INTEGER`, typeInteger, `12`, `ALTER TABLE changing RENAME TO gone`,
+			`table changing: the table is gone`, `table changing does not exist`, `ALTER TABLE gone RENAME TO changing`, `12`},
+	},
+	alone: true,
 }
 
 // unique is a table flights whose key is the delay, with what it does about a second row of a key.
@@ -123,3 +154,7 @@ func TestSQLiteCheck(t *testing.T) {
 }
 
 func TestSQLiteColumnTypes(t *testing.T) { sqliteEngine.testColumnTypes(t) }
+
+func TestSQLiteColumnChanges(t *testing.T) { sqliteEngine.testColumnChanges(t) }
+
+func TestSQLiteAlterations(t *testing.T) { sqliteEngine.testAlterations(t) }

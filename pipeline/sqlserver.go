@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"net/url"
 
@@ -18,7 +16,7 @@ var sqlServerKind = serverKind{
 	connector: sqlstore.SQLServerConnector,
 	open:      sqlstore.OpenSQLServer,
 	check:     sqlstore.CheckSQLServer,
-	columns:   sqlServerColumns,
+	tables:    tables.SQLServer,
 	safe:      tables.CheckSQLServer,
 	hasKey:    sqlstore.CheckSQLServerKey,
 	outboxes:  outbox.SQLServer,
@@ -66,14 +64,4 @@ func parseSQLServer(address string) (sqlDatabase, error) {
 		return nil, err
 	}
 	return sqlServerKind.database(address, clean, token)
-}
-
-// sqlServerColumns: an identity and a rowversion (timestamp) take no values.
-func sqlServerColumns(ctx context.Context, db *sql.DB, table string) (*sql.Rows, error) {
-	return db.QueryContext(ctx, `
-		SELECT name, TYPE_NAME(system_type_id) + CASE WHEN collation_name LIKE '%UTF8' AND TYPE_NAME(system_type_id) IN ('char', 'varchar') THEN ' in UTF-8' ELSE '' END,
-			CAST(CASE WHEN is_nullable = 0 AND default_object_id = 0 AND is_identity = 0 AND is_computed = 0 AND TYPE_NAME(system_type_id) <> 'timestamp' THEN 1 ELSE 0 END AS bit),
-			CAST(CASE WHEN is_computed = 1 OR is_identity = 1 OR TYPE_NAME(system_type_id) = 'timestamp' THEN 1 ELSE 0 END AS bit),
-			CAST(CASE WHEN default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
-		FROM sys.columns WHERE object_id = OBJECT_ID(@p1) ORDER BY column_id`, sqlServerDialect.quoteTable(table))
 }

@@ -69,6 +69,40 @@ var sqlServerEngine = testedEngine{
 			return "CONVERT(varchar(99), c, 121)"
 		},
 	},
+	alterations: map[string]alteration{
+		"int to bigint": {`int`, typeInteger, `12`, `ALTER TABLE changing ALTER COLUMN c bigint`,
+			`column c has changed from int to bigint`, ``, ``, `12`},
+		"int to float": {`int`, typeInteger, `12`, `ALTER TABLE changing ALTER COLUMN c float`,
+			`column c has changed from int to float`, ``, ``, `12`},
+		"int to bit": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c bit`,
+			`column c has changed from int to bit`, `column c is bit, which can't hold the mapping's integer`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int`, `12`},
+		"bigint to datetime": {`bigint`, typeBigint, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c datetime`,
+			`column c has changed from bigint to datetime`, `column c is datetime, which can't hold the mapping's bigint`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c bigint`, `12`},
+		"timestamp to date": {`datetime2(6)`, typeTimestamp, `"2026-07-08T21:04:05.123456Z"`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c date`,
+			`column c has changed from datetime2\(6\) to date`, `column c is date, which can't hold the mapping's timestamp`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c datetime2(6)`, `2026-07-08 21:04:05.123456`},
+		"text to varchar": {`nvarchar(20)`, typeText, `"a"`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c varchar(20)`,
+			`column c has changed from nvarchar\(20\) to varchar\(20\) in`, `column c is varchar, which can't hold the mapping's text`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c nvarchar(20)`, `a`},
+		"wider": {`nvarchar(9)`, typeText, `"a"`, `ALTER TABLE changing ALTER COLUMN c nvarchar(90)`,
+			`column c has changed from nvarchar\(9\) to nvarchar\(90\)`, ``, ``, `a`},
+		"narrower": {`nvarchar(90)`, typeText, `"a"`, `ALTER TABLE changing ALTER COLUMN c nvarchar(9)`,
+			`column c has changed from nvarchar\(90\) to nvarchar\(9\)`, ``, ``, `a`},
+		"fewer digits": {`decimal(9,2)`, typeNumeric, `12.25`, `ALTER TABLE changing ALTER COLUMN c decimal(9,1)`,
+			`column c has changed from decimal\(9,2\) to decimal\(9,1\)`, ``, ``, `12.3`},
+		"not null": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int NOT NULL`,
+			`column c has changed from int to int not null`, ``, ``, `12`},
+		"a default": {`int`, typeInteger, `12`, `ALTER TABLE changing ADD CONSTRAINT seven DEFAULT 7 FOR c`,
+			`column c has changed from int to int with a default`, ``, ``, `12`},
+		"renamed and back": {`int`, typeInteger, `12`, `EXEC sp_rename 'changing.c', 'd', 'COLUMN'`,
+			`column c is gone: it was int, column d is new: it is int`, `has no column c: it has id, d`, `EXEC sp_rename 'changing.d', 'c', 'COLUMN'`, `12`},
+		"dropped and put back": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c`,
+			`column c is gone`, `has no column c: it has id`, `ALTER TABLE changing ADD c bigint`, `12`},
+		"a required column": {`int`, typeInteger, `12`, `ALTER TABLE changing ADD n int NOT NULL`,
+			`column n is new: it is int not null`, `column n must have a value and has no default`, `ALTER TABLE changing DROP COLUMN n`, `12`},
+		"generated": {`int`, typeInteger, `12`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c AS (id + 1)`,
+			`column c has changed from int to int.* generated`, `column c is generated and takes no values`, `ALTER TABLE changing DROP COLUMN c; ALTER TABLE changing ADD c int`, `12`},
+		"the table renamed and back": {`int`, typeInteger, `12`, `EXEC sp_rename 'changing', 'gone', 'OBJECT'`,
+			`table changing: the table is gone`, `table changing does not exist`, `EXEC sp_rename 'gone', 'changing', 'OBJECT'`, `12`},
+	},
 }
 
 func TestSQLServer(t *testing.T) { sqlServerEngine.test(t) }
@@ -87,3 +121,7 @@ func TestSQLServerCheck(t *testing.T) {
 }
 
 func TestSQLServerColumnTypes(t *testing.T) { sqlServerEngine.testColumnTypes(t) }
+
+func TestSQLServerColumnChanges(t *testing.T) { sqlServerEngine.testColumnChanges(t) }
+
+func TestSQLServerAlterations(t *testing.T) { sqlServerEngine.testAlterations(t) }

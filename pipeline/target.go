@@ -82,8 +82,8 @@ type rowTarget struct {
 func (t *rowTarget) mappings() []*mapping { return []*mapping{t.mapping} }
 
 // rows maps events to rows of what the driver of sqlstore takes.
-func (t *rowTarget) rows(events []*sluice.Event) ([][]any, error) {
-	rows, err := t.mapping.rows(events, t.guards)
+func (t *rowTarget) rows(events []*sluice.Event, g guards) ([][]any, error) {
+	rows, err := t.mapping.rows(events, g)
 	if argument := t.dialect.argument; argument != nil {
 		for _, row := range rows {
 			for i := range row {

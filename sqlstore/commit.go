@@ -77,6 +77,9 @@ func (s *Store) Commit(ctx context.Context, step driver.Step, fn func(ctx contex
 		if t.end(); kept {
 			err = handlerKept(err)
 		}
+		if err != nil || !step.DryRun {
+			s.known.learn(t.pins, err == nil)
+		}
 	}()
 	err = s.within(ctx, func(ctx context.Context) error {
 		return s.fence(ctx, t, step)
@@ -134,11 +137,14 @@ func (s *Store) move(ctx context.Context, t *transaction, step driver.Step) erro
 		query, args = s.sql.Move, []any{step.To.Sequence, clean(step.To.Offset)}
 	}
 	args = append(append(args, leaseArgs(step.Lease)...), step.From.Sequence)
-	n, err := changed(ctx, t, query, args...)
+	n, err := changed(ctx, t, query+t.unchanged(s.dialect), args...)
 	switch {
 	case err != nil:
 		return s.outage(ctx, "move checkpoint of partition "+step.Lease.Partition, err)
 	case n != 1:
+		if err := s.changed(ctx, t); err != nil {
+			return err
+		}
 		return s.fenced(ctx, t, step.Lease, notAt(step.From))
 	}
 	return nil
@@ -153,7 +159,7 @@ func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step
 	args := slices.Concat([]any{t.mark, step.To.Sequence, clean(step.To.Offset)}, leaseArgs(step.Lease), []any{step.From.Sequence})
 	err = s.within(ctx, func(ctx context.Context) (err error) {
 		var row int
-		moved, err = one(ctx, t, s.sql.MoveIntact, args, &row)
+		moved, err = one(ctx, t, s.sql.MoveIntact+t.unchanged(s.dialect), args, &row)
 		return err
 	})
 	return moved && err == nil, err
@@ -162,16 +168,19 @@ func (s *Store) moveIntact(ctx context.Context, t *transaction, step driver.Step
 // handle runs the handler, and finds out whether the handler or the database failed.
 func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn func(*Tx) error) error {
 	t.watch.guard()
-	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect, safe: &s.safe}
+	tx := &Tx{tx: t.Tx, of: t, dialect: s.dialect, safe: &s.safe, known: &s.known}
 	defer tx.close()
 	began := time.Now()
 	err := fn(tx)
 	err = cmp.Or(err, tx.leave(), tx.failure())
+	t.pins = tx.pins
 	took := time.Since(began)
 	t.watch.handled()
 	aborted := false
 	over, outage := t.watch.state()
 	switch {
+	case columnsChanged(tx.failure()):
+		return s.outage(ctx, "handler", tx.failure())
 	case outage != nil:
 		return s.handlerLost(ctx, took, outage)
 	case errors.Is(tx.failure(), driver.ErrUnsafeTable): // the handler may drop it, or keep its text alone

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // dialect is what differs between databases.
@@ -47,9 +48,11 @@ type dialect interface {
 	kept(ctx context.Context, q querier) (bool, error)
 	// chunk is how many rows one INSERT of Tx.Insert has at most.
 	chunk() int
+	// catalog describes the columns of tables; nil: what writes to a table compares them itself.
+	catalog() *tables.Catalog
 	// bulk writes rows in a faster way than INSERT, all or none of them, and reports whether it has
-	// tried to.
-	bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error)
+	// tried to. The table has the columns of.
+	bulk(ctx context.Context, q querier, table string, of []tables.Column, columns []string, rows [][]any) (done bool, err error)
 	// keyFits returns a driver.NoKeyError for a table that has not the key of a write. [Tx.Upsert]
 	// calls it before its first rows of a table.
 	keyFits(ctx context.Context, q querier, w *keyed.Write) error

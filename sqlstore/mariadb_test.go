@@ -73,7 +73,20 @@ func mariaDoors(t testing.TB, s *Store) []storetest.Door[*Tx] {
 		suite.NoError(t, name, execute(t.Context(), s.DB(), "CREATE PROCEDURE "+name+"() "+body))
 		calls = append(calls, "CALL "+name+"()")
 	}
-	return append(doorsOf(false, calls...), doorsOf(true, "COMMIT", "ROLLBACK", "CREATE TABLE other (n INT)", "TRUNCATE parents", "SET autocommit = 1", "XA END 'x'")...)
+	// Statements that commit by themselves, and those that only look like it: the step succeeds.
+	barred := []string{
+		"COMMIT", "COMMIT AND CHAIN", "ROLLBACK", "ROLLBACK AND CHAIN", "BEGIN", "START TRANSACTION", "COMMIT; BEGIN", "SELECT 1; COMMIT", "/*! COMMIT */", "/* ; */ COMMIT", "-- ;\nCOMMIT", "# ;\nCOMMIT",
+		"BEGIN NOT ATOMIC COMMIT; END", "SET autocommit = 1", "SET @@autocommit := 1", "SET SESSION sql_mode = @@sql_mode, autocommit = ON", "XA START 'x'", "XA END 'x'", "XA COMMIT 'x' ONE PHASE",
+		"CREATE TABLE other (n INT)", "DROP TABLE IF EXISTS other", "TRUNCATE parents", "CREATE INDEX i ON parents (id)", "ALTER TABLE parents COMMENT 'x'", "RENAME TABLE nowhere TO here", "LOCK TABLES effects WRITE", "UNLOCK TABLES",
+		"FLUSH TABLES", "ANALYZE TABLE parents", "OPTIMIZE TABLE parents", "CHECK TABLE parents", "CACHE INDEX parents IN hot", "LOAD INDEX INTO CACHE parents",
+		"GRANT SELECT ON *.* TO nobody", "CREATE TEMPORARY TABLE IF NOT EXISTS t (n INT)", "DROP TEMPORARY TABLE IF EXISTS t",
+		"SAVEPOINT a", "RELEASE SAVEPOINT nowhere", "ROLLBACK TO SAVEPOINT nowhere", "ROLLBACK WORK TO SAVEPOINT nowhere", "SET completion_type = 1", "SET completion_type = 2", "SET completion_type = 0",
+	}
+	hidden := []string{"EXECUTE IMMEDIATE 'COMMIT'", "EXECUTE IMMEDIATE 'TRUNCATE parents'", "IF 1 = 1 THEN COMMIT; END IF", "CASE 1 WHEN 1 THEN COMMIT; END CASE", "WHILE @@in_transaction DO COMMIT; END WHILE"}
+	twice := storetest.Door[*Tx]{Name: "PREPARE, EXECUTE", End: func(ctx context.Context, tx *Tx) error {
+		return errors.Join(execute(ctx, tx, "PREPARE ends FROM 'COMMIT'"), execute(ctx, tx, "EXECUTE ends"))
+	}}
+	return append(slices.Concat(doorsOf(false, calls...), doorsOf(false, hidden...), doorsOf(true, barred...), facesOf(false, "CALL hidden_restart()"), facesOf(true, "COMMIT"), facesOf(true, "TRUNCATE parents")), twice)
 }
 
 func mariaHarness(t testing.TB) storetest.TxHarness[*Tx] {

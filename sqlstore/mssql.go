@@ -74,6 +74,8 @@ func (mssqlDialect) safe(ctx context.Context, q querier, table string) error {
 	return tables.CheckSQLServer(ctx, q, table)
 }
 
+func (mssqlDialect) catalog() *tables.Catalog { return tables.SQLServer }
+
 // kept: a rollback undoes what was written to every table but external ones.
 func (mssqlDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 

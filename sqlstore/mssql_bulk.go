@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
 
 	mssql "github.com/microsoft/go-mssqldb"
+
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // bulkRows is from how many rows on a bulk copy, which has four round trips more than an INSERT, is
@@ -30,37 +33,21 @@ const mssqlCopy = "INSERT BULK"
 // bulk copies rows, and reports whether it has; an INSERT must write what it leaves. The driver would
 // write wrong values without an error where a value does not fit its column (it cuts integers, and writes
 // texts of another encoding): such rows are left.
-func (mssqlDialect) bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error) {
+func (mssqlDialect) bulk(ctx context.Context, q querier, table string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	if len(rows) < bulkRows || strings.HasPrefix(table, "#") {
 		return false, nil
 	}
-	quoted := quoteTable(mssqlDialect{}, table)
-	of, err := mssqlColumnsOf(ctx, q, quoted)
-	if err != nil {
-		return true, err
-	}
-	return mssqlCopied(ctx, q, quoted, of, columns, rows)
-}
-
-// mssqlColumnsOf returns the columns of a table by name.
-func mssqlColumnsOf(ctx context.Context, q querier, quoted string) (map[string]mssqlColumn, error) {
-	found, err := collect(ctx, q, func(c *mssqlColumn) []any {
-		return []any{&c.name, &c.kind, &c.size, &c.scale, &c.generated, &c.defaulted}
-	}, mssqlColumns, []any{quoted})
-	of := make(map[string]mssqlColumn)
-	for _, c := range found {
-		of[c.name] = c
-	}
-	return of, err
+	return mssqlCopied(ctx, q, quoteTable(mssqlDialect{}, table), of, columns, rows)
 }
 
 // mssqlCopied copies rows if their columns, which of has, hold them.
-func mssqlCopied(ctx context.Context, q querier, quoted string, of map[string]mssqlColumn, columns []string, rows [][]any) (done bool, err error) {
+func mssqlCopied(ctx context.Context, q querier, quoted string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	for i, name := range columns {
-		c, ok := of[name]
-		if !ok || c.generated {
+		at := slices.IndexFunc(of, func(c tables.Column) bool { return c.Name == name })
+		if at < 0 || of[at].Generated {
 			return false, nil
 		}
+		c := mssqlColumn{of[at]}
 		for _, row := range rows {
 			if !c.holds(row[i]) {
 				return false, nil
@@ -74,27 +61,14 @@ func mssqlCopied(ctx context.Context, q querier, quoted string, of map[string]ms
 	return true, err
 }
 
-// mssqlColumns has the columns of a table.
-const mssqlColumns = `
-	SELECT c.name, t.name, CAST(c.max_length AS int), CAST(c.scale AS int), CAST(CASE WHEN c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END AS bit),
-		CAST(CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
-	FROM sys.columns AS c JOIN sys.types AS t ON t.user_type_id = c.system_type_id
-	WHERE c.object_id = OBJECT_ID(@p1)`
-
-// mssqlColumn is a column of a table.
-type mssqlColumn struct {
-	name, kind string
-	size       int // bytes; -1: max
-	scale      int // digits after the decimal point
-	generated  bool
-	defaulted  bool // it has a default, which a copy writes in place of NULL
-}
+// mssqlColumn is a column of a table. A copy writes its default, if it has one, in place of NULL.
+type mssqlColumn struct{ tables.Column }
 
 // holds reports whether the driver copies a value into the column as an INSERT would write it.
 func (c mssqlColumn) holds(value any) bool {
 	switch v := value.(type) {
 	case nil:
-		return !c.defaulted
+		return !c.Defaulted
 	case int:
 		return c.holdsInt(int64(v))
 	case int32:
@@ -102,13 +76,13 @@ func (c mssqlColumn) holds(value any) bool {
 	case int64:
 		return c.holdsInt(v)
 	case bool:
-		return c.kind == "bit"
+		return c.Kind == "bit"
 	case float64:
-		return c.kind == "float" && c.size == 8
+		return c.Kind == "float" && c.Size == 8
 	case string:
-		return c.kind == "nvarchar" && (c.size < 0 || 2*len(v) <= c.size || 2*unitsOf(v) <= c.size)
+		return c.Kind == "nvarchar" && (c.Size < 0 || 2*len(v) <= c.Size || 2*unitsOf(v) <= c.Size)
 	case []byte:
-		return c.kind == "varbinary" && v != nil && (c.size < 0 || len(v) <= c.size)
+		return c.Kind == "varbinary" && v != nil && (c.Size < 0 || len(v) <= c.Size)
 	case time.Time:
 		return v.Year() >= 1 && v.Year() <= 9999 && c.holdsTime(v)
 	}
@@ -126,18 +100,18 @@ func unitsOf(text string) (n int) {
 // holdsTime reports whether a time has no digits that the column does not have: INSERT sends 100 ns, which
 // the server rounds, and a copy cuts them.
 func (c mssqlColumn) holdsTime(v time.Time) bool {
-	switch c.kind {
+	switch c.Kind {
 	case "date":
 		return true
 	case "datetime2", "datetimeoffset":
-		unit := int(math.Pow10(7 - c.scale)) // in 100 ns
+		unit := int(math.Pow10(7 - c.Scale)) // in 100 ns
 		return v.Nanosecond()/100%unit == 0
 	}
 	return false
 }
 
 func (c mssqlColumn) holdsInt(v int64) bool {
-	switch c.kind {
+	switch c.Kind {
 	case "bigint":
 		return true
 	case "int":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,8 +93,13 @@ func mssqlDoors(t *testing.T, s *Store) []storetest.Door[*Tx] {
 		mssqlExec(t, s.DB(), "CREATE PROCEDURE "+name+" AS "+body)
 		calls = append(calls, "EXEC "+name)
 	}
-	calls = append(calls, "EXEC(N'COMMIT; BEGIN TRAN')")
-	return append(doorsOf(false, calls...), doorsOf(true, "COMMIT", "ROLLBACK", "BEGIN TRAN")...)
+	calls = append(calls, "EXEC(N'COMMIT; BEGIN TRAN')", "EXEC sp_executesql N'COMMIT'", "DECLARE @s nvarchar(9) = N'COMMIT'; EXEC(@s)")
+	barred := []string{
+		"COMMIT", "COMMIT TRAN", "COMMIT WORK", "ROLLBACK", "ROLLBACK TRANSACTION", "BEGIN TRAN", "BEGIN TRAN; COMMIT", "COMMIT; BEGIN TRAN", "IF 1 = 1 COMMIT", "/* ; */ COMMIT", "-- ;\nCOMMIT",
+		"BEGIN TRY COMMIT END TRY BEGIN CATCH END CATCH", "BEGIN DISTRIBUTED TRAN", "SAVE TRAN a", "SAVE TRAN a; ROLLBACK TRAN a", "ROLLBACK TRAN nowhere",
+		"SET XACT_ABORT ON", "SET IMPLICIT_TRANSACTIONS ON", "TRUNCATE TABLE parents", "CREATE TABLE #t (n int)",
+	}
+	return slices.Concat(doorsOf(false, calls...), doorsOf(true, barred...), facesOf(false, "EXEC door_restart"), facesOf(true, "COMMIT"))
 }
 
 func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {

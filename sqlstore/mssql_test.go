@@ -13,6 +13,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/sluice-go/sluice/driver"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // TestSQLServerURLs: what a URL says, and what is wrong with one in words without its password.
@@ -195,7 +196,7 @@ func TestSQLServerCopiedTimes(t *testing.T) {
 		{"datetime2", 6, at(123456700), false}, {"datetime2", 3, at(123000000), true}, {"datetimeoffset", 3, at(123900000), false},
 		{"datetime2", 0, at(0), true}, {"datetime2", 0, at(500000000), false}, {"date", 0, at(500000000), true}, {"datetime", 3, at(0), false},
 	} {
-		if got := (mssqlColumn{kind: c.kind, scale: c.scale}).holds(c.value); got != c.want {
+		if got := (mssqlColumn{tables.Column{Kind: c.kind, Scale: c.scale}}).holds(c.value); got != c.want {
 			t.Errorf("%s(%d) of %v: copied %t, want %t", c.kind, c.scale, c.value, got, c.want)
 		}
 	}

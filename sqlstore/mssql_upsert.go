@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // mssqlUnique has the columns of the unique indexes of a table.
@@ -38,20 +40,14 @@ var mssqlStaging = stagingWords{
 	remove: func(table, staged, match, where string) string {
 		return "DELETE t FROM " + table + " AS t JOIN " + staged + " AS g ON " + match + " WHERE " + where
 	},
-	fill: func(ctx context.Context, q querier, staged, table string, columns []string, rows [][]any) (done bool, err error) {
+	fill: func(ctx context.Context, q querier, staged string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 		if len(rows) < bulkRows {
 			return false, nil
 		}
-		of, err := mssqlColumnsOf(ctx, q, table)
-		if err != nil {
-			return true, err
+		of = append(slices.Clone(of), tables.Column{Name: "sluice_row", Kind: "int"}, tables.Column{Name: "sluice_deletes", Kind: "int"})
+		for i := range of { // those of the temporary table are neither
+			of[i].Generated, of[i].Defaulted = false, false
 		}
-		for name, c := range of { // those of the temporary table are neither
-			c.generated, c.defaulted = false, false
-			of[name] = c
-		}
-		of["sluice_row"] = mssqlColumn{kind: "int"}
-		of["sluice_deletes"] = of["sluice_row"]
 		return mssqlCopied(ctx, q, staged, of, columns, rows)
 	},
 	update: func(table, staged, match string, columns []string) string {

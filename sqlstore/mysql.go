@@ -126,6 +126,8 @@ func (mysqlDialect) safe(ctx context.Context, q querier, table string) error {
 	return tables.CheckMySQL(ctx, q, table)
 }
 
+func (mysqlDialect) catalog() *tables.Catalog { return tables.MySQL }
+
 // kept: a table without transactions keeps what a rollback should undo, with a warning,
 // https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html#error_er_warning_not_complete_rollback.
 func (mysqlDialect) kept(ctx context.Context, q querier) (bool, error) {
@@ -191,8 +193,10 @@ func (mysqlDialect) ends(_ driver.Conn, query string) bool {
 		return second == "PASSWORD" || mysqlAutocommit.MatchString(query)
 	case "START", "LOCK":
 		return second != "INSTANCE"
+	case "LOAD":
+		return second == "INDEX"
 	case "ALTER", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "BEGIN", "COMMIT", "XA",
-		"INSTALL", "UNINSTALL", "ANALYZE", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "STOP", "CHANGE":
+		"INSTALL", "UNINSTALL", "ANALYZE", "CACHE", "CHECK", "OPTIMIZE", "REPAIR", "FLUSH", "RESET", "STOP", "CHANGE":
 		return true
 	}
 	return false

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 const (
@@ -44,7 +46,7 @@ var errNotLoaded = errors.New("not loaded")
 
 // bulk loads rows, and reports whether it has; an INSERT must write what it leaves, and says what the
 // server refuses.
-func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error) {
+func (d mysqlDialect) bulk(ctx context.Context, q querier, table string, _ []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	if !d.load || len(rows) < loadRows {
 		return false, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluice-go/sluice/internal/postgres"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // OpenPostgres opens the database at url in a server of PostgreSQL 13 or later, and brings its tables
@@ -89,6 +90,7 @@ func (*postgresDialect) duplicate(error) bool { return false } // each INSERT sa
 
 // safe: COPY, with which [Tx.Insert] begins, checks it.
 func (*postgresDialect) safe(context.Context, querier, string) error { return nil }
+func (*postgresDialect) catalog() *tables.Catalog                    { return nil }
 func (*postgresDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 func (*postgresDialect) first(cond string) string {
@@ -211,7 +213,7 @@ func (*postgresDialect) hint(err error) string {
 }
 
 // bulk copies rows.
-func (*postgresDialect) bulk(ctx context.Context, q querier, table string, columns []string, rows [][]any) (done bool, err error) {
+func (*postgresDialect) bulk(ctx context.Context, q querier, table string, _ []tables.Column, columns []string, rows [][]any) (done bool, err error) {
 	if len(rows) == 0 {
 		return false, nil
 	}

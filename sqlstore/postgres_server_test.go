@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -68,7 +69,10 @@ const postgresLock = "SELECT FROM sluice_checkpoints WHERE partition = '0' FOR U
 
 // postgresDoors: a text may hide what it ends, in an encoding that the store does not read.
 func postgresDoors() []storetest.Door[*Tx] {
-	list := doorsOf(true, "COMMIT", "ROLLBACK", "PREPARE TRANSACTION 'x'", "DO 'BEGIN COMMIT; END'")
+	list := doorsOf(true, "COMMIT", "COMMIT AND CHAIN", "END", "ROLLBACK", "ROLLBACK AND CHAIN", "ABORT", "COMMIT; BEGIN", "SELECT 1; COMMIT", "/* ; */ COMMIT", "-- ;\nCOMMIT", "BEGIN", "START TRANSACTION",
+		"PREPARE TRANSACTION 'x'", "COMMIT PREPARED 'x'", "ROLLBACK PREPARED 'x'", "DO 'BEGIN COMMIT; END'", "SAVEPOINT a", "SAVEPOINT a; RELEASE a", "RELEASE nowhere", "ROLLBACK TO nowhere", "DISCARD ALL",
+		"CREATE OR REPLACE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'; CALL ends()", "VACUUM")
+	list = slices.Concat(list, facesOf(true, "COMMIT"), facesOf(true, "ROLLBACK"))
 	list = append(list, storetest.Door[*Tx]{Name: "escaped COMMIT", Refused: true, End: func(ctx context.Context, tx *Tx) error {
 		if err := execute(ctx, tx, "SET LOCAL standard_conforming_strings = off"); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sluice-go/sluice/internal/datadir"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // OpenSQLite opens the SQLite database in the file at path, creating it if it
@@ -278,9 +279,11 @@ func (sqliteDialect) safe(context.Context, querier, string) error { return nil }
 func (sqliteDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 func (sqliteDialect) chunk() int { return chunkRows }
-func (sqliteDialect) bulk(context.Context, querier, string, []string, [][]any) (bool, error) {
+func (sqliteDialect) bulk(context.Context, querier, string, []tables.Column, []string, [][]any) (bool, error) {
 	return false, nil
 }
+
+func (sqliteDialect) catalog() *tables.Catalog { return tables.SQLite }
 
 func (sqliteDialect) park(context.Context, querier, [][]any) (bool, error) { return false, nil }
 

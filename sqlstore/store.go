@@ -82,6 +82,7 @@ type Store struct {
 	idle   time.Duration
 	leases *Leases
 	safe   sync.Map // names of the tables that were found safe for [Tx.Insert]
+	known  knownColumns
 }
 
 var (

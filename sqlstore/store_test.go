@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -114,13 +115,72 @@ func doorsOf(refused bool, statements ...string) (list []storetest.Door[*Tx]) {
 	return list
 }
 
+// facesOf are doors of one statement by each face of the transaction that executes one.
+func facesOf(refused bool, statement string) []storetest.Door[*Tx] {
+	face := func(name string, end func(ctx context.Context, tx *Tx) error) storetest.Door[*Tx] {
+		return storetest.Door[*Tx]{Name: name + " " + statement, Refused: refused, End: end}
+	}
+	prepared := func(ctx context.Context, p interface {
+		PrepareContext(context.Context, string) (*sql.Stmt, error)
+	}) error {
+		stmt, err := p.PrepareContext(ctx, statement)
+		if err != nil {
+			return err
+		}
+		defer stmt.Close()
+		_, err = stmt.ExecContext(ctx)
+		return err
+	}
+	return []storetest.Door[*Tx]{
+		face("prepared", func(ctx context.Context, tx *Tx) error { return prepared(ctx, tx) }),
+		face("queried", func(ctx context.Context, tx *Tx) error {
+			rows, err := tx.QueryContext(ctx, statement)
+			if err == nil {
+				err = rows.Close()
+			}
+			return err
+		}),
+		face("DB", func(ctx context.Context, tx *Tx) error { _, err := tx.DB().ExecContext(ctx, statement); return err }),
+		face("DB, prepared", func(ctx context.Context, tx *Tx) error { return prepared(ctx, tx.DB()) }),
+		face("SQL", func(ctx context.Context, tx *Tx) error { _, err := tx.SQL().ExecContext(ctx, statement); return err }),
+		face("nested", func(ctx context.Context, tx *Tx) error {
+			inner, err := tx.DB().BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer inner.Rollback()
+			_, err = inner.ExecContext(ctx, statement)
+			return errors.Join(err, inner.Commit())
+		}),
+		face("Raw", func(ctx context.Context, tx *Tx) error {
+			conn, err := tx.DB().Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return conn.Raw(func(c any) error {
+				_, err := c.(sqldriver.ExecerContext).ExecContext(ctx, statement, nil)
+				return err
+			})
+		}),
+	}
+}
+
+// sqliteDoors: SQLite asks before each commit, whatever it is that commits.
+func sqliteDoors() []storetest.Door[*Tx] {
+	return slices.Concat(facesOf(true, "COMMIT"), facesOf(true, "ROLLBACK"), doorsOf(true, "COMMIT", "END", "END TRANSACTION", "ROLLBACK", "BEGIN", "COMMIT; BEGIN IMMEDIATE", "ROLLBACK; BEGIN IMMEDIATE",
+		"INSERT OR ROLLBACK INTO children (small) VALUES (10)", "SAVEPOINT a", "SAVEPOINT a; RELEASE a", "RELEASE nowhere", "ROLLBACK TO nowhere", "SAVEPOINT a; ROLLBACK TO a; RELEASE a; COMMIT",
+		"VACUUM", "PRAGMA journal_mode = DELETE", "PRAGMA wal_checkpoint(TRUNCATE)", "CREATE TABLE IF NOT EXISTS other (n)",
+		"CREATE TRIGGER IF NOT EXISTS ends AFTER INSERT ON parents BEGIN SELECT RAISE(ROLLBACK, 'ends'); END; INSERT INTO parents DEFAULT VALUES"))
+}
+
 func harness(t testing.TB) storetest.TxHarness[*Tx] {
 	s, peer := pair(t)
 	return storetest.TxHarness[*Tx]{
 		Store: s, DeadLetters: s, Peer: peer,
 		Silence: hold(s.name), Lock: hold(s.name), ReadOnly: readOnly(s),
 		Put:     put,
-		Doors:   doorsOf(true, "COMMIT", "END", "ROLLBACK", "COMMIT; BEGIN IMMEDIATE", "ROLLBACK; BEGIN IMMEDIATE", "INSERT OR ROLLBACK INTO children (small) VALUES (10)"),
+		Doors:   sqliteDoors(),
 		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s) },
 		Break: func(ctx context.Context, tx *Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO children (small) VALUES (10)")

@@ -19,6 +19,7 @@ type transaction struct {
 	turns  *turns
 	mark   string // of the dialect's guard, or of its lock; empty: there is none
 	moved  bool   // the checkpoint has been moved
+	pins   []*pin // what the handler's writes rely on
 	// reader is other connections; ended asks one of them whether the handler has ended the
 	// transaction, where its own session cannot say. The dialect's lock sets it, or leaves it nil.
 	reader querier

@@ -26,10 +26,12 @@ type Tx struct {
 	of      *transaction
 	dialect dialect
 	safe    *sync.Map // the tables that were found safe
+	known   *knownColumns
 
 	mu      sync.Mutex
 	guarded bool
 	failed  error // of Insert, of guard, or of another face
+	pins    []*pin
 
 	// Other faces of the transaction: nested.go.
 	db       *sql.DB   // nil: nobody has asked for it
@@ -154,7 +156,7 @@ func (t *Tx) insert(ctx context.Context, table string, columns []string, rows []
 			return err
 		}
 	}
-	return t.write(ctx, table, columns, rows)
+	return t.writing(ctx, table, columns, func() error { return t.write(ctx, table, columns, rows) })
 }
 
 // write inserts rows, each of which has a value for each column.
@@ -164,7 +166,7 @@ func (t *Tx) write(ctx context.Context, table string, columns []string, rows [][
 		return err
 	}
 	text := insertText(t.dialect, verb, table, columns)
-	if done, err := t.dialect.bulk(ctx, t.tx, table, columns, rows); err != nil {
+	if done, err := t.dialect.bulk(ctx, t.tx, table, t.pinned(table), columns, rows); err != nil {
 		return t.refused(ctx, text(1), rows, 0, err)
 	} else if done {
 		return nil

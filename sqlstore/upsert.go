@@ -28,7 +28,7 @@ func (t *Tx) Upsert(ctx context.Context, table string, columns []string, rows []
 	w, err := keyed.New(table, columns, rows, k)
 	err = cmp.Or(err, t.enter(nil))
 	if err == nil && len(rows) > 0 {
-		err = t.upsert(ctx, w)
+		err = t.writing(ctx, table, columns, func() error { return t.upsert(ctx, w) })
 	}
 	if err == nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // stagedRows is how many rows a part of a staged write has at most.
@@ -26,9 +27,9 @@ type stagingWords struct {
 	// create makes a temporary table with columns of the types of table t, which may be NULL, from
 	// a list of columns.
 	create func(table, columns, from string) string
-	// fill writes many rows to a temporary table with columns of those of a table, and reports
-	// whether it has tried to; nil: an insert as any other does.
-	fill func(ctx context.Context, q querier, staged, table string, columns []string, rows [][]any) (done bool, err error)
+	// fill writes many rows to a temporary table with columns of those of a table, which of has, and
+	// reports whether it has tried to; nil: an insert as any other does.
+	fill func(ctx context.Context, q querier, staged string, of []tables.Column, columns []string, rows [][]any) (done bool, err error)
 	// remove deletes from table t what matches rows of the staged table g.
 	remove func(table, staged, match, where string) string
 	// update sets columns of table t to those of the staged table g.
@@ -243,7 +244,7 @@ func (u *stagedUpsert) change(ctx context.Context, rows []int) error {
 // fillStaged writes rows to a temporary table.
 func (u *stagedUpsert) fillStaged(ctx context.Context, table string, columns []string, values [][]any) error {
 	if u.fill != nil {
-		if done, err := u.fill(ctx, u.tx.tx, u.tx.dialect.quote(table), u.table, columns, values); done || err != nil {
+		if done, err := u.fill(ctx, u.tx.tx, u.tx.dialect.quote(table), u.tx.pinned(u.Table), columns, values); done || err != nil {
 			return err
 		}
 	}
