@@ -43,7 +43,7 @@ const (
 
 // park stores many dead letters in few round trips; few are left to the statement for one.
 func (d mssqlDialect) park(ctx context.Context, tx querier, rows [][]any) (done bool, err error) {
-	if len(rows) < parkRows {
+	if d.plain || len(rows) < parkRows {
 		return false, nil
 	}
 	if _, err := tx.ExecContext(ctx, mssqlParkTable); err != nil {

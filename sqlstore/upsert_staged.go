@@ -21,6 +21,7 @@ const stagedTries = 3
 // stagingWords are the SQL with which a dialect stages rows.
 type stagingWords struct {
 	keys, changes string // names of temporary tables
+	pointed       bool   // an error undoes the transaction, unless there is a savepoint
 	// drop drops a temporary table if it is there.
 	drop func(table string) string
 	// create makes a temporary table with columns of the types of table t, which may be NULL, from
@@ -83,7 +84,7 @@ func (u *stagedUpsert) write(ctx context.Context, rows []int) error {
 		return err
 	}
 	for try := 1; ; try++ {
-		missing, err := u.tryWrite(ctx, rows)
+		missing, err := u.tryPointed(ctx, rows)
 		switch {
 		case err == nil && missing < 0:
 			return nil
@@ -93,6 +94,18 @@ func (u *stagedUpsert) write(ctx context.Context, rows []int) error {
 			return u.NotTaken(missing)
 		}
 	}
+}
+
+// tryPointed is tryWrite, of which nothing stays if it fails where an error undoes the transaction.
+func (u *stagedUpsert) tryPointed(ctx context.Context, rows []int) (missing int, err error) {
+	if !u.pointed {
+		return u.tryWrite(ctx, rows)
+	}
+	err = pointed(ctx, u.tx.tx, func() error {
+		missing, err = u.tryWrite(ctx, rows)
+		return err
+	})
+	return missing, err
 }
 
 func (u *stagedUpsert) tryWrite(ctx context.Context, rows []int) (missing int, err error) {
