@@ -21,6 +21,7 @@ import (
 type handleConnector struct {
 	db       *sql.DB
 	kind     handleKind
+	fault    func(error) fault // of the dialect
 	patience time.Duration
 }
 
@@ -76,7 +77,6 @@ type handleConn struct {
 	conn   *sql.Conn
 	used   bool // a statement has been answered
 	within bool // a transaction that BeginTx has begun
-	unsent bool // the driver says so of the last statement
 	broken bool // it must not be used again
 	// changed: begin has set something in the session.
 	changed bool
@@ -87,7 +87,7 @@ type handleConn struct {
 }
 
 func (c *handleConn) borrow(ctx context.Context) (err error) {
-	c.unsent, c.broken = false, false
+	c.broken = false
 	c.conn, err = call(ctx, c, func() (*sql.Conn, error) { return c.handle.db.Conn(ctx) })
 	c.used, c.changed = false, false
 	if s := c.handle.db.Stats(); err != nil && ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
@@ -101,6 +101,9 @@ const giveUpAfter = 2 * time.Second
 
 // errGivenUp is the error of a connection whose driver did not return in time.
 var errGivenUp = errors.New("the connection was given up: its driver did not return after the context's end")
+
+// errConnLost is the error of a connection that was lost, whatever the driver says about what was sent.
+var errConnLost = fmt.Errorf("the connection to the database was lost: %w", sql.ErrConnDone)
 
 // call runs a call of the handle's driver, which may ignore the end of its context: then the call and
 // the connection are given up. The outcome of a COMMIT that is given up is unknown.
@@ -152,9 +155,10 @@ func call[T any](ctx context.Context, c *handleConn, do func() (T, error)) (T, e
 // statement for it, because a driver may be wrong about whether it was sent.
 func (c *handleConn) failure(err error) error {
 	if errors.Is(err, driver.ErrBadConn) {
-		c.unsent, c.broken = true, true
+		c.broken = true
+		return errConnLost
 	}
-	err = once(c.handle.kind.failure(err))
+	err = c.handle.kind.failure(err)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code != postgresAborted {
 		c.failed = e
 	}
@@ -198,10 +202,11 @@ func (c *handleConn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx
 			c.within = true
 			return handleTx{c}, nil
 		}
-		if !c.unsent || c.used || stale == 0 || ctx.Err() != nil {
+		if c.used || stale == 0 || ctx.Err() != nil || c.handle.fault(err) != faultBroken {
 			return nil, err
 		}
-		c.conn.Close()
+		c.broken = true
+		c.giveBack()
 		if err := c.borrow(ctx); err != nil {
 			c.broken = true
 			return nil, err
@@ -262,23 +267,30 @@ func (c *handleConn) Close() error {
 		defer cancel()
 		c.broken = c.handle.kind.restore(ctx, c) != nil
 	}
+	c.giveBack()
+	return nil
+}
+
+// giveBack gives the connection back, or has the handle close it.
+func (c *handleConn) giveBack() {
 	if c.IsValid() {
 		_ = c.conn.Close()
-		return nil
+		return
 	}
+	conn := c.conn
 	discard := func() {
-		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
-		_ = c.conn.Close()
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Close()
 	}
 	if c.over == nil {
 		discard()
-		return nil
+		return
 	}
+	over := c.over
 	go func() { // it holds a connection of the handle until its driver returns
-		<-c.over
+		<-over
 		discard()
 	}()
-	return nil
 }
 
 // handleRows are rows of a borrowed connection.

@@ -24,7 +24,7 @@ func NewSQLServer(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, e
 		return nil, err
 	}
 	d := mssqlDialect{plain: true}
-	h := &handleConnector{db, mssqlHandle{c}, c.patience()}
+	h := &handleConnector{db: db, kind: mssqlHandle{c}, fault: d.fault, patience: c.patience()}
 	single := sql.OpenDB(h)
 	defer single.Close()
 	single.SetMaxIdleConns(-1)

@@ -28,7 +28,7 @@ func NewMySQL(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error
 	if err != nil {
 		return nil, err
 	}
-	h := &handleConnector{db, &mysqlHandle{ServerConfig: c}, c.patience()}
+	h := &handleConnector{db: db, kind: &mysqlHandle{ServerConfig: c}, fault: mysqlDialect{}.fault, patience: c.patience()}
 	single := sql.OpenDB(h)
 	defer single.Close()
 	single.SetMaxIdleConns(-1)

@@ -32,7 +32,7 @@ func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, er
 	if err != nil {
 		return nil, err
 	}
-	h := &handleConnector{db, postgresHandle{c}, c.patience()}
+	h := &handleConnector{db: db, kind: postgresHandle{c}, fault: (*postgresDialect)(nil).fault, patience: c.patience()}
 	single := sql.OpenDB(h)
 	defer single.Close()
 	single.SetMaxIdleConns(-1)

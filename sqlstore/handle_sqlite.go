@@ -31,7 +31,7 @@ func NewSQLite(db *sql.DB, cfg *Config) (*Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.BusyTimeout)
 	defer cancel()
-	h := &handleConnector{db, sqliteHandle{}, max(c.BusyTimeout, time.Minute)}
+	h := &handleConnector{db: db, kind: sqliteHandle{}, fault: sqliteDialect{}.fault, patience: max(c.BusyTimeout, time.Minute)}
 	path, err := trySQLite(ctx, h)
 	if err != nil {
 		return nil, outage(ctx, sqliteDialect{}, "of the *sql.DB", "check it", err)

@@ -49,7 +49,7 @@ type hidingConn struct {
 }
 
 func (c *hidingConn) failed(err error) error {
-	if err == nil || c.hide == nil {
+	if err == nil || err == sqldriver.ErrSkip || c.hide == nil {
 		return err
 	}
 	return c.hide(err)
@@ -286,7 +286,7 @@ func TestHandleGivesUp(t *testing.T) {
 		release := make(chan struct{})
 		db := sql.OpenDB(stuckConnector{release})
 		defer db.Close()
-		conn, err := (&handleConnector{db, postgresHandle{}, 10 * time.Second}).Connect(t.Context())
+		conn, err := (&handleConnector{db: db, kind: postgresHandle{}, fault: (*postgresDialect)(nil).fault, patience: 10 * time.Second}).Connect(t.Context())
 		suite.NoError(t, "connect", err)
 		tx, err := conn.(sqldriver.ConnBeginTx).BeginTx(t.Context(), sqldriver.TxOptions{})
 		suite.NoError(t, "begin", err)

@@ -37,12 +37,13 @@ func pointed(ctx context.Context, q querier, do func() error) error {
 	return err
 }
 
-// insertRows writes rows by INSERT statements, and finds the one that is refused.
-func (d *postgresDialect) insertRows(ctx context.Context, q querier, table string, columns []string, rows [][]any) error {
+// insertRows writes rows by INSERT statements, and finds the one that is refused. If they are counted,
+// all must have been taken.
+func (d *postgresDialect) insertRows(ctx context.Context, q querier, table string, columns []string, rows [][]any, counted bool) error {
 	text := insertText(d, "INSERT", table, columns)
 	write := func(rows [][]any) error {
 		result, err := q.ExecContext(ctx, text(len(rows)), slices.Concat(rows...)...)
-		if err == nil {
+		if err == nil && counted {
 			err = allTaken(result, len(rows))
 		}
 		return err
@@ -132,7 +133,7 @@ func (d *postgresDialect) bulk(ctx context.Context, q querier, table string, col
 	case len(rows) == 0:
 		return false, nil
 	case d.plain:
-		return true, d.insertRows(ctx, q, table, columns, rows)
+		return true, d.insertRows(ctx, q, table, columns, rows, true)
 	}
 	_, err = q.ExecContext(ctx, "COPY", postgresCopy{table, columns, rows})
 	return true, err

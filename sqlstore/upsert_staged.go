@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (u *stagedUpsert) write(ctx context.Context, rows []int) error {
 		switch {
 		case err == nil && missing < 0:
 			return nil
-		case err != nil && (try == stagedTries || !u.tx.dialect.duplicate(err)):
+		case err != nil && (try == stagedTries || err != errRowLeftOut && !u.tx.dialect.duplicate(err)):
 			return err
 		case err == nil && try == stagedTries:
 			return u.NotTaken(missing)
@@ -249,8 +250,14 @@ func (u *stagedUpsert) change(ctx context.Context, rows []int) error {
 	for i, name := range others {
 		others[i] = u.tx.dialect.quote(name)
 	}
-	_, err := u.tx.tx.ExecContext(ctx, u.update(u.table, u.tx.dialect.quote(u.changes), u.match+" AND "+u.applies, others))
-	return err
+	result, err := u.tx.tx.ExecContext(ctx, u.update(u.table, u.tx.dialect.quote(u.changes), u.match+" AND "+u.applies, others))
+	if err != nil || !u.pointed {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n < int64(len(rows)) { // PostgreSQL's triggers may leave rows out
+		return cmp.Or(err, errRowLeftOut)
+	}
+	return nil
 }
 
 // fillStaged writes rows to a temporary table.
@@ -274,7 +281,13 @@ func (u *stagedUpsert) valuesOf(rows []int) [][]any {
 // insert inserts rows. Which row is refused depends on the order of the rows, and is found out in
 // theirs.
 func (u *stagedUpsert) insert(ctx context.Context, table string, columns []string, values [][]any) error {
-	err := u.tx.write(ctx, table, columns, values)
+	write := u.tx.write
+	if d, ok := u.tx.dialect.(*postgresDialect); ok { // which of them it takes, the look afterwards shows
+		write = func(ctx context.Context, table string, columns []string, values [][]any) error {
+			return d.insertRows(ctx, u.tx.tx, table, columns, values, false)
+		}
+	}
+	err := write(ctx, table, columns, values)
 	if refused, named := errors.AsType[*RowError](err); named {
 		return refused.Err
 	}
