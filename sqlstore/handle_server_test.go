@@ -23,7 +23,7 @@ import (
 )
 
 func TestPostgresHandle(t *testing.T) {
-	eachHandle(t, postgresHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, handles, postgresHandles, func(t *testing.T, w handleWorld) {
 		schema := postgresSchemas(t)
 		proxied := func(t testing.TB, url string, cfg *ServerConfig) (*Store, *commitproxy.Proxy, storetest.Silence) {
 			proxy, through := pgtest.NewTestProxy(t, url)
@@ -67,7 +67,7 @@ func TestPostgresHandle(t *testing.T) {
 }
 
 func TestPostgresHandleUpsert(t *testing.T) {
-	eachHandle(t, postgresHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, handles, postgresHandles, func(t *testing.T, w handleWorld) {
 		keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
 			url := pgtest.Database(t)
 			keyedtest.SetUpPostgres(t, url)
@@ -77,7 +77,7 @@ func TestPostgresHandleUpsert(t *testing.T) {
 }
 
 func TestPostgresHandleLostCommits(t *testing.T) {
-	eachHandle(t, postgresHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, handles, postgresHandles, func(t *testing.T, w handleWorld) {
 		address := pgtest.Database(t)
 		lossyNetworks(t, openPostgres(t, address, nil), func() (*Store, *commitproxy.Proxy) {
 			proxy, through := pgtest.NewTestProxy(t, address)
@@ -104,7 +104,7 @@ func mysqlHandles(wrap func(sqldriver.Connector) *sql.DB) handleWorld {
 }
 
 func TestMariaDBHandle(t *testing.T) {
-	eachHandle(t, mysqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mysqlHandles, func(t *testing.T, w handleWorld) {
 		linked := func(t testing.TB, address string, cfg *ServerConfig) (*Store, *commitproxy.Proxy, storetest.Silence) {
 			proxy, through := mariadbtest.NewTestProxy(t, address)
 			link, through := linkTo(t, through)
@@ -146,7 +146,7 @@ func TestMariaDBHandle(t *testing.T) {
 }
 
 func TestMariaDBHandleUpsert(t *testing.T) {
-	eachHandle(t, mysqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mysqlHandles, func(t *testing.T, w handleWorld) {
 		keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
 			return keyedHarness(t, w.store(t, mariadbtest.Database(t), nil), keyedtest.MySQL)
 		})
@@ -154,7 +154,7 @@ func TestMariaDBHandleUpsert(t *testing.T) {
 }
 
 func TestMariaDBHandleLostCommits(t *testing.T) {
-	eachHandle(t, mysqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mysqlHandles, func(t *testing.T, w handleWorld) {
 		address := mariadbtest.Database(t)
 		lossyNetworks(t, openMariaDB(t, address, nil), func() (*Store, *commitproxy.Proxy) {
 			proxy, through := mariadbtest.NewTestProxy(t, address)
@@ -298,7 +298,7 @@ func mssqlHandles(wrap func(sqldriver.Connector) *sql.DB) handleWorld {
 }
 
 func TestSQLServerHandle(t *testing.T) {
-	eachHandle(t, mssqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mssqlHandles, func(t *testing.T, w handleWorld) {
 		world := newMSSQLWorldOf(t, func(t testing.TB, address string) *Store { return w.store(t, address, mssqlPatient) }, mssqlPatient)
 		tx := mssqlHarnessOf(t, world)
 		storetest.TestTxStore(t, tx)
@@ -321,7 +321,7 @@ func TestSQLServerHandle(t *testing.T) {
 }
 
 func TestSQLServerHandleUpsert(t *testing.T) {
-	eachHandle(t, mssqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mssqlHandles, func(t *testing.T, w handleWorld) {
 		keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
 			return keyedHarness(t, w.store(t, sqlservertest.Database(t), nil), keyedtest.SQLServer)
 		})
@@ -329,7 +329,7 @@ func TestSQLServerHandleUpsert(t *testing.T) {
 }
 
 func TestSQLServerHandleLostCommits(t *testing.T) {
-	eachHandle(t, mssqlHandles, func(t *testing.T, w handleWorld) {
+	eachHandle(t, hidden(), mssqlHandles, func(t *testing.T, w handleWorld) {
 		address := sqlservertest.Database(t)
 		lossyNetworks(t, openMSSQL(t, address, nil), func() (*Store, *commitproxy.Proxy) {
 			proxy, through := sqlservertest.NewTestProxy(t, address)
