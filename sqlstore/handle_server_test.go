@@ -166,15 +166,16 @@ func TestMariaDBHandleLostCommits(t *testing.T) {
 // A step leaves the session of a borrowed connection as it was, also after its failure.
 func TestMariaDBHandleSession(t *testing.T) {
 	w := mysqlHandles(handles["Plain"])
-	db := w.handle(t, mariadbtest.Database(t))
+	address := mariadbtest.Database(t)
+	db := w.handle(t, address)
 	db.SetMaxOpenConns(least)
 	s := w.open(t, db, nil)
-	settings := func() (text string) {
+	settings := func(db *sql.DB) (text string) {
 		const query = "SELECT CONCAT_WS(' ', @@tx_isolation, @@wait_timeout, @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@net_read_timeout, @@net_write_timeout, @@autocommit)"
 		suite.NoError(t, "read the settings", db.QueryRowContext(t.Context(), query).Scan(&text))
 		return text
 	}
-	before := settings()
+	before := settings(w.handle(t, address))
 	for _, result := range []error{nil, errors.New("no")} {
 		var within string
 		err := inNextEpoch(t, s, func(ctx context.Context, tx *Tx) error {
@@ -185,7 +186,7 @@ func TestMariaDBHandleSession(t *testing.T) {
 			t.Errorf("a step returned %v, with the settings %s", err, within)
 		}
 		for range least { // the last one that was given back comes first, but others may be asked
-			if after := settings(); after != before {
+			if after := settings(db); after != before {
 				t.Errorf("after a step the session has %s, before it %s", after, before)
 			}
 		}
