@@ -90,7 +90,14 @@ func (l *Leases) Renew(ctx context.Context, lease driver.Lease, ttl time.Duratio
 
 // MarkBegan implements [driver.LeaseStore].
 func (l *Leases) MarkBegan(ctx context.Context, lease driver.Lease, incarnation string) error {
-	n, err := changed(ctx, l.db, l.sql.MarkBegan, append([]any{clean(incarnation)}, leaseArgs(lease)...)...)
+	args := append([]any{clean(incarnation)}, leaseArgs(lease)...)
+	n, err := changed(ctx, l.db, l.sql.MarkBegan, args...)
+	if err == nil && n == 0 && l.sql.Began != "" { // MySQL may count a row that stays as it is as none
+		var found bool
+		if found, err = one(ctx, l.db, l.sql.Began, args, new(int)); found {
+			n = 1
+		}
+	}
 	switch {
 	case err != nil:
 		return l.outage(ctx, "mark lease of partition "+lease.Partition, err)

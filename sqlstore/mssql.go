@@ -47,7 +47,9 @@ func OpenSQLServer(ctx context.Context, address string, cfg *ServerConfig) (*Sto
 	return openServer(ctx, name, connector, mssqlDialect{}, c)
 }
 
-type mssqlDialect struct{}
+type mssqlDialect struct {
+	plain bool // the connections copy nothing in bulk
+}
 
 func (mssqlDialect) inserting(context.Context, querier, string) (string, bool, error) {
 	return "INSERT", true, nil

@@ -33,8 +33,8 @@ const mssqlCopy = "INSERT BULK"
 // bulk copies rows, and reports whether it has; an INSERT must write what it leaves. The driver would
 // write wrong values without an error where a value does not fit its column (it cuts integers, and writes
 // texts of another encoding): such rows are left.
-func (mssqlDialect) bulk(ctx context.Context, q querier, table string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
-	if len(rows) < bulkRows || strings.HasPrefix(table, "#") {
+func (d mssqlDialect) bulk(ctx context.Context, q querier, table string, of []tables.Column, columns []string, rows [][]any) (done bool, err error) {
+	if d.plain || len(rows) < bulkRows || strings.HasPrefix(table, "#") {
 		return false, nil
 	}
 	return mssqlCopied(ctx, q, quoteTable(mssqlDialect{}, table), of, columns, rows)

@@ -27,9 +27,14 @@ func newMSSQLConnector(params msdsn.Config, c ServerConfig) (*mssqlConnector, er
 		}
 	}
 	// The server resets these with the session.
-	connector.SessionInitSQL = fmt.Sprintf("SET LOCK_TIMEOUT %d; SET XACT_ABORT OFF; SET IMPLICIT_TRANSACTIONS OFF", c.LockTimeout.Milliseconds())
+	connector.SessionInitSQL = mssqlSession(c)
 	connector.Dialer = mssqlDialer{&c}
 	return &mssqlConnector{connector, c.patience()}, nil
+}
+
+// mssqlSession sets what a step needs of its session.
+func mssqlSession(c ServerConfig) string {
+	return fmt.Sprintf("SET LOCK_TIMEOUT %d; SET XACT_ABORT OFF; SET IMPLICIT_TRANSACTIONS OFF", c.LockTimeout.Milliseconds())
 }
 
 // Connect opens a connection. The driver's login waits without the context: a deadline of the socket

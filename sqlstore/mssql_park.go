@@ -57,20 +57,48 @@ func (d mssqlDialect) park(ctx context.Context, tx querier, rows [][]any) (done 
 			return true, err
 		}
 	}
-	return true, nil
+	if d.plain { // a wrapper of the driver may keep it from resetting the session
+		_, err = tx.ExecContext(ctx, "DROP TABLE #sluice_parked")
+	}
+	return true, err
+}
+
+// stage copies dead letters to the table of the session, or inserts them.
+func (d mssqlDialect) stage(ctx context.Context, tx querier, rows [][]any) error {
+	columns := strings.Split(mssqlParked, ", ")
+	if !d.plain {
+		for _, row := range rows {
+			for i, v := range row {
+				if t, ok := v.(mssqlTime); ok {
+					row[i] = t.Time
+				}
+			}
+		}
+		_, err := tx.ExecContext(ctx, mssqlCopy, mssqlBulk{"#sluice_parked", columns, rows})
+		return err
+	}
+	places := make([]string, len(columns))
+	for i, name := range columns {
+		if places[i] = "?"; name == "body" { // NULL is no text
+			places[i] = "CONVERT(varbinary(max), ?)"
+		}
+	}
+	tuple := "(" + strings.Join(places, ", ") + ")"
+	for rest := rows; len(rest) > 0; {
+		chunk := firstChunk(rest, d.variables()/len(columns))
+		text := "INSERT INTO #sluice_parked (" + mssqlParked + ") VALUES " + tuple + strings.Repeat(", "+tuple, len(chunk)-1)
+		if _, err := tx.ExecContext(ctx, d.rebind(text), slices.Concat(chunk...)...); err != nil {
+			return err
+		}
+		rest = rest[len(chunk):]
+	}
+	return nil
 }
 
 // parkChunk stores dead letters again if another process has stored one of them in between: it sees that
 // one then.
 func (d mssqlDialect) parkChunk(ctx context.Context, tx querier, rows [][]any) error {
-	for _, row := range rows {
-		for i, v := range row {
-			if t, ok := v.(mssqlTime); ok {
-				row[i] = t.Time
-			}
-		}
-	}
-	_, err := tx.ExecContext(ctx, mssqlCopy, mssqlBulk{"#sluice_parked", strings.Split(mssqlParked, ", "), rows})
+	err := d.stage(ctx, tx, rows)
 	if err != nil {
 		return err
 	}

@@ -61,12 +61,16 @@ type mssqlWorld struct {
 }
 
 func newMSSQLWorld(t *testing.T, cfg *ServerConfig) *mssqlWorld {
+	return newMSSQLWorldOf(t, func(t testing.TB, address string) *Store { return openMSSQL(t, address, cfg) }, cfg)
+}
+
+func newMSSQLWorldOf(t *testing.T, open func(t testing.TB, address string) *Store, cfg *ServerConfig) *mssqlWorld {
 	address := sqlservertest.Database(t)
 	w := &mssqlWorld{peer: openMSSQL(t, address, cfg)}
 	var through string
 	w.proxy, through = sqlservertest.NewTestProxy(t, address)
 	w.link, through = linkTo(t, through)
-	w.s = openMSSQL(t, through, cfg)
+	w.s = open(t, through)
 	return w
 }
 
@@ -103,7 +107,11 @@ func mssqlDoors(t *testing.T, s *Store) []storetest.Door[*Tx] {
 }
 
 func mssqlHarness(t *testing.T) func(t testing.TB) storetest.TxHarness[*Tx] {
-	w := newMSSQLWorld(t, mssqlPatient) // Babelfish parses every statement again, and LargeBatch has thousands
+	// Babelfish parses every statement again, and LargeBatch has thousands.
+	return mssqlHarnessOf(t, newMSSQLWorld(t, mssqlPatient))
+}
+
+func mssqlHarnessOf(t *testing.T, w *mssqlWorld) func(t testing.TB) storetest.TxHarness[*Tx] {
 	endingSoon(w.s)
 	endingSoon(w.peer)
 	doors := mssqlDoors(t, w.s)

@@ -26,7 +26,11 @@ func (d mssqlDialect) keyFits(ctx context.Context, q querier, w *keyed.Write) er
 // temporary tables are made without parameters, because those of sp_executesql end with it; by a
 // join, whose columns may be NULL and have no IDENTITY.
 func (d mssqlDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
-	return newStaged(t, w, mssqlStaging).run(ctx)
+	words := mssqlStaging
+	if d.plain {
+		words.fill = nil
+	}
+	return newStaged(t, w, words).run(ctx)
 }
 
 var mssqlStaging = stagingWords{

@@ -61,6 +61,7 @@ var mysqlTerms = strings.NewReplacer(
 
 var mysqlStatements = newStatements(statements{
 	Lock:          `SELECT 1 FROM sluice_checkpoints WHERE ` + ofLease + ` AND sequence_number = ? FOR UPDATE`,
+	Began:         `SELECT 1 FROM sluice_leases WHERE began_incarnation = ? AND ` + ofLease,
 	StatusIn:      `JSON_CONTAINS(?, JSON_QUOTE(status))`,
 	ErrorContains: `LOCATE(LOWER(?), LOWER(error)) > 0`,
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -66,6 +65,16 @@ func OpenPostgres(ctx context.Context, url string, cfg *ServerConfig) (*Store, e
 type postgresDialect struct {
 	schema string // quoted, with its dot
 	sql    *statements
+	plain  bool // the connections are not known to be pgx's
+}
+
+// postgresSession is a connection to PostgreSQL.
+type postgresSession interface {
+	// state is that of the transaction ('I': none, 'T', 'E': aborted, 0: not known), and the error
+	// that has aborted it.
+	state() (status byte, failed *pgconn.PgError)
+	// ending reports whether a statement ends the transaction.
+	ending(query string) bool
 }
 
 func (d *postgresDialect) statements() *statements { return d.sql }
@@ -84,13 +93,10 @@ func (*postgresDialect) chunk() int                  { return 1000 }
 func (*postgresDialect) quote(name string) string    { return pgx.Identifier{clean(name)}.Sanitize() }
 func (*postgresDialect) time(t time.Time) any        { return storable(t) }
 func (*postgresDialect) ends(conn driver.Conn, query string) bool {
-	return postgres.Ending(conn.(*postgresConn).pgx().PgConn(), query) != ""
+	return conn.(postgresSession).ending(query)
 }
-func (*postgresDialect) duplicate(error) bool { return false } // each INSERT says ON CONFLICT
 
-// safe: COPY, with which [Tx.Insert] begins, checks it.
-func (*postgresDialect) safe(context.Context, querier, string) error { return nil }
-func (*postgresDialect) catalog() *tables.Catalog                    { return nil }
+func (*postgresDialect) catalog() *tables.Catalog                    { return nil } // COPY checks the columns itself
 func (*postgresDialect) kept(context.Context, querier) (bool, error) { return false, nil }
 
 func (*postgresDialect) first(cond string) string {
@@ -121,10 +127,16 @@ func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
 	var status byte
 	var failed *pgconn.PgError
 	err := t.conn.Raw(func(c any) error {
-		conn := c.(*watchedConn).fullConn.(*postgresConn)
-		status, failed = conn.pgx().PgConn().TxStatus(), conn.failed
+		status, failed = c.(*watchedConn).fullConn.(postgresSession).state()
 		return nil
 	})
+	var current string
+	if err == nil && status != 'I' && status != 'E' {
+		_, err = one(ctx, t, `SELECT CAST(pg_current_xact_id() AS text)`, nil, &current)
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && status == 0 && e.Code == postgresAborted {
+			status, err = 'E', nil
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -134,10 +146,6 @@ func (*postgresDialect) intact(ctx context.Context, t *transaction) error {
 		return failed
 	case status == 'E':
 		return t.undone(ctx)
-	}
-	var current string
-	if _, err := one(ctx, t, `SELECT pg_current_xact_id()::text`, nil, &current); err != nil {
-		return err
 	}
 	if current != t.mark {
 		return errEnded
@@ -210,25 +218,4 @@ func (*postgresDialect) hint(err error) string {
 		return "another transaction holds the row: look for a paused process or a long transaction (pg_stat_activity, pg_blocking_pids)"
 	}
 	return postgres.Advice(e)
-}
-
-// bulk copies rows.
-func (*postgresDialect) bulk(ctx context.Context, q querier, table string, _ []tables.Column, columns []string, rows [][]any) (done bool, err error) {
-	if len(rows) == 0 {
-		return false, nil
-	}
-	_, err = q.ExecContext(ctx, "COPY", postgresCopy{table, columns, rows})
-	return true, err
-}
-
-// park stores dead letters in one round trip, unless their bodies are large.
-func (d *postgresDialect) park(ctx context.Context, tx querier, rows [][]any) (done bool, err error) {
-	for len(rows) > 0 {
-		chunk := firstChunk(rows, len(rows))
-		if _, err := tx.ExecContext(ctx, "batch", postgresBatch{d.sql.Park, chunk}); err != nil {
-			return true, fmt.Errorf("dead letters: %w", err)
-		}
-		rows = rows[len(chunk):]
-	}
-	return true, nil
 }

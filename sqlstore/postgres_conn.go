@@ -100,6 +100,16 @@ type postgresConn struct {
 
 func (c *postgresConn) pgx() *pgx.Conn { return c.Conn.Conn() }
 
+// state is that of the transaction, and the error that has aborted it.
+func (c *postgresConn) state() (status byte, failed *pgconn.PgError) {
+	return c.pgx().PgConn().TxStatus(), c.failed
+}
+
+// ending implements [postgresSession].
+func (c *postgresConn) ending(query string) bool {
+	return postgres.Ending(c.pgx().PgConn(), query) != ""
+}
+
 // ready refuses statements where the driver knows that the server has ended the transaction: they would be
 // committed by themselves.
 func (c *postgresConn) ready() error {
@@ -142,13 +152,9 @@ func (c *postgresConn) ExecContext(ctx context.Context, query string, args []dri
 		return nil, err
 	}
 	if len(args) == 1 {
-		switch special := args[0].Value.(type) {
-		case postgresCopy:
-			return c.copy(ctx, special)
-		case postgresUpsert:
-			return c.upsert(ctx, special)
-		case postgresBatch:
-			return c.batch(ctx, special)
+		if native, ok := args[0].Value.(postgresNative); ok {
+			result, err := native.run(ctx, c.pgx())
+			return result, c.note(err)
 		}
 	}
 	values := make([]any, len(args))
@@ -184,7 +190,7 @@ func (c *postgresConn) QueryContext(ctx context.Context, query string, args []dr
 // PrepareContext prepares nothing: pgx prepares a statement when it is used for the first time, and a
 // pooler may give the connection to others after the transaction.
 func (c *postgresConn) PrepareContext(_ context.Context, query string) (driver.Stmt, error) {
-	return &postgresStmt{c, query}, nil
+	return &textStmt{c, query}, nil
 }
 
 var postgresLevels = map[sql.IsolationLevel]string{
@@ -238,32 +244,39 @@ func (t *postgresTx) end(how string) error {
 	return err
 }
 
-type postgresStmt struct {
-	conn  *postgresConn
+// textConn runs statements as texts.
+type textConn interface {
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// textStmt is a statement that is sent as a text with each use.
+type textStmt struct {
+	conn  textConn
 	query string
 }
 
-func (s *postgresStmt) Close() error  { return nil }
-func (s *postgresStmt) NumInput() int { return -1 }
+func (s *textStmt) Close() error  { return nil }
+func (s *textStmt) NumInput() int { return -1 }
 
-func (s *postgresStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errNoContext }
-func (s *postgresStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errNoContext }
+func (s *textStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errNoContext }
+func (s *textStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, errNoContext }
 
 // errNoContext is the error of methods that database/sql does not call.
 var errNoContext = errors.New("statement without a context")
 
 // ExecContext implements [driver.StmtExecContext].
-func (s *postgresStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+func (s *textStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	return s.conn.ExecContext(ctx, s.query, args)
 }
 
 // QueryContext implements [driver.StmtQueryContext].
-func (s *postgresStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+func (s *textStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	return s.conn.QueryContext(ctx, s.query, args)
 }
 
-// CheckNamedValue leaves it to pgx how a Go value becomes an argument.
-func (s *postgresStmt) CheckNamedValue(*driver.NamedValue) error { return nil }
+// CheckNamedValue leaves it to the connection how a Go value becomes an argument.
+func (s *textStmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 type postgresRows struct {
 	*stdlib.Rows

@@ -13,38 +13,42 @@ import (
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
-// postgresCopy is what [postgresConn] copies, as the argument of a statement.
+// postgresNative is what only pgx can run, as the argument of a statement without a text of its own.
+type postgresNative interface {
+	run(ctx context.Context, conn *pgx.Conn) (driver.Result, error)
+}
+
+// postgresCopy is rows to copy.
 type postgresCopy struct {
 	table   string
 	columns []string
 	rows    [][]any
 }
 
-// postgresBatch is a statement for each of several rows, as the argument of a statement.
+// postgresBatch is a statement for each of several rows.
 type postgresBatch struct {
 	query string
 	rows  [][]any
 }
 
-// postgresUpsert is what [postgresConn] writes by key, as the argument of a statement.
+// postgresUpsert is what is written by key.
 type postgresUpsert struct{ *keyed.Write }
 
-// upsert writes rows by key: all of them, or none.
-func (c *postgresConn) upsert(ctx context.Context, w postgresUpsert) (driver.Result, error) {
+// run writes rows by key: all of them, or none.
+func (w postgresUpsert) run(ctx context.Context, conn *pgx.Conn) (driver.Result, error) {
 	u := postgres.Upsert{Table: strings.SplitN(clean(w.Table), ".", 2), Write: w.Write}
-	return driver.RowsAffected(len(w.Rows)), c.note(u.Run(ctx, c.pgx()))
+	return driver.RowsAffected(len(w.Rows)), u.Run(ctx, conn)
 }
 
-// copy writes rows by COPY: all of them, or none.
-func (c *postgresConn) copy(ctx context.Context, b postgresCopy) (driver.Result, error) {
+// run writes rows by COPY: all of them, or none.
+func (b postgresCopy) run(ctx context.Context, conn *pgx.Conn) (driver.Result, error) {
 	statement := postgres.Copy{Table: strings.SplitN(clean(b.table), ".", 2), Columns: b.columns, Row: func(i int) ([]any, error) {
 		if i == len(b.rows) {
 			return nil, io.EOF
 		}
 		return b.rows[i], nil
 	}}
-	n, err := statement.Run(ctx, c.pgx())
-	c.note(err)
+	n, err := statement.Run(ctx, conn)
 	refused, named := errors.AsType[*postgres.CopyError](err)
 	switch {
 	case named:
@@ -55,11 +59,11 @@ func (c *postgresConn) copy(ctx context.Context, b postgresCopy) (driver.Result,
 	return driver.RowsAffected(n), err
 }
 
-// batch runs the statements in one round trip.
-func (c *postgresConn) batch(ctx context.Context, b postgresBatch) (driver.Result, error) {
+// run runs the statements in one round trip.
+func (b postgresBatch) run(ctx context.Context, conn *pgx.Conn) (driver.Result, error) {
 	var queue pgx.Batch
 	for _, row := range b.rows {
 		queue.Queue(b.query, row...)
 	}
-	return driver.RowsAffected(len(b.rows)), c.note(c.pgx().SendBatch(ctx, &queue).Close())
+	return driver.RowsAffected(len(b.rows)), conn.SendBatch(ctx, &queue).Close()
 }

@@ -83,6 +83,9 @@ func current(ctx context.Context, db *sql.DB, d dialect, component string) error
 	if err == nil && version < known {
 		err = fmt.Errorf("its schema for %s is version %d, and this program needs %d: apply the migrations from %s %d on (`sluice migrate`, or the files of sqlstore.Migrations), or leave NoMigrate out",
 			component, version, known, component, version+1)
+		if version == 0 { // MySQL does not show a table without a right on it
+			err = fmt.Errorf("%w; if they are applied, grant this user SELECT on sluice_schema", err)
+		}
 	}
 	return err
 }

@@ -75,16 +75,21 @@ const (
 
 // openServer opens a store over a server's connections: some for steps, some that read, and some
 // for the leases, which are renewed even if handlers use all of the first.
-func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (_ *Store, err error) {
-	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience(), idle: c.LeaseFor}
+func openServer(ctx context.Context, name string, connector driver.Connector, d dialect, c ServerConfig) (*Store, error) {
 	pool := func(conns int) *sql.DB {
-		db := sql.OpenDB(&watchedConnector{connector, d, s.patience})
+		db := sql.OpenDB(&watchedConnector{Connector: connector, dialect: d, patience: c.patience()})
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
 		// The server ends sessions that idle for a lease.
 		db.SetConnMaxIdleTime(c.LeaseFor / 2)
 		return db
 	}
+	return prepareServer(ctx, name, pool, d, c)
+}
+
+// prepareServer makes a store of pools, and its tables.
+func prepareServer(ctx context.Context, name string, pool func(conns int) *sql.DB, d dialect, c ServerConfig) (_ *Store, err error) {
+	s := &Store{name: name, dialect: d, sql: d.statements(), busy: c.LockTimeout, patience: c.patience(), idle: c.LeaseFor}
 	s.writer = pool(c.MaxConns)
 	s.reader = pool(readingConns)
 	s.leases = &Leases{name: name, dialect: d, sql: s.sql, busy: c.LockTimeout, db: pool(leaseConns)}
@@ -124,7 +129,12 @@ type watchedConnector struct {
 	driver.Connector
 	dialect  dialect
 	patience time.Duration
+	// manyResults: a connection takes statements while the rows of another are open.
+	manyResults bool
 }
+
+// watchable is a connection that says itself when a transaction was rolled back.
+type watchable interface{ watchedBy(w *watch) }
 
 // socketKey is the key of the context's value with a *net.Conn, in which [ServerConfig.dial] leaves
 // the socket of the connection that a driver opens.
@@ -162,5 +172,9 @@ func (c *watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	ends := func(query string) bool { return c.dialect.ends(conn, query) }
-	return &watchedConn{conn.(fullConn), &watch{fault: c.dialect.fault, ends: ends, oneResult: true}, socket, c.patience}, nil
+	w := &watch{fault: c.dialect.fault, ends: ends, oneResult: !c.manyResults}
+	if conn, ok := conn.(watchable); ok {
+		conn.watchedBy(w)
+	}
+	return &watchedConn{conn.(fullConn), w, socket, c.patience}, nil
 }

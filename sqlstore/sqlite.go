@@ -48,7 +48,12 @@ func OpenSQLite(path string, cfg *Config) (*Store, error) {
 // leaseSuffix makes the name of the leases' file.
 const leaseSuffix = "-leases"
 
-func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
+func openSQLite(path string, c Config, d dialect) (*Store, error) {
+	return openSQLiteWith(path, c, d, nil)
+}
+
+// openSQLiteWith opens a store that writes through writer; nil: through a pool of its own.
+func openSQLiteWith(path string, c Config, d dialect, writer *sql.DB) (_ *Store, err error) {
 	path, err = sqlitePath(path)
 	if err != nil {
 		return nil, err
@@ -64,7 +69,9 @@ func openSQLite(path string, c Config, d dialect) (_ *Store, err error) {
 	}
 	s.leases = &Leases{name: leasePath, dialect: d, sql: d.statements()}
 
-	s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})
+	if s.writer = writer; writer == nil {
+		s.writer = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, 0, "_txlock=immediate"), guarded: true})
+	}
 	s.reader = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(path, c.BusyTimeout)})
 	s.leases.db = sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(leasePath, c.BusyTimeout, "_txlock=immediate")})
 	s.writer.SetMaxOpenConns(1)

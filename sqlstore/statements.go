@@ -18,6 +18,7 @@ type statements struct {
 	AddLease  string // key, owner, epoch, ms to live; one row, or none or a duplicate if there is one
 	Epoch     string // key → epoch, began_incarnation
 	MarkBegan string // began_incarnation, lease; one row or none
+	Began     string // as MarkBegan → a row if it has nothing to change; empty: it counts such a row
 	Renew     string // ms to live, lease; one row or none
 	RenewAll  string // ms to live, group, owner; ends in AND
 	Release   string // lease

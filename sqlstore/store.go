@@ -72,6 +72,7 @@ type Store struct {
 	sql     *statements
 	writer  *sql.DB // one connection, watched: every write goes through it, see write and begin
 	reader  *sql.DB
+	shared  *sql.DB // of the program, which the others borrow connections from; nil: there is none
 	busy    time.Duration
 	turns   *turns // nil: others may write at the same time
 	// patience bounds each round trip of the store's own in a step; 0: there is no server that could
@@ -95,13 +96,14 @@ var (
 
 // DB returns the database for set-up (creating tables) and for reading. A handler must write only
 // through its [*Tx]: a write through DB waits for the handler's own transaction, and fails after
-// [Config.BusyTimeout].
-func (s *Store) DB() *sql.DB { return s.reader }
+// [Config.BusyTimeout]. A store that was made over a [*sql.DB] returns that.
+func (s *Store) DB() *sql.DB { return cmp.Or(s.shared, s.reader) }
 
 // Leases returns the lease store that belongs to this store.
 func (s *Store) Leases() *Leases { return s.leases }
 
-// Close closes the store and its leases. Transactions in progress fail.
+// Close closes the store and its leases. Transactions in progress fail. A [*sql.DB] that the store
+// was made over stays open.
 func (s *Store) Close() error {
 	return errors.Join(s.writer.Close(), s.reader.Close(), s.leases.db.Close())
 }

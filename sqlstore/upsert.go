@@ -140,12 +140,3 @@ func keyOf(w *keyed.Write, row int) []any {
 	}
 	return values
 }
-
-// upsert sends the rows as arrays.
-func (*postgresDialect) upsert(ctx context.Context, t *Tx, w *keyed.Write) error {
-	_, err := t.tx.ExecContext(ctx, "UPSERT", postgresUpsert{w})
-	return err
-}
-
-// keyFits: the connection checks it.
-func (*postgresDialect) keyFits(context.Context, querier, *keyed.Write) error { return nil }

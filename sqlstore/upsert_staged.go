@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const stagedTries = 3
 // stagingWords are the SQL with which a dialect stages rows.
 type stagingWords struct {
 	keys, changes string // names of temporary tables
+	pointed       bool   // an error undoes the transaction, unless there is a savepoint
 	// drop drops a temporary table if it is there.
 	drop func(table string) string
 	// create makes a temporary table with columns of the types of table t, which may be NULL, from
@@ -84,16 +86,28 @@ func (u *stagedUpsert) write(ctx context.Context, rows []int) error {
 		return err
 	}
 	for try := 1; ; try++ {
-		missing, err := u.tryWrite(ctx, rows)
+		missing, err := u.tryPointed(ctx, rows)
 		switch {
 		case err == nil && missing < 0:
 			return nil
-		case err != nil && (try == stagedTries || !u.tx.dialect.duplicate(err)):
+		case err != nil && (try == stagedTries || err != errRowLeftOut && !u.tx.dialect.duplicate(err)):
 			return err
 		case err == nil && try == stagedTries:
 			return u.NotTaken(missing)
 		}
 	}
+}
+
+// tryPointed is tryWrite, of which nothing stays if it fails where an error undoes the transaction.
+func (u *stagedUpsert) tryPointed(ctx context.Context, rows []int) (missing int, err error) {
+	if !u.pointed {
+		return u.tryWrite(ctx, rows)
+	}
+	err = pointed(ctx, u.tx.tx, func() error {
+		missing, err = u.tryWrite(ctx, rows)
+		return err
+	})
+	return missing, err
 }
 
 func (u *stagedUpsert) tryWrite(ctx context.Context, rows []int) (missing int, err error) {
@@ -237,8 +251,14 @@ func (u *stagedUpsert) change(ctx context.Context, rows []int) error {
 	for i, name := range others {
 		others[i] = u.tx.dialect.quote(name)
 	}
-	_, err := u.tx.tx.ExecContext(ctx, u.update(u.table, u.tx.dialect.quote(u.changes), u.match+" AND "+u.applies, others))
-	return err
+	result, err := u.tx.tx.ExecContext(ctx, u.update(u.table, u.tx.dialect.quote(u.changes), u.match+" AND "+u.applies, others))
+	if err != nil || !u.pointed {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n < int64(len(rows)) { // PostgreSQL's triggers may leave rows out
+		return cmp.Or(err, errRowLeftOut)
+	}
+	return nil
 }
 
 // fillStaged writes rows to a temporary table.
@@ -262,7 +282,13 @@ func (u *stagedUpsert) valuesOf(rows []int) [][]any {
 // insert inserts rows. Which row is refused depends on the order of the rows, and is found out in
 // theirs.
 func (u *stagedUpsert) insert(ctx context.Context, table string, columns []string, values [][]any) error {
-	err := u.tx.write(ctx, table, columns, values)
+	write := u.tx.write
+	if d, ok := u.tx.dialect.(*postgresDialect); ok { // which of them it takes, the look afterwards shows
+		write = func(ctx context.Context, table string, columns []string, values [][]any) error {
+			return d.insertRows(ctx, u.tx.tx, table, columns, values, false)
+		}
+	}
+	err := write(ctx, table, columns, values)
 	if refused, named := errors.AsType[*RowError](err); named {
 		return refused.Err
 	}

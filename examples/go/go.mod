@@ -7,6 +7,7 @@ go 1.26.0
 require (
 	entgo.io/ent v0.14.5
 	github.com/jmoiron/sqlx v1.4.0
+	github.com/lib/pq v1.12.3
 	github.com/sluice-go/sluice v0.0.0
 	github.com/sluice-go/sluice/sluiceotel v0.0.0
 	github.com/uptrace/bun v1.2.18

@@ -6,11 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jmoiron/sqlx"
+	_ "github.com/lib/pq"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/mssqldialect"
 	"github.com/uptrace/bun/dialect/mysqldialect"
@@ -66,6 +68,56 @@ var databases = map[string]database{
 		}, sqlx.AT,
 		func(db *sql.DB) gorm.Dialector { return sqlserver.New(sqlserver.Config{Conn: db}) }, mssqldialect.New(),
 	},
+}
+
+// handles are databases over a *sql.DB of the program's own.
+var handles = map[string]database{
+	"SQLite": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.NewSQLite(own(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "orders.db")), nil)
+		}, databases["SQLite"].placeholder, databases["SQLite"].gorm, databases["SQLite"].bun,
+	},
+	"PostgreSQL, pgx": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.NewPostgres(t.Context(), own(t, "pgx", pgtest.Database(t)), nil)
+		}, databases["PostgreSQL"].placeholder, databases["PostgreSQL"].gorm, databases["PostgreSQL"].bun,
+	},
+	"PostgreSQL, lib/pq": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.NewPostgres(t.Context(), own(t, "postgres", pgtest.Database(t)), nil)
+		}, databases["PostgreSQL"].placeholder, databases["PostgreSQL"].gorm, databases["PostgreSQL"].bun,
+	},
+	"MariaDB": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.NewMySQL(t.Context(), own(t, "mysql", dataSource(t, mariadbtest.Database(t))), nil)
+		}, databases["MariaDB"].placeholder, databases["MariaDB"].gorm, databases["MariaDB"].bun,
+	},
+	"SQL Server": {
+		func(t *testing.T) (*sqlstore.Store, error) {
+			return sqlstore.NewSQLServer(t.Context(), own(t, "sqlserver", sqlservertest.Database(t)), nil)
+		}, databases["SQL Server"].placeholder, databases["SQL Server"].gorm, databases["SQL Server"].bun,
+	},
+}
+
+// own opens a database as a service does, which the store shares with the rest of it.
+func own(t *testing.T, driver, dataSource string) *sql.DB {
+	db, err := sql.Open(driver, dataSource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(10)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// dataSource makes a data source name of MySQL's driver from a URL.
+func dataSource(t *testing.T, address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	return fmt.Sprintf("%s:%s@tcp(%s)%s?parseTime=true", u.User.Username(), password, u.Host, u.Path)
 }
 
 // library writes an order, and executes a statement, by the means of a library.
@@ -193,8 +245,13 @@ func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]libra
 // TestLibraries: what a library writes commits together with the checkpoint, on each store. A
 // handler that has the library end the transaction, which is refused, and drops the error: what it
 // wrote is committed as a whole, or it has failed as a whole.
-func TestLibraries(t *testing.T) {
-	for name, d := range databases {
+func TestLibraries(t *testing.T) { everyLibrary(t, databases) }
+
+// TestLibrariesOverHandles is the same on stores over a service's own *sql.DB.
+func TestLibrariesOverHandles(t *testing.T) { everyLibrary(t, handles) }
+
+func everyLibrary(t *testing.T, list map[string]database) {
+	for name, d := range list {
 		t.Run(name, func(t *testing.T) {
 			store, err := d.open(t)
 			if err != nil {

@@ -115,31 +115,43 @@ func refusal(e *pgconn.PgError) string {
 // schema's name. Its errors are one line that names host, port, database, user, cause and what to
 // do.
 func Prepare(ctx context.Context, conn *pgx.Conn, schema string, noMigrate bool) (string, error) {
-	migrate := func(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
-		return Migrate(ctx, conn, schema, Stores, Migrations)
+	if err := Check(conn); err != nil {
+		return "", err
 	}
+	return prepare(ctx, pgxSession{conn}, place(&conn.Config().Config), schema, noMigrate)
+}
+
+// PrepareOver is [Prepare] over any session; at names the database in errors.
+func PrepareOver(ctx context.Context, conn Session, at, schema string, noMigrate bool) (string, error) {
+	var version, encoding string
+	const query = `SELECT current_setting('server_version'), current_setting('server_encoding')`
+	if err := conn.QueryRow(ctx, query).Scan(&version, &encoding); err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	if err := suitable(at, version, encoding); err != nil {
+		return "", err
+	}
+	return prepare(ctx, conn, at, schema, noMigrate)
+}
+
+func prepare(ctx context.Context, conn Session, at, schema string, noMigrate bool) (_ string, err error) {
 	if noMigrate {
-		migrate = require
+		schema, err = require(ctx, conn, schema)
+	} else {
+		schema, err = migrate(ctx, conn, schema, Stores, Migrations)
 	}
-	schema, err := prepare(ctx, conn, schema, migrate)
-	if err == nil {
-		err = checkOwn(ctx, conn, schema)
+	if err != nil {
+		return "", fmt.Errorf("prepare Sluice's tables in %s: %w", at, err)
 	}
-	return schema, err
+	return schema, checkOwn(ctx, conn, at, schema)
 }
 
 // PrepareTables is [Prepare] for the tables of another component.
 func PrepareTables(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
-	return prepare(ctx, conn, schema, func(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
-		return Migrate(ctx, conn, schema, component, all)
-	})
-}
-
-func prepare(ctx context.Context, conn *pgx.Conn, schema string, migrate func(context.Context, *pgx.Conn, string) (string, error)) (string, error) {
 	if err := Check(conn); err != nil {
 		return "", err
 	}
-	schema, err := migrate(ctx, conn, schema)
+	schema, err := Migrate(ctx, conn, schema, component, all)
 	if err != nil {
 		return "", fmt.Errorf("prepare Sluice's tables in %s: %w", place(&conn.Config().Config), err)
 	}
@@ -148,16 +160,18 @@ func prepare(ctx context.Context, conn *pgx.Conn, schema string, migrate func(co
 
 // Check refuses servers that lack what the stores need.
 func Check(conn *pgx.Conn) error {
-	at := place(&conn.Config().Config)
-	version := conn.PgConn().ParameterStatus("server_version")
+	server := conn.PgConn().ParameterStatus
+	return suitable(place(&conn.Config().Config), server("server_version"), server("server_encoding"))
+}
+
+func suitable(at, version, encoding string) error {
 	digits, _, _ := strings.Cut(version, ".")
 	if major, err := strconv.Atoi(digits); err == nil && major < oldestServer {
 		return fmt.Errorf("%s: its version is %s: Sluice needs %d or later: upgrade the server", at, version, oldestServer)
 	}
-	switch encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding {
+	switch encoding {
 	case "", "UTF8", "SQL_ASCII":
 		return nil
-	default:
-		return fmt.Errorf("%s: the database is encoded in %s, which cannot hold every event: create it with ENCODING 'UTF8'", at, encoding)
 	}
+	return fmt.Errorf("%s: the database is encoded in %s, which cannot hold every event: create it with ENCODING 'UTF8'", at, encoding)
 }

@@ -15,6 +15,9 @@ func Ending(conn *pgconn.PgConn, sql string) string {
 	return ending(sql, conn.ParameterStatus("standard_conforming_strings") == "off")
 }
 
+// EndingIn is [Ending] on a connection with the default standard_conforming_strings.
+func EndingIn(sql string) string { return ending(sql, false) }
+
 // ending is [Ending] where a backslash escapes in every string, or in those with an E alone.
 func ending(sql string, escapes bool) string {
 	for sql != "" {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -86,17 +87,43 @@ func MigrationFiles() fs.FS {
 // every user of the table waits behind it.
 const migrationLock = "10s"
 
+// Statements runs statements over pgx, or over database/sql.
+type Statements interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Session is a connection. Its errors are pgx's, or contain those.
+type Session interface {
+	Statements
+	// InTransaction runs fn in a transaction that is READ COMMITTED and may write.
+	InTransaction(ctx context.Context, fn func(tx Statements) error) error
+}
+
+// pgxSession is a connection of pgx.
+type pgxSession struct{ *pgx.Conn }
+
+// InTransaction implements [Session].
+func (s pgxSession) InTransaction(ctx context.Context, fn func(tx Statements) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	return pgx.BeginTxFunc(ctx, s.Conn, options, func(tx pgx.Tx) error { return fn(tx) })
+}
+
 // Migrate brings a component's tables in schema (the role's default if empty) to the
 // newest version, and returns the schema's name. Tables of a version still
 // newer are left alone, if they can be used. Several may start at the same
 // time.
 func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all []Migration) (string, error) {
+	return migrate(ctx, pgxSession{conn}, schema, component, all)
+}
+
+func migrate(ctx context.Context, conn Session, schema, component string, all []Migration) (string, error) {
 	schema, have, err := find(ctx, conn, schema, component)
 	if err != nil {
 		return "", err
 	}
 	if have.version < len(all) {
-		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		err = conn.InTransaction(ctx, func(tx Statements) error {
 			have, err = upgrade(ctx, tx, schema, component, all)
 			return err
 		})
@@ -112,7 +139,7 @@ func Migrate(ctx context.Context, conn *pgx.Conn, schema, component string, all 
 
 // require returns the name of a schema (the role's default if empty), and an error unless the
 // stores' tables in it are at a version that this binary can work with.
-func require(ctx context.Context, conn *pgx.Conn, schema string) (string, error) {
+func require(ctx context.Context, conn Statements, schema string) (string, error) {
 	schema, have, err := find(ctx, conn, schema, Stores)
 	if err == nil {
 		err = have.usable(schema, Migrations)
@@ -173,7 +200,7 @@ WHERE n.nspname = $1 AND c.relname = 'sluice_schema' AND NOT pg_has_role(c.relow
 }
 
 // find returns the name of the schema (the role's default if empty), and the version of the tables there.
-func find(ctx context.Context, conn *pgx.Conn, schema, component string) (string, version, error) {
+func find(ctx context.Context, conn Statements, schema, component string) (string, version, error) {
 	if schema == "" {
 		var first *string
 		if err := conn.QueryRow(ctx, `SELECT current_schema()`).Scan(&first); err != nil {
@@ -203,13 +230,9 @@ func (v version) usable(schema string, all []Migration) error {
 	return nil
 }
 
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // readVersion looks the table up in the catalogue, not by to_regclass, which
 // within a transaction may not notice that another one has created it.
-func readVersion(ctx context.Context, q querier, schema, component string) (version, error) {
+func readVersion(ctx context.Context, q Statements, schema, component string) (version, error) {
 	const lookup = `
 SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'sluice_schema')`
 	var v version
@@ -218,14 +241,14 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 		return v, err
 	}
 	err := q.QueryRow(ctx, `SELECT version, oldest_compatible FROM `+pgx.Identifier{schema, "sluice_schema"}.Sanitize()+` WHERE component = $1`, component).Scan(&v.version, &v.oldest)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) { // also pgx's
 		err = nil
 	}
 	return v, err
 }
 
 // upgrade applies what is missing, one process at a time.
-func upgrade(ctx context.Context, tx pgx.Tx, schema, component string, all []Migration) (version, error) {
+func upgrade(ctx context.Context, tx Statements, schema, component string, all []Migration) (version, error) {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sluice ' || $1, 0))`, schema); err != nil {
 		return version{}, fmt.Errorf("wait for other migrations: %w", err)
 	}
@@ -251,7 +274,7 @@ func upgrade(ctx context.Context, tx pgx.Tx, schema, component string, all []Mig
 }
 
 // create makes the schema, if it is missing.
-func create(ctx context.Context, tx pgx.Tx, schema string) error {
+func create(ctx context.Context, tx Statements, schema string) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&there); err != nil || there {
 		return err

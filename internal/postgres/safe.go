@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -35,6 +36,25 @@ func CheckTable(ctx context.Context, q Querier, table string) error {
 		return err
 	}
 	defer rows.Close()
+	return safeRows(rows, table)
+}
+
+// CheckTableOver is [CheckTable] over database/sql.
+func CheckTableOver(ctx context.Context, query func(context.Context, string, ...any) (*sql.Rows, error), table string) error {
+	rows, err := query(ctx, unsafeSQL, table)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return safeRows(rows, table)
+}
+
+// safeRows reads the result of unsafeSQL.
+func safeRows(rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}, table string) error {
 	for rows.Next() {
 		var name, kind, persistence string
 		var secured, ruled, instead bool
@@ -42,7 +62,6 @@ func CheckTable(ctx context.Context, q Querier, table string) error {
 			return err
 		}
 		if why := unsafe(name, kind, persistence, secured, ruled, instead); why != "" {
-			rows.Close()
 			return &driver.UnsafeTableError{Table: name, Why: why}
 		}
 	}
@@ -50,7 +69,7 @@ func CheckTable(ctx context.Context, q Querier, table string) error {
 }
 
 // checkOwn returns an error if a table of Sluice's own, in a schema, does not survive a crash.
-func checkOwn(ctx context.Context, conn *pgx.Conn, schema string) error {
+func checkOwn(ctx context.Context, conn Statements, at, schema string) error {
 	var table, kind, persistence string
 	err := conn.QueryRow(ctx, `
 		SELECT c.oid::pg_catalog.regclass::text, c.relkind::text, c.relpersistence::text
@@ -58,12 +77,12 @@ func checkOwn(ctx context.Context, conn *pgx.Conn, schema string) error {
 		WHERE n.nspname = $1 AND c.relname IN ('sluice_checkpoints', 'sluice_seen', 'sluice_dead_letters', 'sluice_leases') AND (c.relkind = 'f' OR c.relkind IN ('r', 'p') AND c.relpersistence <> 'p')
 		LIMIT 1`, schema).Scan(&table, &kind, &persistence)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	case err != nil:
-		return fmt.Errorf("check Sluice's tables in %s: %w", place(&conn.Config().Config), err)
+		return fmt.Errorf("check Sluice's tables in %s: %w", at, err)
 	}
-	return fmt.Errorf("%s: %w", place(&conn.Config().Config), &driver.UnsafeTableError{Table: table, Why: unsafe(table, kind, persistence, false, false, false)})
+	return fmt.Errorf("%s: %w", at, &driver.UnsafeTableError{Table: table, Why: unsafe(table, kind, persistence, false, false, false)})
 }
 
 // unsafe returns why a table is not safe, or an empty text.
