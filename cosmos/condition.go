@@ -45,13 +45,21 @@ func (s *Sink) firstStep(r *record) bool {
 	case ok && source.comparable(&known.source) && !source.newer(&known.source):
 		return false
 	case ok:
-		r.step, r.etag = replace, known.etag
+		r.step, r.etag = r.overwrite(), known.etag
 	case r.doc.Operation == Upsert:
 		r.step = create
 	default:
 		r.step = read
 	}
 	return true
+}
+
+// overwrite is the step that changes the version that was read.
+func (r *record) overwrite() step {
+	if r.doc.Operation == Patch {
+		return patch
+	}
+	return replace
 }
 
 // advance processes the response to a step of a conditional write. It returns true
@@ -83,9 +91,9 @@ func (q *queue) advance(r *record, op *operation) bool {
 		return false
 	case op.status == http.StatusConflict && r.step == create && r.absent >= maxAbsent:
 		return false // it is another document that is in the way, at a unique key
-	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step == replace:
+	case op.status == http.StatusConflict && r.step == create, op.status == http.StatusPreconditionFailed && r.step.overwrites():
 		return q.retryStep(r, read)
-	case op.status == http.StatusNotFound && v == rejected && r.doc.Operation != Replace:
+	case op.status == http.StatusNotFound && v == rejected && r.doc.Operation != Replace && r.doc.Operation != Patch:
 		if r.step == read {
 			r.absent++
 		}
@@ -107,13 +115,13 @@ func (q *queue) compare(r *record, stored *Source, op *operation) bool {
 		op.status, op.sub = http.StatusConflict, 0
 		return false
 	}
-	return q.retryStep(r, replace)
+	return q.retryStep(r, r.overwrite())
 }
 
 // retryStep queues a record with its next step.
 func (q *queue) retryStep(r *record, next step) bool {
 	r.step = next
-	if next != replace {
+	if !next.overwrites() {
 		r.etag = ""
 	}
 	if r.attempts++; r.attempts > maxConditionalAttempts {

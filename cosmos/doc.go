@@ -28,7 +28,7 @@
 //   - [driver.RetryAfter]: 429 with the account's retry-after, 408, 424, 449, 503, a
 //     timeout, a broken connection, and 410 during a split or move.
 //   - [driver.Reject]: errors of one document. A 400 of its own, 409 on [Create], 404
-//     on [Replace], 413 of a document sent alone, a partition key that differs from
+//     on [Replace] and [Patch], 413 of a document sent alone, a partition key that differs from
 //     the body's, a full logical partition (403, sub-status 1014), and what cannot be
 //     a document at all.
 //   - an error without a mark, which counts as an attempt: 409 on other operations, where another
@@ -63,8 +63,8 @@
 //   - the property [StampProperty] in every document: about 40 bytes, and one entry
 //     in the index unless the indexing policy excludes it.
 //
-// A patch with a condition on the contents would save the read. But a patch sets at
-// most ten properties, removes none, and costs more than a replacement.
+// A [Patch] of a document that is not in the cache costs a read too, because a condition on the
+// contents could not tell an older event from a missing document.
 //
 // # The SDK
 //

@@ -28,7 +28,8 @@ type Document struct {
 	// the body.
 	PartitionKey []any
 
-	// Body is a JSON object. Delete needs none.
+	// Body is a JSON object. Delete needs none. That of Patch is an array of up to 10 operations,
+	// as in [{"op": "set", "path": "/status", "value": "paid"}].
 	Body []byte
 
 	// Operation is Upsert by default.
@@ -48,12 +49,15 @@ type Operation byte
 // and Replace only if it does; otherwise the record is rejected. But Create succeeds
 // if the existing document is of the same event, because that is a repetition after
 // a crash or a lost response. Delete removes the document, and succeeds if there is none; it cannot
-// be conditional, because what is not there records no event.
+// be conditional, because what is not there records no event. Patch changes parts of a document
+// that exists, otherwise the record is rejected. It is repeated after a crash, so that an increment
+// can count twice. A Source takes one of the 10 operations.
 const (
 	Upsert Operation = iota
 	Create
 	Replace
 	Delete
+	Patch
 )
 
 // Source is the position of an event in its log. Documents have it as the property
@@ -148,13 +152,19 @@ const (
 	create
 	replace
 	remove
+	patch
 	read
 )
 
-func (s step) String() string { return [...]string{"Upsert", "Create", "Replace", "Delete", "Read"}[s] }
+func (s step) String() string {
+	return [...]string{"Upsert", "Create", "Replace", "Delete", "Patch", "Read"}[s]
+}
 
 // hasBody reports whether the document goes out with the step.
-func (s step) hasBody() bool { return s < remove }
+func (s step) hasBody() bool { return s < remove || s == patch }
+
+// overwrites reports whether the step changes a document that exists, whose version may matter.
+func (s step) overwrites() bool { return s == replace || s == patch }
 
 var errStamped = fmt.Errorf("the body has a property %s, which is reserved for the sink: rename it", StampProperty)
 
@@ -168,7 +178,7 @@ func (r *record) check() error {
 		return fmt.Errorf("the id %.40q… has %d bytes: at most 1023", d.ID, len(d.ID))
 	case BadIDCharacter(d.ID) != "":
 		return fmt.Errorf("the id %.80q contains %s, which no id in Cosmos DB may have: put another character in its place", d.ID, BadIDCharacter(d.ID))
-	case d.Operation > Delete:
+	case d.Operation > Patch:
 		return fmt.Errorf("operation %d: no such operation", d.Operation)
 	case d.Operation == Delete && d.Source != nil:
 		return errors.New("a Delete cannot be conditional: leave Source empty")
@@ -178,8 +188,11 @@ func (r *record) check() error {
 	if err := r.setKey(d.PartitionKey); err != nil {
 		return err
 	}
-	if d.Operation == Delete {
+	switch d.Operation {
+	case Delete:
 		return nil
+	case Patch:
+		return r.checkPatch()
 	}
 	var err error
 	if !members(d.Body, func(name, value []byte) {
@@ -203,6 +216,33 @@ func (r *record) check() error {
 		return errors.New("the body is not a JSON object in UTF-8")
 	}
 	return err
+}
+
+// maxPatch is how many operations a patch has at most.
+const maxPatch = 10
+
+func (r *record) checkPatch() error {
+	n, most := 0, maxPatch
+	if r.doc.Source != nil {
+		most--
+	}
+	switch valid := elements(r.doc.Body, func([]byte) { n++ }); {
+	case !valid || n == 0:
+		return errors.New("the body of a patch is not a JSON array of operations")
+	case n > most:
+		return fmt.Errorf("the patch has %d operations: at most %d", n, most)
+	}
+	return nil
+}
+
+// appendPatch appends the patch as the account takes it.
+func (r *record) appendPatch(dst []byte) []byte {
+	operations := bytes.TrimRight(r.doc.Body, " \t\r\n")
+	dst = append(append(dst, `{"operations":`...), operations[:len(operations)-1]...)
+	if r.doc.Source != nil {
+		dst = append(r.doc.Source.append(append(dst, `,{"op":"set","path":"/`+StampProperty+`","value":`...)), '}')
+	}
+	return append(dst, "]}"...)
 }
 
 // BadIDCharacter returns the first character of an id that Cosmos DB allows in none, empty if there
@@ -312,6 +352,9 @@ func (r *record) size() int {
 
 // appendBody appends the document as it is stored, with its id and stamp.
 func (r *record) appendBody(dst []byte) []byte {
+	if r.doc.Operation == Patch {
+		return r.appendPatch(dst)
+	}
 	body := bytes.TrimSpace(r.doc.Body)
 	if r.named && r.doc.Source == nil {
 		return append(dst, body...)
@@ -343,7 +386,7 @@ func (r *record) appendOperation(dst []byte) []byte {
 	if r.step >= replace {
 		dst = appendText(append(dst, `,"id":`...), r.doc.ID)
 	}
-	if r.step == replace && r.etag != "" {
+	if r.step.overwrites() && r.etag != "" {
 		dst = appendText(append(dst, `,"ifMatch":`...), r.etag)
 	}
 	if r.step.hasBody() {

@@ -228,6 +228,11 @@ func (q *queue) sendOne(ctx context.Context, r *record) batchStats {
 		if r.etag != "" {
 			req.header = append(req.header, [2]string{"if-match", r.etag})
 		}
+	case patch:
+		req.method, req.id = http.MethodPatch, r.doc.ID
+		if r.etag != "" {
+			req.header = append(req.header, [2]string{"if-match", r.etag})
+		}
 	case remove:
 		req.method, req.id = http.MethodDelete, r.doc.ID
 	case read:

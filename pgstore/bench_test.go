@@ -161,3 +161,50 @@ func BenchmarkUpsert(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkUpsertByHand is what PostgreSQL takes for the updates of BenchmarkUpsert without Sluice: a
+// COPY into a temporary table, and one statement from there.
+func BenchmarkUpsertByHand(b *testing.B) {
+	s := benchmarkTable(b)
+	if _, err := s.Pool().Exec(b.Context(), `CREATE TABLE keyed (id bigint PRIMARY KEY, n bigint, body text); INSERT INTO keyed SELECT n, n, repeat('x', 1024) FROM generate_series(1, 10000) AS n`); err != nil {
+		b.Fatal(err)
+	}
+	text := string(bytes.Repeat([]byte("x"), 1024))
+	for name, statement := range map[string]string{
+		"insert":   "",
+		"Sluice":   "",
+		"conflict": `INSERT INTO keyed SELECT * FROM staged ORDER BY id ON CONFLICT (id) DO UPDATE SET n = excluded.n, body = excluded.body`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			done := 0
+			for b.Loop() {
+				rows := make([][]any, batch)
+				for i := range rows {
+					rows[i] = []any{1 + (done+i*7)%10000, done + i, text}
+				}
+				done += batch
+				err := pgx.BeginFunc(b.Context(), s.Pool(), func(tx pgx.Tx) error {
+					if name == "Sluice" {
+						return pgstore.Upsert(b.Context(), tx, "keyed", []string{"id", "n", "body"}, rows, driver.Keyed{Key: []string{"id"}})
+					}
+					if _, err := tx.Exec(b.Context(), `CREATE TEMPORARY TABLE IF NOT EXISTS staged (id bigint, n bigint, body text) ON COMMIT DELETE ROWS`); err != nil {
+						return err
+					}
+					into, columns := pgx.Identifier{"staged"}, []string{"id", "n", "body"}
+					if name == "insert" { // with nothing between
+						into, columns = pgx.Identifier{"events"}, []string{"hub_partition", "sequence_number", "body"}
+					}
+					if _, err := tx.CopyFrom(b.Context(), into, columns, pgx.CopyFromRows(rows)); err != nil || name == "insert" {
+						return err
+					}
+					_, err := tx.Exec(b.Context(), statement)
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}

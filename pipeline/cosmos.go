@@ -33,6 +33,8 @@ type cosmosTarget struct {
 	id         origin
 	parts      []keyPart // of the partition key
 	withoutKey bool      // documents may lack properties of the partition key
+	patch      *mapping  // of operation: patch
+	patchAt    *strictyaml.Node
 	ttl        timeToLive
 	deleteWhen filter // its zero value matches no event here
 	tombstones bool   // null bodies delete the document
@@ -60,7 +62,7 @@ type keyPart struct {
 // https://learn.microsoft.com/azure/cosmos-db/emulator
 const emulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace, "delete": cosmos.Delete}
+var operations = map[string]cosmos.Operation{"upsert": cosmos.Upsert, "create": cosmos.Create, "replace": cosmos.Replace, "delete": cosmos.Delete, "patch": cosmos.Patch}
 
 // readCosmos reads target.cosmos, which may take so many request units a second; 0: no limit.
 func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
@@ -129,6 +131,7 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 	case t.operation == cosmos.Delete && (t.ttl.at != nil || t.deleteWhen.given != nil || t.tombstones):
 		n.Fail("ttl and delete_when are for documents that are written: remove them, or operation: delete")
 	}
+	t.checkPatch(n)
 	if mode == "point" {
 		t.config.Mode = cosmos.Point
 	}
@@ -139,7 +142,8 @@ func readCosmos(n strictyaml.Node, ru int) *cosmosTarget {
 // documentKeys returns the keys of target.cosmos about what an event does with a document.
 func (t *cosmosTarget) documentKeys(operation, withoutKey *string) strictyaml.Keys {
 	return strictyaml.Keys{
-		"operation":     func(n strictyaml.Node) { n.OneOf(operation, "upsert", "create", "replace", "delete") },
+		"operation":     func(n strictyaml.Node) { n.OneOf(operation, "upsert", "create", "replace", "patch", "delete") },
+		"patch":         t.readPatch,
 		"delete_when":   t.readDeleteWhen,
 		"ttl":           t.readTTL,
 		"without_key":   func(n strictyaml.Node) { n.OneOf(withoutKey, "deadletter", "write") },
@@ -288,8 +292,13 @@ func (t *cosmosTarget) open(ru int) (*cosmos.Sink, error) {
 	return cosmos.NewEntra(t.endpoint, credential, t.database, t.container, &cfg)
 }
 
-func (*cosmosTarget) kind() string           { return "cosmos" }
-func (t *cosmosTarget) mappings() []*mapping { return t.deleteWhen.mappings() }
+func (*cosmosTarget) kind() string { return "cosmos" }
+func (t *cosmosTarget) mappings() []*mapping {
+	if t.patch == nil {
+		return t.deleteWhen.mappings()
+	}
+	return append(t.deleteWhen.mappings(), t.patch)
+}
 
 // deletes reports whether events may delete documents.
 func (t *cosmosTarget) deletes() bool {

@@ -59,9 +59,13 @@ func (t *cosmosTarget) document(e *sluice.Event) (document, error) {
 			return document{}, fmt.Errorf("partition key: %s: %w", part.from, err)
 		}
 	}
-	if operation == cosmos.Delete {
+	switch operation {
+	case cosmos.Delete:
 		doc.Body = nil
 		return doc, nil
+	case cosmos.Patch:
+		doc.Body, err = t.patchOf(e)
+		return doc, err
 	}
 	if err := t.ttl.addTo(&doc, e, picked); err != nil {
 		return document{}, fmt.Errorf("ttl: %w", err)

@@ -112,6 +112,9 @@ func (d *Documents) judge(topic sluice.Topic, e *sluice.Event, doc *document, s 
 		}
 		return Found{}
 	}
+	if !d.target.conditional && doc.Operation == cosmos.Patch {
+		return Found{Unknown: "the document does not show which patches it has had"}
+	}
 	if !d.target.conditional {
 		return Found{Copies: 1}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cosmos"
 	"github.com/sluice-go/sluice/internal/jsonscan"
 	"github.com/sluice-go/sluice/internal/memory"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
@@ -115,6 +116,9 @@ func (p *Pipeline) tryWhole(whole *sluice.Event) Tried {
 // documentRow is a document with its properties as values.
 func documentRow(doc document) TriedRow {
 	r := TriedRow{}
+	if doc.Operation == cosmos.Patch {
+		return patchRow(doc.Body)
+	}
 	s := jsonscan.New(doc.Body, 10_000)
 	_ = s.Object(func(key []byte) error { // document has checked it
 		name, err := textOf(key)

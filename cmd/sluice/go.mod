@@ -9,6 +9,7 @@ require (
 	github.com/sluice-go/sluice/internal/config v0.0.0
 	github.com/sluice-go/sluice/pipeline v0.0.0
 	github.com/sluice-go/sluice/sluiceotel v0.0.0
+	github.com/twmb/avro v1.9.0
 )
 
 require (
@@ -86,7 +87,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
-	github.com/twmb/avro v1.9.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect

@@ -43,8 +43,8 @@ compression, envelopes of Debezium and Kafka Connect, and a table for each type 
 whose shapes clearly differ. The command says what it guessed and why, and tries the file on
 all of these events: which of them would become dead letters. Comments in the file have a
 value of each column as an example. Events come from
-  --sample FILE       JSON, CSV or GeoJSON, as sluice send reads it; - is standard input;
-                      all of it, up to 1,000,000 records or 1 GiB
+  --sample FILE       JSON, CSV, GeoJSON or Capture's Avro, as sluice send reads it;
+                      - is standard input; all of it, up to 1,000,000 records or 1 GiB
   --from-hub NAME     the newest --events events of a hub, or of a topic of Kafka with
   --from-topic NAME   --from kafka://HOST:9092: nothing is consumed, as in sluice peek
 

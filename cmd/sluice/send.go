@@ -17,7 +17,8 @@ import (
 const aboutSend = `Send records to an event hub, to a queue or topic of Service Bus, or to a topic of
 Kafka. The input is JSON, one value to a line, one after the other or in an array; the
 features of GeoJSON; or CSV with a header, whose rows become JSON objects. It may be
-compressed with gzip or zstd. With "-", or without a file, records are read from standard
+compressed with gzip or zstd. Of the Avro files of Event Hubs Capture the events are sent
+again, with their key, properties and content type. With "-", or without a file, records are read from standard
 input.
 
 An input that is none of this, or is not UTF-8, is refused before its first record is

@@ -280,9 +280,11 @@ func (t *tryRun) eachOfFile(ctx context.Context, read *atomic.Int64) (string, er
 		if t.summary.Events == t.peek.limit {
 			return errEnough
 		}
-		e, is, err := pipeline.ParseSample(record.Body, t.stage.System)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file.At, err)
+		e, is := record, file.Whole
+		if !is {
+			if e, is, err = pipeline.ParseSample(record.Body, t.stage.System); err != nil {
+				return fmt.Errorf("%s: %w", file.At, err)
+			}
 		}
 		s := &trial.Sample{Event: e}
 		if !is {

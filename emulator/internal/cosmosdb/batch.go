@@ -27,7 +27,8 @@ type batchOp struct {
 	key         []byte // the partition key in JSON
 	hasKey      bool
 	hasBody     bool
-	err         error // of the document
+	body        []byte // as it was sent
+	err         error  // of the document
 	doc         *document
 	ifMatch     []byte
 	ifNoneMatch []byte
@@ -74,11 +75,12 @@ func (b *batch) read(data []byte, paths []keyPath) error {
 func (op *batchOp) readMember(s *jsonscan.Scanner, name []byte, paths []keyPath) error {
 	if string(name) == `"resourceBody"` && s.Peek() == '{' {
 		op.hasBody = true
+		from := s.Offset()
 		err := op.doc.scan(s, paths)
 		if errors.Is(err, errJSON) {
 			return err
 		}
-		op.err = err
+		op.err, op.body = err, s.Since(from)
 		return nil
 	}
 	value, err := s.Value()
@@ -99,6 +101,8 @@ func (op *batchOp) readMember(s *jsonscan.Scanner, name []byte, paths []keyPath)
 			op.verb = verbRead
 		case `"Delete"`:
 			op.verb = verbDelete
+		case `"Patch"`:
+			op.verb = verbPatch
 		}
 	case `"id"`:
 		if text {
@@ -155,8 +159,8 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 	write := op.verb == verbCreate || op.verb == verbUpsert || op.verb == verbReplace
 	switch {
 	case op.verb == 0:
-		return refused(0, "The emulator carries out Create, Upsert, Replace, Read and Delete.")
-	case write && !op.hasBody:
+		return refused(0, "The emulator carries out Create, Upsert, Replace, Patch, Read and Delete.")
+	case (write || op.verb == verbPatch) && !op.hasBody:
 		return refused(0, "The operation needs a resourceBody that is an object.")
 	case !write && len(op.id) == 0:
 		return refused(0, "The operation needs an id.")
@@ -170,6 +174,12 @@ func (op *batchOp) prepare(owner *Container, key []byte, hash []byte) (operation
 		return refused(0, "The id in the document must be that of the operation.")
 	}
 	out := operation{verb: op.verb, id: op.id, ifMatch: op.ifMatch, ifNoneMatch: op.ifNoneMatch}
+	if op.verb == verbPatch {
+		var err error
+		if out.patch, err = readPatch(op.body); err != nil {
+			return refused(0, userMessage(err))
+		}
+	}
 	if write {
 		out.doc, out.id, out.keyText = op.doc, op.doc.id, op.doc.keyText
 	}

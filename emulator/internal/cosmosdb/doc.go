@@ -14,6 +14,7 @@
 //	read             1.00 × size
 //	create           4.95 × size + 0.19 for each value in the document and each of the 4 system properties
 //	upsert, replace  of a document that exists 9.90 × size + 0.38, otherwise as create
+//	patch            as replace
 //	delete           as create
 //	query            2.30 for each partition + 0.30 × size of the page of results
 //	errors           1.00 not found; 1.24 conflict, failed precondition or invalid document;
@@ -29,7 +30,7 @@
 // # Limits
 //
 // Documents are in memory, outside of the Go heap, and are gone when the account is closed.
-// There are no stored procedures, triggers, user-defined functions, patches, change feed of
+// There are no stored procedures, triggers, user-defined functions, change feed of
 // documents and resource tokens. Of a container's policies there are the indexing mode, time
 // to live and unique keys; others are refused. Package query describes the supported part of
 // the query language.

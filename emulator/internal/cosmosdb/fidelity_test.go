@@ -209,7 +209,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: status %d: %s", text, a.status, a.body)
 		}
 	}
-	if a := w.do(t, http.DefaultClient, http.MethodPatch, docsLink+"/docs/1", "docs", docsLink+"/docs/1", []byte("{}"), nil); a.status != http.StatusBadRequest || !strings.Contains(string(a.body), "PATCH") {
-		t.Errorf("PATCH: status %d: %s", a.status, a.body)
+	patch := `{"operations":[{"op":"move","from":"/a","path":"/b"}]}`
+	if a := w.do(t, http.DefaultClient, http.MethodPatch, docsLink+"/docs/1", "docs", docsLink+"/docs/1", []byte(patch), map[string]string{"X-Ms-Documentdb-Partitionkey": `["a"]`}); a.status != http.StatusBadRequest || !strings.Contains(string(a.body), "move") || !strings.Contains(string(a.body), "emulator") {
+		t.Errorf("move: status %d: %s", a.status, a.body)
 	}
 }

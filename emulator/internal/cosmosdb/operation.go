@@ -15,12 +15,14 @@ const (
 	verbReplace
 	verbRead
 	verbDelete
+	verbPatch
 )
 
 // operation is an operation on a document, on its own or in a batch.
 type operation struct {
 	verb        verb
 	doc         *document // of create, upsert and replace
+	patch       *patch
 	id, keyText []byte
 	hash        uint64
 	ifMatch     []byte
@@ -69,6 +71,12 @@ func (c *Container) apply(p *partition, op *operation, now time.Time, undo *undo
 	}
 	if f := precondition(op, rec); f != nil {
 		return *f
+	}
+	if op.verb == verbPatch {
+		var f *result
+		if op.doc, f = c.patched(op.patch, rec); f != nil {
+			return *f
+		}
 	}
 	if f := c.checkWrite(p, op, rec, now); f != nil {
 		return *f
@@ -142,7 +150,7 @@ func precondition(op *operation, rec record) *result {
 	if exists && op.verb == verbCreate {
 		return &result{status: http.StatusConflict, charge: chargeConflict, message: messageConflict}
 	}
-	if !exists && (op.verb == verbRead || op.verb == verbReplace || op.verb == verbDelete) {
+	if !exists && (op.verb == verbRead || op.verb == verbReplace || op.verb == verbDelete || op.verb == verbPatch) {
 		return &result{status: http.StatusNotFound, charge: chargeNotFound, message: messageNotFound}
 	}
 	if len(op.ifMatch) > 0 && exists && !matches(op.ifMatch, rec) {

@@ -258,6 +258,8 @@ func (c *call) inContainer() *failure {
 			return c.writeDocument(owner, verbReplace)
 		case http.MethodDelete:
 			return c.deleteDocument(owner)
+		case http.MethodPatch:
+			return c.patchDocument(owner)
 		}
 	}
 	return c.unsupported()

@@ -12,15 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/health"
 	"github.com/sluice-go/sluice/internal/engine/enginetest"
 	"github.com/sluice-go/sluice/internal/memory"
-	"github.com/sluice-go/sluice/sluiceotel"
+	"github.com/sluice-go/sluice/internal/partitionstate"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -261,14 +258,13 @@ func (k slowSink) Submit(ctx context.Context, _ *sluice.Event, done func(driver.
 type stallReports struct {
 	*scene
 	driver.Observer
-	probes  *health.Probes
-	metrics *metric.ManualReader
+	probes *health.Probes
+	state  *partitionstate.Tracker // what metrics, terminal and dashboard read
 }
 
 func newStallReports(s *scene) *stallReports {
-	w := &stallReports{scene: s, probes: health.NewProbes(nil), metrics: metric.NewManualReader()}
-	meters := enginetest.Must(sluiceotel.New(&sluiceotel.Config{Group: enginetest.Group, Meter: metric.NewMeterProvider(metric.WithReader(w.metrics))}))
-	w.Observer = driver.Observers(s, meters, w.probes)
+	w := &stallReports{scene: s, probes: health.NewProbes(nil), state: partitionstate.New(nil)}
+	w.Observer = driver.Observers(s, w.state, w.probes)
 	return w
 }
 
@@ -276,17 +272,8 @@ func (w *stallReports) Observe(o driver.Observation) { w.Observer.Observe(o) }
 
 // now returns where a stall is reported now.
 func (w *stallReports) now() (gauge, probe bool) {
-	var all metricdata.ResourceMetrics
-	if err := w.metrics.Collect(w.T.Context(), &all); err != nil {
-		w.T.Error(err)
-	}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "sluice.stalled" {
-				gauge = len(g.DataPoints) > 0 && g.DataPoints[0].Value == 1
-			}
-		}
-	}
+	stall := w.state.State().Partitions["0"].Stall
+	gauge = stall.Stalled()
 	r := httptest.NewRecorder()
 	w.probes.ServeHTTP(r, httptest.NewRequestWithContext(w.T.Context(), http.MethodGet, "/readyz", http.NoBody))
 	return gauge, strings.Contains(r.Body.String(), "partition 0 stalled")

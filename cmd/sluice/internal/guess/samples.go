@@ -38,6 +38,7 @@ type File struct {
 	Rejected int           // records that sluice send would not send
 	Why      error         // of the first of these
 	Cut      bool          // the file has more
+	Whole    bool          // the present record is an event with all that it had, of Event Hubs Capture
 	Count    int
 
 	path  string
@@ -108,6 +109,9 @@ func (f *File) Each(ctx context.Context, fn func(*sluice.Event) error) error {
 			return nil
 		}
 		e := &sluice.Event{Partition: "0", Sequence: int64(f.Count), Offset: fmt.Sprint(f.Count), Enqueued: now, ContentType: "application/json", Body: r.Body}
+		if f.Whole = r.Event != nil; f.Whole {
+			e = r.Event
+		}
 		f.Count++
 		f.At = r.Place
 		f.Read(f.Count)

@@ -1,6 +1,6 @@
 // Package records reads files of records, and returns each record as a JSON value. A file is
-// JSON, one value to a line, one after the other or in an array; the features of GeoJSON; or CSV
-// with a header. Files can be compressed. What is none of this is refused before the first record.
+// JSON, one value to a line, one after the other or in an array; the features of GeoJSON; CSV with a
+// header; or the events of Event Hubs Capture, whose bodies can be anything. Files can be compressed. What is none of this is refused before the first record.
 package records
 
 import (
@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/textfile"
+	"github.com/sluice-go/sluice/driver"
 )
 
 // MaxSize is the largest record that a [Reader] returns, in bytes. It is larger than what any event
@@ -32,7 +33,8 @@ type Config struct {
 // Record is one record of a file.
 type Record struct {
 	Place
-	Body []byte // JSON; the caller's to keep
+	Body  []byte        // JSON; the caller's to keep
+	Event *driver.Event // of Event Hubs Capture; nil: of another file
 }
 
 // Place says where a record stands.
@@ -99,7 +101,11 @@ func Check(in io.Reader, file string, cfg *Config) error {
 }
 
 func (r *Reader) open() (err error) {
-	r.in, err = textfile.Open(r.from, r.cfg.Encoding)
+	in := bufio.NewReader(r.from)
+	if isAvro(in) {
+		return r.capture(in)
+	}
+	r.in, err = textfile.Open(in, r.cfg.Encoding)
 	var refused *textfile.Error
 	switch {
 	case errors.As(err, &refused):

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sluice-go/sluice/cmd/sluice/internal/records"
 	"github.com/sluice-go/sluice/cmd/sluice/internal/usage"
+	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/eventhub"
 	"github.com/sluice-go/sluice/sender"
 )
@@ -323,6 +325,23 @@ func senderConfig() *sender.Config {
 }
 
 const jsonType = "application/json"
+
+// takeOver adds to a message what the event of its record had, and the flags do not say.
+func (d *Destination) takeOver(m *sender.Message, e *driver.Event) {
+	if m.SessionID == "" {
+		m.Key = cmp.Or(m.Key, e.Key)
+	}
+	m.ContentType = cmp.Or(d.ContentType, e.ContentType)
+	m.CorrelationID = cmp.Or(m.CorrelationID, e.CorrelationID)
+	given := m.Properties
+	m.Properties = maps.Clone(e.Properties)
+	for name, value := range given {
+		if m.Properties == nil {
+			m.Properties = map[string]any{}
+		}
+		m.Properties[name] = value
+	}
+}
 
 // message makes the message of a record.
 func (d *Destination) message(key string, body []byte) (sender.Message, error) {

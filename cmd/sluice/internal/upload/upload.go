@@ -200,6 +200,9 @@ func (f *files) yieldFile(ctx context.Context, name string, yield func(sender.Me
 			return false
 		}
 		m, err := f.To.message(r.Key, r.Body)
+		if r.Event != nil {
+			f.To.takeOver(&m, r.Event)
+		}
 		if err != nil {
 			f.rejected(&records.RejectedError{Place: r.Place, Reason: err.Error()}, r.Position)
 			continue

@@ -168,6 +168,8 @@ type target struct {
 	name string
 	url  string
 	db   *pgxpool.Pool
+	// written selects the rows that the peer has written.
+	written string
 }
 
 func (l *lab) newTarget(ctx context.Context) (*target, error) {
@@ -187,12 +189,37 @@ func (l *lab) newTarget(ctx context.Context) (*target, error) {
 	if t.db, err = pgxpool.New(ctx, t.url); err != nil {
 		return nil, err
 	}
-	_, err = t.db.Exec(ctx, `CREATE TABLE events (hub_partition integer, sequence_number bigint, body text)`)
-	if err != nil {
+	if err := t.makeTable(ctx); err != nil {
 		t.drop()
 		return nil, err
 	}
 	return t, nil
+}
+
+// makeTable makes the table, for updates with all rows of the topic.
+func (t *target) makeTable(ctx context.Context) error {
+	t.written = "true"
+	key := ""
+	if t.lab.keyed != "" {
+		key = ", PRIMARY KEY (hub_partition, sequence_number)"
+	}
+	if _, err := t.db.Exec(ctx, `CREATE TABLE events (hub_partition integer, sequence_number bigint, body text`+key+`)`); err != nil || t.lab.keyed != updates {
+		return err
+	}
+	fill := fmt.Sprintf(`INSERT INTO events SELECT n %% %d, n / %[1]d, repeat('x', %d) FROM generate_series(0, %d) AS n`, partitions, bodySize, t.lab.events-1)
+	if _, err := t.db.Exec(ctx, fill); err != nil {
+		return err
+	}
+	var filled string
+	if err := t.db.QueryRow(ctx, `SELECT xmin::text FROM events LIMIT 1`).Scan(&filled); err != nil {
+		return err
+	}
+	t.written = "xmin::text <> '" + filled + "'"
+	_, err := t.db.Exec(ctx, `VACUUM ANALYZE events`)
+	if err == nil {
+		_, err = t.db.Exec(ctx, `CHECKPOINT`)
+	}
+	return err
 }
 
 func (t *target) drop() {
@@ -209,7 +236,7 @@ func (t *target) size(ctx context.Context) (bytes int64, err error) {
 }
 
 func (t *target) rows(ctx context.Context) (rows int, err error) {
-	err = t.db.QueryRow(ctx, `SELECT count(*) FROM events`).Scan(&rows)
+	err = t.db.QueryRow(ctx, `SELECT count(*) FROM events WHERE `+t.written).Scan(&rows)
 	return rows, err
 }
 
@@ -229,6 +256,8 @@ func (t *target) environment(topic string) ([]string, error) {
 		"DATABASE_JDBC=jdbc:postgresql://"+u.Host+u.Path+"?reWriteBatchedInserts=true",
 		"DATABASE_USER="+u.User.Username(),
 		"DATABASE_PASSWORD="+password,
+		"INSERT_MODE="+map[bool]string{false: "insert", true: "upsert"}[t.lab.keyed != ""],
+		"KEY_MODE="+map[bool]string{false: "none", true: "record_value"}[t.lab.keyed != ""],
 	), nil
 }
 

@@ -25,6 +25,14 @@ func main() {
 	}
 }
 
+// keyed is how rows are written by key; empty: without one.
+type keyed string
+
+const (
+	newRows keyed = "new"
+	updates keyed = "updates"
+)
+
 var everything = regexp.MustCompile("")
 
 // options are the flags.
@@ -40,6 +48,7 @@ type options struct {
 	docs     string
 	profiles string
 	programs string
+	keyed    keyed
 }
 
 func run(ctx context.Context, args []string) error {
@@ -59,7 +68,17 @@ func run(ctx context.Context, args []string) error {
 	flag.StringVar(&o.docs, "docs", "", "`file` in Markdown whose tables, between two comments, are replaced by those of this run")
 	flag.StringVar(&o.profiles, "profiles", "", "`directory` for CPU and allocation profiles of Sluice and the loop")
 	flag.StringVar(&o.programs, "programs", ".dev/peers", "`directory` of the peers, as scripts/install-peers makes it")
+	flag.Func("keyed", "write by the key (hub_partition, sequence_number): `new` rows, or updates of rows that are there; needs -only 'Sluice|Debezium' and -kills 0", func(text string) error {
+		o.keyed = keyed(text)
+		if o.keyed != newRows && o.keyed != updates {
+			return errors.New("write new or updates")
+		}
+		return nil
+	})
 	_ = flag.Parse(args) // exits on an error
+	if o.keyed != "" && (o.kills > 0 || o.docs != "") {
+		return errors.New("-keyed is for speed, and not for the tables of the documentation: pass -kills 0")
+	}
 	if flag.NArg() > 0 || o.rounds < 0 || o.every < 1 || o.kills < 0 || o.events < partitions || o.killed < partitions {
 		return fmt.Errorf("peers takes flags only, none negative, and at least %d events", partitions)
 	}

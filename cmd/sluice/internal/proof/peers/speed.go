@@ -135,7 +135,7 @@ func (t *target) clock(ctx context.Context, s *speed, cpu *cpuSamples) error {
 	err := t.db.QueryRow(ctx, `
 		WITH commits AS (
 			SELECT xmin::text AS id, hub_partition, pg_xact_commit_timestamp(xmin) AS at, count(*) AS n
-			FROM events GROUP BY xmin, hub_partition),
+			FROM events WHERE `+t.written+` GROUP BY xmin, hub_partition),
 		firsts AS (SELECT min(at) AS at FROM commits GROUP BY hub_partition),
 		quarter AS (SELECT min(at) AS at FROM (SELECT at, sum(n) OVER (ORDER BY at) AS sum, sum(n) OVER () AS all FROM commits) AS s WHERE 4 * s.sum >= s.all),
 		start AS (SELECT greatest(max(firsts.at), (SELECT at FROM quarter)) AS at, count(*) AS partitions FROM firsts)

@@ -33,6 +33,7 @@ type job struct {
 	group      string
 	partitions int
 	database   string
+	keyed      bool
 }
 
 func main() {
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	j := &job{
 		brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ","), topic: os.Getenv("KAFKA_TOPIC"),
-		group: os.Getenv("KAFKA_GROUP"), database: os.Getenv("DATABASE_URL"),
+		group: os.Getenv("KAFKA_GROUP"), database: os.Getenv("DATABASE_URL"), keyed: os.Getenv("INSERT_MODE") == "upsert",
 	}
 	if j.partitions, err = strconv.Atoi(os.Getenv("PARTITIONS")); err != nil {
 		return fmt.Errorf("PARTITIONS: %w", err)

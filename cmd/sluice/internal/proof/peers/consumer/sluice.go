@@ -33,7 +33,7 @@ func runSluice(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	defer store.Close()
-	consumer, err := sluice.New(startTogether(source, j.partitions), store.Leases(), sluice.Transactional(store, writeBatch), &sluice.Config{
+	consumer, err := sluice.New(startTogether(source, j.partitions), store.Leases(), sluice.Transactional(store, j.writeBatch), &sluice.Config{
 		LeaseFor: leaseFor, AssignEvery: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -48,10 +48,17 @@ func runSluice(ctx context.Context, j *job) (err error) {
 	return consumer.Run(context.WithoutCancel(ctx))
 }
 
-func writeBatch(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
+func (j *job) writeBatch(ctx context.Context, tx pgx.Tx, b sluice.Batch) error {
 	partition, err := strconv.ParseInt(b.Partition, 10, 32)
 	if err != nil {
 		return err
+	}
+	if j.keyed {
+		rows := make([][]any, len(b.Events))
+		for i, e := range b.Events {
+			rows[i] = []any{int32(partition), e.Sequence, string(e.Body)}
+		}
+		return pgstore.Upsert(ctx, tx, "events", []string{"hub_partition", "sequence_number", "body"}, rows, driver.Keyed{Key: []string{"hub_partition", "sequence_number"}})
 	}
 	return insert(ctx, tx, len(b.Events), func(i int) (int32, int64, []byte) {
 		return int32(partition), b.Events[i].Sequence, b.Events[i].Body
