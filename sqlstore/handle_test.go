@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +152,36 @@ func postgresHandles(wrap func(sqldriver.Connector) *sql.DB) handleWorld {
 	}
 }
 
+// readOnlyConnector makes connections to SQLite that write nothing while only is set.
+type readOnlyConnector struct {
+	sqldriver.Connector
+	only *atomic.Bool
+}
+
+func (r readOnlyConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &readOnlyConn{&hidingConn{below: conn}, r.only}
+	return c, c.set(ctx)
+}
+
+type readOnlyConn struct {
+	*hidingConn
+	only *atomic.Bool
+}
+
+func (c *readOnlyConn) set(ctx context.Context) error {
+	_, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA query_only = %t", c.only.Load()), nil)
+	return err
+}
+
+// ResetSession is called before each use of a connection.
+func (c *readOnlyConn) ResetSession(ctx context.Context) error {
+	return errors.Join(c.set(ctx), c.hidingConn.ResetSession(ctx))
+}
+
 func sqliteHandled(t testing.TB, path string, wrap func(sqldriver.Connector) *sql.DB) *Store {
 	t.Helper()
 	db := ofTest(t, wrap(&sqliteConnector{dsn: "file:" + strings.NewReplacer("%", "%25", "#", "%23", "?", "%3f").Replace(path) + "?_pragma=foreign_keys(ON)&_pragma=busy_timeout(50)&_time_format=sqlite&_timezone=UTC"}))
@@ -161,10 +193,17 @@ func sqliteHandled(t testing.TB, path string, wrap func(sqldriver.Connector) *sq
 func sqliteHandleHarness(wrap func(sqldriver.Connector) *sql.DB) func(t testing.TB) storetest.TxHarness[*Tx] {
 	return func(t testing.TB) storetest.TxHarness[*Tx] {
 		h := harness(t)
-		s := sqliteHandled(t, filepath.Join(t.TempDir(), "it's 100% a #1? test.db"), wrap)
+		var only atomic.Bool
+		s := sqliteHandled(t, filepath.Join(t.TempDir(), "it's 100% a #1? test.db"), func(c sqldriver.Connector) *sql.DB {
+			return wrap(readOnlyConnector{c, &only})
+		})
 		peer := open(t, s.name)
 		h.Store, h.DeadLetters, h.Peer = s, s, peer
-		h.Silence, h.Lock, h.ReadOnly = hold(s.name), hold(s.name), readOnly(s)
+		h.Silence, h.Lock = hold(s.name), hold(s.name)
+		h.ReadOnly = func(testing.TB) (end func()) {
+			only.Store(true)
+			return func() { only.Store(false) }
+		}
 		h.Effects = func(ctx context.Context) ([]string, error) { return effects(ctx, peer) }
 		h.Doors = append(doorsOf(true, "COMMIT", "END", "ROLLBACK", "COMMIT; BEGIN IMMEDIATE", "INSERT OR ROLLBACK INTO children (small) VALUES (10)"),
 			doorsOf(false, "SELECT 1; COMMIT; BEGIN IMMEDIATE", "SELECT 1; ROLLBACK; BEGIN IMMEDIATE")...)

@@ -145,6 +145,10 @@ func mssqlSent(t *testing.T) []string {
 	db := sql.OpenDB(r)
 	defer db.Close()
 	_ = mssqlCheck(t.Context(), db) // the version is missing
+	letters := slices.Repeat([][]any{make([]any, len(strings.Split(mssqlParked, ", ")))}, parkRows)
+	if _, err := (mssqlDialect{plain: true}).park(t.Context(), db, letters); err != nil {
+		t.Fatal(err)
+	}
 	_, connector, _, err := mssqlServer("sqlserver://who:secret@host?database=db", nil)
 	if err != nil {
 		t.Fatal(err)

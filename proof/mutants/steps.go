@@ -23,7 +23,7 @@ var steps = []Mutant{
 		Old: "	if current != t.mark {", New: "	if false {",
 		Test: of("TestPostgresTxStore$/^Ended.*", "./sqlstore"), Needs: "postgres"},
 	{Name: "PostgreSQL by database/sql: statements that end the transaction are not refused", File: "sqlstore/postgres.go",
-		Old: "return postgres.Ending(conn.(*postgresConn).pgx().PgConn(), query) != \"\"", New: "return postgres.Ending(conn.(*postgresConn).pgx().PgConn(), \"\") != \"\"",
+		Old: "return conn.(postgresSession).ending(query)", New: "return conn.(postgresSession).ending(\"\")",
 		Test: of("TestPostgresHandlerEndsTransaction", "./sqlstore"), Needs: "postgres"},
 	{Name: "PostgreSQL by database/sql: an aborted transaction is the database's failure", File: "sqlstore/postgres.go",
 		Old: "	case status == 'E':\n		return t.undone(ctx)\n", New: "",

@@ -140,6 +140,8 @@ DELETE t FROM [dbo].[t] AS t JOIN (SELECT r.* FROM (SELECT s.*, RANK() OVER (PAR
 GO
 DELETE t FROM [dbo].[t] AS t JOIN [#sluice_keys] AS g ON t.[a] = g.[a] WHERE g.sluice_deletes = 1 AND 1 = 1
 GO
+DROP TABLE #sluice_parked
+GO
 EXEC sp_releaseapplock @Resource = N'sluice migration', @LockOwner = N'Session'
 GO
 IF OBJECT_ID(N'sluice_schema', N'U') IS NULL CREATE TABLE sluice_schema (
@@ -152,6 +154,8 @@ GO
 IF OBJECT_ID(N'tempdb..[#sluice_changes]') IS NOT NULL DROP TABLE [#sluice_changes]
 GO
 IF OBJECT_ID(N'tempdb..[#sluice_keys]') IS NOT NULL DROP TABLE [#sluice_keys]
+GO
+INSERT INTO #sluice_parked (namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties) VALUES (@p1, @p2, @p3, @p4, @p5, @p6, @p7, @p8, @p9, @p10, @p11, @p12, @p13, @p14, @p15, @p16, @p17, @p18, CONVERT(varbinary(max), @p19), @p20), (@p21, @p22, @p23, @p24, @p25, @p26, @p27, @p28, @p29, @p30, @p31, @p32, @p33, @p34, @p35, @p36, @p37, @p38, CONVERT(varbinary(max), @p39), @p40), (@p41, @p42, @p43, @p44, @p45, @p46, @p47, @p48, @p49, @p50, @p51, @p52, @p53, @p54, @p55, @p56, @p57, @p58, CONVERT(varbinary(max), @p59), @p60), (@p61, @p62, @p63, @p64, @p65, @p66, @p67, @p68, @p69, @p70, @p71, @p72, @p73, @p74, @p75, @p76, @p77, @p78, CONVERT(varbinary(max), @p79), @p80), (@p81, @p82, @p83, @p84, @p85, @p86, @p87, @p88, @p89, @p90, @p91, @p92, @p93, @p94, @p95, @p96, @p97, @p98, CONVERT(varbinary(max), @p99), @p100), (@p101, @p102, @p103, @p104, @p105, @p106, @p107, @p108, @p109, @p110, @p111, @p112, @p113, @p114, @p115, @p116, @p117, @p118, CONVERT(varbinary(max), @p119), @p120), (@p121, @p122, @p123, @p124, @p125, @p126, @p127, @p128, @p129, @p130, @p131, @p132, @p133, @p134, @p135, @p136, @p137, @p138, CONVERT(varbinary(max), @p139), @p140), (@p141, @p142, @p143, @p144, @p145, @p146, @p147, @p148, @p149, @p150, @p151, @p152, @p153, @p154, @p155, @p156, @p157, @p158, CONVERT(varbinary(max), @p159), @p160), (@p161, @p162, @p163, @p164, @p165, @p166, @p167, @p168, @p169, @p170, @p171, @p172, @p173, @p174, @p175, @p176, @p177, @p178, CONVERT(varbinary(max), @p179), @p180), (@p181, @p182, @p183, @p184, @p185, @p186, @p187, @p188, @p189, @p190, @p191, @p192, @p193, @p194, @p195, @p196, @p197, @p198, CONVERT(varbinary(max), @p199), @p200), (@p201, @p202, @p203, @p204, @p205, @p206, @p207, @p208, @p209, @p210, @p211, @p212, @p213, @p214, @p215, @p216, @p217, @p218, CONVERT(varbinary(max), @p219), @p220), (@p221, @p222, @p223, @p224, @p225, @p226, @p227, @p228, @p229, @p230, @p231, @p232, @p233, @p234, @p235, @p236, @p237, @p238, CONVERT(varbinary(max), @p239), @p240), (@p241, @p242, @p243, @p244, @p245, @p246, @p247, @p248, @p249, @p250, @p251, @p252, @p253, @p254, @p255, @p256, @p257, @p258, CONVERT(varbinary(max), @p259), @p260), (@p261, @p262, @p263, @p264, @p265, @p266, @p267, @p268, @p269, @p270, @p271, @p272, @p273, @p274, @p275, @p276, @p277, @p278, CONVERT(varbinary(max), @p279), @p280), (@p281, @p282, @p283, @p284, @p285, @p286, @p287, @p288, @p289, @p290, @p291, @p292, @p293, @p294, @p295, @p296, @p297, @p298, CONVERT(varbinary(max), @p299), @p300), (@p301, @p302, @p303, @p304, @p305, @p306, @p307, @p308, @p309, @p310, @p311, @p312, @p313, @p314, @p315, @p316, @p317, @p318, CONVERT(varbinary(max), @p319), @p320), (@p321, @p322, @p323, @p324, @p325, @p326, @p327, @p328, @p329, @p330, @p331, @p332, @p333, @p334, @p335, @p336, @p337, @p338, CONVERT(varbinary(max), @p339), @p340), (@p341, @p342, @p343, @p344, @p345, @p346, @p347, @p348, @p349, @p350, @p351, @p352, @p353, @p354, @p355, @p356, @p357, @p358, CONVERT(varbinary(max), @p359), @p360), (@p361, @p362, @p363, @p364, @p365, @p366, @p367, @p368, @p369, @p370, @p371, @p372, @p373, @p374, @p375, @p376, @p377, @p378, CONVERT(varbinary(max), @p379), @p380), (@p381, @p382, @p383, @p384, @p385, @p386, @p387, @p388, @p389, @p390, @p391, @p392, @p393, @p394, @p395, @p396, @p397, @p398, CONVERT(varbinary(max), @p399), @p400)
 GO
 INSERT INTO [#sluice_changes] ([sluice_row], [sluice_deletes], [a], [v], [order]) VALUES (@p1, @p2, @p3, @p4, @p5)
 GO
@@ -215,11 +219,6 @@ GO
 SELECT TOP (@p6) id, namespace, topic, consumer_group, incarnation, partition, sequence_number, event_offset, enqueued_at, failed_at, error, attempts, status, next_attempt, partition_key, message_id, correlation_id, content_type, has_body, body, properties FROM sluice_dead_letters
 		WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4 AND copied = 0 AND id > @p5 ORDER BY id
 GO
-SELECT c.name, t.name, CAST(c.max_length AS int), CAST(c.scale AS int), CAST(CASE WHEN c.is_identity = 1 OR c.is_computed = 1 THEN 1 ELSE 0 END AS bit),
-		CAST(CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS bit)
-	FROM sys.columns AS c JOIN sys.types AS t ON t.user_type_id = c.system_type_id
-	WHERE c.object_id = OBJECT_ID(@p1)
-GO
 SELECT epoch FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
 GO
 SELECT epoch, began_incarnation FROM sluice_leases WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4
@@ -254,6 +253,21 @@ SELECT incarnation, sequence_number, event_offset, owner, epoch, claims, trial_s
 GO
 SELECT name FROM (SELECT CAST(value AS nvarchar(64)) COLLATE Latin1_General_100_BIN2 AS name FROM OPENJSON(@p1)) AS list
 		WHERE EXISTS (SELECT 1 FROM sluice_dead_letters WITH (INDEX (sluice_dead_letters_status)) WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p2, NCHAR(31), @p3, NCHAR(31), @p4)) AS binary(32)) AND partition = name AND status = 'retry' AND next_attempt <= CAST(SYSUTCDATETIME() AS datetime2(6)))
+GO
+SELECT name, TYPE_NAME(system_type_id) + CASE WHEN collation_name LIKE '%UTF8' AND TYPE_NAME(system_type_id) IN ('char', 'varchar') THEN ' in UTF-8' ELSE '' END, CONCAT(TYPE_NAME(system_type_id), CASE
+			WHEN TYPE_NAME(system_type_id) IN ('varchar', 'nvarchar', 'varbinary') AND max_length = -1 THEN '(max)'
+			WHEN TYPE_NAME(system_type_id) IN ('char', 'varchar', 'binary', 'varbinary') THEN CONCAT('(', max_length, ')')
+			WHEN TYPE_NAME(system_type_id) IN ('nchar', 'nvarchar') THEN CONCAT('(', max_length / 2, ')')
+			WHEN TYPE_NAME(system_type_id) IN ('decimal', 'numeric') THEN CONCAT('(', precision, ',', scale, ')')
+			WHEN TYPE_NAME(system_type_id) IN ('datetime2', 'datetimeoffset', 'time') THEN CONCAT('(', scale, ')')
+		END,
+		CASE WHEN TYPE_NAME(system_type_id) IN ('char', 'varchar', 'text') THEN CONCAT(' in ', collation_name COLLATE DATABASE_DEFAULT) END,
+		CASE WHEN is_nullable = 0 THEN ' not null' END,
+		CASE WHEN default_object_id <> 0 THEN ' with a default' END,
+		CASE WHEN is_identity = 1 OR is_computed = 1 THEN ' generated' END), CAST(max_length AS int), CAST(scale AS int),
+		CAST(CASE WHEN is_nullable = 0 AND default_object_id = 0 AND is_identity = 0 AND is_computed = 0 AND TYPE_NAME(system_type_id) <> 'timestamp' THEN 1 ELSE 0 END AS bit),
+		CAST(CASE WHEN is_computed = 1 OR is_identity = 1 OR TYPE_NAME(system_type_id) = 'timestamp' THEN 1 ELSE 0 END AS bit),
+		CAST(CASE WHEN default_object_id <> 0 THEN 1 ELSE 0 END AS bit) FROM sys.columns WHERE object_id = OBJECT_ID(N'[dbo].[t]') ORDER BY column_id
 GO
 SELECT origin, s.epoch, low, [top], seen_at, ids FROM sluice_seen AS s
 		JOIN (SELECT sequence_number FROM sluice_checkpoints WHERE group_key = CAST(HASHBYTES('SHA2_256', CONCAT(@p1, NCHAR(31), @p2, NCHAR(31), @p3)) AS binary(32)) AND partition = @p4) AS c ON step <= c.sequence_number
