@@ -117,12 +117,12 @@ func (w *world) there(old *processor) {
 		s, handled, new := seams[partition], old.handled[partition], rows[partition]
 		inOrder(w.t, "the processor, partition "+partition, handled, 0)
 		inOrder(w.t, "the pipeline, partition "+partition, new, s.Start)
-		if s.Old == nil || s.Verdict != "proved" || s.Start != *s.Old+1 {
-			w.t.Fatalf("partition %s: the seam is %+v", partition, s)
+		if s.Old == nil || s.Verdict != "proved" {
+			w.t.Fatalf("partition %s: the seam is %s: %v", partition, s.Verdict, s.Why)
 		}
 		// Its last checkpoint may have been stored without its knowledge.
-		if stored := old.stored[partition]; *s.Old != stored && *s.Old != stored+every {
-			w.t.Errorf("partition %s: moved from %d, and the processor's last checkpoint is %d", partition, *s.Old, stored)
+		if stored := old.stored[partition]; *s.Old != stored && *s.Old != stored+every || s.Start != *s.Old+1 {
+			w.t.Errorf("partition %s: moved from %d to %d, and the processor's last checkpoint is %d", partition, *s.Old, s.Start, stored)
 		}
 		again := len(handled) - int(s.Start)
 		if again < 0 || again > every {
@@ -131,7 +131,7 @@ func (w *world) there(old *processor) {
 		}
 		repeated += again
 		w.ends[partition] = s.Start + int64(len(new)) - 1
-		distinct += int(s.Start) + len(new)
+		distinct += min(int(s.Start), len(handled)) + len(new)
 		w.t.Logf("partition %s: %d events handled by the processor, checkpoint at %d, %d by the pipeline, %d of them repeated", partition, len(handled), *s.Old, len(new), again)
 	}
 	if distinct != before {
