@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +81,8 @@ type MirrorConfig struct {
 // sequencenumber and offset, of the last event that is done, and sluiceepoch. The offset is -1, the
 // beginning of the log, while no event is done, and while it is not known: between `checkpoints set` to a
 // sequence number and the next event that is done. All SDKs but Go's, and KEDA, have the names in lower case;
-// if a name has upper case (as $Default), there are two blobs.
+// if a name has upper case (as $Default), there are two blobs. A namespace with a port, which only emulators
+// have, adds one without it.
 //
 // A former owner of a partition does not change a copy that the next owner has written. Only one that does
 // not know yet that it has lost the partition can move it forward, if the checkpoint was set back meanwhile;
@@ -190,13 +193,17 @@ func (m *Mirror) ownerless(ctx context.Context, folder string) error {
 	return nil
 }
 
-// folders returns the folders of a kind of blobs, with a slash at the end: one or two.
+// folders returns the folders of a kind of blobs, with a slash at the end: Go's SDK keeps the case,
+// all others write lower case. Some leave out the port that an emulator's address may have.
 func (m *Mirror) folders(kind string) []string {
 	exact := m.group.String() + "/" + kind + "/"
-	if lower := strings.ToLower(exact); lower != exact {
-		return []string{lower, exact}
+	list := []string{strings.ToLower(exact), exact}
+	if host, _, err := net.SplitHostPort(m.group.Namespace); err == nil {
+		portless := m.group
+		portless.Namespace = host
+		list = append(list, strings.ToLower(portless.String()+"/"+kind+"/"))
 	}
-	return []string{exact}
+	return slices.Compact(list)
 }
 
 // publish writes checkpoints, and deletes from due those that were written.

@@ -116,6 +116,22 @@ func TestMirror(t *testing.T) {
 	})
 }
 
+// Every SDK finds the checkpoints of an emulator's hub: for some, its address has no port.
+func TestCheckpointsOfAnEmulator(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	g := driver.Group{Namespace: "Localhost:5672", Topic: "flights", Name: "$Default"}
+	list := []driver.Checkpoint{{Partition: "0", Position: driver.Position{Sequence: 7, Offset: "700"}, Epoch: 1}}
+	if err := blobstore.WriteCheckpoints(t.Context(), p.client(t), g, list); err != nil {
+		t.Fatal(err)
+	}
+	for _, seen := range []driver.Group{g, {Namespace: "localhost:5672", Topic: "flights", Name: "$default"}, {Namespace: "localhost", Topic: "flights", Name: "$default"}} {
+		if got := p.copied(t, seen)["0"]; got != "7@700" {
+			t.Errorf("%v has %q", seen, got)
+		}
+	}
+}
+
 // failures collects what a mirror reports.
 type failures struct {
 	mu   sync.Mutex

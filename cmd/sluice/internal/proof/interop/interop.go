@@ -104,23 +104,37 @@ func RunCommand(t *testing.T, cmd *exec.Cmd, environment ...string) {
 func RunJava(t *testing.T, dir, class, certificates string, environment ...string) {
 	t.Helper()
 	need.JavaClients(t)
-	jars := filepath.Join(installed(t, "interop-java"), "jars", "*")
+	trust := filepath.Join(t.TempDir(), "trust.p12")
+	for _, args := range importCertificates(t, certificates, filepath.Dir(trust), trust) {
+		mustRun(t, args...)
+	}
+	RunCommand(t, JavaCommand(t, dir, class, "-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStorePassword="+storePassword), environment...)
+}
+
+// JavaCommand is [Command] for a class among the Java files in dir, which it compiles. It is
+// killed after fifteen minutes.
+func JavaCommand(t testing.TB, dir, class string, options ...string) *exec.Cmd {
+	t.Helper()
+	need.JavaClients(t)
+	jars, work := filepath.Join(installed(t, "interop-java"), "jars", "*"), t.TempDir()
 	sources, err := filepath.Glob(filepath.Join(dir, "*.java"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	mustRun(t, append([]string{"javac", "-nowarn", "-cp", jars, "-d", work}, sources...)...)
 	ctx, cancel := context.WithTimeout(context.Background(), patienceJava)
 	t.Cleanup(cancel)
-	work := t.TempDir()
-	trust := filepath.Join(work, "trust.p12")
-	commands := append(importCertificates(t, certificates, work, trust), append([]string{"javac", "-nowarn", "-cp", jars, "-d", work}, sources...))
-	for _, args := range commands {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", args[0], err, out)
-		}
+	return exec.CommandContext(ctx, "java", append(options, "-cp", jars+":"+work, class)...)
+}
+
+// mustRun runs a command that must succeed.
+func mustRun(t testing.TB, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", args[0], err, out)
 	}
-	cmd := exec.CommandContext(ctx, "java", "-Djavax.net.ssl.trustStore="+trust, "-Djavax.net.ssl.trustStorePassword="+storePassword, "-cp", jars+":"+work, class)
-	RunCommand(t, cmd, environment...)
 }
 
 // storePassword protects a store of certificates, which Java demands.
