@@ -55,7 +55,7 @@ func traced[Tx any](p *Pipeline, provider trace.TracerProvider, h sluice.Handler
 	if provider == nil {
 		return h
 	}
-	return h.With(sluiceotel.Trace[Tx](&sluiceotel.TraceConfig{Provider: provider, System: string(p.System)}))
+	return sluiceotel.Trace(&sluiceotel.TraceConfig{Provider: provider, System: string(p.System)}, h)
 }
 
 // tracedRecords adds spans to the function that makes records of events if there is a provider.

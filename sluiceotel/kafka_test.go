@@ -72,7 +72,7 @@ func TestKafkaAttributes(t *testing.T) {
 	binary := &sluice.Event{Partition: "1", Sequence: 42, Key: "\xff", Body: []byte{}}
 	empty := &sluice.Event{Partition: "1", Sequence: 43, EmptyKey: true, Body: []byte("x")}
 
-	h := sluice.Handler[int](func(context.Context, int, sluice.Batch) error { return nil }).With(sluiceotel.Trace[int](cfg))
+	h := sluiceotel.Trace(cfg, func(context.Context, int, sluice.Batch) error { return nil })
 	if err := h(t.Context(), 0, sluice.Batch{Group: group, Partition: "1", Events: []*sluice.Event{tombstone, binary}}); err != nil {
 		t.Fatal(err)
 	}

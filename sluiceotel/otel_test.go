@@ -211,11 +211,11 @@ func TestTraceLinksSenders(t *testing.T) {
 		{Sequence: 8},
 	}}
 	failure := errors.New("no table")
-	h := sluice.Handler[int](func(context.Context, int, sluice.Batch) error { return failure }).With(sluiceotel.Trace[int](&sluiceotel.TraceConfig{Provider: provider}))
+	h := sluiceotel.Trace(&sluiceotel.TraceConfig{Provider: provider}, func(context.Context, int, sluice.Batch) error { return failure })
 	if err := h(t.Context(), 0, b); !errors.Is(err, failure) {
 		t.Error(err)
 	}
-	h = sluice.Handler[int](func(context.Context, int, sluice.Batch) error { panic("at the disco") }).With(sluiceotel.Trace[int](&sluiceotel.TraceConfig{Provider: provider}))
+	h = sluiceotel.Trace(&sluiceotel.TraceConfig{Provider: provider}, func(context.Context, int, sluice.Batch) error { panic("at the disco") })
 	func() {
 		defer func() {
 			if v := recover(); v != "at the disco" {

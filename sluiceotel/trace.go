@@ -59,38 +59,36 @@ func ofGroup(system string, group driver.Group, partition string) []attribute.Ke
 	return list
 }
 
-// Trace is middleware that makes a span of each call of a handler, with links
-// to the traces of the events' senders. A batch of one event continues the trace of its sender.
-func Trace[Tx any](cfg *TraceConfig) sluice.Middleware[Tx] {
+// Trace wraps a handler: each call of it is a span, with links to the traces of the events' senders.
+// A batch of one event continues the trace of its sender.
+func Trace[Tx any](cfg *TraceConfig, handler sluice.Handler[Tx]) sluice.Handler[Tx] {
 	c, tracer := cfg.withDefaults()
-	return func(next sluice.Handler[Tx]) sluice.Handler[Tx] {
-		return func(ctx context.Context, tx Tx, b driver.Batch) (err error) {
-			if len(b.Events) == 1 {
-				ctx = ContextOf(ctx, b.Events[0])
-			}
-			ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(c.System, b.Events)...),
-				trace.WithAttributes(ofGroup(c.System, b.Group, b.Partition)...), trace.WithAttributes(
-					attribute.Int("messaging.batch.message_count", len(b.Events)),
-					attribute.Int64("sluice.sequence.first", b.Events[0].Sequence),
-					attribute.Int64("sluice.sequence.last", b.Events[len(b.Events)-1].Sequence),
-					attribute.Int64("sluice.lease.epoch", b.Epoch),
-					attribute.Bool("sluice.redriven", b.Redriven),
-				))
-			// A panic is the engine's to catch, and the span's to know.
-			defer func() {
-				if v := recover(); v != nil {
-					span.SetAttributes(errorKey.String("panic"))
-					span.SetStatus(codes.Error, "panic")
-					span.End()
-					panic(v)
-				}
-				if err != nil {
-					fail(span, err)
-				}
-				span.End()
-			}()
-			return next(ctx, tx, b)
+	return func(ctx context.Context, tx Tx, b driver.Batch) (err error) {
+		if len(b.Events) == 1 {
+			ctx = ContextOf(ctx, b.Events[0])
 		}
+		ctx, span := tracer.Start(ctx, "process "+b.Group.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links(c.System, b.Events)...),
+			trace.WithAttributes(ofGroup(c.System, b.Group, b.Partition)...), trace.WithAttributes(
+				attribute.Int("messaging.batch.message_count", len(b.Events)),
+				attribute.Int64("sluice.sequence.first", b.Events[0].Sequence),
+				attribute.Int64("sluice.sequence.last", b.Events[len(b.Events)-1].Sequence),
+				attribute.Int64("sluice.lease.epoch", b.Epoch),
+				attribute.Bool("sluice.redriven", b.Redriven),
+			))
+		// A panic is the engine's to catch, and the span's to know.
+		defer func() {
+			if v := recover(); v != nil {
+				span.SetAttributes(errorKey.String("panic"))
+				span.SetStatus(codes.Error, "panic")
+				span.End()
+				panic(v)
+			}
+			if err != nil {
+				fail(span, err)
+			}
+			span.End()
+		}()
+		return handler(ctx, tx, b)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestTelemetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := sluice.Typed(withSQL).With(sluiceotel.Trace[*sqlstore.Tx](&sluiceotel.TraceConfig{Provider: tracers}))
+	handler := sluiceotel.Trace(&sluiceotel.TraceConfig{Provider: tracers}, sluice.Typed(withSQL))
 
 	store, err := sqlstore.OpenSQLite(filepath.Join(t.TempDir(), "orders.db"), nil)
 	if err != nil {
