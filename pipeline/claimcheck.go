@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/config/strictyaml"
 	"github.com/sluice-go/sluice/internal/memory"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
+	"github.com/sluice-go/sluice/pipeline/formats"
 	"github.com/sluice-go/sluice/sender"
 )
 
@@ -60,7 +60,7 @@ var errNoClaimCheck = errors.New("the body is in a blob (claim check): add sourc
 // bodyReader reads the bodies of events.
 type bodyReader struct {
 	claim  *blobstore.Bodies // where bodies are that are too large for events; nil: it is not known
-	format *decode.Decoder   // nil: bodies are used as they are
+	format *formats.Decoder  // nil: bodies are used as they are
 	proof  proof
 }
 

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/sluice-go/sluice/internal/config/strictyaml"
-	"github.com/sluice-go/sluice/internal/humanize"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
+	"github.com/sluice-go/sluice/pipeline/formats"
 )
 
 // maxDecoded is the largest value of max_size.
@@ -25,7 +22,7 @@ type bodyFormat struct {
 	envelope                    string
 	maxSize                     int
 	schema, message, importPath optionalText
-	registry                    decode.Registry
+	registry                    formats.Registry
 	registryAt, azureAt         *strictyaml.Node // nil: the key is not given
 }
 
@@ -45,10 +42,10 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	f := bodyFormat{at: n}
 	ok := n.Object(strictyaml.Keys{
 		"compression": func(n strictyaml.Node) {
-			n.OneOf(&f.compression, string(decode.Gzip), string(decode.Deflate), string(decode.Zstd), string(decode.Auto))
+			n.OneOf(&f.compression, string(formats.Gzip), string(formats.Deflate), string(formats.Zstd), string(formats.Auto))
 		},
 		"envelope": func(n strictyaml.Node) {
-			n.OneOf(&f.envelope, string(decode.Connect), string(decode.Debezium))
+			n.OneOf(&f.envelope, string(formats.Connect), string(formats.Debezium))
 		},
 		"max_size":    func(n strictyaml.Node) { n.SizeIn(&f.maxSize, 1, maxDecoded) },
 		"encoding":    func(n strictyaml.Node) { n.OneOf(&f.encoding, "json", "json_lines", "avro", "protobuf") },
@@ -60,7 +57,7 @@ func (r *reader) readFormat(n strictyaml.Node) {
 	if !ok {
 		return
 	}
-	cfg := decode.Config{Compression: decode.Compression(f.compression), Envelope: decode.Envelope(f.envelope), MaxSize: f.maxSize, NullBodies: r.System == Kafka}
+	cfg := formats.Config{Compression: formats.Compression(f.compression), Envelope: formats.Envelope(f.envelope), MaxSize: f.maxSize, NullBodies: r.System == Kafka}
 	switch f.encoding {
 	case "avro":
 		cfg.Encoding = f.avro()
@@ -72,28 +69,28 @@ func (r *reader) readFormat(n strictyaml.Node) {
 		switch {
 		case f.encoding == "json_lines":
 			refuse("goes without encoding: json_lines: remove it", f.registryAt)
-			cfg.Encoding = decode.JSONLines()
+			cfg.Encoding = formats.JSONLines()
 		case f.registryAt != nil:
-			cfg.Encoding = decode.JSONFrom(f.registry)
+			cfg.Encoding = formats.JSONFrom(f.registry)
 		}
 	}
 	r.places.format = n.Place()
 	if f.registryAt != nil {
 		r.places.format = f.registryAt.Place()
 	}
-	if cfg.Compression != decode.None || cfg.Encoding != nil || cfg.Envelope != decode.NoEnvelope {
-		r.body.format = decode.New(cfg)
+	if cfg.Compression != "" || cfg.Encoding != nil || cfg.Envelope != "" {
+		r.body.format = formats.New(&cfg)
 	}
 }
 
 // avro returns the encoding, nil if there is a problem.
-func (f *bodyFormat) avro() decode.Encoding {
+func (f *bodyFormat) avro() formats.Encoding {
 	refuse("goes with encoding: protobuf: remove it", f.message.at, f.importPath.at)
-	var schema *decode.AvroSchema
+	var schema *formats.AvroSchema
 	if f.schema.at != nil {
-		data, err := decode.ReadSchemaFile(f.schema.text)
+		data, err := formats.ReadSchemaFile(f.schema.text)
 		if err == nil {
-			if schema, err = decode.ParseAvro(string(data)); err != nil {
+			if schema, err = formats.ParseAvro(string(data)); err != nil {
 				err = fmt.Errorf("%s: not a schema of Avro: %w", f.schema.text, err)
 			}
 		}
@@ -104,47 +101,37 @@ func (f *bodyFormat) avro() decode.Encoding {
 	}
 	switch {
 	case f.registryAt != nil:
-		return decode.AvroFrom(f.registry, schema)
+		return formats.AvroFrom(f.registry, schema)
 	case schema == nil:
 		f.at.Fail("encoding: avro needs schema (the path of an .avsc file), or registry, or both")
 		return nil
 	}
-	return decode.Avro(schema)
+	return formats.Avro(schema)
 }
 
 // protobuf returns the encoding, nil if there is a problem.
-func (f *bodyFormat) protobuf() decode.Encoding {
+func (f *bodyFormat) protobuf() formats.Encoding {
 	if f.registryAt != nil {
 		refuse("does not go with registry, which has the schema of each body: remove one of them", f.schema.at, f.message.at, f.importPath.at)
 		if f.azureAt != nil {
 			f.azureAt.Fail("goes with encoding: avro: events do not name a schema of Protobuf in Azure Schema Registry")
 		}
-		return decode.ProtobufFrom(f.registry)
+		return formats.ProtobufFrom(f.registry)
 	}
 	if f.schema.at == nil || f.message.at == nil {
 		f.at.Fail("encoding: protobuf needs schema (the path of a .proto file or of a descriptor set) and message (such as pkg.Flight), or registry")
 		return nil
 	}
-	schema, err := decode.ReadProto(f.schema.text, f.importPath.text)
+	schema, err := formats.ReadProto(f.schema.text, f.importPath.text)
 	if err != nil {
 		f.schema.at.Fail("%w", err)
 		return nil
 	}
-	encoding, ok := decode.Protobuf(schema, f.message.text)
-	if ok {
+	encoding, err := formats.Protobuf(schema, f.message.text)
+	if err == nil {
 		return encoding
 	}
-	names := schema.Messages()
-	slices.Sort(names)
-	if near := humanize.Nearest(f.message.text, names); near != "" {
-		f.message.at.Fail("%s is not a message of the schema, did you mean %s?", f.message.at.Shown(), near)
-		return nil
-	}
-	const most = 10
-	if len(names) > most {
-		names = append(names[:most], "…")
-	}
-	f.message.at.Fail("%s is not a message of the schema: it has %s", f.message.at.Shown(), strings.Join(names, ", "))
+	f.message.at.Fail("%w", err)
 	return nil
 }
 
@@ -158,13 +145,12 @@ func (f *bodyFormat) readRegistry(n strictyaml.Node) {
 
 func (f *bodyFormat) readConfluent(n strictyaml.Node) {
 	var address string
-	var cfg decode.ConfluentConfig
+	var at strictyaml.Node
+	var cfg formats.ConfluentConfig
 	ok := n.Object(strictyaml.Keys{
 		"url": func(n strictyaml.Node) {
 			if n.Text(&address) {
-				if err := decode.CheckRegistryURL(address); err != nil {
-					n.Fail("%w", err)
-				}
+				at = n
 			}
 		},
 		"user":     func(n strictyaml.Node) { n.Text(&cfg.User) },
@@ -186,7 +172,9 @@ func (f *bodyFormat) readConfluent(n strictyaml.Node) {
 	case plain && cfg.TLS != nil:
 		n.Fail("tls needs a URL that begins with https")
 	}
-	f.registry = decode.NewConfluent(address, cfg)
+	if f.registry, err = formats.NewConfluent(address, &cfg); err != nil {
+		at.Fail("%w", err)
+	}
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?$`)
@@ -212,5 +200,5 @@ func (f *bodyFormat) readAzure(n strictyaml.Node) {
 		n.Fail("default credential: %w", err)
 		return
 	}
-	f.registry = decode.NewAzure(namespace, credential, config)
+	f.registry = formats.NewAzure(namespace, credential, config)
 }

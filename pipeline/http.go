@@ -32,7 +32,7 @@ const (
 	maxConcurrency = 1024      // requests of one partition
 )
 
-var formats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "json": webhook.JSON, "jsonlines": webhook.JSONLines}
+var httpFormats = map[string]webhook.Format{"cloudevents": webhook.CloudEvents, "json": webhook.JSON, "jsonlines": webhook.JSONLines}
 
 // readHTTPTarget reads target.http.
 func readHTTPTarget(n strictyaml.Node) *httpTarget {
@@ -49,7 +49,7 @@ func (t *httpTarget) read(n strictyaml.Node, keys strictyaml.Keys) {
 		"format": func(n strictyaml.Node) {
 			var word string
 			if n.OneOf(&word, "cloudevents", "json", "jsonlines") {
-				c.Format = formats[word]
+				c.Format = httpFormats[word]
 			}
 		},
 		"type":  func(n strictyaml.Node) { n.Text(&c.Type) },

@@ -84,7 +84,7 @@ func TestHTTPFile(t *testing.T) {
 	if targetOf[*httpTarget](p).url != "https://h/api?code=topsecret" || targetOf[*httpTarget](p).credential != "default" || !p.AtLeastOnce() || p.atLeastOnce.config.Order != sluice.OrderNone {
 		t.Errorf("target %+v", targetOf[*httpTarget](p))
 	}
-	for word, format := range formats {
+	for word, format := range httpFormats {
 		p, err := parseHTTP("format: cloudevents\n    type: flights.landed", "format: "+word)
 		if err != nil || targetOf[*httpTarget](p).config.Format != format {
 			t.Errorf("format %s: %v", word, err)

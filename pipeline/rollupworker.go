@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/memory"
-	"github.com/sluice-go/sluice/pipeline/internal/decode"
+	"github.com/sluice-go/sluice/pipeline/formats"
 	"github.com/sluice-go/sluice/pipeline/internal/jsonpick"
 	"github.com/sluice-go/sluice/pipeline/internal/rollup"
 	"github.com/sluice-go/sluice/sender"
@@ -32,7 +32,7 @@ type RollupStats struct {
 // rollupWorker reads a hub and publishes the statistics of a pipeline.
 type rollupWorker struct {
 	config *rollupConfig
-	format *decode.Decoder // as in [Pipeline]
+	format *formats.Decoder // as in [Pipeline]
 	only   *filter
 	target *messageTarget
 	group  sluice.Group

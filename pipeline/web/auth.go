@@ -26,8 +26,8 @@ const (
 	// maxSessions is how many sessions there are at once; a further one evicts the
 	// oldest.
 	maxSessions = 1000
-	// MinTokenLength is how many bytes a token must have at least.
-	MinTokenLength = 16
+	// minTokenLength is how many bytes a token must have at least.
+	minTokenLength = 16
 	maxTokenLength = 4096
 )
 
@@ -46,8 +46,8 @@ func newAuth(token string) (*auth, error) {
 	if token == "" {
 		return d, nil
 	}
-	if len(token) < MinTokenLength || len(token) > maxTokenLength {
-		return nil, fmt.Errorf("token of %d bytes: must have %d to %d: make one with `openssl rand -hex 24`", len(token), MinTokenLength, maxTokenLength)
+	if len(token) < minTokenLength || len(token) > maxTokenLength {
+		return nil, fmt.Errorf("token of %d bytes: must have %d to %d: make one with `openssl rand -hex 24`", len(token), minTokenLength, maxTokenLength)
 	}
 	d.token, d.required = sha256.Sum256([]byte(token)), true
 	return d, nil

@@ -379,7 +379,7 @@ func TestLagOfPartitionsElsewhere(t *testing.T) {
 
 // TestGuessersElsewhere has more machines guess than are remembered.
 func TestGuessersElsewhere(t *testing.T) {
-	d, err := newAuth(strings.Repeat("t", MinTokenLength))
+	d, err := newAuth(strings.Repeat("t", minTokenLength))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,10 +398,10 @@ func TestGuessersElsewhere(t *testing.T) {
 	for range loginBurst {
 		_ = d.login("a guess", last)
 	}
-	if err := d.login(strings.Repeat("t", MinTokenLength), last); err != errTooManyLogins {
+	if err := d.login(strings.Repeat("t", minTokenLength), last); err != errTooManyLogins {
 		t.Errorf("the last to guess gets %v", err)
 	}
-	if err := d.login(strings.Repeat("t", MinTokenLength), at(60_001)); err != nil {
+	if err := d.login(strings.Repeat("t", minTokenLength), at(60_001)); err != nil {
 		t.Errorf("an address without a guess gets %v", err)
 	}
 }

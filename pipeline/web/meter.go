@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-go/sluice/internal/partitionstate"
 )
 
-// Span is how far back a [Meter] remembers, second by second.
-const Span = 15 * time.Minute
+// span is how far back a [Meter] remembers, second by second.
+const span = 15 * time.Minute
 
-const seconds = int64(Span / time.Second)
+const seconds = int64(span / time.Second)
 
 // Meter is a [driver.Observer] that keeps what the dashboard shows of a consumer:
 // totals, the last quarter of an hour by seconds, and the state of each partition
