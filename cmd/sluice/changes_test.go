@@ -32,7 +32,7 @@ func TestChangesByKeyUnderKills(t *testing.T) {
 			t.Fatalf("SLUICE_CHANGES_KILLS is %q", text)
 		}
 	}
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		w := newChangesWorld(t, url, kills)
 		for round := range kills {
 			w.send(round)

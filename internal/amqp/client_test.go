@@ -344,7 +344,10 @@ func (s *counting) add(n int) {
 	s.mu.Lock()
 	s.n += n
 	s.mu.Unlock()
-	s.more <- struct{}{}
+	select {
+	case s.more <- struct{}{}:
+	default: // the source has not looked since the last time
+	}
 }
 
 func (s *counting) open(l *Outgoing) (func(context.Context) error, error) {

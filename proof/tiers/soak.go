@@ -32,7 +32,7 @@ var soak = []stage{
 	{name: "outbox", needs: []string{"postgres", "mariadb", "sqlserver"}, budget: 4 * time.Hour, env: []string{"SLUICE_OUTBOX=large"},
 		commands: commands("go test -timeout 0 -run ^TestWriters$|^TestLostCommits$ ./outbox")},
 	{name: "stages", needs: []string{"postgres"}, budget: time.Hour, env: []string{"SLUICE_STAGES_ROUNDS=20"}, commands: commands("go test -timeout 0 -run ^TestEachStageIsKilled ./cmd/sluice")},
-	{name: "changes", needs: []string{"postgres", "mariadb", "sqlserver"}, budget: 2 * time.Hour, env: []string{"SLUICE_CHANGES_KILLS=500"},
+	{name: "changes", needs: []string{"postgres", "mariadb", "sqlserver"}, budget: 2 * time.Hour, env: []string{"SLUICE_CHANGES_KILLS=500", "SLUICE_EVERY_DATABASE=1"},
 		commands: commands("go test -timeout 0 -run ^TestChangesByKeyUnderKills ./cmd/sluice")},
 	{name: "upgrade", needs: []string{"postgres", "mariadb", "sqlserver", "azurite"}, budget: 30 * time.Minute, env: []string{"SLUICE_UPGRADE_FROM=$UPGRADE"},
 		commands: commands("go test -timeout 0 -run ^TestUpgrade ./cmd/sluice")},
