@@ -258,7 +258,7 @@ SELECT name, TYPE_NAME(system_type_id) + CASE WHEN collation_name LIKE '%UTF8' A
 			WHEN TYPE_NAME(system_type_id) IN ('varchar', 'nvarchar', 'varbinary') AND max_length = -1 THEN '(max)'
 			WHEN TYPE_NAME(system_type_id) IN ('char', 'varchar', 'binary', 'varbinary') THEN CONCAT('(', max_length, ')')
 			WHEN TYPE_NAME(system_type_id) IN ('nchar', 'nvarchar') THEN CONCAT('(', max_length / 2, ')')
-			WHEN TYPE_NAME(system_type_id) IN ('decimal', 'numeric') THEN CONCAT('(', precision, ',', scale, ')')
+			WHEN TYPE_NAME(system_type_id) IN ('decimal', 'numeric') THEN CONCAT('(', [precision], ',', scale, ')')
 			WHEN TYPE_NAME(system_type_id) IN ('datetime2', 'datetimeoffset', 'time') THEN CONCAT('(', scale, ')')
 		END,
 		CASE WHEN TYPE_NAME(system_type_id) IN ('char', 'varchar', 'text') THEN CONCAT(' in ', collation_name COLLATE DATABASE_DEFAULT) END,
