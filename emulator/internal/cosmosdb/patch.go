@@ -29,37 +29,46 @@ type patchStep struct {
 	value []byte
 }
 
-var errPatch = errors.New("a patch is an object with operations, an array of 1 to 10 objects with op, path and value, and may have a condition")
+var errPatch = errors.New("a patch is an array of 1 to 10 objects with op, path and value, alone or as operations of an object, which may have a condition")
 
-// readPatch parses a patch.
+// readPatch parses a patch. The client for JavaScript sends the array of operations alone if there
+// is no condition.
 func readPatch(data []byte) (*patch, error) {
 	p := &patch{}
 	s := jsonscan.New(data, maxDepth)
-	if s.Peek() != '{' {
+	operations := func() error {
+		return s.Array(func() error {
+			value, err := s.Value()
+			if err != nil {
+				return err
+			}
+			step, err := readPatchStep(value)
+			p.steps = append(p.steps, step)
+			return err
+		})
+	}
+	var err error
+	switch s.Peek() {
+	case '[':
+		err = operations()
+	case '{':
+		err = s.Object(func(name []byte) error {
+			switch {
+			case string(name) == `"operations"` && s.Peek() == '[':
+				return operations()
+			case string(name) == `"condition"` && s.Peek() == '"':
+				text, err := s.Text()
+				if err == nil {
+					p.condition, err = query.Parse("SELECT * "+string(jsonscan.Unquote(text)), nil)
+				}
+				return err
+			}
+			_, err := s.Value()
+			return err
+		})
+	default:
 		return nil, errPatch
 	}
-	err := s.Object(func(name []byte) error {
-		switch {
-		case string(name) == `"operations"` && s.Peek() == '[':
-			return s.Array(func() error {
-				value, err := s.Value()
-				if err != nil {
-					return err
-				}
-				step, err := readPatchStep(value)
-				p.steps = append(p.steps, step)
-				return err
-			})
-		case string(name) == `"condition"` && s.Peek() == '"':
-			text, err := s.Text()
-			if err == nil {
-				p.condition, err = query.Parse("SELECT * "+string(jsonscan.Unquote(text)), nil)
-			}
-			return err
-		}
-		_, err := s.Value()
-		return err
-	})
 	if err == nil {
 		err = s.End()
 	}

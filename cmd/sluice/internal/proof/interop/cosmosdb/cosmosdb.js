@@ -208,7 +208,10 @@ async function collection(name, more = {}) {
     await c.items.create({ id: "3", key: "a", mail: "y" });
     const until = Date.now() + 10000;
     while ((await c.items.readAll().fetchAll()).resources.length !== 1) assert.ok(Date.now() < until);
-    await assert.rejects(c.item("1", "a").patch([{ op: "add", path: "/n", value: 1 }]), code(400));
+    const { resource: patched } = await c.item("1", "a").patch([{ op: "add", path: "/n", value: 1 }, { op: "incr", path: "/n", value: 2 }]);
+    assert.equal(patched.n, 3);
+    await assert.rejects(c.item("1", "a").patch({ condition: "from c where c.n = 4", operations: [{ op: "set", path: "/n", value: 9 }] }), code(412));
+    await assert.rejects(c.item("1", "a").patch([{ op: "move", from: "/n", path: "/m" }]), code(400));
   });
 
   await check("throttling", async () => {

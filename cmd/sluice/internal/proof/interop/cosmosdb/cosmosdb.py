@@ -102,7 +102,12 @@ def policies():
     while len(list(c.read_all_items())) != 1:
         assert time.monotonic() < until
         time.sleep(0.05)
-    refused(400, c.patch_item, "1", "a", [{"op": "add", "path": "/n", "value": 1}])
+    patched = c.patch_item("1", "a", [{"op": "add", "path": "/n", "value": 1}, {"op": "incr", "path": "/n", "value": 2}])
+    assert patched["n"] == 3 and patched["mail"] == "x", patched
+    refused(412, c.patch_item, "1", "a", [{"op": "set", "path": "/n", "value": 9}], filter_predicate="FROM c WHERE c.n = 4")
+    refused(404, c.patch_item, "none", "a", [{"op": "add", "path": "/n", "value": 1}])
+    refused(400, c.patch_item, "1", "a", [{"op": "move", "from": "/n", "path": "/m"}])
+    assert c.read_item("1", "a")["n"] == 3
     refused(400, lambda: list(c.query_items_change_feed()))
     refused(400, lambda: list(c.query_items("SELECT DISTINCT c.key FROM c", enable_cross_partition_query=True)))
 
