@@ -310,6 +310,9 @@ func TestSQLServerHandle(t *testing.T) {
 		})
 		storetest.TestDeadLetterQueue(t, func(t testing.TB) storetest.DeadLetterQueueHarness {
 			world.empty(t)
+			for _, s := range []*Store{world.s, world.peer} { // Babelfish takes a second to notice a deadlock
+				s.busy = mssqlPatient.LockTimeout
+			}
 			return storetest.DeadLetterQueueHarness{
 				Store: world.s, DeadLetters: world.s, Peer: world.peer, Silence: world.link.Silence,
 				LoseAnswer: func(testing.TB) { world.proxy.Next(commitproxy.LoseReply) },
