@@ -66,29 +66,32 @@ type MirrorConfig struct {
 	Observer driver.Observer
 }
 
-// Mirror copies checkpoints into blobs as the event processors of the Azure SDKs keep them, for the way
-// back to these, and for programs that compute the lag from such blobs, such as KEDA. It is an observer:
+// Mirror copies checkpoints into blobs as the event processors of the Azure SDKs keep them, for the
+// way back to these, and for programs that compute the lag from such blobs, such as KEDA. It is an
+// observer:
 //
 //	mirror, err := blobstore.NewMirror(ctx, client, group, nil)
 //	defer mirror.Close(ctx)
 //	consumer, err := sluice.New(source, leases, delivery, &sluice.Config{Observer: driver.Observers(mirror, others)})
 //
-// The consumer's own store may be any. Each checkpoint is copied after it was stored, at an interval and in
-// Close, so the copy is never ahead of the checkpoint, and may be behind: who goes on from it repeats
-// events and loses none. Failures do not affect the consumer; what was not written is tried again.
+// The consumer's own store may be any. Each checkpoint is copied after it was stored, at an
+// interval and in Close, so the copy is never ahead of the checkpoint, and may be behind: who goes
+// on from it repeats events and loses none. Failures do not affect the consumer; what was not
+// written is tried again.
 //
 // The blob of partition P is NAMESPACE/HUB/GROUP/checkpoint/P. It is empty and has metadata:
 // sequencenumber and offset, of the last event that is done, and sluiceepoch. The offset is -1, the
-// beginning of the log, while no event is done, and while it is not known: between `checkpoints set` to a
-// sequence number and the next event that is done. All SDKs but Go's, and KEDA, have the names in lower case;
-// if a name has upper case (as $Default), there are two blobs. A namespace with a port, which only emulators
-// have, adds one without it.
+// beginning of the log, while no event is done, and while it is not known: between `checkpoints
+// set` to a sequence number and the next event that is done. All SDKs but Go's, and KEDA, have the
+// names in lower case; if a name has upper case (as $Default), there are two blobs. A namespace
+// with a port, which only emulators have, adds one without it.
 //
-// A former owner of a partition does not change a copy that the next owner has written. Only one that does
-// not know yet that it has lost the partition can move it forward, if the checkpoint was set back meanwhile;
-// the next write of the new owner corrects that. What other programs have written is not moved back; see [ErrOtherCheckpoint]. If the store is
-// restored from a backup, or exchanged, its checkpoints and leases may be older than the copy, which then
-// stays where it is and is reported; see [ErrLaterOwner].
+// A former owner of a partition does not change a copy that the next owner has written. Only one
+// that does not know yet that it has lost the partition can move it forward, if the checkpoint was
+// set back meanwhile; the next write of the new owner corrects that. What other programs have
+// written is not moved back; see [ErrOtherCheckpoint]. If the store is restored from a backup, or
+// exchanged, its checkpoints and leases may be older than the copy, which then stays where it is
+// and is reported; see [ErrLaterOwner].
 //
 // A Mirror is safe for concurrent use.
 type Mirror struct {

@@ -162,8 +162,8 @@ func BenchmarkUpsert(b *testing.B) {
 	})
 }
 
-// BenchmarkUpsertByHand is what PostgreSQL takes for the updates of BenchmarkUpsert without Sluice: a
-// COPY into a temporary table, and one statement from there.
+// BenchmarkUpsertByHand is what PostgreSQL takes for the updates of BenchmarkUpsert without Sluice:
+// a COPY into a temporary table, and one statement from there.
 func BenchmarkUpsertByHand(b *testing.B) {
 	s := benchmarkTable(b)
 	if _, err := s.Pool().Exec(b.Context(), `CREATE TABLE keyed (id bigint PRIMARY KEY, n bigint, body text); INSERT INTO keyed SELECT n, n, repeat('x', 1024) FROM generate_series(1, 10000) AS n`); err != nil {

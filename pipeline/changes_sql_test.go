@@ -25,9 +25,10 @@ func waited(t *testing.T, err error) {
 
 var changedFrom = regexp.MustCompile(`table \w+: column c has changed from .+ to .+`)
 
-// testColumnChanges: a column of each type that a mapping fills becomes one of each other type between two batches. The
-// change is reported. Then what is stored is what the database's own cast of the value's text would
-// be, or refused; or events wait, if such a column does not fit the mapping.
+// testColumnChanges: a column of each type that a mapping fills becomes one of each other type
+// between two batches. The change is reported. Then what is stored is what the database's own cast
+// of the value's text would be, or refused; or events wait, if such a column does not fit the
+// mapping.
 func (e *testedEngine) testColumnChanges(t *testing.T) {
 	w := e.newTypeWorld(t)
 	ctx := t.Context()
@@ -134,9 +135,9 @@ type alteration struct {
 	want        string // the value in the end
 }
 
-// testAlterations: a table is altered between two batches, or inside one before its rows, of one row
-// or of many, that are inserted or written by key. The change is reported in words; events wait as
-// long as they must, and go on by themselves.
+// testAlterations: a table is altered between two batches, or inside one before its rows, of one
+// row or of many, that are inserted or written by key. The change is reported in words; events wait
+// as long as they must, and go on by themselves.
 func (e *testedEngine) testAlterations(t *testing.T) {
 	w, n := e.newTypeWorld(t), 0
 	for name, a := range e.alterations {

@@ -47,7 +47,8 @@ func (t *cosmosTarget) checkPatch(n strictyaml.Node) {
 	}
 }
 
-// patchOf returns the operations of an event's patch. A value that the event lacks is left as it is.
+// patchOf returns the operations of an event's patch. A value that the event lacks is left as it
+// is.
 func (t *cosmosTarget) patchOf(e *sluice.Event) ([]byte, error) {
 	m := t.patch
 	row, picked := make([]any, len(m.columns)), make([]jsonpick.Value, m.paths)

@@ -115,8 +115,8 @@ func figuresOf(airport string, hour time.Time, flights, delay, worst, version in
 		airport, airport, hour.UTC().Truncate(time.Hour).Format(time.RFC3339), flights, delay, worst, version)
 }
 
-// What a rollup keeps is charged to the budget. Without memory for more groups it says so, and gives
-// back what it had.
+// What a rollup keeps is charged to the budget. Without memory for more groups it says so, and
+// gives back what it had.
 func TestRollupIsCharged(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		s.memory = sluice.NewMemory(16 << 20)

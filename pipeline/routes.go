@@ -199,9 +199,9 @@ func (p *Pipeline) filterWithin(budget *memory.Budget) func(*sluice.Event) bool 
 	}
 }
 
-// Handles reports whether the pipeline handles an event. One for which that cannot be decided is handled,
-// and becomes a dead letter. The error is an outage of what its body is fetched from or decoded with,
-// or that there is no memory for it.
+// Handles reports whether the pipeline handles an event. One for which that cannot be decided is
+// handled, and becomes a dead letter. The error is an outage of what its body is fetched from or
+// decoded with, or that there is no memory for it.
 func (p *Pipeline) Handles(ctx context.Context, e *sluice.Event) (bool, error) {
 	if e.Body == nil && p.body.format.SkipsNulls() && !blobstore.IsReference(e) {
 		return false, nil
@@ -228,8 +228,8 @@ func (p *Pipeline) decodes(e *sluice.Event) bool {
 	return p.routing.needsBody(e) && (p.body.format != nil || blobstore.IsReference(e))
 }
 
-// decodeTimeout bounds the decoding of a body for a filter, and is how long after an outage no filter
-// waits for another one. The delivery decodes the body again, and reports what is wrong.
+// decodeTimeout bounds the decoding of a body for a filter, and is how long after an outage no
+// filter waits for another one. The delivery decodes the body again, and reports what is wrong.
 const decodeTimeout = 10 * time.Second
 
 // needsBody reports whether the decoded body decides where an event goes.

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/sqlgrammar"
 )
 
-// sentBy are the statements of pipelines in a database server: the look for a table's columns, CREATE TABLE
-// with every type, and the statements that the server's page recommends.
+// sentBy are the statements of pipelines in a database server: the look for a table's columns,
+// CREATE TABLE with every type, and the statements that the server's page recommends.
 func sentBy(t *testing.T, kind *serverKind, page string) []string {
 	t.Helper()
 	r := &sqlgrammar.Recorder{}
@@ -54,7 +54,8 @@ func sqlServerSent(t *testing.T) []string { return sentBy(t, &sqlServerKind, "sq
 // TestSentStatements: every statement in the source is among those that TestGrammar checks.
 func TestSentStatements(t *testing.T) {
 	mysql, sqlServer := mysqlSent(t), sqlServerSent(t)
-	// The look for the columns of each of two tables, CREATE TABLE for each, and those of the pages.
+	// The look for the columns of each of two tables, CREATE TABLE for each, and those of the
+	// pages.
 	if len(mysql) != 5 || len(sqlServer) != 5 {
 		t.Errorf("%d statements for MySQL, %d for SQL Server; want 5 and 5, with those of the pages", len(mysql), len(sqlServer))
 	}

@@ -114,8 +114,8 @@ func (w *typeWorld) within(t *testing.T, table, kind string, rows int, write fun
 	return stored, err
 }
 
-// compare writes samples of a type by a handler, and compares what is stored with the database's own
-// cast of their texts.
+// compare writes samples of a type by a handler, and compares what is stored with the database's
+// own cast of their texts.
 func (w *typeWorld) compare(t *testing.T, count *typesCount, table, kind string, typ columnType, handler sluice.Handler[*sqlstore.Tx], list []typeSample) {
 	for i, s := range list {
 		if w.slow && typ == typeText && i%4 != 0 {

@@ -29,8 +29,8 @@ type TraceConfig struct {
 	Provider trace.TracerProvider
 	// System is messaging.system. Default: eventhubs.
 	System string
-	// Group is what is consumed, for the attributes of [TraceRecords]; [Trace] has it from each batch.
-	// Default: the spans do not name it.
+	// Group is what is consumed, for the attributes of [TraceRecords]; [Trace] has it from each
+	// batch. Default: the spans do not name it.
 	Group driver.Group
 }
 
@@ -59,8 +59,8 @@ func ofGroup(system string, group driver.Group, partition string) []attribute.Ke
 	return list
 }
 
-// Trace wraps a handler: each call of it is a span, with links to the traces of the events' senders.
-// A batch of one event continues the trace of its sender.
+// Trace wraps a handler: each call of it is a span, with links to the traces of the events'
+// senders. A batch of one event continues the trace of its sender.
 func Trace[Tx any](cfg *TraceConfig, handler sluice.Handler[Tx]) sluice.Handler[Tx] {
 	c, tracer := cfg.withDefaults()
 	return func(ctx context.Context, tx Tx, b driver.Batch) (err error) {
@@ -136,9 +136,9 @@ func ContextOf(ctx context.Context, e *driver.Event) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, carrier(e.Properties))
 }
 
-// TraceParent returns the trace context that a message should carry which is made of an event: that of
-// the span in ctx, or else that of the event's sender, in the form of the properties traceparent and
-// tracestate (W3C). Both are empty if there is neither.
+// TraceParent returns the trace context that a message should carry which is made of an event: that
+// of the span in ctx, or else that of the event's sender, in the form of the properties traceparent
+// and tracestate (W3C). Both are empty if there is neither.
 func TraceParent(ctx context.Context, e *driver.Event) (traceparent, tracestate string) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		ctx = ContextOf(ctx, e)

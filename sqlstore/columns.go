@@ -166,7 +166,8 @@ func (k *knownColumns) report(table string, was, is []tables.Column) error {
 }
 
 // changed returns the error if the columns are not those that a transaction relies on. If an error
-// has ended that, another connection says so, unless the transaction itself may have made the table.
+// has ended that, another connection says so, unless the transaction itself may have made the
+// table.
 func (k *knownColumns) changed(ctx context.Context, c *tables.Catalog, t *transaction, p *pin) error {
 	now, err := c.Columns(ctx, t, p.table)
 	if err != nil && p.before {

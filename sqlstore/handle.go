@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A handle is a [*sql.DB] of the program, which a store shares with it: [NewPostgres] and so on. The
-// store's own pools are above it: each of their connections is one that was borrowed from the handle
-// for a single use, and that uses nothing but the methods of [*sql.Conn]. So it does not matter which
-// driver, or wrapper of a driver, is below.
+// A handle is a [*sql.DB] of the program, which a store shares with it: [NewPostgres] and so on.
+// The store's own pools are above it: each of their connections is one that was borrowed from the
+// handle for a single use, and that uses nothing but the methods of [*sql.Conn]. So it does not
+// matter which driver, or wrapper of a driver, is below.
 
 // handleConnector borrows connections from a handle.
 type handleConnector struct {
@@ -102,11 +102,12 @@ const giveUpAfter = 2 * time.Second
 // errGivenUp is the error of a connection whose driver did not return in time.
 var errGivenUp = errors.New("the connection was given up: its driver did not return after the context's end")
 
-// errConnLost is the error of a connection that was lost, whatever the driver says about what was sent.
+// errConnLost is the error of a connection that was lost, whatever the driver says about what was
+// sent.
 var errConnLost = fmt.Errorf("the connection to the database was lost: %w", sql.ErrConnDone)
 
-// call runs a call of the handle's driver, which may ignore the end of its context: then the call and
-// the connection are given up. The outcome of a COMMIT that is given up is unknown.
+// call runs a call of the handle's driver, which may ignore the end of its context: then the call
+// and the connection are given up. The outcome of a COMMIT that is given up is unknown.
 func call[T any](ctx context.Context, c *handleConn, do func() (T, error)) (T, error) {
 	type result struct {
 		value    T
@@ -325,7 +326,7 @@ func newHandle(ctx context.Context, name string, h *handleConnector, d dialect, 
 	pool := func(conns int) *sql.DB {
 		db := sql.OpenDB(&watchedConnector{Connector: h, dialect: d, patience: c.patience()})
 		db.SetMaxOpenConns(conns)
-		db.SetMaxIdleConns(-1) // each is given back after its use
+		db.SetMaxIdleConns(-1) // a connection returns to the handle after each use
 		return db
 	}
 	c.MaxConns = steps

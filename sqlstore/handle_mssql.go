@@ -10,14 +10,15 @@ import (
 )
 
 // NewSQLServer makes a store over the program's own [*sql.DB], which stays open when the store is
-// closed, and brings the tables up to date. Its driver is github.com/microsoft/go-mssqldb, which may be
-// wrapped, for traces or metrics. NewSQLServer tries out what the store needs of it, and says what is
-// missing. Otherwise it is as [OpenSQLServer].
+// closed, and brings the tables up to date. Its driver is github.com/microsoft/go-mssqldb, which
+// may be wrapped, for traces or metrics. NewSQLServer tries out what the store needs of it, and
+// says what is missing. Otherwise it is as [OpenSQLServer].
 //
-// The store borrows a connection for each step, read or renewal, and sets LOCK_TIMEOUT and XACT_ABORT in
-// the session, which the driver resets before the next use. It takes at most [ServerConfig.MaxConns] and
-// 6 more connections at once; db must allow 3 at least, and should belong to one store. AccessToken and
-// Dial are ignored. [Tx.Insert] sends INSERT statements with many rows, and no bulk copy.
+// The store borrows a connection for each step, read or renewal, and sets LOCK_TIMEOUT and
+// XACT_ABORT in the session, which the driver resets before the next use. It takes at most
+// [ServerConfig.MaxConns] and 6 more connections at once; db must allow 3 at least, and should
+// belong to one store. AccessToken and Dial are ignored. [Tx.Insert] sends INSERT statements with
+// many rows, and no bulk copy.
 func NewSQLServer(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -64,8 +65,8 @@ type mssqlHandle struct{ ServerConfig }
 
 func (mssqlHandle) wrap(c *handleConn) fullConn { return c }
 
-// begin has the driver begin: it then refuses statements after the server has ended the transaction,
-// which would be committed by themselves.
+// begin has the driver begin: it then refuses statements after the server has ended the
+// transaction, which would be committed by themselves.
 func (h mssqlHandle) begin(ctx context.Context, c *handleConn) (err error) {
 	if err := c.exec(ctx, mssqlSession(h.ServerConfig)); err != nil {
 		return err

@@ -12,17 +12,17 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// NewMySQL makes a store over the program's own [*sql.DB], which stays open when the store is closed,
-// and brings the tables up to date. Its driver is github.com/go-sql-driver/mysql, which may be wrapped,
-// for traces or metrics. NewMySQL tries out what the store needs of it, and says what is missing: utf8mb4,
-// a strict sql_mode, autocommit, and loc=UTC where parseTime=true. Otherwise it is as [OpenMySQL], also
-// without clientFoundRows.
+// NewMySQL makes a store over the program's own [*sql.DB], which stays open when the store is
+// closed, and brings the tables up to date. Its driver is github.com/go-sql-driver/mysql, which may
+// be wrapped, for traces or metrics. NewMySQL tries out what the store needs of it, and says what
+// is missing: utf8mb4, a strict sql_mode, autocommit, and loc=UTC where parseTime=true. Otherwise
+// it is as [OpenMySQL], also without clientFoundRows.
 //
-// The store borrows a connection for each step, read or renewal. It sets the limits of a step in the
-// session, and sets them back, in two round trips. It takes at most [ServerConfig.MaxConns] and 6 more
-// connections at once; db must allow 3 at least, and should belong to one store. AccessToken and Dial are
-// ignored. With multiStatements=true the end of a transaction inside of a text is found before the commit,
-// and is not refused.
+// The store borrows a connection for each step, read or renewal. It sets the limits of a step in
+// the session, and sets them back, in two round trips. It takes at most [ServerConfig.MaxConns] and
+// 6 more connections at once; db must allow 3 at least, and should belong to one store. AccessToken
+// and Dial are ignored. With multiStatements=true the end of a transaction inside of a text is
+// found before the commit, and is not refused.
 func NewMySQL(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -99,8 +99,8 @@ type mysqlHandle struct {
 	set, reset string
 }
 
-// newMySQLHandle makes the statements that set the limits of a step in a session, see [mysqlConfig],
-// and set them back.
+// newMySQLHandle makes the statements that set the limits of a step in a session, see
+// [mysqlConfig], and set them back.
 func newMySQLHandle(c ServerConfig, isolation string) *mysqlHandle {
 	h := &mysqlHandle{ServerConfig: c}
 	seconds := func(d time.Duration) string { return fmt.Sprint(int(math.Ceil(d.Seconds()))) }
@@ -120,7 +120,8 @@ func newMySQLHandle(c ServerConfig, isolation string) *mysqlHandle {
 	return h
 }
 
-// wrap: [mysqlConn] loads rows by a statement of the driver's, which needs no connection of its own.
+// wrap: [mysqlConn] loads rows by a statement of the driver's, which needs no connection of its
+// own.
 func (*mysqlHandle) wrap(c *handleConn) fullConn { return &mysqlConn{c} }
 
 func (h *mysqlHandle) begin(ctx context.Context, c *handleConn) error {

@@ -16,17 +16,18 @@ import (
 )
 
 // NewPostgres makes a store over the program's own [*sql.DB], which stays open when the store is
-// closed, and brings the tables up to date. Its driver is pgx's stdlib, or any other whose errors have
-// SQLSTATE codes, such as lib/pq; either may be wrapped, for traces or metrics. NewPostgres tries out
-// what the store needs of it, and says what is missing. Otherwise it is as [OpenPostgres].
+// closed, and brings the tables up to date. Its driver is pgx's stdlib, or any other whose errors
+// have SQLSTATE codes, such as lib/pq; either may be wrapped, for traces or metrics. NewPostgres
+// tries out what the store needs of it, and says what is missing. Otherwise it is as
+// [OpenPostgres].
 //
-// The store borrows a connection for each step, read or renewal, and leaves nothing set in its session.
-// It takes at most [ServerConfig.MaxConns] and 6 more at once; db must allow 3 at least, and should
-// belong to one store. AccessToken and Dial are ignored.
+// The store borrows a connection for each step, read or renewal, and leaves nothing set in its
+// session. It takes at most [ServerConfig.MaxConns] and 6 more at once; db must allow 3 at least,
+// and should belong to one store. AccessToken and Dial are ignored.
 //
-// COPY and arrays are pgx's: where the store cannot reach that, because of a wrapper without a method
-// Raw() driver.Conn, [Tx.Insert] sends INSERT statements with many rows, and [Tx.Upsert] makes temporary
-// tables, for which the role needs the right TEMPORARY on the database.
+// COPY and arrays are pgx's: where the store cannot reach that, because of a wrapper without a
+// method Raw() driver.Conn, [Tx.Insert] sends INSERT statements with many rows, and [Tx.Upsert]
+// makes temporary tables, for which the role needs the right TEMPORARY on the database.
 func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -57,8 +58,8 @@ func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, er
 	return newHandle(ctx, name, h, d, c)
 }
 
-// tryPostgres finds out whether a handle is one that a store can use, and whether it cannot reach pgx. It
-// changes nothing.
+// tryPostgres finds out whether a handle is one that a store can use, and whether it cannot reach
+// pgx. It changes nothing.
 func tryPostgres(ctx context.Context, conn *sql.Conn, c ServerConfig) (name string, plain bool, err error) {
 	name = "of the *sql.DB"
 	var readOnly, limit string
@@ -119,7 +120,8 @@ type postgresHandle struct{ ServerConfig }
 
 func (postgresHandle) wrap(c *handleConn) fullConn { return &postgresHandleConn{c} }
 
-// begin begins a transaction with its limits, in one round trip. Nothing of it stays with the session.
+// begin begins a transaction with its limits, in one round trip. Nothing of it stays with the
+// session.
 func (h postgresHandle) begin(ctx context.Context, c *handleConn) error {
 	err := c.exec(ctx, fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
 		h.LockTimeout.Milliseconds(), h.LeaseFor.Milliseconds()))

@@ -86,7 +86,8 @@ func TestPostgresHandleLostCommits(t *testing.T) {
 	})
 }
 
-// mysqlHandles has handles as programs make them: without clientFoundRows and with prepared statements.
+// mysqlHandles has handles as programs make them: without clientFoundRows and with prepared
+// statements.
 func mysqlHandles(wrap func(sqldriver.Connector) *sql.DB) handleWorld {
 	return handleWorld{
 		handle: func(t testing.TB, url string) *sql.DB {
@@ -185,7 +186,7 @@ func TestMariaDBHandleSession(t *testing.T) {
 		if (err == nil) != (result == nil) || within != "READ-COMMITTED 30 5" {
 			t.Errorf("a step returned %v, with the settings %s", err, within)
 		}
-		for range least { // the last one that was given back comes first, but others may be asked
+		for range least { // the pool uses the last returned connection first, but not always
 			if after := settings(db); after != before {
 				t.Errorf("after a step the session has %s, before it %s", after, before)
 			}

@@ -15,15 +15,15 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// NewSQLite makes a store over the program's own [*sql.DB], which stays open when the store is closed,
-// and brings the tables up to date. Its driver is modernc.org/sqlite, which may be wrapped, for traces or
-// metrics; its database must be a file, which gets a write-ahead log. NewSQLite tries out what the store
-// needs of it, and says what is missing. Otherwise it is as [OpenSQLite].
+// NewSQLite makes a store over the program's own [*sql.DB], which stays open when the store is
+// closed, and brings the tables up to date. Its driver is modernc.org/sqlite, which may be wrapped,
+// for traces or metrics; its database must be a file, which gets a write-ahead log. NewSQLite tries
+// out what the store needs of it, and says what is missing. Otherwise it is as [OpenSQLite].
 //
-// Steps use one connection of db at a time, so db may allow a single one. The store opens the file itself
-// for reading, and the file of the leases. Pragmas, and the form of times (_time_format), are the program's
-// business; only synchronous = OFF is refused. A COMMIT that a handler hides behind another statement of a text
-// is found before the store's commit, and not refused.
+// Steps use one connection of db at a time, so db may allow a single one. The store opens the file
+// itself for reading, and the file of the leases. Pragmas, and the form of times (_time_format),
+// are the program's business; only synchronous = OFF is refused. A COMMIT that a handler hides
+// behind another statement of a text is found before the store's commit, and not refused.
 func NewSQLite(db *sql.DB, cfg *Config) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
@@ -38,7 +38,7 @@ func NewSQLite(db *sql.DB, cfg *Config) (*Store, error) {
 	}
 	d := &sqliteHandleDialect{sqliteDialect: sqliteDialect{sqliteStoreSteps, sqliteLeaseSteps}}
 	writer := sql.OpenDB(&watchedConnector{Connector: h, dialect: d, patience: c.BusyTimeout, manyResults: true})
-	writer.SetMaxIdleConns(-1) // each is given back after its use
+	writer.SetMaxIdleConns(-1) // a connection returns to the handle after each use
 	s, err := openSQLiteWith(path, c, d, writer)
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
@@ -132,8 +132,8 @@ func (c *sqliteHandleConn) check(ctx context.Context, err error) {
 	c.watch.rolledBack()
 }
 
-// sqliteHandleDialect finds out at the end whether the transaction was ended, as that of MySQL does:
-// there are no hooks.
+// sqliteHandleDialect finds out at the end whether the transaction was ended, as that of MySQL
+// does: there are no hooks.
 type sqliteHandleDialect struct {
 	sqliteDialect
 	sql *statements

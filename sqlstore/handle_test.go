@@ -29,14 +29,14 @@ var handles = map[string]func(sqldriver.Connector) *sql.DB{
 	"Wrapped": func(c sqldriver.Connector) *sql.DB { return sql.OpenDB(hidingConnector{Connector: c}) },
 }
 
-// hidden is the handle of which a store can use nothing but database/sql. That is all that it uses of
-// any handle, but of one to PostgreSQL.
+// hidden is the handle of which a store can use nothing but database/sql. That is all that it uses
+// of any handle, but of one to PostgreSQL.
 func hidden() map[string]func(sqldriver.Connector) *sql.DB {
 	return map[string]func(sqldriver.Connector) *sql.DB{"Wrapped": handles["Wrapped"]}
 }
 
-// hidingConnector wraps connections as drivers for traces do: what the driver's own type has besides
-// the interfaces of database/sql is out of reach.
+// hidingConnector wraps connections as drivers for traces do: what the driver's own type has
+// besides the interfaces of database/sql is out of reach.
 type hidingConnector struct {
 	sqldriver.Connector
 	// hide changes errors; nil: they stay.
@@ -241,8 +241,8 @@ func TestSQLiteHandle(t *testing.T) {
 	}
 }
 
-// Rows that a handler of a database with one connection reads are closed with it; and Close leaves the
-// handle open.
+// Rows that a handler of a database with one connection reads are closed with it; and Close leaves
+// the handle open.
 func TestHandleStaysOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := ofTest(t, sql.OpenDB(&sqliteConnector{dsn: "file:" + path}))
@@ -324,8 +324,8 @@ func (emptyConn) Close() error                       { return nil }
 func (emptyConn) IsValid() bool                      { return true }
 func (emptyConn) ResetSession(context.Context) error { return nil }
 
-// A COMMIT whose driver never returns is given up in time, and its connection with it, which the handle
-// gets back when the driver returns.
+// A COMMIT whose driver never returns is given up in time, and its connection with it, which the
+// handle gets back when the driver returns.
 func TestHandleGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

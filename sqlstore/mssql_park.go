@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// mssqlTime is a time as an argument: a text, because SQL Server would convert the column to the type of
-// a time.Time, datetimeoffset.
+// mssqlTime is a time as an argument: a text, because SQL Server would convert the column to the
+// type of a time.Time, datetimeoffset.
 type mssqlTime struct{ time.Time }
 
 // Value implements [driver.Valuer].
@@ -18,7 +18,8 @@ func (t mssqlTime) Value() (driver.Value, error) { return t.Format("2006-01-02T1
 const (
 	// parkRows is from how many dead letters on a bulk copy of them is worth its round trips.
 	parkRows = 20
-	// parkChunk is how many are stored by one statement: above 5,000 locks SQL Server locks the table.
+	// parkChunk is how many are stored by one statement: above 5,000 locks SQL Server locks the
+	// table.
 	parkChunk = 1000
 )
 
@@ -95,8 +96,8 @@ func (d mssqlDialect) stage(ctx context.Context, tx querier, rows [][]any) error
 	return nil
 }
 
-// parkChunk stores dead letters again if another process has stored one of them in between: it sees that
-// one then.
+// parkChunk stores dead letters again if another process has stored one of them in between: it sees
+// that one then.
 func (d mssqlDialect) parkChunk(ctx context.Context, tx querier, rows [][]any) error {
 	err := d.stage(ctx, tx, rows)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-go/sluice/internal/postgres"
 )
 
-// postgresNative is what only pgx can run, as the argument of a statement without a text of its own.
+// postgresNative is what only pgx can run, as the argument of a statement without a text of its
+// own.
 type postgresNative interface {
 	run(ctx context.Context, conn *pgx.Conn) (driver.Result, error)
 }

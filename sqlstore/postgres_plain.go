@@ -38,8 +38,8 @@ func pointed(ctx context.Context, q querier, do func() error) error {
 	return err
 }
 
-// insertRows writes rows by INSERT statements, and finds the one that is refused. If they are counted,
-// all must have been taken.
+// insertRows writes rows by INSERT statements, and finds the one that is refused. If they are
+// counted, all must have been taken.
 func (d *postgresDialect) insertRows(ctx context.Context, q querier, table string, columns []string, rows [][]any, counted bool) error {
 	text := insertText(d, "INSERT", table, columns)
 	write := func(rows [][]any) error {

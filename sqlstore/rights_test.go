@@ -46,8 +46,8 @@ type running[Tx any] interface {
 	driver.DeadLetterStore
 }
 
-// useAll takes a partition from its lease to a redriven dead letter, and sets its checkpoint back. It
-// returns the first error, and what it was of.
+// useAll takes a partition from its lease to a redriven dead letter, and sets its checkpoint back.
+// It returns the first error, and what it was of.
 func useAll[Tx any](ctx context.Context, s running[Tx], leases driver.LeaseStore, put func(ctx context.Context, tx Tx) error) error {
 	var lease driver.Lease
 	var at driver.Position
@@ -100,8 +100,8 @@ func useAll[Tx any](ctx context.Context, s running[Tx], leases driver.LeaseStore
 	return nil
 }
 
-// eachRight checks that a run works with the rights of the page, and that it fails by name without each of
-// them. run opens a store that may not migrate, and uses it.
+// eachRight checks that a run works with the rights of the page, and that it fails by name without
+// each of them. run opens a store that may not migrate, and uses it.
 func eachRight(t *testing.T, rights [][2]string, admin func(statement string), grant func(verb, right, table string) string, run func() error) {
 	t.Helper()
 	for _, r := range rights {
@@ -119,8 +119,8 @@ func eachRight(t *testing.T, rights [][2]string, admin func(statement string), g
 	suite.NoError(t, "run with all rights again", run())
 }
 
-// TestPostgresEachRight: stores over database/sql, over a handle, and over pgx run with the rights that
-// docs/security.md grants, and each is needed.
+// TestPostgresEachRight: stores over database/sql, over a handle, and over pgx run with the rights
+// that docs/security.md grants, and each is needed.
 func TestPostgresEachRight(t *testing.T) {
 	address := pgtest.Database(t)
 	conn, err := pgx.Connect(t.Context(), address)

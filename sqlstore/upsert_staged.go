@@ -29,8 +29,8 @@ type stagingWords struct {
 	// create makes a temporary table with columns of the types of table t, which may be NULL, from
 	// a list of columns.
 	create func(table, columns, from string) string
-	// fill writes many rows to a temporary table with columns of those of a table, which of has, and
-	// reports whether it has tried to; nil: an insert as any other does.
+	// fill writes many rows to a temporary table with columns of those of a table, which of has,
+	// and reports whether it has tried to; nil: an insert as any other does.
 	fill func(ctx context.Context, q querier, staged string, of []tables.Column, columns []string, rows [][]any) (done bool, err error)
 	// remove deletes from table t what matches rows of the staged table g.
 	remove func(table, staged, match, where string) string

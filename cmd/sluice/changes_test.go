@@ -64,10 +64,9 @@ const (
 	sharedChangeKeys = 6  // of all partitions
 )
 
-// changeStages are the rules: the keys of insert, where the columns note and late come from, and the
-// waits before further attempts at events that the table refuses.
-// Under newer each event has the same columns, because what a row keeps of others depends on their
-// order.
+// changeStages are the rules: the keys of insert, where the columns note and late come from, and
+// the waits before further attempts at events that the table refuses. Under newer each event has
+// the same columns, because what a row keeps of others depends on their order.
 var changeStages = map[string]struct{ keys, note, late, later string }{
 	"updated":  {"delete_when: {body.op: d}", "{from: body.note, type: text, required: false}", "late", "none"},
 	"skipped":  {"on_conflict: skip\n        delete_when: {body.op: d}", "{from: body.note, type: text, required: false}", "late", "none"},
@@ -120,6 +119,7 @@ func changesFile(t *testing.T, url string, late bool) string {
 
 // changesWorld is a hub, a database with the tables, and two processes.
 type changesWorld struct {
+	slow     bool // SQL Server: commits take so long that most kills hit the same event
 	t        *testing.T
 	random   *rand.Rand
 	env      []string
@@ -148,7 +148,7 @@ func newChangesWorld(t *testing.T, url string, rounds int) *changesWorld {
 	}
 	t.Cleanup(func() { server.Close() })
 	w := &changesWorld{
-		t: t, random: need.Rand(t), env: environment(server.ConnectionString(), url), db: openDatabase(t, url),
+		t: t, slow: strings.HasPrefix(url, "sqlserver:"), random: need.Rand(t), env: environment(server.ConnectionString(), url), db: openDatabase(t, url),
 		files: []string{changesFile(t, url, false), changesFile(t, url, true)}, mended: map[string]bool{}, redriven: map[string][]*rowChange{},
 	}
 	if w.leases = w.db; strings.HasPrefix(url, "sqlite:") {
@@ -423,7 +423,7 @@ func (w *changesWorld) checkLetters(stage string) (suspects map[string]bool) {
 	for _, l := range w.letters(stage) {
 		c := w.of(l)
 		dead[c] = true
-		if strings.Contains(l.Error, "the process ended 3 times") && stage != "versions" {
+		if w.slow && strings.Contains(l.Error, "the process ended 3 times") && stage != "versions" {
 			suspects[c.id] = true
 			continue
 		}

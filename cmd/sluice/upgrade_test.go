@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/need"
 )
 
-// otherRevision returns the binary to upgrade from: SLUICE_UPGRADE_BINARY, or what is built of the revision
-// SLUICE_UPGRADE_FROM of this repository.
+// otherRevision returns the binary to upgrade from: SLUICE_UPGRADE_BINARY, or what is built of the
+// revision SLUICE_UPGRADE_FROM of this repository.
 func otherRevision(t *testing.T) string {
 	t.Helper()
 	need.RealTime(t)
@@ -61,7 +61,8 @@ var buildRevision = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// newKeys is a replacement in an example: a key that an earlier revision does not know is an error to it.
+// newKeys is a replacement in an example: a key that an earlier revision does not know is an error
+// to it.
 var newKeys = []string{`timestamp, format: "yyyy/MM/dd HH:mm", zone: UTC,`, "text,"}
 
 // upgrade replaces processes under load. A step waits until more effects are there than before.
@@ -102,9 +103,9 @@ func (u *upgrade) works(p *process, step string) {
 	})
 }
 
-// andBack replaces two processes of an earlier revision, one after the other, by this one, which migrates what
-// the other still works on; one is killed; then they are replaced by the earlier revision again, until that has
-// caught up with what was sent.
+// andBack replaces two processes of an earlier revision, one after the other, by this one, which
+// migrates what the other still works on; one is killed; then they are replaced by the earlier
+// revision again, until that has caught up with what was sent.
 func (u *upgrade) andBack(old string, sending *process) {
 	t := u.t
 	t.Helper()
@@ -158,7 +159,8 @@ func (u *upgrade) commits(check func(history.Record)) (n int) {
 	return n
 }
 
-// TestUpgrade: each event has one row or one dead letter, and the histories of all owners are free of faults.
+// TestUpgrade: each event has one row or one dead letter, and the histories of all owners are free
+// of faults.
 func TestUpgrade(t *testing.T) {
 	old := otherRevision(t)
 	eachDatabase(t, func(t *testing.T, url string) {

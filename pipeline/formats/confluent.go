@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// ConfluentConfig is how a client signs in at a registry with Confluent's interface. The zero value does
-// not sign in.
+// ConfluentConfig is how a client signs in at a registry with Confluent's interface. The zero value
+// does not sign in.
 type ConfluentConfig struct {
 	User, Password string
 	Token          string // instead of user and password
@@ -22,9 +22,9 @@ type ConfluentConfig struct {
 // confluent is a registry with Confluent's interface.
 type confluent struct{ *registryClient }
 
-// NewConfluent returns a registry with the interface of Confluent's: bodies begin with a zero byte and
-// the id of the schema, in four bytes. It connects when it is first used. With a nil config it does not
-// sign in.
+// NewConfluent returns a registry with the interface of Confluent's: bodies begin with a zero byte
+// and the id of the schema, in four bytes. It connects when it is first used. With a nil config it
+// does not sign in.
 func NewConfluent(base string, config *ConfluentConfig) (Registry, error) {
 	if err := checkRegistryURL(base); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (confluent) split(body []byte, _ string) (string, []byte, error) {
 	return strconv.FormatUint(uint64(binary.BigEndian.Uint32(body[1:])), 10), body[confluentHeader:], nil
 }
 
-// messagePath returns the indexes of a message in its schema, which a body of Protobuf has after the id.
+// messagePath returns the indexes of a message in its schema, which a body of Protobuf has after
+// the id.
 func messagePath(body []byte) ([]int, []byte, error) {
 	count, n := binary.Varint(body)
 	if n <= 0 || count < 0 || count > maxMessageDepth {

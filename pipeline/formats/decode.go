@@ -1,6 +1,6 @@
 // Package formats makes JSON of the bodies of events: it decompresses them and reads Avro and
-// Protobuf, with the schemas of a registry or of a file. Pipelines of YAML use it, and so do handlers
-// in Go by [Decoded] and [DecodedRecords].
+// Protobuf, with the schemas of a registry or of a file. Pipelines of YAML use it, and so do
+// handlers in Go by [Decoded] and [DecodedRecords].
 //
 // What a body can take of memory is bounded, and charged to the budget of sluice.Config.Memory.
 //

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-go/sluice/internal/memory"
 )
 
-// Decoded returns a handler that gets each event with its decoded body, as [Decoder.Event] returns it.
-// An event that does not decode is rejected, and the others are handled without it; while the schema
-// registry does not answer, the batch waits.
+// Decoded returns a handler that gets each event with its decoded body, as [Decoder.Event] returns
+// it. An event that does not decode is rejected, and the others are handled without it; while the
+// schema registry does not answer, the batch waits.
 func Decoded[Tx any](d *Decoder, handler sluice.Handler[Tx]) sluice.Handler[Tx] {
 	return func(ctx context.Context, tx Tx, b driver.Batch) error {
 		events := make([]*driver.Event, len(b.Events))
@@ -44,8 +44,8 @@ func DecodedRecords[R any](d *Decoder, records func(context.Context, *driver.Eve
 	}
 }
 
-// decoded is Event for a handler: an error that is neither an outage, nor about memory, nor the end of
-// ctx, is the event's.
+// decoded is Event for a handler: an error that is neither an outage, nor about memory, nor the end
+// of ctx, is the event's.
 func (d *Decoder) decoded(ctx context.Context, e *driver.Event) (*driver.Event, error) {
 	decoded, err := d.Event(ctx, e)
 	switch {

@@ -31,8 +31,8 @@ func placeDecoder(t testing.TB) *formats.Decoder {
 	return formats.New(&formats.Config{Encoding: formats.Avro(schema)})
 }
 
-// A handler in Go gets bodies of Avro as JSON. An event that does not decode is a dead letter with the
-// reason; its neighbours are handled.
+// A handler in Go gets bodies of Avro as JSON. An event that does not decode is a dead letter with
+// the reason; its neighbours are handled.
 func TestDecodedHandler(t *testing.T) {
 	var got []place
 	handler := formats.Decoded(placeDecoder(t), sluice.Typed(func(_ context.Context, _ *sluicetest.Tx, e *sluice.Event, p place) error {

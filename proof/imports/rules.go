@@ -126,8 +126,8 @@ var forbiddenModules = map[string][]string{
 	"cmd/sluice/go.mod": {"k8s.io", "sigs.k8s.io"},
 }
 
-// The library's packages import from so many modules of others at most, what only tests import aside:
-// who requires the library has them in go.mod.
+// The library's packages import from so many modules of others at most, what only tests import
+// aside: who requires the library has them in go.mod.
 const maxLibraryModules = 16
 
 // libraryModules are the modules of others that the library's packages import, those below

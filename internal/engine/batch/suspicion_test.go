@@ -157,8 +157,8 @@ func TestKillerAsWitness(t *testing.T) {
 	})
 }
 
-// killsFirst reports whether a batch begins with an event: a handler that fails at an earlier one never
-// comes to it.
+// killsFirst reports whether a batch begins with an event: a handler that fails at an earlier one
+// never comes to it.
 func killsFirst(n int64) func(sluice.Batch) bool {
 	return func(b sluice.Batch) bool { return b.Events[0].Sequence == n }
 }

@@ -135,8 +135,8 @@ func (a *Assignment) copyNext(marks driver.CopyMarks, after int64) (copiedPage, 
 	return page, err
 }
 
-// callCopy calls Config.CopyDeadLetters. A call that ends by its time limit, and those that follow it,
-// are one activity until one of them does not.
+// callCopy calls Config.CopyDeadLetters. A call that ends by its time limit, and those that follow
+// it, are one activity until one of them does not.
 func (a *Assignment) callCopy(dead []driver.DeadLetter) error {
 	if a.hungCopy == nil {
 		span := a.copying.Doing(activityCopy, 0, 0)

@@ -77,8 +77,8 @@ var hangs = []hang{
 	{kind: "caught up", deliveries: []string{replayed}, deaf: "replayer has not returned"},
 }
 
-// TestEveryHangIsOneStall: whatever does not answer is reported as a stall that names it, in the log,
-// the metric and the probe, which lasts until it answers and ends once.
+// TestEveryHangIsOneStall: whatever does not answer is reported as a stall that names it, in the
+// log, the metric and the probe, which lasts until it answers and ends once.
 func TestEveryHangIsOneStall(t *testing.T) {
 	for _, h := range hangs {
 		for _, delivery := range h.deliveries {
@@ -333,8 +333,8 @@ func (l silentLeases) RenewAll(ctx context.Context, leases []sluice.Lease, ttl t
 	return err
 }
 
-// TestLeaseStoreThatDoesNotAnswer: while the lease store does not answer, the partition is lost when
-// its lease has expired, the process is not ready, and it goes on when the store answers.
+// TestLeaseStoreThatDoesNotAnswer: while the lease store does not answer, the partition is lost
+// when its lease has expired, the process is not ready, and it goes on when the store answers.
 func TestLeaseStoreThatDoesNotAnswer(t *testing.T) {
 	for _, name := range everyDelivery {
 		t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func New(kinds []Function, late time.Duration, from time.Time) *Partition {
 // ChargeTo has an account charged for what is kept from now on.
 func (m *Partition) ChargeTo(account Account) { m.account = account }
 
-// Release gives back what is charged. The state is used no more.
+// Release releases the memory charged to the state, which must not be used afterwards.
 func (m *Partition) Release() { m.give(m.bytes + m.dedup.bytes) }
 
 // keep charges bytes of a group or an id before they are kept.

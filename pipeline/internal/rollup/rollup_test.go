@@ -302,7 +302,7 @@ func (a *account) Try(n int64) bool {
 
 func (a *account) Give(n int64) { a.left += n }
 
-// Groups and ids are charged before they are kept, and given back when they expire.
+// Groups and ids are charged before they are kept. Their charge is released when they expire.
 func TestWhatIsKeptIsCharged(t *testing.T) {
 	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
 	a := &account{left: 1 << 20}

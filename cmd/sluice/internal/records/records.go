@@ -1,6 +1,7 @@
-// Package records reads files of records, and returns each record as a JSON value. A file is
-// JSON, one value to a line, one after the other or in an array; the features of GeoJSON; CSV with a
-// header; or the events of Event Hubs Capture, whose bodies can be anything. Files can be compressed. What is none of this is refused before the first record.
+// Package records reads files of records, and returns each record as a JSON value. A file is JSON,
+// one value to a line, one after the other or in an array; the features of GeoJSON; CSV with a
+// header; or the events of Event Hubs Capture, whose bodies can be anything. Files can be
+// compressed. What is none of this is refused before the first record.
 package records
 
 import (

@@ -19,8 +19,8 @@ const (
 	tagged  = "v0.0.1-test"
 )
 
-// TestTaggedModules tags a copy of this tree as a release does, and uses its modules from outside of
-// the repository: each by itself, and the program by go install.
+// TestTaggedModules tags a copy of this tree as a release does, and uses its modules from outside
+// of the repository: each by itself, and the program by go install.
 func TestTaggedModules(t *testing.T) {
 	need.RealTime(t)
 	user := newUser(t)
