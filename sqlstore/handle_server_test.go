@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/internal/proof/commitproxy"
 	"github.com/sluice-go/sluice/internal/proof/keyedtest"
 	"github.com/sluice-go/sluice/internal/proof/mariadbtest"
+	"github.com/sluice-go/sluice/internal/proof/need"
 	"github.com/sluice-go/sluice/internal/proof/pgtest"
 	"github.com/sluice-go/sluice/internal/proof/sqlservertest"
 	"github.com/sluice-go/sluice/internal/proof/suite"
@@ -300,6 +301,7 @@ func mssqlHandles(wrap func(sqldriver.Connector) *sql.DB) handleWorld {
 }
 
 func TestSQLServerHandle(t *testing.T) {
+	need.EveryDatabase(t, "has the lost COMMITs of such a handle, and these suites of the other databases' handles")
 	eachHandle(t, hidden(), mssqlHandles, func(t *testing.T, w handleWorld) {
 		world := newMSSQLWorldOf(t, func(t testing.TB, address string) *Store { return w.store(t, address, mssqlPatient) }, mssqlPatient)
 		tx := mssqlHarnessOf(t, world)
@@ -326,6 +328,7 @@ func TestSQLServerHandle(t *testing.T) {
 }
 
 func TestSQLServerHandleUpsert(t *testing.T) {
+	need.EveryDatabase(t, "has it of a store that opens SQL Server itself")
 	eachHandle(t, hidden(), mssqlHandles, func(t *testing.T, w handleWorld) {
 		keyedtest.Run(t, func(t testing.TB) keyedtest.Harness {
 			return keyedHarness(t, w.store(t, sqlservertest.Database(t), nil), keyedtest.SQLServer)

@@ -81,7 +81,7 @@ func TestAuditHub(t *testing.T) {
 // TestAuditHubOfALateStart: a pipeline that starts at the latest event and loses everything has
 // lost it, and what came before its start counts for nothing.
 func TestAuditHubOfALateStart(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 1)
 		env := environment(connection, url)
 		config := changed(t, "start: earliest", "start: latest")
@@ -109,7 +109,7 @@ func TestAuditHubOfALateStart(t *testing.T) {
 // TestAuditHubWithoutARecord: where the checkpoint does not say where it began, nothing is decided,
 // and the error has the command that records it.
 func TestAuditHubWithoutARecord(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 1)
 		env := environment(connection, url)
 		config := example(t)

@@ -120,7 +120,7 @@ func TestCheckpointsAreNotSetUnderALiveOwner(t *testing.T) {
 // A checkpoint is set back over dead letters whose cause is gone: each event takes effect
 // once, the audit agrees, and nothing is left to retry.
 func TestCheckpointsSetBackOverDeadLetters(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		const n = 30
 		g := bury(t, url, n)
 		must(t, "", g.env, "deadletters", "retry", "--config", g.strict, "--where", "partition=1", "--no-wait")

@@ -59,7 +59,7 @@ func nth(t *testing.T, connection, partition string, n int) *azeventhubs.Receive
 // TestTableIsImported: the checkpoints that the published consumer keeps in its database are taken over,
 // and its table stays as it is.
 func TestTableIsImported(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 3)
 		env := environment(connection, url)
 		config := quick(t, url)

@@ -61,7 +61,7 @@ func (g *graveyard) applied(t *testing.T) {
 }
 
 func TestRetryWhereNobodyOwns(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		g := bury(t, url, 100)
 		code, out, errs := invoke(t, "", g.env, "deadletters", "retry", "--config", g.strict, "--all")
 		if code != 1 || !strings.Contains(out, "0 applied, 100 failed again") || !strings.Contains(out, "column delay: body.delay: is missing") ||

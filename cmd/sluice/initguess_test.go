@@ -84,7 +84,7 @@ func TestInitFromTopic(t *testing.T) {
 
 // TestInitForATable maps values to the columns of a table that exists.
 func TestInitForATable(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		db := openDatabase(t, url)
 		definition := "CREATE TABLE shop_orders (hub_partition VARCHAR(50), sequence_number BIGINT, OrderID INTEGER NOT NULL, customer_name VARCHAR(100), amount DECIMAL(10,2), region VARCHAR(20) NOT NULL)"
 		if strings.HasPrefix(url, "sqlserver:") { // there VARCHAR has the characters of a code page only

@@ -126,7 +126,7 @@ func auditIsExact(t *testing.T, env []string, config string) {
 // TestMoveFromTables: positions and dead letters of the published consumer are moved; a second run
 // changes nothing, also after the dead letters were redriven.
 func TestMoveFromTables(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, url string) {
+	eachFastDatabase(t, func(t *testing.T, url string) {
 		_, connection := serve(t, 3)
 		env, config := environment(connection, url), quick(t, url)
 		must(t, "", env, "send", "--hub", "flights", "--key-field", "origin", writeLines(t, flights20k(t)[:300]))

@@ -58,7 +58,7 @@ func eachDatabase(t *testing.T, fn func(t *testing.T, url string)) { onDatabases
 // suites of package sqlstore and the attack ask of SQL Server too.
 func eachFastDatabase(t *testing.T, fn func(t *testing.T, url string)) {
 	fast := maps.Clone(databases)
-	if os.Getenv("SLUICE_EVERY_DATABASE") == "" {
+	if !need.InEveryDatabase() {
 		delete(fast, "sqlserver")
 	}
 	onDatabases(t, fast, fn)

@@ -103,6 +103,18 @@ func RealTime(t testing.TB) {
 	}
 }
 
+// EveryDatabase leaves a test to the soak's stage every-database: it takes minutes, mostly of
+// Babelfish, and make proof has the same of faster databases, or a part of it, which less says.
+func EveryDatabase(t testing.TB, less string) {
+	t.Helper()
+	if !InEveryDatabase() {
+		t.Skipf("make soak STAGE=every-database runs it, make proof %s", less)
+	}
+}
+
+// InEveryDatabase reports whether the soak's stage every-database is running.
+func InEveryDatabase() bool { return os.Getenv("SLUICE_EVERY_DATABASE") != "" }
+
 // Verdict says that a failure of the test from here on is one of the product's promises: an event
 // lost, applied twice or out of order. Such a failure is never repeated.
 func Verdict(t testing.TB) {
