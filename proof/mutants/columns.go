@@ -17,4 +17,13 @@ var columns = []Mutant{
 	{Name: "column: a number is the label of an enum", File: "pipeline/guards.go",
 		Old: "slices.Contains(labels, strings.TrimRight(s, \" \"))", New: "slices.Contains(append(labels, s), s)",
 		Test: of("TestGuards", "./pipeline")},
+	{Name: "column: a commit does not compare the columns with those of the write", File: "sqlstore/columns.go",
+		Old: "list.WriteString(\" AND \" + d.catalog().Same(p.table, p.columns, p.names))", New: "_ = d.catalog().Same(p.table, p.columns, p.names)",
+		Test: of("TestSQLiteAlterations", "./pipeline")},
+	{Name: "column: what a table's columns were is believed for ever", File: "sqlstore/columns.go",
+		Old: "known != nil && !known.doubtful {", New: "known != nil {",
+		Test: of("TestSQLiteAlterations", "./pipeline")},
+	{Name: "column: a change is no error of its own", File: "sqlstore/columns.go",
+		Old: "return now, true, k.report(table, known.columns, now)", New: "return now, true, nil",
+		Test: of("TestColumnsAfterAFailure", "./sqlstore")},
 }
