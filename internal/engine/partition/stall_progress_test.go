@@ -297,6 +297,45 @@ func TestWaitsForEverAreAStall(t *testing.T) {
 	})
 }
 
+// TestRateThatAdmitsNothing: a partition whose records another consumer's leave no room for is
+// stalled, until they do.
+func TestRateThatAdmitsNothing(t *testing.T) {
+	stage(t, 1, func(s *scene) {
+		const others = 200
+		rate := enginetest.Must(sluice.NewRate(1))
+		hub := sluicetest.NewHub(sluice.Group{Namespace: "test", Topic: "other", Name: "$Default"}, others)
+		for p := range others {
+			hub.Append(fmt.Sprint(p), sluicetest.Bodies("one")...)
+		}
+		records := func(_ context.Context, e *sluice.Event) ([]*sluice.Event, error) { return []*sluice.Event{e}, nil }
+		_, stopOthers := enginetest.Run(s.T, hub, &sluicetest.Leases{}, sluice.AtLeastOnce(&sluicetest.Store{}, records, enginetest.NewWarehouse(s.T), &sluice.AtLeastOnceConfig{Rate: rate}), sluice.AllPartitions, sluice.Config{})
+		time.Sleep(15 * time.Second)
+		sink := &timedSink{Sink: enginetest.NewWarehouse(s.T)}
+		_, stop := s.Pour(sink, &sluice.AtLeastOnceConfig{Rate: rate}, sluice.Config{})
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		s.Send("0", "one")
+		time.Sleep(4 * time.Minute)
+		s.oneStall(began, *sink.admitted.Load(), "rate has admitted no record")
+		if err := stop(); err != nil {
+			s.T.Error(err)
+		}
+		stopOthers()
+	})
+}
+
+// timedSink notes when it gets a record.
+type timedSink struct {
+	driver.Sink[*sluice.Event]
+	admitted atomic.Pointer[time.Time]
+}
+
+func (k *timedSink) Submit(ctx context.Context, e *sluice.Event, done func(driver.WriteResult)) {
+	now := time.Now()
+	k.admitted.Store(&now)
+	k.Sink.Submit(ctx, e, done)
+}
+
 type pausedHub struct{ *sluicetest.Hub }
 
 type pausedReader struct{ driver.Reader }
