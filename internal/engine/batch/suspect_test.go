@@ -319,6 +319,32 @@ func TestSuspectThatHangs(t *testing.T) {
 	})
 }
 
+// TestSuspectThatWaits: the third of three partitions whose suspects hang waits for two leases, and
+// is reported.
+func TestSuspectThatWaits(t *testing.T) {
+	stage(t, 3, func(s *scene) {
+		for p := range 3 {
+			s.uncleanEnds(fmt.Sprint(p), 4)
+			s.Send(fmt.Sprint(p), "good")
+		}
+		_, end := s.Consume("a", func(ctx context.Context, _ *sluicetest.Tx, _ sluice.Batch) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, sluice.Config{})
+		time.Sleep(50 * time.Second)
+		waits := 0
+		for _, o := range s.Observations(driver.KindStalled) {
+			if strings.Contains(o.Err.Error(), "an event that may have ended the process has waited for 30s") {
+				waits++
+			}
+		}
+		if waits != 1 {
+			s.T.Errorf("reported %d times, want once: %q", waits, s.Stalls())
+		}
+		end()
+	})
+}
+
 // How often an idle process ends says nothing about the events that come later.
 func TestIdleEndsRaiseNoSuspicion(t *testing.T) {
 	for name, before := range map[string]func(s *scene){
