@@ -80,7 +80,6 @@ var tiers = map[string][]stage{
 		// It waits more than it computes, and needs the computing lane beside it, not other tests.
 		{name: "attack", needs: attacked, budget: 5 * time.Minute, alone: true,
 			commands: commands("go test -timeout 30m -parallel 4 " + proof + "/attack")},
-		{name: "race", budget: 6 * time.Minute, env: []string{"CGO_ENABLED=1", need.Variable + "=realtime"}, again: true, commands: commands("go test -race -timeout 20m " + raced)},
 		{name: "alerts", needs: []string{"prometheus"}, budget: time.Minute, commands: commands("scripts/check-alerts")},
 		{name: "command", needs: append([]string{"kafka", "azurite", "clients", "flights", "prometheus"}, databases...), budget: 10 * time.Minute,
 			commands: commands("go test -p 1 -timeout 30m ./cmd/sluice ./cmd/sluice/internal/... -" + proof + "/...")},
@@ -114,6 +113,9 @@ var tiers = map[string][]stage{
 			commands: commands("go test -race -timeout 1h -run TestFree$ " + simulated)},
 		{name: "simulation-bounds", budget: time.Minute, lane: computing, again: true, // each bound is a few: its overflow must be reported
 			commands: commands("go test -timeout 1h -tags sluice_small_bounds -run TestChains($|Bounds) " + simulated)},
+		// How much memory a test takes says nothing here.
+		{name: "race", budget: 6 * time.Minute, lane: computing, env: []string{"CGO_ENABLED=1", need.Variable + "=realtime"}, again: true,
+			commands: commands("go test -race -timeout 1h -skip ^Test(Unauthenticated)?Memory$ " + raced)},
 		{name: "examples", needs: databases, budget: 3 * time.Minute, lane: computing, env: []string{"GOWORK=off"}, commands: commands("go -C examples/go test ./...")},
 		{name: "mutants", needs: databases, budget: 6 * time.Minute, lane: computing, again: true, env: []string{"SLUICE_MUTANTS=the fence does not check the position|histories are not compared"}, // one for each store
 			commands: commands("go test -timeout 1h ./proof/mutants")},
