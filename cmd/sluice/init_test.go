@@ -114,7 +114,7 @@ func TestWhatInitWritesIsValid(t *testing.T) {
 		for _, target := range newfile.Targets {
 			for _, database := range newfile.Databases {
 				t.Setenv("DATABASE_URL", urls[database])
-				for _, partitions := range newfile.Partitions {
+				for _, partitions := range append(slices.Clone(newfile.Partitions), "2") {
 					combinations++
 					path := filepath.Join(t.TempDir(), "flights.yaml")
 					if out, err := run("init", path, "--source", source, "--target", target, "--database", database, "--partitions", partitions); err != nil {
