@@ -23,7 +23,7 @@ var originals = []struct {
 	prints              []string
 }{
 	{"fixed partitions", "docs/settings.md", "A processor with a fixed number of partitions", "exec",
-		[]string{"10000 records acknowledged", "none becomes a dead letter", "POSITION", "\n        3 "}},
+		[]string{"10000 records acknowledged", "none becomes a dead letter", "msg=stopped", "msg=stopped"}},
 	{"SQL Server", "docs/settings.md", "A consumer that keeps its checkpoints in SQL Server", "exec",
 		[]string{"3 records acknowledged", "events=3 dead_letters=1", "POSITION", "column delay: body.delay: is null"}},
 	{"Azure Functions", "docs/settings.md", "An autoscaler of Azure Functions", "exec",
@@ -59,7 +59,7 @@ func TestOriginals(t *testing.T) {
 			if err := os.Symlink(filepath.Join(repository(t), "examples"), filepath.Join(dir, "examples")); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", onFreePorts(t, text))
+			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "trap 'kill ${!:-} 2>/dev/null || true' EXIT\n"+onFreePorts(t, text))
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(path)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
