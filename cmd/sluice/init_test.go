@@ -43,6 +43,11 @@ func TestInitWritesAFileOnce(t *testing.T) {
 	if _, err := run("--target", "table", "--source", "kafka"); err == nil || !strings.Contains(err.Error(), "--target table: write one of insert") {
 		t.Fatalf("a wrong word: %v", err)
 	}
+	for _, wrong := range []string{"0", "-2", "two"} {
+		if _, err := run("--force", "--partitions", wrong); err == nil || !strings.Contains(err.Error(), "--partitions "+wrong+": write a number, or one of all, balanced") {
+			t.Errorf("partitions %s: %v", wrong, err)
+		}
+	}
 }
 
 func TestInitAsks(t *testing.T) {
