@@ -88,7 +88,7 @@ func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) e
 type tableRow struct {
 	topic, partition, offset sql.NullString
 	sequence                 sql.NullInt64
-	failedAt, failure        any // of [PublishedDeadLetters]; nil if there is no such column, or NULL
+	failedAt, failure        any  // of [PublishedDeadLetters]; nil if there is no such column, or NULL
 	ofLetters                bool // the table has both of these columns
 	columns                  []any
 }
