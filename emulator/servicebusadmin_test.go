@@ -282,8 +282,8 @@ func TestBusAdminRefusesSettings(t *testing.T) {
 	srv := startBus(t, emulator.ServiceBusQueue{}, &emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0"})
 	a := busAdmin(t, srv, srv.AdminConnectionString())
 	for setting, p := range map[string]admin.QueueProperties{
-		"DuplicateDetectionHistoryTimeWindow": {DuplicateDetectionHistoryTimeWindow: to.Ptr("PT12M")},
-		"MaxMessageSizeInKilobytes":           {MaxMessageSizeInKilobytes: to.Ptr[int64](2048)},
+		"RequiresDuplicateDetection": {RequiresDuplicateDetection: to.Ptr(true)},
+		"MaxMessageSizeInKilobytes":  {MaxMessageSizeInKilobytes: to.Ptr[int64](2048)},
 	} {
 		_, err := a.CreateQueue(within(t), "new", &admin.CreateQueueOptions{Properties: &p})
 		wantStatus(t, setting, err, http.StatusBadRequest)
@@ -291,8 +291,40 @@ func TestBusAdminRefusesSettings(t *testing.T) {
 			wantText(t, err, setting+" is not supported here")
 		}
 	}
-	if _, err := a.CreateQueue(within(t), "new", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{DuplicateDetectionHistoryTimeWindow: to.Ptr("PT600S")}}); err != nil {
-		t.Error(err)
+}
+
+// The window of duplicate detection is kept without it, since clients send it always; what Azure
+// refuses is refused.
+func TestBusAdminKeepsDuplicateWindow(t *testing.T) {
+	cfg, ctx := emulator.ServiceBusConfig{AdminListen: "127.0.0.1:0", Dir: t.TempDir()}, within(t)
+	srv := startBus(t, emulator.ServiceBusQueue{}, &cfg)
+	a := busAdmin(t, srv, srv.AdminConnectionString())
+	for i, c := range []struct{ set, want string }{{"", "PT10M"}, {"PT600S", "PT10M"}, {"PT1M", "PT1M"}, {"PT20S", "PT20S"}, {"P7D", "P7D"}} {
+		name := fmt.Sprint("queue", i)
+		var set *string
+		if c.set != "" {
+			set = &c.set
+		}
+		q, err := a.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{DuplicateDetectionHistoryTimeWindow: set}})
+		must(t, err)
+		topic, err := a.CreateTopic(ctx, "topic"+name, &admin.CreateTopicOptions{Properties: &admin.TopicProperties{DuplicateDetectionHistoryTimeWindow: set}})
+		must(t, err)
+		if *q.DuplicateDetectionHistoryTimeWindow != c.want || *topic.DuplicateDetectionHistoryTimeWindow != c.want {
+			t.Errorf("%q: the queue has %s, the topic %s", c.set, *q.DuplicateDetectionHistoryTimeWindow, *topic.DuplicateDetectionHistoryTimeWindow)
+		}
+	}
+	for _, wrong := range []string{"PT19S", "P7DT1S", "PT0S", "P10675199DT2H48M5.4775807S", "ten minutes"} {
+		_, err := a.CreateQueue(ctx, "refused", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{DuplicateDetectionHistoryTimeWindow: &wrong}})
+		wantStatus(t, wrong, err, http.StatusBadRequest)
+	}
+	_, err := a.UpdateQueue(ctx, "queue0", admin.QueueProperties{DuplicateDetectionHistoryTimeWindow: to.Ptr("PT2M")}, nil)
+	must(t, err)
+	must(t, srv.Close())
+	srv = startBus(t, emulator.ServiceBusQueue{}, &cfg)
+	q, err := busAdmin(t, srv, srv.AdminConnectionString()).GetQueue(ctx, "queue0", nil)
+	must(t, err)
+	if *q.DuplicateDetectionHistoryTimeWindow != "PT2M" {
+		t.Errorf("after a restart %s", *q.DuplicateDetectionHistoryTimeWindow)
 	}
 }
 

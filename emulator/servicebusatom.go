@@ -25,10 +25,6 @@ const (
 // forever is how Azure writes an unlimited duration: the longest one of .NET.
 const forever = "P10675199DT2H48M5.4775807S"
 
-// defaultWindow is Azure's default of DuplicateDetectionHistoryTimeWindow. Clients require the
-// setting even without duplicate detection, and send it back when they update another.
-const defaultWindow = "PT10M"
-
 type atomFeed struct {
 	XMLName xml.Name    `xml:"http://www.w3.org/2005/Atom feed"`
 	Title   string      `xml:"title"`
@@ -138,7 +134,6 @@ func (d *description) checkSupported() error {
 		set  bool
 	}{
 		{"RequiresDuplicateDetection", isTrue(d.RequiresDuplicateDetection)},
-		{"DuplicateDetectionHistoryTimeWindow", d.DuplicateDetectionHistoryTimeWindow != "" && !sameDuration(d.DuplicateDetectionHistoryTimeWindow, defaultWindow)},
 		{"EnablePartitioning", isTrue(d.EnablePartitioning)},
 		{"EnableExpress", isTrue(d.EnableExpress)},
 		{"MaxMessageSizeInKilobytes", d.MaxMessageSizeInKilobytes != nil},
@@ -154,11 +149,17 @@ func (d *description) checkSupported() error {
 	return nil
 }
 
-// sameDuration reports whether both texts are the same duration.
-func sameDuration(a, b string) bool {
-	da, err1 := parseISO(a)
-	db, err2 := parseISO(b)
-	return err1 == nil && err2 == nil && da == db
+// window returns the DuplicateDetectionHistoryTimeWindow. Clients require and send it without
+// duplicate detection too.
+func (d *description) window() (time.Duration, error) {
+	window, err := parseISO(d.DuplicateDetectionHistoryTimeWindow)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("DuplicateDetectionHistoryTimeWindow: %w", err)
+	case window == 0 && d.DuplicateDetectionHistoryTimeWindow != "":
+		return 0, fmt.Errorf("DuplicateDetectionHistoryTimeWindow %.40q: must be 20 seconds to 7 days", d.DuplicateDetectionHistoryTimeWindow)
+	}
+	return window, nil
 }
 
 func isTrue(b *bool) bool  { return b != nil && *b }
@@ -207,11 +208,16 @@ func (d *description) config() (*servicebus.QueueConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("AutoDeleteOnIdle: %w", err)
 	}
+	window, err := d.window()
+	if err != nil {
+		return nil, err
+	}
 	most, err := d.bytes()
 	return &servicebus.QueueConfig{
 		DeleteIdle: idle, Lock: lock, MaxDeliveries: d.MaxDeliveryCount, TTL: ttl, KeepExpired: isTrue(d.DeadLetteringOnMessageExpiration), MaxBytes: most,
 		Sessions: isTrue(d.RequiresSession), Status: status, Metadata: d.UserMetadata,
 		Unbatched: isFalse(d.EnableBatchedOperations), KeepFilterErrors: isTrue(d.DeadLetteringOnFilterEvaluationExceptions),
+		DuplicateWindow: window,
 	}, err
 }
 
@@ -232,10 +238,14 @@ func (d *description) topicConfig() (*servicebus.TopicConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("AutoDeleteOnIdle: %w", err)
 	}
+	window, err := d.window()
+	if err != nil {
+		return nil, err
+	}
 	most, err := d.bytes()
 	return &servicebus.TopicConfig{
 		DeleteIdle: idle, TTL: ttl, MaxBytes: most, Status: status, Metadata: d.UserMetadata,
-		Unbatched: isFalse(d.EnableBatchedOperations), Unordered: isFalse(d.SupportOrdering),
+		Unbatched: isFalse(d.EnableBatchedOperations), Unordered: isFalse(d.SupportOrdering), DuplicateWindow: window,
 	}, err
 }
 
@@ -256,7 +266,6 @@ func entryOf(path, kind string, d description) atomEntry {
 		if d.SupportOrdering == nil { // a queue
 			d.SupportOrdering = &yes
 		}
-		d.DuplicateDetectionHistoryTimeWindow = defaultWindow
 	}
 	title := path[strings.LastIndex(path, "/Subscriptions/")+1:]
 	return atomEntry{ID: path, Title: strings.TrimPrefix(title, "Subscriptions/"), Content: atomContent{Type: "application/xml", Description: d}}
@@ -277,7 +286,9 @@ func describe(q *servicebus.Queue) description {
 }
 
 func describeQueue(q *servicebus.Queue) atomEntry {
-	return entryOf(q.Name(), "QueueDescription", describe(q))
+	d := describe(q)
+	d.DuplicateDetectionHistoryTimeWindow = formatISO(q.Config().DuplicateWindow)
+	return entryOf(q.Name(), "QueueDescription", d)
 }
 
 func describeSubscription(q *servicebus.Queue) atomEntry {
@@ -293,7 +304,7 @@ func describeTopic(t *servicebus.Topic) atomEntry {
 	cfg, c, n := t.Config(), t.Counts(), len(t.Subscriptions())
 	batched, ordered := !cfg.Unbatched, !cfg.Unordered
 	return entryOf(t.Name(), "TopicDescription", description{
-		EnableBatchedOperations: &batched, SupportOrdering: &ordered,
+		EnableBatchedOperations: &batched, SupportOrdering: &ordered, DuplicateDetectionHistoryTimeWindow: formatISO(cfg.DuplicateWindow),
 		DefaultMessageTimeToLive: formatISO(cfg.TTL), MaxSizeInMegabytes: cfg.MaxBytes >> 20, SizeInBytes: &c.Bytes, SubscriptionCount: &n,
 		AccessedAt: stamp(t.Accessed()), AutoDeleteOnIdle: formatISO(cfg.DeleteIdle),
 		CreatedAt: stamp(t.Created()), UpdatedAt: stamp(t.Updated()), Status: statuses[cfg.Status], UserMetadata: cfg.Metadata,

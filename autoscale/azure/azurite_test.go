@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/sluice-go/sluice/autoscale"
@@ -117,5 +118,32 @@ func TestPublishedNames(t *testing.T) {
 	}
 	if err := queue.Send(t.Context(), make([]byte, azure.MaxBody)); err != nil {
 		t.Errorf("the longest message: %v", err)
+	}
+}
+
+// TestPublishedRowIsDated: a table says when a row was written, so that a published autoscaler that
+// runs is noticed.
+func TestPublishedRowIsDated(t *testing.T) {
+	need.Azurite(t)
+	t.Parallel()
+	connection := azurite.New(t, &azurite.Config{All: true}).ConnectionString()
+	store, err := azure.OpenStore(t.Context(), &azure.Config{Connection: connection})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := aztables.NewServiceClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := []byte(`{"PartitionKey":"plan 1","RowKey":"backlog","SerializedState":"{}"}`)
+	if _, err := service.NewClient("Scaling").AddEntity(t.Context(), row, nil); err != nil {
+		t.Fatal(err)
+	}
+	m, err := store.Load(t.Context(), "plan 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(t.Context(), m); err == nil || !strings.Contains(err.Error(), "the published autoscaler still runs") {
+		t.Errorf("saved beside it: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
@@ -10,6 +11,26 @@ import (
 	"github.com/sluice-go/sluice/autoscale"
 	"github.com/sluice-go/sluice/autoscale/internal/published"
 )
+
+// publishedAlive is how long after its last write the published autoscaler counts as running: it
+// writes each minute, and clocks differ by up to a minute.
+const publishedAlive = 3 * time.Minute
+
+// errPublishedRuns: two autoscalers would act on one resource.
+var errPublishedRuns = errors.New("the published autoscaler still runs: stop its functions")
+
+// publishedStopped returns an error unless the published autoscaler has stopped writing its rows of
+// a resource. The first save asks it: it would take rows from a program that reads them, decides on
+// them and acts.
+func (s *Store) publishedStopped(ctx context.Context, resource string) error {
+	return s.listPartition(ctx, resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {
+		age := time.Since(time.Time(e.Timestamp))
+		if _, found := e.Properties["SerializedState"].(string); !found || age >= publishedAlive {
+			return nil
+		}
+		return fmt.Errorf("row %s was written %s ago: %w, and wait until it has stood still for %s", e.RowKey, age.Round(time.Second), errPublishedRuns, publishedAlive)
+	})
+}
 
 // loadPublished takes over, at the first start, the windows and the time of the last action that
 // the published autoscaler has left in the table. There the row key is the metric's name, and

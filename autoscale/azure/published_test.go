@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,13 +14,22 @@ import (
 )
 
 // rows is a table with rows and without the row ~memory, unless memory is set.
-type rows struct{ memory, list string }
+type rows struct {
+	memory, list string
+	saved        int
+}
 
 func (s *rows) Do(r *http.Request) (*http.Response, error) {
 	answer := func(status int, body string) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
 	switch {
+	case strings.HasSuffix(r.URL.Path, "$batch"):
+		s.saved++
+		const part = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n--c--\r\n--b--\r\n"
+		response, err := answer(http.StatusAccepted, part)
+		response.Header.Set("Content-Type", "multipart/mixed; boundary=b")
+		return response, err
 	case r.Method == http.MethodPost:
 		return answer(http.StatusCreated, `{"TableName":"Scaling"}`)
 	case strings.Contains(r.URL.Path, "RowKey"):
@@ -92,5 +102,41 @@ func TestForeignRows(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "row of the table is left out"); n != 2 {
 		t.Errorf("%d reports:\n%s", n, log.String())
+	}
+}
+
+// TestPublishedStillRuns: nothing is saved, and so nothing decided, while the published autoscaler
+// writes its rows. Where it writes them later, the log says so.
+func TestPublishedStillRuns(t *testing.T) {
+	row := func(age time.Duration, properties string) string {
+		return fmt.Sprintf(`{"PartitionKey":"plan 1","RowKey":"backlog","Timestamp":"%s"%s}`, time.Now().Add(-age).UTC().Format(time.RFC3339Nano), properties)
+	}
+	const state = `,"SerializedState":"{\"History\":[],\"LastScalingActionTime\":\"0001-01-01T00:00:00\"}"`
+	for _, c := range []struct {
+		name, row string
+		refused   bool
+	}{
+		{"just written", row(0, state), true},
+		{"just written, by a clock that is a minute ahead", row(-time.Minute, state), true},
+		{"a minute and more ago", row(100*time.Second, state), true},
+		{"stopped", row(4*time.Minute, state), false},
+		{"a row of another program", row(0, `,"Other":1`), false},
+	} {
+		table := &rows{list: c.row}
+		s := table.open(t, io.Discard)
+		m, err := s.Load(t.Context(), "plan 1")
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		err = s.Save(t.Context(), m)
+		if refused := errors.Is(err, errPublishedRuns); refused != c.refused || !refused && err != nil || (table.saved == 0) != c.refused {
+			t.Errorf("%s: %v, %d saved", c.name, err, table.saved)
+		}
+	}
+
+	table := &rows{memory: `{"PartitionKey":"r","RowKey":"~memory","Version@odata.type":"Edm.Int64","Version":"4","Memory":"{}","Metrics":"[]"}`, list: row(0, state)}
+	var log strings.Builder
+	if m, err := table.open(t, &log).Load(t.Context(), "r"); err != nil || len(m.Windows) != 0 || !strings.Contains(log.String(), errPublishedRuns.Error()) {
+		t.Errorf("%+v, %v, %s", m, err, log.String())
 	}
 }

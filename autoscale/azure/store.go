@@ -121,8 +121,11 @@ func (s *Store) Load(ctx context.Context, resource string) (*autoscale.ResourceS
 	m.Resource, m.Version, m.Windows = resource, strconv.FormatInt(number(e, "Version"), 10), map[string]*autoscale.Window{}
 	err = s.list(ctx, resource, "RowKey lt '~'", 0, func(e *aztables.EDMEntity) error {
 		metric, ours := e.Properties["Metric"].(string)
+		_, others := e.Properties["SerializedState"].(string)
 		w := &autoscale.Window{}
 		switch err := get(e, "History", w); {
+		case !ours && others:
+			s.report(e, errPublishedRuns)
 		case !ours:
 			s.report(e, errForeign)
 		case err != nil:
@@ -170,6 +173,11 @@ func (s *Store) Save(ctx context.Context, m *autoscale.ResourceState, records ..
 	}
 	if old == nil && expected != 0 || old != nil && number(old, "Version") != expected {
 		return fail(autoscale.ErrConflict)
+	}
+	if old == nil {
+		if err := s.publishedStopped(ctx, m.Resource); err != nil {
+			return fail(err)
+		}
 	}
 	var t transaction
 	var before []string

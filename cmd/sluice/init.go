@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,13 +26,14 @@ type question struct {
 	flag, text string
 	words      []string
 	fallback   string
+	number     bool // also accepts a number
 }
 
 var questions = []question{
-	{"source", "Where do events come from?", newfile.Sources, "eventhub"},
-	{"target", "What is done with them?", newfile.Targets, "insert"},
-	{"database", "Which database holds checkpoints and dead letters?", newfile.Databases, "sqlite"},
-	{"partitions", "Which partitions does a process own?", newfile.Partitions, "all"},
+	{"source", "Where do events come from?", newfile.Sources, "eventhub", false},
+	{"target", "What is done with them?", newfile.Targets, "insert", false},
+	{"database", "Which database holds checkpoints and dead letters?", newfile.Databases, "sqlite", false},
+	{"partitions", "Which partitions does a process own?", newfile.Partitions, "all", true},
 }
 
 const aboutInit = `Write a new pipeline file with comments, which sluice check accepts once the
@@ -116,6 +118,9 @@ func (a *app) initCommand() *cobra.Command {
 		if q.flag == "database" {
 			text += ", or its address as in a file, or env:NAME for one\nin an environment variable"
 		}
+		if q.number {
+			text += ", or a number"
+		}
 		cmd.Flags().StringVar(&given[i], q.flag, "", text)
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file if it exists")
@@ -188,8 +193,14 @@ func (a *app) ask(q question, lines *bufio.Reader) (word string, err error) {
 }
 
 func (q question) check(word string) error {
-	if !slices.Contains(q.words, word) {
+	if slices.Contains(q.words, word) {
+		return nil
+	}
+	if !q.number {
 		return usage.Errorf("--%s %s: write one of %s", q.flag, word, strings.Join(q.words, ", "))
+	}
+	if n, err := strconv.Atoi(word); err != nil || n < 1 {
+		return usage.Errorf("--%s %s: write a number, or one of %s", q.flag, word, strings.Join(q.words, ", "))
 	}
 	return nil
 }

@@ -43,6 +43,11 @@ func TestInitWritesAFileOnce(t *testing.T) {
 	if _, err := run("--target", "table", "--source", "kafka"); err == nil || !strings.Contains(err.Error(), "--target table: write one of insert") {
 		t.Fatalf("a wrong word: %v", err)
 	}
+	for _, wrong := range []string{"0", "-2", "two"} {
+		if _, err := run("--force", "--partitions", wrong); err == nil || !strings.Contains(err.Error(), "--partitions "+wrong+": write a number, or one of all, balanced") {
+			t.Errorf("partitions %s: %v", wrong, err)
+		}
+	}
 }
 
 func TestInitAsks(t *testing.T) {
@@ -114,7 +119,7 @@ func TestWhatInitWritesIsValid(t *testing.T) {
 		for _, target := range newfile.Targets {
 			for _, database := range newfile.Databases {
 				t.Setenv("DATABASE_URL", urls[database])
-				for _, partitions := range newfile.Partitions {
+				for _, partitions := range append(slices.Clone(newfile.Partitions), "2") {
 					combinations++
 					path := filepath.Join(t.TempDir(), "flights.yaml")
 					if out, err := run("init", path, "--source", source, "--target", target, "--database", database, "--partitions", partitions); err != nil {

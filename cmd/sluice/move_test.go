@@ -412,6 +412,7 @@ func TestMoveMistakes(t *testing.T) {
 		"too often":       {[]string{"--from-table", url, "--every", "1ms"}, 2, "--every 1ms: must be 100ms to 1h0m0s"},
 		"a group of hubs": {[]string{"--from-group", "g"}, 2, "--from-group is for topics of Kafka"},
 		"no checkpoints":  {[]string{"--back", "--to-group", "g"}, 1, "there is nothing to move back"},
+		"one table":       {[]string{"--from-table", url, "--table", "eventhubdeadletter"}, 2, "name one table: name two"},
 		"no table":        {[]string{"--from-table", url}, 1, "read checkpoints of another consumer: table EventHubCheckpoint"},
 	} {
 		code, out, errs := invoke(t, "", environment(connection, url), append([]string{"move", "--config", quick(t, url)}, c.args...)...)

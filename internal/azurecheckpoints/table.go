@@ -32,6 +32,9 @@ func ReadTable(ctx context.Context, db *sql.DB, table, topic string) (Found, err
 			}
 			return nil
 		}
+		if r.ofLetters {
+			return errors.New("is one of dead letters: name that of the checkpoints with --table")
+		}
 		c, there := r.checkpoint()
 		if slices.ContainsFunc(found.Checkpoints, func(other Checkpoint) bool { return other.Partition == c.Partition }) {
 			return fmt.Errorf("has several rows of partition %s, with topics that differ in case: delete all but one", c.Partition)
@@ -68,7 +71,7 @@ func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) e
 			return fmt.Errorf("table %s has more than %d rows: check that it is the right table", table, mostRows)
 		}
 		if err := rows.Scan(row.columns...); err != nil {
-			return fmt.Errorf("table %s: %w", table, err)
+			return fmt.Errorf("table %s: row %d, partition %q: %w: correct it", table, n+1, row.partition.String, err)
 		}
 		row.trim()
 		if err := fn(row); err != nil {
@@ -85,7 +88,8 @@ func eachRow(ctx context.Context, db *sql.DB, table string, fn func(*tableRow) e
 type tableRow struct {
 	topic, partition, offset sql.NullString
 	sequence                 sql.NullInt64
-	failedAt, failure        any // of [PublishedDeadLetters]; nil if there is no such column, or NULL
+	failedAt, failure        any  // of [PublishedDeadLetters]; nil if there is no such column, or NULL
+	ofLetters                bool // the table has both of these columns
 	columns                  []any
 }
 
@@ -108,6 +112,7 @@ func newTableRow(rows *sql.Rows) (*tableRow, error) {
 		}
 		r.columns = append(r.columns, column)
 	}
+	r.ofLetters = missing["failedat"] == nil && missing["error"] == nil
 	for _, name := range []string{"topic", "partitionid", "sequencenumber", "offset"} {
 		if missing[name] != nil {
 			return nil, errors.New("does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table")

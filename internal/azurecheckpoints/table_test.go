@@ -29,6 +29,10 @@ func TestReadTable(t *testing.T) {
 		`CREATE TABLE twice (Topic text, PartitionID text, SequenceNumber bigint, Offset text)`,
 		`INSERT INTO twice VALUES ('flights', '0', 1, '8'), ('FLIGHTS', '0', 2, '16')`,
 		`CREATE TABLE other (Topic text, PartitionID text)`,
+		`CREATE TABLE letters (Topic text, PartitionID text, SequenceNumber bigint, Offset text, FailedAt text, Error text)`,
+		`INSERT INTO letters VALUES ('flights', '0', 1, '8', '', '')`,
+		`CREATE TABLE spelled (Topic text, PartitionID text, SequenceNumber text, Offset text)`,
+		`INSERT INTO spelled VALUES ('flights', '0', '1', '8'), ('flights', '4', 'seven', '8')`,
 	} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
@@ -51,6 +55,8 @@ func TestReadTable(t *testing.T) {
 		"twice":                        "several rows of partition 0",
 		"other":                        "table other does not have the columns Topic, PartitionID, SequenceNumber and Offset: name another with --table",
 		"missing":                      "no such table",
+		"letters":                      "table letters is one of dead letters: name that of the checkpoints with --table",
+		"spelled":                      `row 2, partition "4": `,
 		"more; DROP TABLE more":        "is not the name of a table",
 		"more WHERE topic = 'flights'": "is not the name of a table",
 	} {

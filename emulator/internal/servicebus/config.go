@@ -51,16 +51,22 @@ type QueueConfig struct {
 	// Unbatched and KeepFilterErrors are kept for clients, and change nothing: the journal
 	// batches what it writes, and no filter can fail.
 	Unbatched, KeepFilterErrors bool
+	// DuplicateWindow is kept for clients, and changes nothing: there is no duplicate detection.
+	// From 20 seconds to 7 days. Default 10 minutes.
+	DuplicateWindow time.Duration
 }
 
 // Defaults and limits of settings.
 const (
-	defaultLock          = time.Minute
-	maxLock              = 5 * time.Minute
-	defaultMaxDeliveries = 10
-	defaultMaxBytes      = 1 << 30
-	maxMetadata          = 1024
-	minDeleteIdle        = 5 * time.Minute
+	defaultLock            = time.Minute
+	maxLock                = 5 * time.Minute
+	defaultMaxDeliveries   = 10
+	defaultMaxBytes        = 1 << 30
+	maxMetadata            = 1024
+	minDeleteIdle          = 5 * time.Minute
+	defaultDuplicateWindow = 10 * time.Minute
+	minDuplicateWindow     = 20 * time.Second
+	maxDuplicateWindow     = 7 * 24 * time.Hour
 )
 
 func (c *QueueConfig) withDefaults() (QueueConfig, error) {
@@ -77,6 +83,9 @@ func (c *QueueConfig) withDefaults() (QueueConfig, error) {
 	if full.MaxBytes == 0 {
 		full.MaxBytes = defaultMaxBytes
 	}
+	if full.DuplicateWindow == 0 {
+		full.DuplicateWindow = defaultDuplicateWindow
+	}
 	switch {
 	case full.Lock < 0 || full.Lock > maxLock:
 		return full, fmt.Errorf("lock duration %s: must be positive and at most %s", full.Lock, maxLock)
@@ -87,7 +96,7 @@ func (c *QueueConfig) withDefaults() (QueueConfig, error) {
 	case full.Status > ReceiveDisabled:
 		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
-	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata))
+	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata), checkDuplicateWindow(full.DuplicateWindow))
 }
 
 // TopicConfig holds the settings of a [Topic]. The zero value works.
@@ -108,6 +117,8 @@ type TopicConfig struct {
 	// Unbatched and Unordered are kept for clients, and change nothing: the journal batches
 	// what it writes, and topics keep the order.
 	Unbatched, Unordered bool
+	// DuplicateWindow is kept for clients, as that of a queue.
+	DuplicateWindow time.Duration
 }
 
 func (c *TopicConfig) withDefaults() (TopicConfig, error) {
@@ -118,18 +129,28 @@ func (c *TopicConfig) withDefaults() (TopicConfig, error) {
 	if full.MaxBytes == 0 {
 		full.MaxBytes = defaultMaxBytes
 	}
+	if full.DuplicateWindow == 0 {
+		full.DuplicateWindow = defaultDuplicateWindow
+	}
 	switch {
 	case full.TTL < 0 || full.MaxBytes < 0:
 		return full, fmt.Errorf("time to live %s, at most %d bytes: neither may be negative", full.TTL, full.MaxBytes)
 	case full.Status > ReceiveDisabled:
 		return full, fmt.Errorf("status %d: unknown", full.Status)
 	}
-	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata))
+	return full, errors.Join(checkDeleteIdle(full.DeleteIdle), checkMetadata(full.Metadata), checkDuplicateWindow(full.DuplicateWindow))
 }
 
 func checkDeleteIdle(d time.Duration) error {
 	if d != 0 && d < minDeleteIdle {
 		return fmt.Errorf("deletion after %s without use: must be at least %s", d, minDeleteIdle)
+	}
+	return nil
+}
+
+func checkDuplicateWindow(d time.Duration) error {
+	if d < minDuplicateWindow || d > maxDuplicateWindow {
+		return fmt.Errorf("duplicate detection window %s: must be %s to %s", d, minDuplicateWindow, maxDuplicateWindow)
 	}
 	return nil
 }

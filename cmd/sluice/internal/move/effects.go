@@ -3,7 +3,10 @@ package move
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/sluice-go/sluice/pipeline"
@@ -24,6 +27,11 @@ func NewEffects(p *pipeline.Pipeline) *Effects {
 	}
 	if err != nil {
 		return &Effects{why: err.Error()}
+	}
+	if path, ok := strings.CutPrefix(tables[0].Database, "sqlite:"); ok {
+		if _, err := os.Stat(strings.TrimPrefix(path, "//")); errors.Is(err, fs.ErrNotExist) {
+			return &Effects{why: "the database does not exist yet"}
+		}
 	}
 	db, err := pipeline.OpenReader(tables[0].Database)
 	if err != nil {

@@ -120,8 +120,10 @@ func (m *Mover) fate(ctx context.Context, p *partition, row azurecheckpoints.Dea
 		return l, false, err
 	case gone && !only && p.id != row.PartitionOrKey:
 		return l, false, nil
-	case event != nil && (row.Offset != "" && event.Offset != row.Offset || p.id != row.PartitionOrKey && event.Key != row.PartitionOrKey):
+	case event != nil && p.id != row.PartitionOrKey && event.Key != row.PartitionOrKey:
 		return l, false, nil
+	case event != nil && row.Offset != "" && event.Offset != row.Offset:
+		return l, false, fmt.Errorf("it has the offset %s, and that event of partition %s has %s: the row is of another hub, or of this one before it was recreated: correct or delete it", row.Offset, p.id, event.Offset)
 	}
 	switch {
 	case there:

@@ -35,7 +35,7 @@ func TestDeadLetters(t *testing.T) {
 		"without an offset":            {azurecheckpoints.DeadLetter{PartitionOrKey: keyOf("1"), Sequence: 4}, "", "1 imported"},
 		"its event has passed":         {azurecheckpoints.DeadLetter{PartitionOrKey: "1", Sequence: 1, Offset: "100"}, "", "1 imported"},
 		"its event comes again":        {azurecheckpoints.DeadLetter{PartitionOrKey: "1", Sequence: 7, Offset: "700"}, "", "1 read again"},
-		"another offset":               {azurecheckpoints.DeadLetter{PartitionOrKey: "1", Sequence: 4, Offset: "401"}, "no partition with a checkpoint has such an event", ""},
+		"another offset":               {azurecheckpoints.DeadLetter{PartitionOrKey: "1", Sequence: 4, Offset: "401"}, "it has the offset 401, and that event of partition 1 has 400", ""},
 		"another key of the partition": {azurecheckpoints.DeadLetter{PartitionOrKey: keyOf("1") + "x", Sequence: 4, Offset: "400"}, "no partition with a checkpoint has such an event", ""},
 		"a key of another partition":   {azurecheckpoints.DeadLetter{PartitionOrKey: keyOf("2"), Sequence: 4, Offset: "400"}, "no partition with a checkpoint has such an event", ""},
 		"past the end":                 {azurecheckpoints.DeadLetter{PartitionOrKey: "1", Sequence: 99, Offset: "9900"}, "the newest event of partition 1 is 9", ""},

@@ -81,10 +81,8 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.findLetters(ctx, partitions); err != nil {
-		return nil, err
-	}
-	if err := m.plan(ctx, partitions); err != nil {
+	unplaced := m.findLetters(ctx, partitions)
+	if err := errors.Join(m.plan(ctx, partitions), unplaced); err != nil {
 		return nil, err
 	}
 	for _, p := range partitions {
@@ -187,6 +185,8 @@ func (m *Mover) plan(ctx context.Context, partitions []*partition) error {
 			p.seam.already(p)
 		} else if planned, err := m.Table.PlanImport(ctx, m.foreign(p), m.Force); err != nil {
 			refused = append(refused, err)
+		} else if err := m.otherLog(ctx, p); err != nil {
+			refused = append(refused, err)
 		} else {
 			p.seam.planned(planned)
 		}
@@ -194,6 +194,19 @@ func (m *Mover) plan(ctx context.Context, partitions []*partition) error {
 		m.Effects.look(ctx, p.seam)
 	}
 	return errors.Join(refused...)
+}
+
+// otherLog returns an error if the checkpoint's event has another offset in the log of a hub: a hub
+// that was recreated and has grown past the checkpoint. An event that cannot be read shows nothing.
+func (m *Mover) otherLog(ctx context.Context, p *partition) error {
+	if m.Force || m.topic.Sparse || p.old.Sequence < 0 || p.old.Offset == "" {
+		return nil
+	}
+	if e, err := m.readEvent(ctx, p, p.old.Sequence); err == nil && e.Offset != p.old.Offset {
+		return fmt.Errorf("partition %s: the checkpoint has the offset %s at event %d, and that event has %s: it is of another hub, or of this one before it was recreated: delete it, or use --force",
+			p.id, p.old.Offset, p.old.Sequence, e.Offset)
+	}
+	return nil
 }
 
 // move moves one partition: its dead letters, then its checkpoint.

@@ -28,6 +28,7 @@ var group = sluice.Group{Namespace: "n", Topic: "t", Name: "g"}
 type oldConsumer struct {
 	at      map[string]int64 // by partition: the last event that is done
 	offsets bool             // it stores offsets alone
+	shifted int64            // what its offsets have more than those of the log
 	letters []azurecheckpoints.DeadLetter
 	owner   string
 	owners  bool
@@ -58,7 +59,7 @@ func (o *oldConsumer) Read(context.Context, *checkpoint.Table) (azurecheckpoints
 		if !ok {
 			continue
 		}
-		c := azurecheckpoints.Checkpoint{Partition: id, Sequence: at, Offset: fmt.Sprint(at * 100), Owner: o.owner}
+		c := azurecheckpoints.Checkpoint{Partition: id, Sequence: at, Offset: fmt.Sprint(at*100 + o.shifted), Owner: o.owner}
 		if o.offsets {
 			c.Sequence = -1
 		}
@@ -288,6 +289,47 @@ func TestMoveRefusesWhileTheOldConsumerRuns(t *testing.T) {
 				}
 				if all, err := w.store.Read(t.Context(), group); err != nil || len(all) > 0 {
 					t.Errorf("the refusal has set %+v, %v", all, err)
+				}
+			})
+		})
+	}
+}
+
+// A checkpoint of a hub that was recreated and has grown past it is refused: events before it would
+// be left out. Without an event to compare, and with force, it is taken.
+func TestMoveNoticesAnotherLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		trimmed int64
+		force   bool
+		refused bool
+	}{"another log": {0, false, true}, "removed by retention": {4, false, false}, "force": {0, true, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 8)
+				w.old.at, w.old.shifted = map[string]int64{"1": 3}, 1
+				w.old.letters = []azurecheckpoints.DeadLetter{{PartitionOrKey: "1", Sequence: 99}}
+				w.hub.Trim("1", c.trimmed)
+				if !c.refused {
+					w.old.letters = nil
+				}
+				m := w.mover(true)
+				m.Force = c.force
+				_, err := m.Run(t.Context())
+				all, lerr := w.store.Read(t.Context(), group)
+				if lerr != nil {
+					t.Fatal(lerr)
+				}
+				if !c.refused {
+					if err != nil || len(all) != 1 {
+						t.Errorf("%v, %+v", err, all)
+					}
+					return
+				}
+				// Both refusals are named at once.
+				for _, says := range []string{"partition 1: the checkpoint has the offset 301 at event 3, and that event has 300", "dead letter of event 99"} {
+					if err == nil || !strings.Contains(err.Error(), says) || len(all) > 0 {
+						t.Errorf("got %v, and set %+v", err, all)
+					}
 				}
 			})
 		})

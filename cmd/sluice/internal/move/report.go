@@ -177,7 +177,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 		}
 	}
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(&b, "no checkpoint of the old consumer: partition %s\n", strings.Join(r.Missing, ", "))
+		fmt.Fprintf(&b, "no checkpoint of the old consumer, so source.start applies: partition %s\n", strings.Join(r.Missing, ", "))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(&b, note)

@@ -251,6 +251,9 @@ const NoTable = "none"
 
 // rows returns the table to import from.
 func (f *From) rows() (Source, error) {
+	if strings.EqualFold(f.Table, f.DeadLetters) {
+		return nil, usage.Errorf("--table and --dead-letters-table name one table: name two, or pass --dead-letters-table %s", NoTable)
+	}
 	address := f.Database
 	if name, ok := strings.CutPrefix(address, "env:"); ok {
 		if address = strings.TrimSpace(os.Getenv(name)); address == "" {

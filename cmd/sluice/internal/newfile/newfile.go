@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Choice is what a file is for: a word of each of the lists below.
+// Choice is what a file is for: a word of each of the lists below; Partitions may be a number.
 type Choice struct {
 	Source, Target, Database, Partitions string
 	Address                              string  // of the database, as a file has it; empty: to be set
@@ -101,10 +101,13 @@ func Text(name string, c Choice) string {
 		b.WriteString(c.Filled.format())
 	}
 	b.WriteString("  start: earliest # where a partition without a checkpoint begins: latest, 24h ago, or a time\n\n")
-	if c.Partitions == "balanced" {
+	switch c.Partitions {
+	case "balanced":
 		b.WriteString("partitions: balanced # each process owns a fair share\n\n")
-	} else {
+	case "all":
 		b.WriteString("partitions: all # this process owns all of them; balanced: a fair share\n\n")
+	default:
+		b.WriteString("partitions: " + c.Partitions + " # each process owns so many; all of them, or balanced: a fair share\n\n")
 	}
 	url, comment := "${DATABASE_URL}", " # "+schemes[c.Database]
 	switch {

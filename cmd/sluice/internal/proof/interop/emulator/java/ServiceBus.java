@@ -2,6 +2,7 @@ import com.azure.core.amqp.AmqpRetryOptions;
 import com.azure.core.amqp.AmqpTransportType;
 import com.azure.core.amqp.exception.AmqpErrorCondition;
 import com.azure.core.amqp.exception.AmqpException;
+import com.azure.core.exception.ClientAuthenticationException;
 import com.azure.core.exception.HttpResponseException;
 import com.azure.core.exception.ResourceExistsException;
 import com.azure.core.exception.ResourceNotFoundException;
@@ -482,7 +483,7 @@ public final class ServiceBus {
 
     static void adminNamespace() {
         Check.equal(admin.getNamespaceProperties().getMessagingSku().toString().toLowerCase(), "standard");
-        Check.refused(HttpResponseException.class, "401", () -> admin(System.getenv("READER")).getQueue("java/queue0"));
+        Check.refused(ClientAuthenticationException.class, "EntityRead claims required", () -> admin(System.getenv("READER")).getQueue("java/queue0"));
     }
 
     static void transactions() {
