@@ -5,12 +5,15 @@ import (
 	"database/sql"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
-	migratepg "github.com/golang-migrate/migrate/v4/database/postgres"
+	migratedb "github.com/golang-migrate/migrate/v4/database"
+	"github.com/golang-migrate/migrate/v4/database/postgres"
+	"github.com/golang-migrate/migrate/v4/database/sqlite"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
@@ -23,26 +26,34 @@ import (
 	"github.com/sluice-go/sluice/sqlstore"
 )
 
-// tools apply the files of a directory to a database of PostgreSQL.
-var tools = map[string]func(ctx context.Context, db *sql.DB, files fs.FS) error{
-	"goose": func(ctx context.Context, db *sql.DB, files fs.FS) error {
-		provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+// tool applies the files of a directory to a database of PostgreSQL or SQLite.
+type tool func(ctx context.Context, dialect sqlstore.Dialect, db *sql.DB, files fs.FS) error
+
+var tools = map[string]tool{
+	"goose": func(ctx context.Context, dialect sqlstore.Dialect, db *sql.DB, files fs.FS) error {
+		of := map[sqlstore.Dialect]goose.Dialect{sqlstore.PostgreSQL: goose.DialectPostgres, sqlstore.SQLite: goose.DialectSQLite3}
+		provider, err := goose.NewProvider(of[dialect], db, files)
 		if err != nil {
 			return err
 		}
 		_, err = provider.Up(ctx)
 		return err
 	},
-	"golang-migrate": func(_ context.Context, db *sql.DB, files fs.FS) error {
+	"golang-migrate": func(_ context.Context, dialect sqlstore.Dialect, db *sql.DB, files fs.FS) error {
 		source, err := iofs.New(files, ".")
 		if err != nil {
 			return err
 		}
-		target, err := migratepg.WithInstance(db, &migratepg.Config{})
+		var target migratedb.Driver
+		if dialect == sqlstore.SQLite {
+			target, err = sqlite.WithInstance(db, &sqlite.Config{})
+		} else {
+			target, err = postgres.WithInstance(db, &postgres.Config{})
+		}
 		if err != nil {
 			return err
 		}
-		m, err := migrate.NewWithInstance("iofs", source, "postgres", target)
+		m, err := migrate.NewWithInstance("iofs", source, string(dialect), target)
 		if err != nil {
 			return err
 		}
@@ -56,9 +67,10 @@ var tools = map[string]func(ctx context.Context, db *sql.DB, files fs.FS) error{
 // TestMigrationTools: a service's own tool makes Sluice's tables, also in two runs, and a store that
 // makes none works with them.
 func TestMigrationTools(t *testing.T) {
-	for tool, apply := range tools {
-		t.Run(tool+", pgstore", func(t *testing.T) {
-			address := migrated(t, apply, pgstore.Migrations())
+	for name, apply := range tools {
+		t.Run(name+", pgstore", func(t *testing.T) {
+			address := pgtest.Database(t)
+			migrated(t, apply, sqlstore.PostgreSQL, own(t, "postgres", address), pgstore.Migrations())
 			store, err := pgstore.Open(t.Context(), address, &pgstore.Config{NoMigrate: true})
 			if err != nil {
 				t.Fatal(err)
@@ -69,8 +81,9 @@ func TestMigrationTools(t *testing.T) {
 				return err
 			})
 		})
-		t.Run(tool+", sqlstore", func(t *testing.T) {
-			address := migrated(t, apply, sqlstore.Migrations(sqlstore.PostgreSQL))
+		t.Run(name+", sqlstore", func(t *testing.T) {
+			address := pgtest.Database(t)
+			migrated(t, apply, sqlstore.PostgreSQL, own(t, "postgres", address), sqlstore.Migrations(sqlstore.PostgreSQL))
 			store, err := sqlstore.OpenPostgres(t.Context(), address, &sqlstore.ServerConfig{NoMigrate: true})
 			if err != nil {
 				t.Fatal(err)
@@ -81,13 +94,32 @@ func TestMigrationTools(t *testing.T) {
 				return err
 			})
 		})
+		t.Run(name+", SQLite", func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "orders.db")
+			files := sqlstore.Migrations(sqlstore.SQLite)
+			leases, err := fs.Sub(files, "leases")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := apply(t.Context(), sqlstore.SQLite, own(t, "sqlite", "file:"+path+"-leases"), leases); err != nil {
+				t.Fatal(err)
+			}
+			migrated(t, apply, sqlstore.SQLite, own(t, "sqlite", "file:"+path), files)
+			store, err := sqlstore.OpenSQLite(path, &sqlstore.Config{NoMigrate: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			deliver(t, store, store.Leases(), func(ctx context.Context, tx *sqlstore.Tx, id string) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES (?)", id)
+				return err
+			})
+		})
 	}
 }
 
-// migrated returns the address of a database to which a tool has applied the first three files, and
-// later all of them.
-func migrated(t *testing.T, apply func(context.Context, *sql.DB, fs.FS) error, files fs.FS) string {
-	address := pgtest.Database(t)
+// migrated has a tool apply the first three files to a database, all of them, and all once more.
+func migrated(t *testing.T, apply tool, dialect sqlstore.Dialect, db *sql.DB, files fs.FS) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil || len(names) < 4 {
 		t.Fatalf("files %v, %v: want more than three", names, err)
@@ -101,14 +133,13 @@ func migrated(t *testing.T, apply func(context.Context, *sql.DB, fs.FS) error, f
 		first[name] = &fstest.MapFile{Data: data}
 	}
 	for _, part := range []fs.FS{first, files, files} {
-		if err := apply(t.Context(), own(t, "postgres", address), part); err != nil {
+		if err := apply(t.Context(), dialect, db, part); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := own(t, "postgres", address).ExecContext(t.Context(), "CREATE TABLE orders (id text)"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id text)"); err != nil {
 		t.Fatal(err)
 	}
-	return address
 }
 
 // deliver delivers an event that is inserted, and one that becomes a dead letter, and takes a lease.
