@@ -123,9 +123,10 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 		sink, key = keyed.Sink, keyed.key
 	}
 	workers, _ := any(sink).(*WorkerSink)
+	missing := firstNil("at least once", part{"store", isNil(store)}, part{"function that makes records", records == nil}, part{"sink", isNil(sink)})
 	switch {
-	case isNil(store), records == nil, isNil(sink):
-		err = errors.New("at least once: store, records or sink is nil")
+	case missing != nil:
+		err = missing
 	case workers != nil && workers.fn == nil:
 		err = errors.New("at least once: the sink is a WorkerSink without a function: make it with Workers")
 	case c.Rate != nil && !c.Rate.rate.Made():

@@ -75,7 +75,8 @@ type Config struct {
 	// together with a fixed number or AllPartitions, the first may acquire up to
 	// AssignBurst partitions before the others have one. Balanced consumers of a
 	// group should have the same. Defaults: 1 s; and 1, or a 64th of the topic's partitions
-	// if that is more, so that no process needs much longer than a minute for all of them.
+	// if that is more, so that no process needs much longer than a minute for all of them; all,
+	// for [Replay] without a lease store.
 	AssignEvery time.Duration
 	AssignBurst int
 	// MaxBatch is the largest number of events in a batch. Transactional and Batches take
@@ -229,7 +230,7 @@ func (c *Config) check() error {
 	case !isName(c.Owner):
 		return fmt.Errorf("owner %q: must be UTF-8 text of at most %d bytes without control characters", c.Owner, maxOwner)
 	case !isStart(c.Start):
-		return fmt.Errorf("start of kind %d without a value that fits: use Earliest, Latest, At, Ago, FromSequence or FromOffset", c.Start.Kind)
+		return fmt.Errorf("start %s", wrongStart(c.Start))
 	case c.LeaseFor < minLease:
 		return fmt.Errorf("lease of %v: must last at least %v; is the unit missing, as in 30*time.Second?", c.LeaseFor, minLease)
 	case c.RenewEvery <= 0 || c.LeaseFor < 3*c.RenewEvery:
@@ -245,7 +246,9 @@ func (c *Config) check() error {
 	case c.FillFor < 0:
 		return fmt.Errorf("fill batches for %v: must be positive", c.FillFor)
 	case c.FillTo < 0 || c.FillTo > c.PrefetchBytes:
-		return fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d", c.FillTo, c.PrefetchBytes)
+		return fmt.Errorf("fill batches to %d bytes: must be positive and at most PrefetchBytes, which is %d: raise that too", c.FillTo, c.PrefetchBytes)
+	case c.FillFor == 0 && c.FillTo != c.PrefetchBytes:
+		return fmt.Errorf("fill batches to %d bytes: set FillFor too, for how long a batch may wait", c.FillTo)
 	case c.Attempts < 0:
 		return fmt.Errorf("%d attempts: must be positive", c.Attempts)
 	case c.RetryMin > 0 && c.RetryMin < minRetry:
@@ -308,6 +311,21 @@ func isStart(s Start) bool {
 		return s.Offset != ""
 	}
 	return false
+}
+
+// wrongStart says what is wrong with a start that is none.
+func wrongStart(s Start) string {
+	switch s.Kind {
+	case driver.StartTime:
+		return "at the zero time: give At a time, or use Earliest"
+	case driver.StartAgo:
+		return fmt.Sprintf("%v ago: must be positive", s.Ago)
+	case driver.StartSequence:
+		return fmt.Sprintf("at sequence number %d: must not be negative", s.Sequence)
+	case driver.StartOffset:
+		return "at an empty offset: give FromOffset an event's offset, or use Earliest"
+	}
+	return fmt.Sprintf("of kind %d: unknown: make it with Earliest, Latest, At, Ago, FromSequence or FromOffset", s.Kind)
 }
 
 // checkLease returns an error if the lease store does not grant leases of this length.

@@ -23,8 +23,8 @@ type Consumer struct {
 // New makes a consumer of the source's topic. A nil cfg takes every default. [Replay] needs no
 // leases: with nil, each process reads every partition by itself.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
-	if isNil(source) || delivery == nil {
-		return nil, errors.New("make a consumer: source or delivery is nil")
+	if err := firstNil("make a consumer", part{"source", isNil(source)}, part{"delivery", delivery == nil}); err != nil {
+		return nil, err
 	}
 	config, err := cfg.withDefaults()
 	if err != nil {
@@ -78,9 +78,12 @@ func Run(ctx context.Context, grace time.Duration, consumers ...*Consumer) error
 	if grace <= 0 {
 		return fmt.Errorf("run: a grace period of %v: must be positive", grace)
 	}
+	if len(consumers) == 0 {
+		return errors.New("run: no consumer: pass at least one that New made")
+	}
 	for i, c := range consumers {
 		if c == nil {
-			return fmt.Errorf("run: consumer %d of %d is nil", i+1, len(consumers))
+			return fmt.Errorf("run: consumer %d of %d is nil: check the error of New", i+1, len(consumers))
 		}
 	}
 	running, stop := context.WithCancelCause(ctx)

@@ -40,10 +40,7 @@ func (d delivery) engine() (partition.Delivery, error) { return d.Delivery, d.er
 // because an event's properties were copied to each, only the first is handled: see
 // [stamp.Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
-	var err error
-	if isNil(store) || handler == nil {
-		err = errors.New("transactional: store or handler is nil")
-	}
+	err := firstNil("transactional", part{"store", isNil(store)}, part{"handler", handler == nil})
 	return delivery{batch.Transactional(store, handler), err}
 }
 
@@ -86,11 +83,8 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch)
 	if cfg != nil {
 		every = cfg.CheckpointEvery
 	}
-	var err error
-	switch {
-	case isNil(store) || handler == nil:
-		err = errors.New("batches: store or handler is nil")
-	case every < 0:
+	err := firstNil("batches", part{"store", isNil(store)}, part{"handler", handler == nil})
+	if err == nil && every < 0 {
 		err = fmt.Errorf("batches: checkpoint every %v: must not be negative", every)
 	}
 	return delivery{batch.Batches(store, handler, every), err}
@@ -127,6 +121,22 @@ func Replay(r Replayer) Delivery {
 		err = errors.New("replay: Apply is missing")
 	}
 	return delivery{replay.New(replay.Replayer(r)), err}
+}
+
+// part is an argument, and whether it is nil.
+type part struct {
+	name string
+	nil  bool
+}
+
+// firstNil returns an error that names the first part that is nil, if one is.
+func firstNil(what string, parts ...part) error {
+	for _, p := range parts {
+		if p.nil {
+			return fmt.Errorf("%s: the %s is nil: check the error of what makes it", what, p.name)
+		}
+	}
+	return nil
 }
 
 // isNil reports whether an interface holds nothing, or a nil pointer, which fails at its first use.

@@ -95,10 +95,16 @@ func TypedBy[T, Tx any](decode func(*Event) (T, error), fn func(ctx context.Cont
 
 // Route makes a handler that passes each event to the handler of its kind, in the batch's order:
 // neighbours of one kind come as one batch. kind returns what kind an event is, for example a
-// property. The handler of "" gets the events that have no other; without it they are rejected.
+// property. The handler of "" gets the events that have no other; without it they are rejected. A
+// nil handler is refused by [New], as one of [Each] without a function is.
 func Route[Tx any](kind func(*Event) string, handlers map[string]Handler[Tx]) Handler[Tx] {
 	if kind == nil || len(handlers) == 0 {
 		return nil
+	}
+	for _, handler := range handlers {
+		if handler == nil {
+			return nil
+		}
 	}
 	handlers = maps.Clone(handlers)
 	return func(ctx context.Context, tx Tx, b Batch) error {

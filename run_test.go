@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -145,6 +146,9 @@ func TestRunFails(t *testing.T) {
 		}
 		if err := sluice.Run(t.Context(), time.Second, nil); err == nil {
 			t.Error("nil is accepted as a consumer")
+		}
+		if err := sluice.Run(t.Context(), time.Second); fmt.Sprint(err) != "run: no consumer: pass at least one that New made" {
+			t.Errorf("without consumers: %v", err)
 		}
 	})
 }

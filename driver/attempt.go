@@ -17,9 +17,10 @@ func WithAttempt(ctx context.Context, a Attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// AttemptOf returns the attempt that is made in the context of a handler, or of the function that
-// makes an event's records for sluice.AtLeastOnce. There only a redrive is more than the first
-// attempt: a record that was not written is sent again as it is. In any other context Number is 0.
+// AttemptOf returns the attempt that is made in the context of a handler, or with
+// sluice.AtLeastOnce of the function that makes an event's records, of Sink.Submit and of the
+// function of sluice.Workers. There only a redrive is more than the first attempt: a record that
+// was not written is sent again as it is. In any other context Number is 0.
 func AttemptOf(ctx context.Context) Attempt {
 	a, _ := ctx.Value(attemptKey{}).(Attempt)
 	return a

@@ -77,8 +77,9 @@ type Source interface {
 	// Seek returns the position before the first event that start selects. A start after the newest
 	// event means the end of the partition, in a topic that is Sparse the highest number that a
 	// reader can reach. Unlike Bounds, Seek knows the end exactly: [StartLatest] is after every
-	// event whose sender had its answer before. The epoch is as in Open, because a seek may have to
-	// read.
+	// event whose sender had its answer before. A start at a number or an offset before the oldest
+	// event is a [*RetentionError], of Seek or of the Open that follows: it is not moved. The epoch
+	// is as in Open, because a seek may have to read.
 	Seek(ctx context.Context, partition string, start Start, epoch int64) (Position, error)
 	// Open opens a reader of the events after a position. The epoch is the lease's, or [NoEpoch]. A
 	// log with owner levels disconnects readers of a lower or the same epoch, and refuses this one
@@ -159,6 +160,8 @@ type Reader interface {
 	// A live reader that finds that the log lost events which it has returned fails with any error:
 	// the consumer opens the log again at its position, and Open finds out whether these events
 	// were done.
+	//
+	// A reader never returns events of another incarnation of its topic.
 	//
 	// After an error other than that of ctx the reader is of no further use, and the consumer opens
 	// another. After the end of ctx the reader continues where it was.

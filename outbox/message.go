@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/internal/property"
 )
 
-// Message is a message to be written to an outbox. All but the body may be empty.
+// Message is a message to be written to an outbox. All of it may be empty.
 type Message struct {
 	// Key decides the partition. Messages of one key keep their order, see the package.
 	Key string

@@ -353,3 +353,13 @@ func TestDeleteAfter(t *testing.T) {
 		}
 	})
 }
+
+// A database of another dialect is refused with the dialect that was stated.
+func TestWrongDialect(t *testing.T) {
+	box, err := New(openSQLite(t, t.TempDir()+"/a.db"), PostgreSQL, nil)
+	suite.NoError(t, "new", err)
+	err = box.Create(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "whether the dialect of the database is postgres") {
+		t.Errorf("create: %v", err)
+	}
+}

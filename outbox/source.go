@@ -149,6 +149,9 @@ func (s *Source) Create(ctx context.Context) error {
 	if err == nil {
 		_, err = s.prepared(ctx)
 	}
+	if err != nil && !errors.Is(err, driver.ErrRefused) {
+		err = fmt.Errorf("%w: check the rights of the user, and whether the dialect of the database is %s", err, s.dialect)
+	}
 	return s.failed(ctx, "create", err)
 }
 

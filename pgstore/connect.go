@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,6 +32,8 @@ func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 		return nil, postgres.ConnectError(failed)
 	case ctx.Err() != nil:
 		return nil, postgres.NoConnection(&pool.Config().ConnConfig.Config, context.Cause(ctx))
+	case err.Error() == "closed pool": // puddle.ErrClosedPool, of a module that this one does not name
+		return nil, fmt.Errorf("%w: close the store, and its pool, after its consumers have stopped", err)
 	}
 	return nil, err
 }

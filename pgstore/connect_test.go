@@ -3,10 +3,13 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const secret = "s3cr3t-pa55"
@@ -48,6 +51,9 @@ func TestURLErrors(t *testing.T) {
 			t.Errorf("%s: error is %q, want one line", url, err)
 		}
 	}
+	if _, err := Open(t.Context(), "mysql://user:"+secret+"@host/db", nil); fmt.Sprint(err) != "PostgreSQL URL: begins with mysql: write postgres://user:password@host:5432/database" {
+		t.Errorf("the URL of another database: %v", err)
+	}
 	_, err := Open(t.Context(), "postgres://user:"+secret+"@host/db?sslmode=strict", nil)
 	if err == nil || !strings.Contains(err.Error(), "sslmode") {
 		t.Errorf("a wrong sslmode: error is %v, want it named", err)
@@ -68,6 +74,23 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
+// A pool that is missing or closed is refused, with what to do.
+func TestNoPool(t *testing.T) {
+	_, err := New(t.Context(), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "the *pgxpool.Pool is nil") {
+		t.Errorf("without a pool: %v", err)
+	}
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/flights")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	_, err = New(t.Context(), pool, nil)
+	if want := "closed pool: close the store, and its pool, after its consumers have stopped"; fmt.Sprint(err) != want {
+		t.Errorf("with a closed pool: %v, want %s", err, want)
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	const addr = "127.0.0.1:1" // nothing listens there, and no other program gets it
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,6 +104,7 @@ func TestUnreachable(t *testing.T) {
 	}{
 		{"postgres://user:" + secret + "@" + addr + "/flights", []string{addr, "database flights", "as user", "connection refused: check host and port, and whether the server runs"}},
 		{"postgres://user:" + secret + "@" + addr + ",[::1]:1/flights", []string{addr, "[::1]:1", "refused"}},
+		{"host=/nonexistent user=u", []string{"database not named (is the URL complete?)"}},
 		{"host=/nonexistent port=5433 user=u dbname=flights password=" + secret, []string{"/nonexistent/.s.PGSQL.5433", "no such file or directory: check host and port"}},
 		// Two dots: no name server is asked.
 		{"postgres://user:" + secret + "@host..invalid/flights", []string{"host..invalid:5432", "not known: no such host: correct the host"}},

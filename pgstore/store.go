@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -167,6 +168,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Store, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if pool == nil {
+		return nil, errors.New("the *pgxpool.Pool is nil: check the error of what makes it")
 	}
 	schema, err := prepare(ctx, pool, c)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -146,5 +147,14 @@ func TestMaxBatchBytes(t *testing.T) {
 	}
 	if a := srv.IncomingStats(hub); a.Messages != 10 {
 		t.Errorf("%d batches arrived", a.Messages)
+	}
+}
+
+// TestNoConnectionString: an empty connection string, as of a variable that is not set, is called that.
+func TestNoConnectionString(t *testing.T) {
+	for _, text := range []string{"", " \n"} {
+		if _, err := sender.OpenEventHub(text, "flights", nil); err == nil || !strings.Contains(err.Error(), "the connection string is empty: copy it") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,9 @@ type EventHub struct {
 // OpenEventHub makes a transport from a connection string. hub must be empty if
 // the string names the hub in EntityPath. OpenEventHub doesn't connect yet.
 func OpenEventHub(connectionString, hub string, cfg *EventHubConfig) (*EventHub, error) {
+	if strings.TrimSpace(connectionString) == "" {
+		return nil, errors.New("event hub client: the connection string is empty: copy it from the namespace's shared access policies")
+	}
 	return newEventHub(cfg, func(o *azeventhubs.ProducerClientOptions) (*azeventhubs.ProducerClient, error) {
 		return azeventhubs.NewProducerClientFromConnectionString(connectionString, hub, o)
 	})

@@ -57,6 +57,22 @@ func roomOf(db *sql.DB, most int) (int, error) {
 	return min(most, limit-least+1), nil
 }
 
+// ofHandle stands in errors for the name of a database that has not yet said it.
+const ofHandle = "of the *sql.DB"
+
+// checkHandle refuses a nil handle.
+func checkHandle(db *sql.DB) error {
+	if db == nil {
+		return errors.New("the *sql.DB is nil: check the error of sql.Open")
+	}
+	return nil
+}
+
+// unlike is the error of a handle's first answer, which says whether it is of the right kind.
+func (h *handleConnector) unlike(want string, err error) error {
+	return fmt.Errorf("%w: its driver is %T: this store needs %s, which may be wrapped", err, h.db.Driver(), want)
+}
+
 // Driver implements [driver.Connector].
 func (h *handleConnector) Driver() driver.Driver { return h.db.Driver() }
 

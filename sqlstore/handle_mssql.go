@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // many rows, and no bulk copy.
 func NewSQLServer(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
-	if err != nil {
+	if err := cmp.Or(err, checkHandle(db)); err != nil {
 		return nil, err
 	}
 	d := mssqlDialect{plain: true}
@@ -33,11 +34,14 @@ func NewSQLServer(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, e
 	defer cancel()
 	conn, err := single.Conn(bounded)
 	if err != nil {
-		return nil, outage(ctx, d, "of the *sql.DB", "connect", err)
+		return nil, outage(ctx, d, ofHandle, "connect", err)
 	}
 	defer conn.Close()
 	name, err := tryMSSQL(bounded, conn)
 	if err != nil {
+		if name == ofHandle {
+			err = h.unlike("github.com/microsoft/go-mssqldb", err)
+		}
 		return nil, outage(ctx, d, name, "check the *sql.DB", err)
 	}
 	conn.Close() // the handle may allow few
@@ -46,7 +50,7 @@ func NewSQLServer(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, e
 
 // tryMSSQL finds out whether a handle is one that a store can use. It changes nothing.
 func tryMSSQL(ctx context.Context, conn *sql.Conn) (name string, err error) {
-	name = "of the *sql.DB"
+	name = ofHandle
 	if err := conn.QueryRowContext(ctx, "SELECT DB_NAME()").Scan(&name); err != nil {
 		return name, err
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,7 +26,7 @@ import (
 // found before the commit, and is not refused.
 func NewMySQL(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
-	if err != nil {
+	if err := cmp.Or(err, checkHandle(db)); err != nil {
 		return nil, err
 	}
 	h := &handleConnector{db: db, kind: &mysqlHandle{ServerConfig: c}, fault: mysqlDialect{}.fault, patience: c.patience()}
@@ -36,11 +37,14 @@ func NewMySQL(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error
 	defer cancel()
 	conn, err := single.Conn(bounded)
 	if err != nil {
-		return nil, outage(ctx, mysqlDialect{}, "of the *sql.DB", "connect", err)
+		return nil, outage(ctx, mysqlDialect{}, ofHandle, "connect", err)
 	}
 	defer conn.Close()
 	name, d, isolation, err := tryMySQL(bounded, conn)
 	if err != nil {
+		if name == ofHandle {
+			err = h.unlike("github.com/go-sql-driver/mysql", err)
+		}
 		return nil, outage(ctx, mysqlDialect{}, name, "check the *sql.DB", err)
 	}
 	conn.Close() // the handle may allow few
@@ -50,7 +54,7 @@ func NewMySQL(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error
 
 // tryMySQL finds out whether a handle is one that a store can use. It changes nothing.
 func tryMySQL(ctx context.Context, conn *sql.Conn) (name string, d mysqlDialect, isolation string, err error) {
-	name = "of the *sql.DB"
+	name = ofHandle
 	var mode, client, connection string
 	var autocommit bool
 	if err = conn.QueryRowContext(ctx, "SELECT COALESCE(DATABASE(), ''), @@sql_mode, @@character_set_client, @@character_set_connection, @@autocommit").
@@ -59,7 +63,7 @@ func tryMySQL(ctx context.Context, conn *sql.Conn) (name string, d mysqlDialect,
 	}
 	switch {
 	case name == "":
-		return "of the *sql.DB", d, "", errors.New("its sessions have no database: name one in the data source name")
+		return ofHandle, d, "", errors.New("its sessions have no database: name one in the data source name")
 	case !strings.Contains(mode, "STRICT_ALL_TABLES") && !strings.Contains(mode, "STRICT_TRANS_TABLES"):
 		return name, d, "", errors.New("its sessions cut values that do not fit: add STRICT_TRANS_TABLES to sql_mode")
 	case client != "utf8mb4" || connection != "utf8mb4":

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -30,7 +31,7 @@ import (
 // makes temporary tables, for which the role needs the right TEMPORARY on the database.
 func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, error) {
 	c, err := cfg.withDefaults()
-	if err != nil {
+	if err := cmp.Or(err, checkHandle(db)); err != nil {
 		return nil, err
 	}
 	h := &handleConnector{db: db, kind: postgresHandle{c}, fault: (*postgresDialect)(nil).fault, patience: c.patience()}
@@ -41,11 +42,14 @@ func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, er
 	defer cancel()
 	conn, err := single.Conn(bounded)
 	if err != nil {
-		return nil, outage(ctx, &postgresDialect{}, "of the *sql.DB", "connect", err)
+		return nil, outage(ctx, &postgresDialect{}, ofHandle, "connect", err)
 	}
 	defer conn.Close()
 	name, plain, err := tryPostgres(bounded, conn, c)
 	if err != nil {
+		if name == ofHandle {
+			err = h.unlike("pgx's stdlib or lib/pq", err)
+		}
 		return nil, outage(ctx, &postgresDialect{}, name, "check the *sql.DB", err)
 	}
 	schema, err := postgres.PrepareOver(bounded, postgresOver{conn}, name, c.Schema, c.NoMigrate)
@@ -61,7 +65,7 @@ func NewPostgres(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Store, er
 // tryPostgres finds out whether a handle is one that a store can use, and whether it cannot reach
 // pgx. It changes nothing.
 func tryPostgres(ctx context.Context, conn *sql.Conn, c ServerConfig) (name string, plain bool, err error) {
-	name = "of the *sql.DB"
+	name = ofHandle
 	var readOnly, limit string
 	err = conn.QueryRowContext(ctx, `SELECT current_database(), current_setting('default_transaction_read_only')`).Scan(&name, &readOnly)
 	switch {

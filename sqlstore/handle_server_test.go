@@ -248,6 +248,8 @@ func TestPostgresHandleRefused(t *testing.T) {
 	plain := postgresHandles(handles["Plain"])
 	_, err = NewPostgres(t.Context(), plain.handle(t, address+"&default_transaction_read_only=on"), nil)
 	saysAll(t, "sessions that are read-only", err, "default_transaction_read_only", "switch that off")
+	_, err = NewSQLite(plain.handle(t, address), nil)
+	saysAll(t, "of another database", err, "this store needs modernc.org/sqlite")
 	few := plain.handle(t, address)
 	few.SetMaxOpenConns(1)
 	_, err = NewPostgres(t.Context(), few, nil)

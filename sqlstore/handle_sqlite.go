@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -26,7 +27,7 @@ import (
 // behind another statement of a text is found before the store's commit, and not refused.
 func NewSQLite(db *sql.DB, cfg *Config) (*Store, error) {
 	c, err := cfg.withDefaults()
-	if err != nil {
+	if err := cmp.Or(err, checkHandle(db)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.BusyTimeout)
@@ -34,7 +35,7 @@ func NewSQLite(db *sql.DB, cfg *Config) (*Store, error) {
 	h := &handleConnector{db: db, kind: sqliteHandle{}, fault: sqliteDialect{}.fault, patience: max(c.BusyTimeout, time.Minute)}
 	path, err := trySQLite(ctx, h)
 	if err != nil {
-		return nil, outage(ctx, sqliteDialect{}, "of the *sql.DB", "check it", err)
+		return nil, outage(ctx, sqliteDialect{}, ofHandle, "check the *sql.DB", err)
 	}
 	d := &sqliteHandleDialect{sqliteDialect: sqliteDialect{sqliteStoreSteps, sqliteLeaseSteps}}
 	writer := sql.OpenDB(&watchedConnector{Connector: h, dialect: d, patience: c.BusyTimeout, manyResults: true})
@@ -58,7 +59,7 @@ func trySQLite(ctx context.Context, h *handleConnector) (path string, err error)
 	}
 	defer conn.Close()
 	if err := conn.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&path); err != nil {
-		return "", err
+		return "", h.unlike("modernc.org/sqlite", err)
 	}
 	if path == "" {
 		return "", errors.New("its database is in memory, where no other process finds it, and it is lost with its connection: use a file")

@@ -282,6 +282,26 @@ func TestHandleRefused(t *testing.T) {
 	}
 }
 
+// A handle that is missing, closed, or of another database is refused, with what it should be.
+func TestHandleOfAnother(t *testing.T) {
+	for kind, open := range map[string]func(*sql.DB) (*Store, error){
+		"pgx's stdlib or lib/pq":          func(db *sql.DB) (*Store, error) { return NewPostgres(t.Context(), db, nil) },
+		"github.com/go-sql-driver/mysql":  func(db *sql.DB) (*Store, error) { return NewMySQL(t.Context(), db, nil) },
+		"github.com/microsoft/go-mssqldb": func(db *sql.DB) (*Store, error) { return NewSQLServer(t.Context(), db, nil) },
+		"use that driver":                 func(db *sql.DB) (*Store, error) { return NewSQLite(db, nil) },
+	} {
+		mute := func(err error) error { return errors.New(err.Error()) }
+		db := ofTest(t, sql.OpenDB(hidingConnector{&sqliteConnector{dsn: "file:" + t.TempDir() + "/a.db"}, mute}))
+		_, err := open(db)
+		saysAll(t, "of another database", err, kind)
+		_, err = open(nil)
+		saysAll(t, "none", err, "the *sql.DB is nil")
+		suite.NoError(t, "close", db.Close())
+		_, err = open(db)
+		saysAll(t, "closed", err, "sql: database is closed: close the store, or its *sql.DB, after its consumers have stopped")
+	}
+}
+
 // A handle to a server with too few connections is refused, and never waited for without an end.
 func TestHandleRoom(t *testing.T) {
 	db := ofTest(t, sql.OpenDB(&sqliteConnector{dsn: ":memory:"}))

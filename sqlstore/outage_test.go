@@ -197,6 +197,7 @@ func TestOpenErrors(t *testing.T) {
 		text:                              {text, "not a database", "give another path"},
 		"":                                {"not the path of a file"},
 		":memory:":                        {"not the path of a file"},
+		"sqlite:x.db":                     {"a URL, not the path of a file", "give the path alone, x.db"},
 		"file:x.db":                       {"not the path of a file"},
 		filepath.Join(dir, "nul\x00l.db"): {"not the path of a file"},
 		"/proc/" + filepath.Base(dir):     {"/proc/", "unable to open", "can be read and written"},

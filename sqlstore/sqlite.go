@@ -146,6 +146,9 @@ func sqlitePath(path string) (string, error) {
 	if path == "" || strings.HasPrefix(path, ":") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("database %q: not the path of a file: give one that can be created, such as sluice.db", path)
 	}
+	if rest, is := strings.CutPrefix(path, "sqlite:"); is {
+		return "", fmt.Errorf("database %q: a URL, not the path of a file: give the path alone, %s", path, rest)
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("database %s: %w", path, err)

@@ -25,6 +25,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,6 +125,9 @@ func outage(ctx context.Context, d dialect, name, what string, err error) error 
 	}
 	if hint := d.hint(err); hint != "" {
 		return fmt.Errorf("%s: database %s: %w: %s", what, name, err, hint)
+	}
+	if strings.Contains(err.Error(), "sql: database is closed") { // database/sql exports no such error
+		return fmt.Errorf("%s: database %s: %w: close the store, or its *sql.DB, after its consumers have stopped", what, name, err)
 	}
 	return fmt.Errorf("%s: database %s: %w", what, name, err)
 }

@@ -181,11 +181,9 @@ func libraries(t *testing.T, d database, store *sqlstore.Store) map[string]libra
 			return session(ctx, tx).Exec(statement).Error
 		}},
 		"gorm, transactions": {func(ctx context.Context, tx *sqlstore.Tx, o Order) error {
-			g, err := gorm.Open(d.gorm(tx.DB()), &gorm.Config{Logger: logger.Discard})
-			if err != nil {
-				return err
-			}
-			return g.WithContext(ctx).Transaction(func(outer *gorm.DB) error {
+			s := session(ctx, tx)
+			s.Statement.ConnPool = tx.DB()
+			return s.Transaction(func(outer *gorm.DB) error {
 				if err := outer.Create(&o).Error; err != nil {
 					return err
 				}

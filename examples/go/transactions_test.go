@@ -45,7 +45,7 @@ var _ DBTX = (*sqlstore.Tx)(nil)
 func withGorm(db *gorm.DB) func(context.Context, *sqlstore.Tx, *sluice.Event, Order) error {
 	return func(ctx context.Context, tx *sqlstore.Tx, e *sluice.Event, o Order) error {
 		session := db.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
-		session.Statement.ConnPool = tx
+		session.Statement.ConnPool = tx.DB()
 		return session.Create(&o).Error
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	neturl "net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,9 @@ func ParseURL(url string) (*pgxpool.Config, error) {
 func parseURL(url string) (*pgxpool.Config, error) {
 	if u, err := neturl.Parse(url); err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && databaseurl.CutPassword(u) {
 		return nil, &parseError{reason: urlForm}
+	}
+	if scheme, _, _ := strings.Cut(url, ":"); slices.Contains([]string{"mysql", "mariadb", "sqlserver", "sqlite", "file", "http", "https"}, scheme) {
+		return nil, &parseError{reason: "begins with " + scheme + ": write postgres://user:password@host:5432/database"}
 	}
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {

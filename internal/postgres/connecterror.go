@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,7 +36,8 @@ func place(c *pgconn.Config) string {
 			at = append(at, a)
 		}
 	}
-	return fmt.Sprintf("PostgreSQL at %s, database %s, as %s", strings.Join(at, " or "), c.Database, c.User)
+	database := cmp.Or(c.Database, "not named (is the URL complete?)")
+	return fmt.Sprintf("PostgreSQL at %s, database %s, as %s", strings.Join(at, " or "), database, c.User)
 }
 
 func address(host string, port uint16) string {

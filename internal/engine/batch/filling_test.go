@@ -182,7 +182,8 @@ func TestFillRefused(t *testing.T) {
 		}{
 			{sink, sluice.Config{FillFor: time.Second}, "FillFor: is for Transactional and Batches; the sink of AtLeastOnce collects its records itself"},
 			{batches, sluice.Config{FillFor: -1}, "fill batches for -1ns: must be positive"},
-			{batches, sluice.Config{FillTo: 8 << 20}, "fill batches to 8388608 bytes: must be positive and at most PrefetchBytes, which is 4194304"},
+			{batches, sluice.Config{FillTo: 8 << 20}, "fill batches to 8388608 bytes: must be positive and at most PrefetchBytes, which is 4194304: raise that too"},
+			{batches, sluice.Config{FillTo: 1 << 20}, "fill batches to 1048576 bytes: set FillFor too, for how long a batch may wait"},
 		} {
 			if _, err := sluice.New(s.Hub, s.Leases, c.delivery, &c.cfg); fmt.Sprint(err) != c.want {
 				t.Errorf("got %v, want %s", err, c.want)

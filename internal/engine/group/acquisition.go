@@ -259,7 +259,11 @@ func allOwned(topic driver.Topic, listed []driver.LeaseInfo) bool {
 
 // burst returns how many partitions an attempt acquires at most.
 func (c *Member) burst(topic driver.Topic) int {
-	return cmp.Or(c.cfg.AssignBurst, max(1, len(topic.Partitions)/64))
+	attempts := 64 // that acquire all, so that other processes get some
+	if _, alone := c.leases.(*ownLeases); alone {
+		attempts = 1
+	}
+	return cmp.Or(c.cfg.AssignBurst, max(1, len(topic.Partitions)/attempts))
 }
 
 // wanted returns the partitions to try to acquire, and how many of them at most. There

@@ -194,6 +194,9 @@ func (c *Member) Stop(ctx context.Context) error {
 
 // Redrive is sluice.Consumer.Redrive.
 func (c *Member) Redrive(ctx context.Context) (applied, failed int, err error) {
+	if c.runs() {
+		return 0, 0, errors.New("redrive: this consumer runs, and redrives by itself: use one that does not")
+	}
 	asking, asked := context.WithTimeout(ctx, c.cfg.LeaseFor/3)
 	topic, err := c.source.Describe(asking)
 	asked()

@@ -198,8 +198,12 @@ func TestReplayInEveryReplica(t *testing.T) {
 					t.Error(err)
 				}
 			}()
+			began := time.Now()
 			if err := c.CaughtUp(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if took := time.Since(began); took >= time.Second {
+				t.Errorf("replica %d has caught up after %v: the partitions are acquired one a second", i, took)
 			}
 		}
 		s.Send("1", "y")

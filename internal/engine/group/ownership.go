@@ -86,6 +86,9 @@ func (c *Member) CaughtUp(ctx context.Context) error {
 			err = c.cfg.Clock.Sleep(ctx, caughtUpEvery)
 		}
 	}
+	if !c.running.Load() {
+		return fmt.Errorf("wait until caught up: nothing has called Run: %w", err)
+	}
 	return fmt.Errorf("wait until caught up: %w", err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -236,6 +237,11 @@ func TestRunOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, leases, store := sluicetest.NewHub(enginetest.Group, 1), enginetest.NewLedger(), &sluicetest.Store{}
 		c := enginetest.Must(sluice.New(hub, leases, sluice.Transactional(store, enginetest.Nothing), &sluice.Config{Partitions: 1}))
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.CaughtUp(soon); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing has called Run") {
+			t.Errorf("before Run it has caught up: %v", err)
+		}
 		if err := c.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -244,6 +250,15 @@ func TestRunOnce(t *testing.T) {
 		}
 		if err := c.Run(t.Context()); err == nil {
 			t.Error("ran twice")
+		}
+		runs := enginetest.Must(sluice.New(hub, leases, sluice.Transactional(store, enginetest.Nothing), nil))
+		go runs.Run(t.Context())
+		synctest.Wait()
+		if _, _, err := runs.Redrive(t.Context()); err == nil || !strings.Contains(err.Error(), "this consumer runs") {
+			t.Errorf("redrive of a consumer that runs: %v", err)
+		}
+		if err := runs.Stop(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
