@@ -212,3 +212,37 @@ func TestUpsertNamesRow(t *testing.T) {
 		suite.NoError(t, "empty", err)
 	}
 }
+
+// TestUpsertMovedRows: a row that a trigger has put under another key, or has deleted again, is
+// noticed, also if the trigger is made between two writes.
+func TestUpsertMovedRows(t *testing.T) {
+	s, l := begun(t)
+	const setUp = `
+		CREATE OR REPLACE FUNCTION moves() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.v = 7 THEN NEW.id := -NEW.id; END IF; RETURN NEW; END $$;
+		CREATE OR REPLACE FUNCTION deletes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM moved WHERE v = 7; RETURN NULL; END $$;
+		DROP TABLE IF EXISTS moved;
+		CREATE TABLE moved (id int PRIMARY KEY, v int)`
+	for _, trigger := range []string{"BEFORE INSERT ON moved FOR EACH ROW EXECUTE FUNCTION moves()", "AFTER INSERT OR UPDATE ON moved FOR EACH STATEMENT EXECUTE FUNCTION deletes()"} {
+		for _, n := range []int{4, 150} {
+			for _, k := range []driver.Keyed{{Key: []string{"id"}}, {Key: []string{"id"}, OnConflict: driver.Skip}, {Key: []string{"id"}, OnConflict: driver.Newer, Version: "v"}} {
+				_, err := s.Pool().Exec(t.Context(), setUp)
+				suite.NoError(t, "set up", err)
+				write := func(from int) error {
+					rows := make([][]any, n)
+					for i := range rows {
+						rows[i] = []any{from + i, 1}
+					}
+					rows[2][1] = 7
+					return upserted(t, s, l, "moved", []string{"id", "v"}, rows, k)
+				}
+				suite.NoError(t, "without a trigger", write(1))
+				_, err = s.Pool().Exec(t.Context(), "CREATE TRIGGER own "+trigger)
+				suite.NoError(t, "trigger", err)
+				err = write(1001)
+				if refused, ok := errors.AsType[*pgstore.RowError](err); !ok || refused.Row != 2 {
+					t.Errorf("%v of %d rows, %s: error %v, want one of row 2", k.OnConflict, n, trigger, err)
+				}
+			}
+		}
+	}
+}

@@ -63,13 +63,41 @@ func newChangesLog(r *rand.Rand, rounds, each int) *changesLog {
 	l := &changesLog{each: each, late: rounds / 2}
 	for round := range rounds {
 		for p := range l.partitions {
-			for range each {
+			for len(l.partitions[p]) < (round+1)*each {
+				late := round >= l.late+2 // when both were started again
+				if room := (round+1)*each - len(l.partitions[p]); room > 1 && r.IntN(8) == 0 {
+					l.partitions[p] = append(l.partitions[p], l.burst(r, late, min(room, 2+r.IntN(5)))...)
+					continue
+				}
 				l.n++
-				l.partitions[p] = append(l.partitions[p], l.next(r, p, round >= l.late+2)) // when both were started again
+				l.partitions[p] = append(l.partitions[p], l.next(r, p, late))
 			}
 		}
 	}
 	return l
+}
+
+// burst returns so many changes of two keys that no other event has. They set the same columns, and
+// in every other burst have the same version. So a batch has several changes of a key, which one
+// write takes, and no later batch hides which of them counted.
+func (l *changesLog) burst(r *rand.Rand, late bool, size int) (list []*rowChange) {
+	keys, version, noted, ties := [2]string{fmt.Sprintf("burst%d-a", l.n+1), fmt.Sprintf("burst%d-b", l.n+1)}, l.n+1, r.IntN(2) == 0, r.IntN(2) == 0
+	for range size {
+		l.n++
+		c := &rowChange{n: l.n, id: keys[r.IntN(2)], deletes: r.IntN(3) == 0}
+		c.code = fmt.Sprintf("%s/%d", c.id, l.n)
+		if noted {
+			c.note = fmt.Sprint("note ", l.n)
+		}
+		if late {
+			c.late, c.mark = l.n, l.n
+		}
+		if ties {
+			c.n = version
+		}
+		list = append(list, c)
+	}
+	return list
 }
 
 func (l *changesLog) next(r *rand.Rand, partition int, late bool) *rowChange {

@@ -20,7 +20,8 @@ import (
 // Upsert writes rows by key, see [driver.Keyed]. The values go as text, as in [Copy]. First the
 // server says which rows count, because only it knows which keys are equal, and which of them
 // exist. Then those that are new are copied, if they are many; the others are inserted or updated,
-// sorted by key; and in the same round trip all are looked for.
+// sorted by key; and in the same round trip those are looked for of which nothing else says that the
+// table has them.
 type Upsert struct {
 	Table pgx.Identifier
 	*keyed.Write
@@ -136,34 +137,42 @@ func (r *upsertRun) tryWrite(ctx context.Context, rows []int, point bool) error 
 	if point {
 		list = append(list, upsertStatement{text: "SAVEPOINT " + upsertPoint})
 	}
-	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare},
+	list = append(list, upsertStatement{text: r.known.lock}, upsertStatement{text: r.known.compare}, upsertStatement{text: r.exact},
 		upsertStatement{text: r.reduce, rows: rows, columns: r.keyColumns(), deletes: r.AnyDelete()})
 	results, err := r.run(ctx, list, point)
 	if err != nil {
 		return err
 	}
-	counts, err := r.countOf(results[len(results)-1].rows, rows)
+	last := len(results) - 1
+	counts, err := r.countOf(results[last].rows, rows)
 	if err != nil {
 		return err
 	}
-	upserts := counts.live
+	exact := len(results[last-1].rows) == 1 && string(results[last-1].rows[0][0]) == "t"
+	upserts, looked := counts.live, counts.live
+	if exact && r.counted {
+		looked = nil
+	}
 	if len(counts.fresh) >= upsertCopied && !slices.ContainsFunc(rows, r.Deletes) {
 		if upserts = counts.existing; r.OnConflict == driver.Skip {
 			upserts = nil
+		}
+		if exact && !r.counted {
+			looked = counts.existing
 		}
 		if err := r.copy(ctx, counts.fresh); err != nil {
 			return err
 		}
 	}
 	for try := 1; ; try++ {
-		missing, err := r.store(ctx, counts, upserts, point)
+		missing, err := r.store(ctx, counts, upserts, looked, point)
 		switch {
 		case err != nil || missing < 0:
 			return err
 		case try == upsertTries:
 			return r.NotTaken(missing)
 		}
-		point, upserts = false, counts.live // it is released
+		point, upserts, looked = false, counts.live, counts.live // it is released
 	}
 }
 
@@ -226,18 +235,19 @@ func (r *upsertRun) copy(ctx context.Context, rows []int) error {
 }
 
 // store writes the rows upserts, which are all of the live ones or those that are not written yet,
-// and returns one that is not as it must be; -1: there is none.
-func (r *upsertRun) store(ctx context.Context, counts upsertCounts, upserts []int, point bool) (missing int, err error) {
+// looks for the rows looked and those that are gone, and returns one that is not as it must be; -1:
+// there is none.
+func (r *upsertRun) store(ctx context.Context, counts upsertCounts, upserts, looked []int, point bool) (missing int, err error) {
 	var list []upsertStatement
-	key, live, gone := r.keyColumns(), counts.live, counts.gone
+	key, gone := r.keyColumns(), counts.gone
 	if len(counts.deletes) > 0 {
 		list = append(list, upsertStatement{text: r.remove, rows: counts.deletes, columns: key})
 	}
 	if len(upserts) > 0 {
 		list = append(list, upsertStatement{text: r.insert, rows: upserts, columns: r.allColumns(), split: true})
 	}
-	if len(live) > 0 {
-		list = append(list, upsertStatement{text: r.absent, rows: live, columns: key, finds: true})
+	if len(looked) > 0 {
+		list = append(list, upsertStatement{text: r.absent, rows: looked, columns: key, finds: true})
 	}
 	if len(gone) > 0 {
 		list = append(list, upsertStatement{text: r.present, rows: gone, columns: key, finds: true})

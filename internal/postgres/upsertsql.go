@@ -27,7 +27,9 @@ type keyedTable struct {
 	known   *knownTable // from which it was made
 	counted bool        // each row of insert is written or refused
 
-	// The statements. Each takes arrays of texts, of the key's columns, then of the version, if
+	exact string // → whether a row that counts as written is in the table as it was sent: no trigger changes it
+
+	// The other statements. Each takes arrays of texts, of the key's columns, then of the version, if
 	// there is one; insert takes those of all columns.
 	reduce  string // with an array of whether each is a delete → numbers of the rows that count, from 1 on, whether the key exists, and whether the row is a delete before the one of its key; sorted by key
 	remove  string
@@ -201,6 +203,10 @@ func (u *Upsert) statements(known *knownTable, collations map[string]string, ide
 		withDelete := append(slices.Clone(keys), fmt.Sprintf("CAST(u.a%d AS boolean)", len(keys)))
 		t.reduce = u.reduceSQL(given(withDelete, len(withDelete)), list, match, m, len(keys))
 	}
+	// The lock keeps triggers away, and a snapshot after it shows them all.
+	t.exact = "SELECT relkind = 'r' AND pg_catalog.current_setting('transaction_isolation') = 'read committed'" +
+		" AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) FROM pg_catalog.pg_class c WHERE c.oid = " +
+		Literal(u.Table.Sanitize()) + "::pg_catalog.regclass"
 	from, table := given(keys, len(keys))+" AS g", u.Table.Sanitize()+" AS t"
 	t.remove = "DELETE FROM " + table + " USING " + from + " WHERE " + match + applies
 	t.absent = "SELECT g.n FROM " + from + " WHERE NOT EXISTS (SELECT FROM " + table + " WHERE " + match + newest + ") ORDER BY g.n LIMIT 1"

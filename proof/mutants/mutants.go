@@ -93,11 +93,12 @@ func (m *Mutant) Run(ctx context.Context, root, dir string) (Outcome, error) {
 		return o, fmt.Errorf("mutant %q: %w", m.Name, err)
 	}
 	began := time.Now()
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=5m", "-v"}, m.Test...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-failfast", "-timeout=5m", "-v"}, m.Test...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	// The test must not skip, whatever this run leaves out: a test that skips notices nothing. And
 	// it starts no server that it does not need, even if that is installed.
-	cmd.Dir, cmd.Env = root, append(append(os.Environ(), need.Variable+"="+cmp.Or(m.Needs, "realtime")), m.Env...)
+	flags := os.Getenv("GOFLAGS") + " -overlay=" + overlay // also of the programs that the test builds
+	cmd.Dir, cmd.Env = root, append(append(os.Environ(), "GOFLAGS="+flags, need.Variable+"="+cmp.Or(m.Needs, "realtime")), m.Env...)
 	output, err := cmd.CombinedOutput()
 	o.Took = time.Since(began)
 	text := string(output)

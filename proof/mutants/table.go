@@ -18,7 +18,7 @@ func of(test, pkg string) []string {
 	return []string{pkg, "-run", "^" + test + "$"}
 }
 
-var table = slices.Concat(engine, steps, drivers, observers, autoscaler, columns, turns, outboxes)
+var table = slices.Concat(engine, steps, drivers, observers, autoscaler, columns, keyed, turns, outboxes)
 
 // engine are the mutants of the engine, the stores and the logs.
 var engine = []Mutant{

@@ -170,6 +170,7 @@ type target struct {
 	db   *pgxpool.Pool
 	// written selects the rows that the peer has written.
 	written string
+	filled  int64 // the table's size in bytes before the run
 }
 
 func (l *lab) newTarget(ctx context.Context) (*target, error) {
@@ -215,10 +216,13 @@ func (t *target) makeTable(ctx context.Context) error {
 		return err
 	}
 	t.written = "xmin::text <> '" + filled + "'"
-	_, err := t.db.Exec(ctx, `VACUUM ANALYZE events`)
-	if err == nil {
-		_, err = t.db.Exec(ctx, `CHECKPOINT`)
+	for _, statement := range []string{`VACUUM ANALYZE events`, `CHECKPOINT`} {
+		if _, err := t.db.Exec(ctx, statement); err != nil {
+			return err
+		}
 	}
+	var err error
+	t.filled, err = t.size(ctx)
 	return err
 }
 

@@ -104,7 +104,7 @@ func (l *lab) awaitRows(ctx context.Context, t *target, r *process) error {
 	defer cancel()
 	err := r.poll(starting, 50*time.Millisecond, func() (bool, error) {
 		size, err := t.size(ctx)
-		return size > 0, err
+		return size > t.filled, err
 	})
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (t *target) clock(ctx context.Context, s *speed, cpu *cpuSamples) error {
 	}
 	// By sorting: to hash so many pairs took PostgreSQL 15 more than five minutes.
 	var distinct int
-	if err := t.db.QueryRow(ctx, `SELECT count(DISTINCT hub_partition::bigint << 48 | sequence_number) FROM events`).Scan(&distinct); err != nil {
+	if err := t.db.QueryRow(ctx, `SELECT count(DISTINCT hub_partition::bigint << 48 | sequence_number) FROM events WHERE `+t.written).Scan(&distinct); err != nil {
 		return fmt.Errorf("count distinct events: %w", err)
 	}
 	s.Doubled = s.Rows - distinct
