@@ -43,7 +43,7 @@ func snapshot(t *testing.T, q *Queue) map[int64]string {
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, 0)
-	q, err := b.CreateQueue("a/Orders", &QueueConfig{Lock: maxLock, MaxDeliveries: 3, Metadata: "mine"})
+	q, err := b.CreateQueue("a/Orders", &QueueConfig{Lock: maxLock, MaxDeliveries: 3, Metadata: "mine", DuplicateWindow: time.Minute})
 	must(t, err)
 	s := q.Messages()
 	send(t, q, "completed", "abandoned", "released", "buried", "deferred", "locked", "poison")
@@ -91,7 +91,7 @@ func TestReopen(t *testing.T) {
 		must(t, b.Close())
 		b = open(t, dir, 0)
 		q, ok := b.Queue("A/orders")
-		if !ok || q.Name() != "a/Orders" || q.Config() != (QueueConfig{Lock: maxLock, MaxDeliveries: 3, MaxBytes: defaultMaxBytes, Metadata: "mine"}) {
+		if !ok || q.Name() != "a/Orders" || q.Config() != (QueueConfig{Lock: maxLock, MaxDeliveries: 3, MaxBytes: defaultMaxBytes, Metadata: "mine", DuplicateWindow: time.Minute}) {
 			t.Fatalf("round %d: the queue is %t, %+v", round, ok, q.Config())
 		}
 		topic, ok := b.Topic("news")
