@@ -66,10 +66,10 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 const closeWithin = 2 * time.Second
 
 // Run runs one or more consumers until ctx ends, as [signal.NotifyContext] ends it at SIGTERM, and
-// then stops them as [Consumer.Stop] does: what is in progress may take as long as grace, which must be
-// positive. It returns nil if all of it was finished. If grace is over first, or another interrupt
-// or SIGTERM comes after the one that ended ctx, what is in progress is cancelled, and the error
-// says what that was; it is not done, and is done again by its next owner.
+// then stops them as [Consumer.Stop] does: what is in progress may take as long as grace, which
+// must be positive. It returns nil if all of it was finished. If grace is over first, or another
+// interrupt or SIGTERM comes after the one that ended ctx, what is in progress is cancelled, and
+// the error says what that was; it is not done, and is done again by its next owner.
 //
 // If a consumer fails, the others are stopped in the same way, and Run returns the errors of all.
 // At the end Run closes the sources that have a method Close(context.Context) error. Stores are the
