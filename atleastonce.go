@@ -123,7 +123,7 @@ func AtLeastOnce[R any](store driver.AtLeastOnceStore, records func(context.Cont
 		sink, key = keyed.Sink, keyed.key
 	}
 	workers, _ := any(sink).(*WorkerSink)
-	missing := firstNil("at least once", part{"store", isNil(store)}, part{"function that makes records", records == nil}, part{"sink", isNil(sink)})
+	missing := firstNil("at least once", part{"store", isNil(store), ""}, part{"function that makes records", records == nil, passFunction}, part{"sink", isNil(sink), ""})
 	switch {
 	case missing != nil:
 		err = missing

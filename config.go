@@ -94,8 +94,8 @@ type Config struct {
 	// a hand-over wait for nothing: the next owner reads the events again. Default: 0, it does not
 	// wait.
 	FillFor time.Duration
-	// FillTo is how many bytes of events (bodies and properties) fill a batch, at most
-	// PrefetchBytes. Default: PrefetchBytes.
+	// FillTo is how many bytes of events (bodies and properties) fill a batch that FillFor lets
+	// wait, at most PrefetchBytes. Default: PrefetchBytes.
 	FillTo int
 	// Memory is the budget of bytes for what the senders of events can make the process hold.
 	// Consumers with the same one share it. Default: [ProcessMemory].
@@ -261,6 +261,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("wait of %v in RetryLater: must be positive", slices.Min(c.RetryLater))
 	case c.StallAfter < 0 || c.SilentAfter < 0:
 		return fmt.Errorf("stall after %v and silent after %v: must be positive", c.StallAfter, c.SilentAfter)
+	case c.Memory.budget == nil || c.Memory.Bytes() <= 0:
+		return errors.New("memory without bytes: make it with NewMemory, of a positive number")
 	case c.RedriveEvery < 0:
 		return fmt.Errorf("redrive every %v: must be positive", c.RedriveEvery)
 	}

@@ -23,7 +23,7 @@ type Consumer struct {
 // New makes a consumer of the source's topic. A nil cfg takes every default. [Replay] needs no
 // leases: with nil, each process reads every partition by itself.
 func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg *Config) (*Consumer, error) {
-	if err := firstNil("make a consumer", part{"source", isNil(source)}, part{"delivery", delivery == nil}); err != nil {
+	if err := firstNil("make a consumer", part{"source", isNil(source), ""}, part{"delivery", delivery == nil, "make one with Transactional, Batches, AtLeastOnce or Replay"}); err != nil {
 		return nil, err
 	}
 	config, err := cfg.withDefaults()
@@ -65,11 +65,11 @@ func New(source driver.Source, leases driver.LeaseStore, delivery Delivery, cfg 
 // closeWithin is how long [Run] waits for a source to close, which has nothing to finish any more.
 const closeWithin = 2 * time.Second
 
-// Run runs consumers until ctx ends, as [signal.NotifyContext] ends it at SIGTERM, and then stops
-// them as [Consumer.Stop] does: what is in progress may take as long as grace, which must be
-// positive. It returns nil if all of it was finished. If grace is over first, or another interrupt
-// or SIGTERM comes after the one that ended ctx, what is in progress is cancelled, and the error
-// says what that was; it is not done, and is done again by its next owner.
+// Run runs one or more consumers until ctx ends, as [signal.NotifyContext] ends it at SIGTERM, and
+// then stops them as [Consumer.Stop] does: what is in progress may take as long as grace, which
+// must be positive. It returns nil if all of it was finished. If grace is over first, or another
+// interrupt or SIGTERM comes after the one that ended ctx, what is in progress is cancelled, and
+// the error says what that was; it is not done, and is done again by its next owner.
 //
 // If a consumer fails, the others are stopped in the same way, and Run returns the errors of all.
 // At the end Run closes the sources that have a method Close(context.Context) error. Stores are the

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (d delivery) engine() (partition.Delivery, error) { return d.Delivery, d.er
 // because an event's properties were copied to each, only the first is handled: see
 // [stamp.Stamp].
 func Transactional[Tx any](store driver.TxStore[Tx], handler Handler[Tx]) Delivery {
-	err := firstNil("transactional", part{"store", isNil(store)}, part{"handler", handler == nil})
+	err := firstNil("transactional", part{"store", isNil(store), ""}, part{"handler", handler == nil, passFunction})
 	return delivery{batch.Transactional(store, handler), err}
 }
 
@@ -83,7 +84,7 @@ func Batches(store driver.AtLeastOnceStore, handler func(context.Context, Batch)
 	if cfg != nil {
 		every = cfg.CheckpointEvery
 	}
-	err := firstNil("batches", part{"store", isNil(store)}, part{"handler", handler == nil})
+	err := firstNil("batches", part{"store", isNil(store), ""}, part{"handler", handler == nil, passFunction})
 	if err == nil && every < 0 {
 		err = fmt.Errorf("batches: checkpoint every %v: must not be negative", every)
 	}
@@ -127,13 +128,17 @@ func Replay(r Replayer) Delivery {
 type part struct {
 	name string
 	nil  bool
+	next string // what to do; empty: the default
 }
+
+// passFunction is what to do about a missing function.
+const passFunction = "pass a function, to Route one for each kind"
 
 // firstNil returns an error that names the first part that is nil, if one is.
 func firstNil(what string, parts ...part) error {
 	for _, p := range parts {
 		if p.nil {
-			return fmt.Errorf("%s: the %s is nil: check the error of what makes it", what, p.name)
+			return fmt.Errorf("%s: the %s is nil: %s", what, p.name, cmp.Or(p.next, "check the error of what makes it"))
 		}
 	}
 	return nil

@@ -57,6 +57,8 @@ func TestNewRefuses(t *testing.T) {
 		{hub, leases, sluice.AtLeastOnce(store, sluice.EventAsRecord, &sluice.WorkerSink{}, nil), sluice.Config{}, "make it with Workers"},
 		{hub, leases, sluice.AtLeastOnce(store, sluice.EventAsRecord, sink, &sluice.AtLeastOnceConfig{Rate: &sluice.Rate{}}), sluice.Config{}, "make it with NewRate"},
 		{hub, leases, delivery, sluice.Config{RetryMin: 100}, "is the unit missing"},
+		{hub, leases, delivery, sluice.Config{Memory: sluice.NewMemory(0)}, "memory without bytes"},
+		{hub, leases, delivery, sluice.Config{Memory: new(sluice.Memory)}, "memory without bytes"},
 		{hub, leases, delivery, sluice.Config{Owner: "worker\x00"}, `owner "worker\x00"`},
 		{hub, leases, delivery, sluice.Config{Owner: strings.Repeat("x", 1001)}, "1000 bytes"},
 		{hub, leases, delivery, sluice.Config{Start: sluice.Ago(0)}, "start 0s ago"},

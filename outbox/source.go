@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -149,7 +150,7 @@ func (s *Source) Create(ctx context.Context) error {
 	if err == nil {
 		_, err = s.prepared(ctx)
 	}
-	if err != nil && !errors.Is(err, driver.ErrRefused) {
+	if err != nil && !errors.Is(err, driver.ErrRefused) && !strings.Contains(err.Error(), "database is closed") {
 		err = fmt.Errorf("%w: check the rights of the user, and whether the dialect of the database is %s", err, s.dialect)
 	}
 	return s.failed(ctx, "create", err)

@@ -150,7 +150,8 @@ func TestMaxBatchBytes(t *testing.T) {
 	}
 }
 
-// TestNoConnectionString: an empty connection string, as of a variable that is not set, is called that.
+// TestNoConnectionString: an empty connection string, as of a variable that is not set, is refused
+// as empty.
 func TestNoConnectionString(t *testing.T) {
 	for _, text := range []string{"", " \n"} {
 		if _, err := sender.OpenEventHub(text, "flights", nil); err == nil || !strings.Contains(err.Error(), "the connection string is empty: copy it") {

@@ -3,7 +3,7 @@
 //
 //	hub, err := sender.OpenEventHub(connectionString, "flights", nil)
 //	...
-//	report, err := sender.New(hub, nil).SendAll(ctx, messages)
+//	report, err := sender.New(hub, nil).SendAll(ctx, slices.Values(messages))
 //
 // A [Sink] sends what one stage of a pipeline makes of events to the hub of the
 // next stage.

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/driver"
 	"github.com/sluice-go/sluice/internal/postgres"
 	"github.com/sluice-go/sluice/internal/sqlshape"
+	"github.com/sluice-go/sluice/internal/tables"
 )
 
 // errEnded is the error for a handler that ends its own transaction.
@@ -225,6 +226,23 @@ func (s *Store) handle(ctx context.Context, t *transaction, step driver.Step, fn
 	return s.handlerFailed(ctx, step, err, s.refused(t, err, aborted))
 }
 
+// locked adds the cause to a handler's failure to get SQLite's write lock, which its own
+// transaction holds.
+func (s *Store) locked(failure error) error {
+	if s.dialect.catalog() != tables.SQLite || s.dialect.fault(failure) != faultBusy {
+		return failure
+	}
+	each, named := failure.(*driver.EventError)
+	if named {
+		failure = each.Err
+	}
+	failure = fmt.Errorf("%w: the handler's transaction holds this database's write lock: write through its Tx, not through another connection", failure)
+	if named {
+		return &driver.EventError{Index: each.Index, Err: failure}
+	}
+	return failure
+}
+
 // refused returns the shape of the statement that the database refused for a reason that may be every
 // event's, if a handler has failed with err because of it, or the transaction was aborted. A handler
 // may keep only the text of the database's error. What it says itself of the event counts more.
@@ -275,7 +293,7 @@ func (s *Store) handlerFailed(ctx context.Context, step driver.Step, failure err
 	case n != 1:
 		return s.fenced(ctx, s.writer, step.Lease, notAt(step.From))
 	}
-	failed := &driver.HandlerError{Err: failure, Statements: refused}
+	failed := &driver.HandlerError{Err: s.locked(failure), Statements: refused}
 	if len(refused) > 0 {
 		failed.Advice = s.dialect.hint(failure)
 	}

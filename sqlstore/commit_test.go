@@ -209,6 +209,31 @@ func TestHandlerPanics(t *testing.T) {
 	untouched(t, "panic", s, l)
 }
 
+// TestHandlerBesideItsTx: a write past the handler's Tx waits for the handler itself. The failure
+// says so, and is still that of its event.
+func TestHandlerBesideItsTx(t *testing.T) {
+	s, l := begun(t, nil)
+	beside := ofTest(t, sql.OpenDB(&sqliteConnector{dsn: "file:" + s.name}))
+	for name, wrap := range map[string]func(error) error{
+		"alone":    func(err error) error { return err },
+		"event 3":  func(err error) error { return &driver.EventError{Index: 3, Err: err} },
+		"rejected": driver.Reject,
+	} {
+		err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {
+			_, err := beside.ExecContext(ctx, "INSERT INTO effects (key) VALUES ('beside')")
+			return wrap(err)
+		})
+		saysAll(t, name, err, "database is locked", "write through its Tx, not through another connection")
+		if each, is := errors.AsType[*driver.EventError](err); is != (name == "event 3") || is && (each.Index != 3 || !strings.Contains(each.Err.Error(), "write through its Tx")) {
+			t.Errorf("%s: the event to blame is %v", name, each)
+		}
+		if errors.Is(err, driver.ErrRejected) != (name == "rejected") {
+			t.Errorf("%s: %v is a rejection, or is none", name, err)
+		}
+	}
+	untouched(t, "beside", s, l)
+}
+
 func TestUnknownTable(t *testing.T) {
 	s, l := begun(t, nil)
 	err := s.Commit(t.Context(), driver.Step{Lease: l, From: at(9), To: at(10)}, func(ctx context.Context, tx *Tx) error {

@@ -109,6 +109,7 @@ var readChecks = []suite.Check[SourceHarness]{
 			Body:       []byte("\x00body\xff"),
 		}
 		suite.NoError(t, "append", h.Append(suite.Context(t), p, sent, &driver.Event{}, &driver.Event{Body: make([]byte, 100_000)}))
+		t.Log("sent: an event with properties, an empty one, and one of 100,000 bytes")
 		events := read(t, open(t, s, p, start(t, s, p, sluice.Earliest()), 1), 3)
 		for i, e := range events {
 			if e.Partition != p || e.Sequence != events[0].Sequence+int64(i) || e.Enqueued.IsZero() || e.Key != "" || (e.Offset == "") != h.Features.NoOffsets {

@@ -64,8 +64,8 @@ var tools = map[string]tool{
 	},
 }
 
-// TestMigrationTools: a service's own tool makes Sluice's tables, also in two runs, and a store that
-// makes none works with them.
+// TestMigrationTools: a service's own tool makes Sluice's tables, also in two runs, and a store
+// that makes none works with them.
 func TestMigrationTools(t *testing.T) {
 	for name, apply := range tools {
 		t.Run(name+", pgstore", func(t *testing.T) {
@@ -142,7 +142,8 @@ func migrated(t *testing.T, apply tool, dialect sqlstore.Dialect, db *sql.DB, fi
 	}
 }
 
-// deliver delivers an event that is inserted, and one that becomes a dead letter, and takes a lease.
+// deliver delivers an event that is inserted, and one that becomes a dead letter, and takes a
+// lease.
 func deliver[Tx any](t *testing.T, store driver.TxStore[Tx], leases driver.LeaseStore, insert func(ctx context.Context, tx Tx, id string) error) {
 	result := sluicetest.Run(t, store, sluice.Each(func(ctx context.Context, tx Tx, e *sluice.Event) error {
 		if err := insert(ctx, tx, string(e.Body)); err != nil {
